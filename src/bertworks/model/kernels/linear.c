@@ -9,7 +9,7 @@ Shapes: T rows, K width of the input, N width of the output. Widths are multiple
 #ifndef __AMX_BF16__
 
 #define PANEL (2 * TILE) /* columns that are computed at a time */
-#define STAY 128  /* rows that stay in the cache of a core while they meet all columns */
+#define STAY 128  /* rows at most that stay in the cache of a core while they meet all columns */
 #define CHUNK 256 /* rows whose part of a weight's slope is summed at a time: operands stay in the cache of a core */
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -46,11 +46,12 @@ static inline __attribute__((always_inline)) void write_rows(const bf16 *x, int6
 /* y (T, N) = x (T, K) times `packed` (K, N), plus bias (N), which may be missing. */
 void linear(const bf16 *x, const bf16 *packed, const float *bias, int64_t T, int64_t K, int64_t N, bf16 *y,
             int threads) {
+    int64_t groups = (T + ROWS - 1) / ROWS, blocks = (T + threads * STAY - 1) / (threads * STAY) * threads;
 #pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
-    for (int64_t first = 0; first < T; first += STAY)
+    for (int64_t block = 0; block < blocks; block++)
         for (int64_t n = 0; n < N; n += PANEL) {
             const float *added = bias ? bias + n : NULL;
-            int64_t t = first, end = smaller(T, first + STAY);
+            int64_t t = groups * block / blocks * ROWS, end = smaller(T, groups * (block + 1) / blocks * ROWS);
             for (; t + ROWS <= end; t += ROWS)
                 write_rows(x + t * K, K, packed + n * K, added, ROWS, N, y + t * N + n);
             for (; t < end; t++) write_rows(x + t * K, K, packed + n * K, added, 1, N, y + t * N + n);

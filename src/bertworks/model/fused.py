@@ -107,7 +107,7 @@ class _AddNorm(torch.autograd.Function):
     def forward(ctx, x, update, gain, bias, eps, rows, dropout, kernels):  # type: ignore[no-untyped-def]
         out, out16, *kept = kernels.add_norm(x, update, rows, dropout, gain, bias, eps)
         ctx.save_for_backward(gain, *kept)
-        ctx.rest, ctx.kernels = (rows, dropout), kernels
+        ctx.dropout, ctx.kernels = dropout, kernels
         ctx.set_materialize_grads(False)  # of the last layer's outputs only one is read
         return out, out16
 
@@ -115,7 +115,7 @@ class _AddNorm(torch.autograd.Function):
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, d_out, d_out16):  # type: ignore[no-untyped-def]
         gain, *kept = ctx.saved_tensors
-        return *ctx.kernels.add_norm_backward((d_out, d_out16), kept, gain, *ctx.rest), *[None] * 4
+        return *ctx.kernels.add_norm_backward((d_out, d_out16), kept, gain, ctx.dropout), *[None] * 4
 
 
 class _Attention(torch.autograd.Function):

@@ -103,36 +103,33 @@ class Kernels:
 
     def add_norm(
         self, x: Tensor, update: Tensor, rows: Rows, dropout: Dropout, gain: Tensor, bias: Tensor, eps: float
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Any, ...]:
         """LayerNorm of x + dropout(update), of (T, D) float32 and bfloat16.
 
-        Returns the output in float32 and bfloat16, and what the slopes need: the sum, mean and scale of its rows.
+        Returns the output in float32 and bfloat16, and what the slopes need: the sum, mean and scale of its rows, and
+        the bits of what dropout keeps.
         """
         T, D = update.shape
         out, out16, total = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(T, D)
-        outputs = (total, out, out16, mean := torch.empty(T), scale := torch.empty(T))
+        kept = torch.empty(T, D // WIDTH, dtype=torch.int16) if dropout.dropped else None
+        outputs = (total, out, out16, mean := torch.empty(T), scale := torch.empty(T), kept)
         # a whole number would be an integer to C
         given = (x, update, rows.cells, T, D, rows.L, dropout, gain, bias, float(eps))
         self._call("add_norm", *given, *outputs)
-        return out, out16, total, mean, scale
+        return out, out16, total, mean, scale, kept
 
     def add_norm_backward(
-        self,
-        slopes: tuple[Tensor | None, Tensor | None],
-        kept: tuple[Tensor, Tensor, Tensor],
-        gain: Tensor,
-        rows: Rows,
-        dropout: Dropout,
+        self, slopes: Sequence[Tensor | None], kept: Sequence[Tensor | None], gain: Tensor, dropout: Dropout
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The slopes of x (T, D), update (T, D), gain (D) and bias (D).
 
-        slopes: of the output in float32 and bfloat16, at least one of them; kept: the sum, mean and scale.
+        slopes: of the output in float32 and bfloat16, at least one of them; kept: sum, mean, scale, bits.
         """
+        assert kept[0] is not None
         T, D = kept[0].shape
-        slopes = tuple(None if one is None else one.contiguous() for one in slopes)  # type: ignore[assignment]
+        slopes = [None if one is None else one.contiguous() for one in slopes]
         outputs = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(D), torch.empty(D)
-        given = (*slopes, *kept, gain, rows.cells, T, D, rows.L, dropout)
-        self._call("add_norm_backward", *given, *outputs)
+        self._call("add_norm_backward", *slopes, *kept, gain, T, D, dropout.scale, *outputs)
         return outputs
 
     def drop(self, x: Tensor, rows: Rows, dropout: Dropout) -> Tensor:
@@ -273,7 +270,7 @@ def _as_c(value: Any) -> Any:
     """An argument as C takes it."""
     if isinstance(value, Tensor):
         assert value.is_contiguous() and value.device.type == "cpu", (value.shape, value.stride(), value.device)
-        assert value.dtype in (torch.float32, torch.bfloat16, torch.int64), value.dtype
+        assert value.dtype in (torch.float32, torch.bfloat16, torch.int64, torch.int16), value.dtype
         return ctypes.c_void_p(value.data_ptr())
     if isinstance(value, ctypes.Structure):
         return ctypes.byref(value)

@@ -146,7 +146,18 @@ static inline void transpose(const uint32_t *x, int64_t ldx, uint32_t *out, int6
 
 /* x (rows, N) as `rows` of the rows of a right operand (depth, N). */
 static inline void pack(const bf16 *x, int64_t ldx, int64_t rows, int64_t N, int64_t depth, bf16 *out) {
-    for (int64_t n = 0; n < N; n += TILE)
+    int64_t n = 0;
+    static const uint16_t upper[2 * TILE] = {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
+                                             24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63};
+    __m512i second = _mm512_loadu_si512(upper), first = _mm512_sub_epi16(second, _mm512_set1_epi16(TILE));
+    for (; n + TILE < N; n += 2 * TILE)
+        for (int64_t k = 0; k < rows; k += 2) {
+            const bf16 *row = x + k * ldx + n;
+            __m512i a = _mm512_loadu_si512(row), b = _mm512_loadu_si512(row + ldx);
+            _mm512_storeu_si512(out + n * depth + k * TILE, _mm512_permutex2var_epi16(a, first, b));
+            _mm512_storeu_si512(out + (n + TILE) * depth + k * TILE, _mm512_permutex2var_epi16(a, second, b));
+        }
+    for (; n < N; n += TILE)
         for (int64_t k = 0; k < rows; k += 2) {
             const bf16 *row = x + k * ldx + n;
             __m512i first = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)row));

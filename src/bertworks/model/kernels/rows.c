@@ -34,10 +34,11 @@ static inline __mmask16 is_kept(const uint8_t *bytes, const Dropout *d) { /* all
     return _mm_cmpge_epu8_mask(_mm_loadu_si128((const __m128i *)bytes), _mm_set1_epi8((char)d->dropped));
 }
 
-/* x, update, sum, out and out16 are (T, D), mean and scale (T). */
+/* x, update, sum, out and out16 are (T, D), mean and scale (T). kept (T, D / 16): the bits of what dropout keeps, or
+null. */
 void add_norm(const float *x, const bf16 *update, const int64_t *cells, int64_t T, int64_t D, int64_t L,
               const Dropout *d, const float *gain, const float *bias, float eps, float *sum, float *out, bf16 *out16,
-              float *mean, float *scale, int threads) {
+              float *mean, float *scale, uint16_t *kept, int threads) {
     THREADS {
         uint8_t *buffer = calloc(D + 2 * BLOCK, 1);
         ITS_ROWS(T) {
@@ -45,7 +46,9 @@ void add_norm(const float *x, const bf16 *update, const int64_t *cells, int64_t 
             float *s = sum + t * D;
             __m512 total = all(0), squares = all(0);
             COLUMNS(D) {
-                __m512 added = _mm512_maskz_mul_ps(is_kept(bytes + j, d), load16(update + t * D + j), all(d->scale));
+                __mmask16 mask = is_kept(bytes + j, d);
+                if (kept) kept[(t * D + j) / WIDTH] = mask;
+                __m512 added = _mm512_maskz_mul_ps(mask, load16(update + t * D + j), all(d->scale));
                 __m512 one = _mm512_add_ps(_mm512_loadu_ps(x + t * D + j), added);
                 _mm512_storeu_ps(s + j, one);
                 total = _mm512_add_ps(total, one);
@@ -68,16 +71,15 @@ void add_norm(const float *x, const bf16 *update, const int64_t *cells, int64_t 
     }
 }
 
-/* The slopes of x and update (T, D), gain and bias (D) from those of out and out16, one of which may be missing. */
+/* The slopes of x and update (T, D), gain and bias (D) from those of out and out16, one of which may be missing, and
+what `add_norm` has returned. factor: of what dropout keeps. */
 void add_norm_backward(const float *d_out, const bf16 *d_out16, const float *sum, const float *mean, const float *scale,
-                       const float *gain, const int64_t *cells, int64_t T, int64_t D, int64_t L, const Dropout *d,
-                       float *d_x, bf16 *d_update, float *d_gain, float *d_bias, int threads) {
+                       const uint16_t *kept, const float *gain, int64_t T, int64_t D, float factor, float *d_x,
+                       bf16 *d_update, float *d_gain, float *d_bias, int threads) {
     float *gains = calloc(D * threads, sizeof(float)), *biases = calloc(D * threads, sizeof(float));
     THREADS {
-        uint8_t *buffer = calloc(D + 2 * BLOCK, 1);
         float *slopes = malloc(D * sizeof(float));
         ITS_ROWS(T) {
-            const uint8_t *bytes = row_bytes(d, cells, t, L, D, buffer);
             const float *s = sum + t * D;
             __m512 first = all(0), second = all(0);
             COLUMNS(D) {
@@ -97,10 +99,11 @@ void add_norm_backward(const float *d_out, const bf16 *d_out16, const float *sum
                 __m512 one = _mm512_sub_ps(_mm512_loadu_ps(slopes + j), along);
                 one = _mm512_mul_ps(_mm512_fnmadd_ps(normal, across, one), all(scale[t]));
                 _mm512_storeu_ps(d_x + t * D + j, one);
-                store16(d_update + t * D + j, _mm512_maskz_mul_ps(is_kept(bytes + j, d), one, all(d->scale)));
+                __mmask16 mask = kept ? kept[(t * D + j) / WIDTH] : 0xffff;
+                store16(d_update + t * D + j, _mm512_maskz_mul_ps(mask, one, all(factor)));
             }
         }
-        free(buffer), free(slopes);
+        free(slopes);
     }
     add_up(gains, D, threads, d_gain);
     add_up(biases, D, threads, d_bias);

@@ -99,15 +99,15 @@ def test_a_group_that_ignores_signals_is_killed(kills, tmp_path: Path, monkeypat
 
 @pytest.mark.heavy
 def test_the_program_kills_and_goes_on(tmp_path: Path) -> None:
-    """As a person runs it, on two commands; a rerun has nothing left to do."""
+    """As a person runs it, on a command; a rerun has nothing left to do."""
     import subprocess
 
     out = tmp_path / "kills.json"
-    command = [sys.executable, str(BENCHMARKS / "kills.py"), "--commands", "pretrain, 2", "pretrain, b"]
+    command = [sys.executable, str(BENCHMARKS / "kills.py"), "--commands", "pretrain, b"]
     command += ["--kills", "2", "--work", str(tmp_path), "--out", str(out)]
     subprocess.run(command, check=True, capture_output=True)
     first = read_json(out)
-    assert [*first["commands"]] == ["pretrain, 2 processes", "pretrain, batches ahead"] and first["kills"] >= 4
+    assert [*first["commands"]] == ["pretrain, batches ahead"] and first["kills"] >= 2
     assert not first["mismatches"] and not first["refused"]
     subprocess.run(command, check=True, capture_output=True)
     assert read_json(out)["runs"] == first["runs"]

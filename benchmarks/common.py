@@ -23,7 +23,7 @@ import psutil
 
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions, read_documents
-from bertworks.files import to_json, write_json
+from bertworks.files import InputError, to_json, write_json
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import machine
 
@@ -37,9 +37,17 @@ SIDE = "--one-side"  # the first word of a process that runs one side
 Result = dict[str, Any]
 
 
+class Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    """A script's own text as it is, and the default of each option that has one."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        has_default = action.default is not None and action.default not in (False, [])
+        return super()._get_help_string(action) if has_default else action.help
+
+
 def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
     """The options of all benchmarks: --data, --out (results/NAME by default) and --smoke."""
-    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made = argparse.ArgumentParser(description=doc, formatter_class=Help)
     made.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder of text/, vocab/, glue/, ...")
     made.add_argument("--out", type=Path, default=RESULTS / name, help="where the result is written")
     made.add_argument("--smoke", action="store_true", help="one tiny step of every side, on tiny data; keeps no result")
@@ -48,15 +56,24 @@ def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def parsed(made: argparse.ArgumentParser, argv: list[str] | None, smoke: Mapping[str, Any]) -> Iterator[Any]:
-    """The options of `argv`. With --smoke: those of `smoke` instead, on tiny data, all in a temporary folder."""
+    """The options of `argv`. With --smoke: those of `smoke` instead, on tiny data, all in a temporary folder.
+
+    Input that is refused within the block ends the script with one line.
+    """
     options = made.parse_args(argv)
     os.environ.update(OFFLINE)
-    if not options.smoke:
-        yield options
-        return
-    import tiny
+    folder = vars(options).get("out_is_folder", False)
+    if options.out.exists() and options.out.is_dir() != folder:
+        kinds = ("a file", "a folder") if folder else ("a folder", "a file")
+        raise SystemExit(f"--out {options.out} is {kinds[0]}; expected {kinds[1]}; name another")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(one_line())
+        if not options.smoke:
+            yield options
+            return
+        import tiny
 
-    with tempfile.TemporaryDirectory() as folder:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
         root = Path(folder)
         tiny.write_data(root / "data")
         vars(options).update(smoke)
@@ -64,6 +81,15 @@ def parsed(made: argparse.ArgumentParser, argv: list[str] | None, smoke: Mapping
         if "model" in vars(options):
             options.model = tiny.write_model(root / "model")
         yield options
+
+
+@contextlib.contextmanager
+def one_line() -> Iterator[None]:
+    """End the process with the message of an InputError, without its traceback."""
+    try:
+        yield
+    except InputError as error:
+        raise SystemExit(str(error)) from error
 
 
 def need(*paths: Path, option: str = "--data") -> None:

@@ -175,6 +175,7 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--seconds", type=float, default=0.3, help="of measuring, for every figure")
     with common.parsed(made, argv, SMOKE) as options:
         device = gpu_common.need_device(options.device)
+        gpu_common.set_aside(options, "ceilings")
         gpu_common.finish(options, "ceilings", measure(options, device))
 
 

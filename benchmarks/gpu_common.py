@@ -45,7 +45,7 @@ Side = Callable[..., common.Result]
 def parser(doc: str | None, minutes: float = 0.0) -> argparse.ArgumentParser:
     """The options of all stages: those of every benchmark, --device, and --minutes where a stage has a time limit."""
     made = common.parser(doc, "gpu")
-    made.set_defaults(out=Path("gpu"))  # not the folder of the results that are kept
+    made.set_defaults(out=Path("gpu"), out_is_folder=True)  # not the folder of the results that are kept
     made.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cuda: the first GPU that is visible")
     made.set_defaults(begun=time.monotonic())
     if minutes:
@@ -308,10 +308,16 @@ def earlier(options: Any, stage: str, machine: Mapping[str, Any], settings: Mapp
     there = result.get("machine", {})
     if all(there.get(name) == machine.get(name) for name in SAME) and result.get("settings") == settings:
         return result.get("cells", {})
-    kept = path.with_name(f"{stage}-before.json")
-    path.replace(kept)
-    print(f"{path} has results of other code, settings or another machine; they are in {kept} now", file=sys.stderr)
+    set_aside(options, stage, "it has results of other code, settings or another machine")
     return {}
+
+
+def set_aside(options: Any, stage: str, why: str = "this stage is measured anew") -> None:
+    """Keep a result that is there as STAGE-before.json."""
+    path, kept = options.out / f"{stage}.json", options.out / f"{stage}-before.json"
+    if path.exists():
+        path.replace(kept)
+        print(f"{path} is {kept} now: {why}", file=sys.stderr)
 
 
 # ---- results

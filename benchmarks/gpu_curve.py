@@ -154,6 +154,7 @@ def main(argv: list[str] | None = None) -> None:
         names = ("steps", "batch", "dropout", "log_every", "save_steps")
         settings = {name: getattr(options, name) for name in names}
         store = gpu_common.corpus(options, Path(work))
+        gpu_common.set_aside(options, "curve")
         result: common.Result = {"machine": gpu_common.facts(device), "settings": settings}
         result["corpus"] = Store.open(store, verify=False).fingerprint
         if options.save_steps:

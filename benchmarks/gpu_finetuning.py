@@ -104,6 +104,7 @@ def main(argv: list[str] | None = None) -> None:
             raise SystemExit("found no --model; expected the folder of a pre-trained encoder; give its run folder")
         common.need(options.model, option="--model")
         common.need(*(options.data / TASKS[task][0] for task in options.tasks))
+        gpu_common.set_aside(options, "finetuning")
         result: common.Result = {"machine": gpu_common.facts(device), "model": str(options.model)}
         left = gpu_common.seconds_left(options) - RESERVE
         given = {"model": str(options.model), "data": str(options.data), "seeds": options.seeds, "seconds": left}

@@ -34,7 +34,7 @@ import gpu_common
 import gpu_steps
 import pretraining
 from bertworks.data.store import Store
-from bertworks.files import read_json
+from bertworks.files import InputError, read_json
 from gpu_steps import Cell
 
 ROWS = 60  # of each table
@@ -70,8 +70,13 @@ class ProfilerClock(pretraining.Clock):
 
 def read_trace(trace: Path, steps: int) -> common.Result:
     """What a trace of so many steps says of one of them; operators on the processor have their own time."""
-    with gzip.open(trace, "rt", encoding="utf-8") as file:
-        events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+    try:
+        with gzip.open(trace, "rt", encoding="utf-8") as file:
+            events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+    except (OSError, EOFError, ValueError, TypeError, KeyError) as error:
+        raise InputError(
+            f"{trace}: no trace that can be read ({error}); expected a .json.gz of the stage `traces`; name another"
+        ) from error
     kernels = sorted((one for one in events if one.get("cat") in ON_GPU), key=begin)
     found: common.Result = {"kernel_calls": len(kernels) / steps}
     found["kernels"] = rows_of(((one["name"], one["dur"]) for one in kernels), steps)

@@ -304,6 +304,35 @@ def test_a_number_that_is_none_is_refused(common, wrong, capsys):
     assert "expected a whole number, 1 or more" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("script", "given", "message"),
+    [
+        ("gpu_curve", ["--corpus", "folder", "--out", "o"], r"a folder without manifest\.json; expected a store"),
+        ("gpu_traces", ["--read", "file", "--out", "o"], r"no trace that can be read .*; expected a \.json\.gz"),
+        ("gpu_ceilings", ["--out", "file"], "--out .*file is a file; expected a folder; name another"),
+        ("features", ["--out", "folder"], "--out .*folder is a folder; expected a file; name another"),
+    ],
+)
+def test_input_that_is_refused_ends_a_benchmark_with_one_line(common, monkeypatch, tmp_path, script, given, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("no JSON")
+    device = ["--device", "cpu"] if script.startswith("gpu_") else []
+    with pytest.raises(SystemExit, match=message) as error:
+        importlib.import_module(script).main([*device, *given])
+    assert "\n" not in str(error.value) and {path.name for path in tmp_path.iterdir()} == {"folder", "file"}
+
+
+def test_an_earlier_result_is_kept_when_a_stage_is_measured_anew(common, tmp_path, capsys):
+    gpu_common = importlib.import_module("gpu_common")
+    options = argparse.Namespace(out=tmp_path)
+    gpu_common.set_aside(options, "curve")
+    (tmp_path / "curve.json").write_text("old")
+    gpu_common.set_aside(options, "curve")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("curve-before.json", "old")]
+    assert "curve-before.json now: this stage is measured anew" in capsys.readouterr().err
+
+
 def test_a_stage_whose_cells_all_failed_ends_with_an_error(common, tmp_path):
     gpu_common = importlib.import_module("gpu_common")
     options = argparse.Namespace(out=tmp_path, smoke=False)

@@ -215,8 +215,8 @@ class Demo:
         recipe = replace(recipe, model=model, loop=loop)
         results = pretrain(recipe, self.out / "store", folder, quiet=True, watch=self.watch)
         if results is not None:
-            seconds = results["seconds"]
-            self.screen.note(f"{results['tokens']:,} tokens, {results['tokens'] / seconds:,.0f} a second")
+            tokens, seconds = results["tokens"], results["seconds"]  # 0 if every step compiled a graph
+            self.screen.note(f"{tokens:,} tokens" + (f", {tokens / seconds:,.0f} a second" if seconds else ""))
         return results
 
     def watch(self, kind: str, record: Mapping[str, Any]) -> bool:

@@ -193,12 +193,18 @@ def test_linear_layers_of_other_types(kernels):
 
 
 @pytest.mark.parametrize("trained", ["nothing", "the input", "the parameters"])
-def test_slopes_of_linear_layers_that_nobody_asks_for(kernels, trained):
+@pytest.mark.parametrize("layers", ["linear", "feed-forward"])
+def test_slopes_of_linear_layers_that_nobody_asks_for(kernels, layers, trained):
     x, parameters = exact(40, [64, 64], 32)
+    if layers == "feed-forward":
+        parameters = [parameters[0], torch.randn(64), torch.randn(32, 64), torch.randn(32)]
     x.requires_grad = trained == "the input"
     for one in parameters:
         one.requires_grad = trained == "the parameters"
-    y = _Linear.apply(x, kernels, *parameters)
+    if layers == "linear":
+        y = _Linear.apply(x, kernels, *parameters)
+    else:
+        y = _FeedForward.apply(x, *parameters, False, kernels)
     assert y.requires_grad == (trained != "nothing")
     if y.requires_grad:
         y.sum().backward()
@@ -301,6 +307,23 @@ CASES = [  # B, L, N, H, rate, the last layer, padding
 ]
 
 
+@pytest.fixture
+def nothing_is_zero(monkeypatch):
+    """New memory holds what is not a number, so whoever reads what nobody wrote is found."""
+
+    def filled(make):
+        def made(*args, **how):
+            x = make(*args, **how)
+            return x.fill_(float("nan") if x.is_floating_point() else -1)
+
+        return made
+
+    monkeypatch.setattr(torch, "empty", filled(torch.empty))
+    monkeypatch.setattr(torch, "empty_like", filled(torch.empty_like))
+    monkeypatch.setattr(torch.Tensor, "new_empty", filled(torch.Tensor.new_empty))
+
+
+@pytest.mark.usefixtures("nothing_is_zero")
 @pytest.mark.parametrize("kind", ["plain", "rotary", "left", "right"])
 @pytest.mark.parametrize(("B", "L", "N", "H", "rate", "last", "padding"), CASES)
 def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
@@ -309,8 +332,9 @@ def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     rows, rotations = K.Rows.of(packing), rotation(L, H, 10000.0, torch.device("cpu")) if kind == "rotary" else None
     side = kind if kind in ("left", "right") else "both"
     shape = K.AttentionShape.of(N, D, side, rotations)
-    cells = mask.flatten().nonzero().squeeze(1)[::3] if last else None
-    cells = cells[cells // L != 1] if last else None  # of the second sequence nothing is returned
+    # with padding that has rows of its own: an encoder fills its last rows up with it
+    cells = torch.arange(B * L) if packing.index is None else mask.flatten().nonzero().squeeze(1)
+    cells = cells[::3][cells[::3] // L != 1] if last else None  # of the second sequence nothing is returned
     returned = rows if cells is None else K.Rows.of(packing.at(cells))
     qkv = torch.randn(len(rows), 3 * D).bfloat16().requires_grad_()
     parts = [qkv] if cells is None else [packing.select(qkv[:, :D], cells), qkv[:, D:].contiguous()]

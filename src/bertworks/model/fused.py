@@ -141,7 +141,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, kernels, *parameters):  # type: ignore[no-untyped-def]
         weights, biases = parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]
-        y, kept = kernels.linear(x, weights, biases)
+        y, kept = kernels.linear(x, weights, biases, ctx.needs_input_grad[0])
         ctx.save_for_backward(x, kept)
         ctx.widths, ctx.kernels = [*map(len, weights)], kernels
         return y
@@ -162,7 +162,7 @@ class _FeedForward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, weight, bias, outer, outer_bias, tanh, kernels):  # type: ignore[no-untyped-def]
-        inner, kept = kernels.linear(x, [weight], [bias])  # (T, I)
+        inner, kept = kernels.linear(x, [weight], [bias], ctx.needs_input_grad[0])  # (T, I)
         active = kernels.gelu(inner, tanh)
         y, kept_outer = kernels.linear(active, [outer], [outer_bias])
         ctx.save_for_backward(x, inner, active, kept, kept_outer)

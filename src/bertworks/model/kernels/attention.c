@@ -2,8 +2,8 @@
 of its core. Padding is left out.
 
 Shapes: B sequences, L positions, T rows of a packed batch, R of them that are returned, N heads, H head size. Within a
-head: K keys (the real tokens) and Q queries (those that are returned), padded with zeros to multiples of COLUMN_STEP
-and ROWS.
+head: K keys (the real tokens) and Q queries (those that are returned), padded with zeros to multiples of 32. Products
+compute as much of the padding as their steps need.
 */
 
 #define _GNU_SOURCE

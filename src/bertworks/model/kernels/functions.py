@@ -156,9 +156,10 @@ class Kernels:
         """Queries, keys and values to the context (R, D) of the rows that are `returned`.
 
         parts: all three side by side, (T, 3 D), if all rows are returned; else queries (R, D), and keys and values side
-        by side, (T, 2 D). Returns the context and what the slopes need as well: log-sums (B, N, L) and the bits of what
-        dropout keeps.
+        by side, (T, 2 D). No cell is returned twice. Returns the context and what the slopes need as well: log-sums
+        (B, N, L) and the bits of what dropout keeps.
         """
+        assert len(parts[0]) == len(returned) and len(parts[-1]) == len(rows), [part.shape for part in parts]
         B, L, N = rows.B, rows.L, shape.N
         context, log_sums = parts[0].new_empty(len(returned), N * shape.H), torch.empty(B, N, L)
         kept = torch.empty(B, N, L, -(-L // 64), dtype=torch.int64) if dropout.dropped else None
@@ -184,17 +185,23 @@ class Kernels:
         self._call("attention_backward", *_queries_and_rest(parts), *given, *cells, d_q, d_rest)
         return slopes
 
-    def linear(self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Linear layers side by side, (T, K) to (T, N), and what `input_slope` needs. Parameters are float32."""
+    def linear(
+        self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], keep: bool = True
+    ) -> tuple[Tensor, Tensor | None]:
+        """Linear layers side by side, (T, K) to (T, N), and what `input_slope` needs if it is called: `keep`.
+
+        Parameters are float32. What is kept has two bytes a weight.
+        """
         if not self.multiplies(*(width for weight in weights for width in weight.shape)):
             weight = joined(weights, x.dtype)
             return product(x, weight, joined(biases, x.dtype)), weight
-        plain, transposed = self._pack(weights)
+        plain, transposed = self._pack(weights, keep)
         return self._multiply(x, transposed, joined(biases, torch.float32)), plain
 
     def input_slope(self, dy: Tensor, kept: Tensor) -> Tensor:
         """The slope of x (T, K) from that of the output (T, N) of `linear`."""
-        return dy @ kept if kept.dim() == 2 else self._multiply(dy.contiguous(), kept, None)
+        packed = kept.dim() > 2  # else oneDNN multiplies
+        return self._multiply(dy.contiguous(), kept, None) if packed else dy @ kept
 
     def weight_slopes(self, dy: Tensor, x: Tensor, d_biases: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The slopes of the weights (N, K) and the biases (N,) of `linear`, float32. d_biases: if they are known."""
@@ -207,15 +214,15 @@ class Kernels:
         self._call("weight_slopes", dy.contiguous(), x, T, N, K, *working, *outputs)
         return d_weights, sums if d_biases is None else d_biases
 
-    def _pack(self, weights: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Weights (N, K), one below the other, and their transpose, both as right operands of products.
+    def _pack(self, weights: Sequence[Tensor], both: bool) -> tuple[Tensor | None, Tensor]:
+        """Weights (N, K), one below the other, if `both`, and their transpose, as right operands of products.
 
         An operand (depth, columns) is (columns / 16, depth / 2, 16, 2): the numbers of two rows alternate.
         """
         total, K, first = sum(map(len, weights)), weights[0].shape[1], 0
-        plain = torch.empty(K // WIDTH, total // 2, WIDTH, 2, dtype=torch.bfloat16)
-        transposed = plain.new_empty(total // WIDTH, K // 2, WIDTH, 2)
-        rounded = plain.new_empty(torch.get_num_threads(), WIDE, K)
+        transposed = torch.empty(total // WIDTH, K // 2, WIDTH, 2, dtype=torch.bfloat16)
+        plain = transposed.new_empty(K // WIDTH, total // 2, WIDTH, 2) if both else None
+        rounded = transposed.new_empty(torch.get_num_threads(), WIDE, K)
         for weight in weights:
             given = weight.float().contiguous(), len(weight), K, first, total
             self._call("pack_weights", *given, rounded, plain, transposed)

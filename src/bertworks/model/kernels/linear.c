@@ -19,7 +19,7 @@ static void narrow_all(const float *x, int64_t count, bf16 *out) {
 }
 
 /* Weights (N, K) as a part of two right operands: the rows from `first` on of (total, K), and transposed, the columns
-from `first` on of (K, total). rounded (threads, 32, K): working memory. */
+from `first` on of (K, total); the first may be missing. rounded (threads, 32, K): working memory. */
 void pack_weights(const float *weights, int64_t N, int64_t K, int64_t first, int64_t total, bf16 *rounded, bf16 *plain,
                   bf16 *transposed, int threads) {
 #pragma omp parallel for schedule(static, 1) num_threads(threads)
@@ -28,7 +28,7 @@ void pack_weights(const float *weights, int64_t N, int64_t K, int64_t first, int
             bf16 *rows = rounded + k * DEPTH * K;
             narrow_all(weights + n * K, DEPTH * K, rows);
             pack_transposed(rows, K, DEPTH, K, transposed + (first + n) * K);
-            pack(rows, K, DEPTH, K, total, plain + (first + n) * TILE);
+            if (plain) pack(rows, K, DEPTH, K, total, plain + (first + n) * TILE);
         }
 }
 
@@ -46,7 +46,7 @@ static inline __attribute__((always_inline)) void write_rows(const bf16 *x, int6
 /* y (T, N) = x (T, K) times `packed` (K, N), plus bias (N), which may be missing. */
 void linear(const bf16 *x, const bf16 *packed, const float *bias, int64_t T, int64_t K, int64_t N, bf16 *y,
             int threads) {
-    int64_t groups = (T + ROWS - 1) / ROWS, blocks = (T + threads * STAY - 1) / (threads * STAY) * threads;
+    int64_t groups = (T + ROWS - 1) / ROWS, blocks = (T + STAY - 1) / STAY; /* of like size */
 #pragma omp parallel for collapse(2) schedule(static) num_threads(threads)
     for (int64_t block = 0; block < blocks; block++)
         for (int64_t n = 0; n < N; n += PANEL) {
@@ -128,7 +128,7 @@ static void multiply_transposed(const bf16 *a, const bf16 *b, int64_t T, int64_t
                 int64_t ahead = column < M ? smaller(CHUNK, T - next) : 0;
                 for (int64_t n = from; n < smaller(N, from + part); n += PANEL) {
                     int64_t done = ahead * (n - from) / part, then = ahead * (n + PANEL - from) / part;
-                    fetch(a + column, M, next + done, next + smaller(ahead, then));
+                    fetch(a + column, M, next + done, next + then);
                     for (int64_t i = 0; i < DEPTH; i += ROWS) {
                         const bf16 *pairs = left + i / TILE * TILE * depth + i % TILE * 2;
                         const bf16 *right = packed + first * N + n * depth;

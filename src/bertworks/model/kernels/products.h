@@ -1,6 +1,6 @@
 /* Products of matrices, and their operands: by AMX's tiles where the processor has them, else by AVX-512 with bfloat16.
-The rows of a left operand are a multiple of ROWS, the columns of a right one of COLUMN_STEP, and what is summed over is
-one of DEPTH, without tiles of 2. */
+The rows of a left operand are a multiple of ROWS, the columns of a right one of COLUMN_STEP. The depth, over which a
+product sums, is a multiple of DEPTH with tiles, of 2 without. */
 
 #include "kernels.h"
 
@@ -12,8 +12,8 @@ static inline int64_t padded(int64_t count) { return whole(count, DEPTH); }
 
 /* ---- products
 
-The right operand is `packed`: tiles of 32 rows and 16 columns, in which the numbers of two rows alternate. Tile (k, n)
-is number n * depth / 32 + k. */
+The right operand (depth, N) is `packed`: its columns n to n + 16 begin at n * depth, and in them the numbers of two
+rows alternate. */
 
 #ifdef __AMX_BF16__
 
@@ -147,15 +147,15 @@ static inline void transpose(const uint32_t *x, int64_t ldx, uint32_t *out, int6
 /* x (rows, N) as `rows` of the rows of a right operand (depth, N). */
 static inline void pack(const bf16 *x, int64_t ldx, int64_t rows, int64_t N, int64_t depth, bf16 *out) {
     int64_t n = 0;
-    static const uint16_t upper[2 * TILE] = {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
-                                             24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63};
-    __m512i second = _mm512_loadu_si512(upper), first = _mm512_sub_epi16(second, _mm512_set1_epi16(TILE));
+    static const uint16_t pairs[2 * TILE] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                             8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+    __m512i left = _mm512_loadu_si512(pairs), right = _mm512_add_epi16(left, _mm512_set1_epi16(TILE));
     for (; n + TILE < N; n += 2 * TILE)
         for (int64_t k = 0; k < rows; k += 2) {
             const bf16 *row = x + k * ldx + n;
             __m512i a = _mm512_loadu_si512(row), b = _mm512_loadu_si512(row + ldx);
-            _mm512_storeu_si512(out + n * depth + k * TILE, _mm512_permutex2var_epi16(a, first, b));
-            _mm512_storeu_si512(out + (n + TILE) * depth + k * TILE, _mm512_permutex2var_epi16(a, second, b));
+            _mm512_storeu_si512(out + n * depth + k * TILE, _mm512_permutex2var_epi16(a, left, b));
+            _mm512_storeu_si512(out + (n + TILE) * depth + k * TILE, _mm512_permutex2var_epi16(a, right, b));
         }
     for (; n < N; n += TILE)
         for (int64_t k = 0; k < rows; k += 2) {

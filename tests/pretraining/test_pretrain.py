@@ -440,8 +440,8 @@ def test_held_out_text_is_masked_the_papers_way(tiny_store):
 def test_useful_operations_count_the_encoder_and_the_masked_share_of_the_vocabulary():
     config = PretrainConfig()
     layer = sum(p.numel() for p in build_model(config.model).encoder.layers[0].parameters())
-    projections, head = 3 * (768 * 768 + 768), config.model.vocab_size * 768 + 768 * 768
-    assert useful_flops(config) == pytest.approx(6 * (11 * layer + projections + 0.15 * (layer - projections + head)))
+    read, head = 2 * (768 * 768 + 768), config.model.vocab_size * 768 + 768 * 768  # read: keys and values
+    assert useful_flops(config) == pytest.approx(6 * (11 * layer + read + 0.15 * (layer - read + head)))
     left = dataclasses.replace(config, objective="ltr", model=dataclasses.replace(config.model, direction="left"))
     assert useful_flops(left) == pytest.approx(6 * (12 * layer + head))
     recurrent = dataclasses.replace(config, model=dataclasses.replace(config.model, layer_type="lstm"))

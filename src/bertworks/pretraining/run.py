@@ -282,14 +282,14 @@ def plateau(entropy: float, kept: float) -> str:
 def useful_flops(config: PretrainConfig) -> float:
     """Operations a real token, both ways: 6 for each weight of the layers, and of the LM head for each prediction.
 
-    Shared layers count as often as they are used. Behind its attention the last layer computes the predictions alone,
-    and each sequence's first token, which does not count.
+    Shared layers count as often as they are used. Of the last layer the predictions alone need more than keys and
+    values, beside each sequence's first token, which does not count.
     """
     model, D, E = config.model, config.model.hidden_size, config.model.embedding_width
     with shapes_only():
         encoder = build_model(dataclasses.replace(model, shared_layers="none"), config.heads).encoder
         layers = sum(p.numel() for p in encoder.layers.parameters())
         behind = encoder.layers[-1:].named_parameters() if encoder.is_last_divisible else ()
-        last = sum(p.numel() for name, p in behind if name.split(".")[1] not in ("query", "key", "value"))
+        last = sum(p.numel() for name, p in behind if name.split(".")[1] not in ("key", "value"))
     predicted = config.masking.masked_lm_prob if config.learns.masked else 1.0
     return 6.0 * (layers - last + predicted * (last + model.vocab_size * E + D * E))

@@ -45,7 +45,7 @@ Side = Callable[..., common.Result]
 def parser(doc: str | None, minutes: float = 0.0) -> argparse.ArgumentParser:
     """The options of all stages: those of every benchmark, --device, and --minutes where a stage has a time limit."""
     made = common.parser(doc, "gpu")
-    made.set_defaults(out=Path("gpu"), out_is_folder=True)  # not the folder of the results that are kept
+    made.set_defaults(out=Path("gpu"))  # not the folder of the results that are kept
     made.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cuda: the first GPU that is visible")
     made.set_defaults(begun=time.monotonic())
     if minutes:

@@ -62,9 +62,9 @@ def parsed(made: argparse.ArgumentParser, argv: list[str] | None, smoke: Mapping
     """
     options = made.parse_args(argv)
     os.environ.update(OFFLINE)
-    folder = not made.get_default("out").suffix
-    if options.out.exists() and options.out.is_dir() != folder:
-        kinds = ("a file", "a folder") if folder else ("a folder", "a file")
+    wants_folder = not made.get_default("out").suffix
+    if options.out.exists() and options.out.is_dir() != wants_folder:
+        kinds = ("a file", "a folder") if wants_folder else ("a folder", "a file")
         raise SystemExit(f"--out {options.out} is {kinds[0]}; expected {kinds[1]}; name another")
     with contextlib.ExitStack() as stack:
         stack.enter_context(one_line())

@@ -73,8 +73,7 @@ def parsed(made: argparse.ArgumentParser, argv: list[str] | None, smoke: Mapping
             return
         import tiny
 
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        root = Path(folder)
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         tiny.write_data(root / "data")
         vars(options).update(smoke)
         vars(options).update(data=root / "data", out=root / "result")

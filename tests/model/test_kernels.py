@@ -212,6 +212,20 @@ def test_slopes_of_linear_layers_that_nobody_asks_for(kernels, layers, trained):
     assert all((one.grad is not None) == (trained == "the parameters") for one in parameters)
 
 
+@pytest.mark.parametrize("layers", ["linear", "feed-forward"])
+def test_weights_that_are_changed_before_the_way_back_are_refused(kernels, layers):
+    x, (weight, bias) = exact(40, [32], 32)
+    weight.requires_grad_()
+    if layers == "linear":
+        y = _Linear.apply(x, kernels, weight, bias)
+    else:
+        y = _FeedForward.apply(x, weight, bias, torch.randn(32, 32), torch.randn(32), False, kernels)
+    with torch.no_grad():
+        weight += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
 @pytest.mark.parametrize("tanh", [False, True])
 def test_gelu_of_every_number(kernels, tanh):
     x = torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16).view(-1, 32)

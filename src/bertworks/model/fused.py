@@ -142,18 +142,18 @@ class _Linear(torch.autograd.Function):
     def forward(ctx, x, kernels, *parameters):  # type: ignore[no-untyped-def]
         weights, biases = parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]
         y, kept = kernels.linear(x, weights, biases, ctx.needs_input_grad[0])
-        ctx.save_for_backward(x, kept)
-        ctx.widths, ctx.kernels = [*map(len, weights)], kernels
+        ctx.save_for_backward(x, kept, *weights)  # weights: so that torch refuses those that were changed since
+        ctx.kernels = kernels
         return y
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        x, kept = ctx.saved_tensors
+        x, kept, *weights = ctx.saved_tensors
         d_x = ctx.kernels.input_slope(dy, kept) if ctx.needs_input_grad[0] else None
         if not any(ctx.needs_input_grad[2:]):
-            return d_x, None, *[None] * 2 * len(ctx.widths)
-        slopes = (slope.split(ctx.widths) for slope in ctx.kernels.weight_slopes(dy, x))
+            return d_x, None, *[None] * 2 * len(weights)
+        slopes = (slope.split([*map(len, weights)]) for slope in ctx.kernels.weight_slopes(dy, x))
         return d_x, None, *(part for parts in slopes for part in parts)
 
 
@@ -165,14 +165,14 @@ class _FeedForward(torch.autograd.Function):
         inner, kept = kernels.linear(x, [weight], [bias], ctx.needs_input_grad[0])  # (T, I)
         active = kernels.gelu(inner, tanh)
         y, kept_outer = kernels.linear(active, [outer], [outer_bias])
-        ctx.save_for_backward(x, inner, active, kept, kept_outer)
+        ctx.save_for_backward(x, inner, active, kept, kept_outer, weight, outer)  # as in _Linear
         ctx.tanh, ctx.kernels = tanh, kernels
         return y
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        x, inner, active, kept, kept_outer = ctx.saved_tensors
+        x, inner, active, kept, kept_outer, *_ = ctx.saved_tensors
         asked_x, asked = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
         slope = ctx.kernels.input_slope(dy, kept_outer)  # (T, I)
         d_bias = ctx.kernels.gelu_backward(inner, slope, ctx.tanh)

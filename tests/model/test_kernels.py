@@ -53,7 +53,7 @@ def kernels(request, tmp_path_factory):
     folder, gcc = tmp_path_factory.mktemp("kernels"), shutil.which("gcc")
     flags = (*build.FLAGS, "-mno-amx-tile", "-mno-amx-bf16", "-mno-amx-int8")
     plain = build.opened(build.compiled(folder / "plain.so", gcc, build._openmp_of_torch(), flags))
-    plain.has_linear = hasattr(plain._library, "linear")  # on AMX too
+    plain.has_linear = "linear" in plain._functions  # on AMX too
     assert plain.multiplies(32)
     return plain
 
@@ -109,6 +109,27 @@ def test_add_norm(kernels, rate, padding):
         for one, other in zip(found, wanted, strict=True):
             alike(one, other)
         assert ((found[1] != 0) == (mask > 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({0: torch.ones(8, 32).double()}, AssertionError),  # another type
+        ({0: torch.ones(32, 8).T}, AssertionError),  # columns, not rows
+        ({1: 8.0}, ctypes.ArgumentError),  # a number that is no count
+        ({4: torch.ones(8, 32)}, AssertionError),
+    ],
+)
+def test_what_c_does_not_read_is_refused(kernels, changed, error):
+    x, out = torch.ones(8, 32).bfloat16(), torch.empty(8, 32).bfloat16()
+    given = [x, 8, 32, False, out]
+    kernels._call("gelu", *given)
+    alike(out, F.gelu(x.float()))
+    with pytest.raises(error):
+        kernels._call("gelu", *[changed.get(i, one) for i, one in enumerate(given)])
+    for wrong in (given[:-1], [*given, out]):
+        with pytest.raises(AssertionError):
+            kernels._call("gelu", *wrong)
 
 
 def test_eps_may_be_a_whole_number(kernels):

@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,7 @@ def is_by_byte(rate: float) -> bool:
     return _drawn(rate).itemsize == 1
 
 
+@cache
 def _dropped(rate: float) -> tuple[int, int]:
     """How many values of the random number drop an element, of how many; never none for a rate above 0, never all."""
     values = int(np.iinfo(_drawn(rate)).max) + 1

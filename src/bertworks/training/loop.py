@@ -41,6 +41,7 @@ from .optim import Optimizer
 from .state import StateWriter, Totals, TrainerState, check_tensors, damaged, on_cpu, snapshot
 
 BEST = "best.safetensors"
+TRIM_SECONDS = 60  # of training between two returns of memory: pages that are needed again take 1 us each
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,7 @@ class Loop:
     _update: Update | None = field(init=False, default=None)  # the last one, until it is settled
     _writer: StateWriter = field(init=False, default_factory=StateWriter)
     _saved: float = field(init=False)  # seconds of training at the last save
+    _trimmed: float = field(init=False)  # the same when memory was last returned
 
     def __post_init__(self) -> None:
         self.config.check()
@@ -125,7 +127,7 @@ class Loop:
     def start_at(self, progress: TrainerState) -> None:
         """Continue from this progress, to which model and optimizer belong."""
         self.progress, self.totals = progress, Totals.of(progress, self.world)
-        self._saved = progress.seconds
+        self._saved = self._trimmed = progress.seconds
 
     @cached_property
     def losses(self) -> nn.Module:
@@ -300,7 +302,9 @@ class Loop:
             record["share_of_data_sheet"] = rate * self.flops_per_token / self.data_sheet / self.world.size
         record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
         self.totals = Totals(lr=self.totals.lr)
-        return_memory()
+        if progress.seconds - self._trimmed >= TRIM_SECONDS:
+            return_memory()
+            self._trimmed = progress.seconds
         self._record(reporter, "train", record)
 
     def _record(self, reporter: Reporter, kind: str, record: dict[str, Any]) -> None:

@@ -93,13 +93,15 @@ static void end_head(Head *h) {
 static void gather(const Head *h, const bf16 *x, int64_t width, const int64_t *rows, const int64_t *at, int64_t count,
                    float scale, bf16 *out) {
     for (int64_t i = 0; i < padded(count); i++, out += h->wide) {
-        int64_t used = i < count ? h->H : 0;
         const bf16 *row = i < count ? x + rows[at[i]] * width : x;
-        if (scale == 1)
-            memcpy(out, row, used * sizeof(bf16));
-        else
-            VECTOR for (int64_t j = 0; j < used; j++) out[j] = narrow(widen(row[j]) * scale);
-        memset(out + used, 0, (h->wide - used) * sizeof(bf16));
+        if (i + 16 < count) _mm_prefetch(x + rows[at[i + 16]] * width, _MM_HINT_T0);
+        for (int64_t j = 0; j < h->wide; j += DEPTH) { /* inline: a row is short, and a call takes longer than it */
+            int64_t used = i < count ? h->H - j : 0;
+            __mmask32 mask = used >= DEPTH ? ~0u : (1u << (used > 0 ? used : 0)) - 1;
+            _mm512_storeu_si512(out + j, _mm512_maskz_loadu_epi16(mask, row + j));
+        }
+        if (scale != 1)
+            VECTOR for (int64_t j = 0; j < h->wide; j++) out[j] = narrow(widen(out[j]) * scale);
     }
 }
 

@@ -17,7 +17,8 @@ import time
 from functools import cache
 from pathlib import Path
 
-from .functions import Kernels
+from .functions import AttentionShape, Dropout, Kernels
+from .signatures import functions
 
 HERE = Path(__file__).parent
 SOURCES = [HERE / "rows.c", HERE / "attention.c", HERE / "linear.c"]
@@ -60,10 +61,11 @@ def opened(library: Path) -> Kernels:
         found = path.stat()
         if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise OSError(f"{path} belongs to another user, or others may write it")
-    functions = ctypes.CDLL(str(library))
-    if functions.prepare() != 0:
+    code = ctypes.CDLL(str(library))
+    if code.prepare() != 0:
         raise OSError("the system does not let this process use the processor's tiles")
-    return Kernels(functions, library.stem.rpartition("-")[0], load)  # wherever torch is
+    name = library.stem.rpartition("-")[0]  # wherever torch is
+    return Kernels(functions(code, SOURCES, {"Dropout": Dropout, "AttentionShape": AttentionShape}), name, load)
 
 
 def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] = FLAGS) -> Path:

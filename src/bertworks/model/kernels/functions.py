@@ -5,7 +5,7 @@ H head size, M predictions, V vocabulary.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..packing import Packing
 from ..products import joined, product
+from .signatures import Function
 
 
 class Dropout(ctypes.Structure):
@@ -78,18 +79,18 @@ class Rows:
         return cls(B, L, of_cells, None if index is None else index.contiguous())
 
     def __len__(self) -> int:
-        return self.B * self.L if self.cells is None else len(self.cells)
+        return self.B * self.L if self.cells is None else self.cells.shape[0]  # sooner than len of a tensor
 
 
 class Kernels:
     """The functions of the library. They run on as many threads as torch, and take contiguous tensors on the CPU."""
 
-    def __init__(self, library: ctypes.CDLL, name: str, load: Callable[[], "Kernels | None"]):
+    def __init__(self, functions: Mapping[str, Function], name: str, load: Callable[[], "Kernels | None"]):
         self.name = name  # changes with what rounding depends on: source, compiler, processor
-        self._library = library
+        self._functions = functions
         self._load = load  # gives another process the same
         # on AMX oneDNN is faster; a compiler that does not know AMX compiles them there too
-        self.has_linear = hasattr(library, "linear") and not torch.cpu._is_amx_tile_supported()
+        self.has_linear = "linear" in functions and not torch.cpu._is_amx_tile_supported()
 
     def __deepcopy__(self, memo: Any) -> "Kernels":
         return self
@@ -113,8 +114,7 @@ class Kernels:
         out, out16, total = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(T, D)
         kept = torch.empty(T, D // WIDTH, dtype=torch.int16) if dropout.dropped else None
         outputs = (total, out, out16, mean := torch.empty(T), scale := torch.empty(T), kept)
-        # a whole number would be an integer to C
-        given = (x, update, rows.cells, T, D, rows.L, dropout, gain, bias, float(eps))
+        given = (x, update, rows.cells, T, D, rows.L, dropout, gain, bias, eps)
         self._call("add_norm", *given, *outputs)
         return out, out16, total, mean, scale, kept
 
@@ -141,13 +141,13 @@ class Kernels:
     def gelu(self, x: Tensor, tanh: bool) -> Tensor:
         """(T, D) bfloat16, exact or in the tanh form."""
         out = torch.empty_like(x)
-        self._call("gelu", x, *x.shape, int(tanh), out)
+        self._call("gelu", x, *x.shape, tanh, out)
         return out
 
     def gelu_backward(self, x: Tensor, slope: Tensor, tanh: bool) -> Tensor:
         """`slope` (T, D) of the output becomes that of x; returns its sum over rows, (D,) float32."""
         sums = torch.empty(x.shape[1])
-        self._call("gelu_backward", x, slope, *x.shape, int(tanh), sums)
+        self._call("gelu_backward", x, slope, *x.shape, tanh, sums)
         return sums
 
     def attention(
@@ -224,17 +224,17 @@ class Kernels:
         plain = transposed.new_empty(K // WIDTH, total // 2, WIDTH, 2) if both else None
         rounded = transposed.new_empty(torch.get_num_threads(), WIDE, K)
         for weight in weights:
-            given = weight.float().contiguous(), len(weight), K, first, total
+            given = weight.float().contiguous(), weight.shape[0], K, first, total
             self._call("pack_weights", *given, rounded, plain, transposed)
-            first += len(weight)
+            first += weight.shape[0]
         return plain, transposed
 
     def _multiply(self, x: Tensor, operand: Tensor, bias: Tensor | None) -> Tensor:
         """x times a right operand, plus bias, if there is one."""
         columns, depth = WIDTH * operand.shape[0], 2 * operand.shape[1]
         assert x.shape[1] == depth, (x.shape, operand.shape)
-        out = x.new_empty(len(x), columns)
-        self._call("linear", x, operand, bias, len(x), depth, columns, out)
+        out = x.new_empty(x.shape[0], columns)
+        self._call("linear", x, operand, bias, x.shape[0], depth, columns, out)
         return out
 
     def cross_entropy(self, scores: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -247,8 +247,7 @@ class Kernels:
         if M and int(labels.max()) >= V:
             raise IndexError(f"label {int(labels.max())}; expected at most {V - 1}")
         losses, sums = torch.empty(M), torch.empty(V)
-        address = ctypes.c_void_p(scores.data_ptr())
-        self._call("cross_entropy", address, bias, labels, M, V, stride, losses, sums)
+        self._call("cross_entropy", scores.data_ptr(), bias, labels, M, V, stride, losses, sums)
         return losses, sums
 
     def norm(self, tensors: Sequence[Tensor]) -> Tensor:
@@ -260,8 +259,8 @@ class Kernels:
         return out
 
     def _call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the library with addresses in place of tensors."""
-        getattr(self._library, name)(*map(_as_c, arguments), ctypes.c_int(torch.get_num_threads()))
+        """Call a function with as many threads as torch has."""
+        self._functions[name](*arguments, torch.get_num_threads())
 
 
 def _queries_and_rest(parts: Sequence[Tensor]) -> tuple[Any, ...]:
@@ -270,17 +269,4 @@ def _queries_and_rest(parts: Sequence[Tensor]) -> tuple[Any, ...]:
     assert all(part.is_contiguous() and part.dtype == torch.bfloat16 for part in parts), parts
     behind = first.shape[1] // 3 if len(parts) == 1 else 0
     addresses = first.data_ptr(), last.data_ptr() + behind * last.element_size()
-    return ctypes.c_void_p(addresses[0]), first.shape[1], ctypes.c_void_p(addresses[1]), last.shape[1]
-
-
-def _as_c(value: Any) -> Any:
-    """An argument as C takes it."""
-    if isinstance(value, Tensor):
-        assert value.is_contiguous() and value.device.type == "cpu", (value.shape, value.stride(), value.device)
-        assert value.dtype in (torch.float32, torch.bfloat16, torch.int64, torch.int16), value.dtype
-        return ctypes.c_void_p(value.data_ptr())
-    if isinstance(value, ctypes.Structure):
-        return ctypes.byref(value)
-    if isinstance(value, (int, float)):
-        return ctypes.c_int64(value) if isinstance(value, int) else ctypes.c_float(value)
-    return value  # None, or an address
+    return addresses[0], first.shape[1], addresses[1], last.shape[1]

@@ -18,13 +18,14 @@ from bertworks.model import kernels as K
 from bertworks.model.attention import keyed_attention, rotate, rotation
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import Dropout, DropoutKey, rescale
-from bertworks.model.fused import _AddNorm, _Attention, _FeedForward, _Linear, has_kernels
+from bertworks.model.fused import FusedLayers, has_kernels
 from bertworks.model.heads import build_model
 from bertworks.model.kernels import build
 from bertworks.model.packing import Packing
 from bertworks.training import machine
 from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of
+from support.kernel_steps import AddNorm, Attention, Gelu, Linear
 
 KERNELS = K.load()
 NEEDED = pytest.mark.skipif(KERNELS is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
@@ -93,7 +94,7 @@ def test_add_norm(kernels, rate, padding):
     x, update, gain, bias = torch.randn(T, D), torch.randn(T, D).bfloat16(), torch.rand(D) + 0.5, torch.randn(D)
     mask = KEY.packed_mask(4, rate, packing, D).float() if rate else torch.ones(T, D)
     given = [one.requires_grad_() for one in (x, update, gain, bias)]
-    out, out16 = _AddNorm.apply(*given, 1e-12, rows, drawn(rate, L * D), kernels)
+    out, out16 = AddNorm.apply(kernels, rows, drawn(rate, L * D), *given)
     plain = [one.detach().float().requires_grad_() for one in given]
     expected = F.layer_norm(plain[0] + plain[1] * mask * rescale(rate), (D,), plain[2], plain[3], 1e-12)
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
@@ -146,13 +147,15 @@ def test_feed_forward(kernels, tanh, width):
     layers = torch.nn.Linear(32, width), torch.nn.Linear(width, 32)
     parameters = [p for layer in layers for p in layer.parameters()]
     x = torch.randn(130, 32).bfloat16().requires_grad_()
-    found = _FeedForward.apply(x, *parameters, tanh, kernels)
+    inner, outer, sums = parameters[:2], parameters[2:], []
+    found = Linear.apply(kernels, Gelu.apply(kernels, Linear.apply(kernels, x, *inner), tanh, sums), *outer)
     expected = layers[1](gelu(layers[0](x.float())))
     alike(found, expected)
     slope = torch.randn(130, 32).bfloat16()
     ours = torch.autograd.grad(found, [x, *parameters], slope)
     for one, other in zip(ours, torch.autograd.grad(expected, [x, *parameters], slope.float()), strict=True):
         alike(one, other)
+    alike(sums[0], ours[2])  # the slope of the inner bias
 
 
 def exact(T: int, widths: list[int], K_: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -168,7 +171,7 @@ def exact(T: int, widths: list[int], K_: int) -> tuple[torch.Tensor, list[torch.
 def test_linear_layers_side_by_side(kernels, T, widths, K_):
     x, parameters = exact(T, widths, K_)
     given = [one.requires_grad_() for one in (x, *parameters)]
-    found, plain = _Linear.apply(x, kernels, *parameters), x.detach().double().requires_grad_()
+    found, plain = Linear.apply(kernels, x, *parameters), x.detach().double().requires_grad_()
     weight, bias = (torch.cat(parts).double() for parts in (parameters[: len(widths)], parameters[len(widths) :]))
     expected = F.linear(plain, weight, bias)
     alike(found, expected, 0.004)
@@ -211,40 +214,6 @@ def test_linear_layers_of_other_types(kernels):
         alike(found, expected, 0.004)
         dx = kernels.input_slope(found, kept)
         alike(dx, found.float() @ weight, 0.004)
-
-
-@pytest.mark.parametrize("trained", ["nothing", "the input", "the parameters"])
-@pytest.mark.parametrize("layers", ["linear", "feed-forward"])
-def test_slopes_of_linear_layers_that_nobody_asks_for(kernels, layers, trained):
-    x, parameters = exact(40, [64, 64], 32)
-    if layers == "feed-forward":
-        parameters = [parameters[0], torch.randn(64), torch.randn(32, 64), torch.randn(32)]
-    x.requires_grad = trained == "the input"
-    for one in parameters:
-        one.requires_grad = trained == "the parameters"
-    if layers == "linear":
-        y = _Linear.apply(x, kernels, *parameters)
-    else:
-        y = _FeedForward.apply(x, *parameters, False, kernels)
-    assert y.requires_grad == (trained != "nothing")
-    if y.requires_grad:
-        y.sum().backward()
-    assert (x.grad is not None) == (trained == "the input")
-    assert all((one.grad is not None) == (trained == "the parameters") for one in parameters)
-
-
-@pytest.mark.parametrize("layers", ["linear", "feed-forward"])
-def test_weights_that_are_changed_before_the_way_back_are_refused(kernels, layers):
-    x, (weight, bias) = exact(40, [32], 32)
-    weight.requires_grad_()
-    if layers == "linear":
-        y = _Linear.apply(x, kernels, weight, bias)
-    else:
-        y = _FeedForward.apply(x, weight, bias, torch.randn(32, 32), torch.randn(32), False, kernels)
-    with torch.no_grad():
-        weight += 1
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        y.sum().backward()
 
 
 @pytest.mark.parametrize("tanh", [False, True])
@@ -373,7 +342,7 @@ def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     returned = rows if cells is None else K.Rows.of(packing.at(cells))
     qkv = torch.randn(len(rows), 3 * D).bfloat16().requires_grad_()
     parts = [qkv] if cells is None else [packing.select(qkv[:, :D], cells), qkv[:, D:].contiguous()]
-    found = _Attention.apply(rows, returned, shape, drawn(rate, N * L * L), kernels, *parts)
+    found = Attention.apply(kernels, rows, returned, shape, drawn(rate, N * L * L), *parts)
     plain = qkv.detach().float().requires_grad_()
     q, k, v = packing.unpack(plain).view(B, L, 3, N, H).permute(2, 0, 3, 1, 4)
     if rotations is not None:
@@ -395,10 +364,73 @@ def test_denormal_numbers_stay_exact_elsewhere(kernels):
     tiny = torch.full((4, 1 << 16), 1e-39)
     rows, shape = K.Rows.of(Packing.of(None, 4, 32)), K.AttentionShape.of(1, 32, "both", None)
     qkv = torch.randn(128, 96).bfloat16().requires_grad_()
-    _Attention.apply(rows, rows, shape, K.NO_DROPOUT, kernels, qkv).sum().backward()
+    Attention.apply(kernels, rows, rows, shape, K.NO_DROPOUT, qkv).sum().backward()
     kernels.gelu_backward(torch.randn(64, 32).bfloat16(), kernels.gelu(torch.randn(64, 32).bfloat16(), False), False)
     kernels.cross_entropy(torch.randn(64, 40).bfloat16(), torch.zeros(40), torch.zeros(64, dtype=torch.int64))
     assert ((tiny * 0.5) > 0).all()
+
+
+# ---- a layer
+
+
+def one_layer(kernels, last):
+    """A layer, its input, and its output for a batch with padding: all rows, or three for the `last` layer."""
+    layer, mask = build_model(SHAPE, seed=1).encoder._halves(0), mask_of(4, 20, "right")
+    packing = Packing.of(mask, 4, 20)
+    x = torch.randn(len(K.Rows.of(packing)), SHAPE.hidden_size)
+    cells = torch.tensor([0, 7, 41]) if last else None
+
+    def run():
+        (out,) = FusedLayers(kernels, SHAPE, packing, KEY, last_cells=cells).run([layer], x)
+        return out
+
+    parameters = {name: p for half in layer for name, p in half.named_parameters()}
+    return parameters, x, run
+
+
+TRAINED = {
+    "nothing": (),
+    "the input": ("x",),
+    "the parameters": ("query", "key", "value", "attention_output", "attention_norm", "intermediate", "output"),
+    "queries": ("query",),
+    "a bias": ("x", "output.bias"),
+    "the last step": ("output_norm",),
+}
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("trained", TRAINED)
+def test_slopes_that_nobody_asks_for(kernels, trained, last):
+    parameters, x, run = one_layer(kernels, last)
+    given = {**parameters, "x": x}
+    for one in given.values():
+        one.requires_grad = True
+    out = run()
+    slope = torch.randn_like(out)
+    expected = dict(zip(given, torch.autograd.grad(out, [*given.values()], slope, retain_graph=True), strict=True))
+    again = torch.autograd.grad(out, [*given.values()], slope)  # a second time, from the same graph
+    assert all(torch.equal(*pair) for pair in zip(expected.values(), again, strict=True))
+    for name, one in given.items():
+        one.requires_grad = name.startswith(TRAINED[trained])
+    out = run()
+    assert out.requires_grad == (trained != "nothing")
+    if out.requires_grad:
+        out.backward(slope)
+    for name, one in given.items():
+        assert (one.grad is not None) == name.startswith(TRAINED[trained]), name
+        assert one.grad is None or torch.equal(one.grad, expected[name]), name
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_parameters_that_are_changed_before_the_way_back_are_refused(kernels, last):
+    parameters, _, run = one_layer(kernels, last)
+    assert len(parameters) == 16
+    for one in parameters.values():
+        out = run()
+        with torch.no_grad():
+            one += 1
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
 
 
 # ---- the model

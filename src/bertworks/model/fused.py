@@ -9,10 +9,11 @@ I feed-forward width, N heads, H head size.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .dropout import DropoutKey, is_by_byte
@@ -56,17 +57,12 @@ class FusedLayers:
         shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, self.rotations)
         for i, (attending, feeding) in enumerate(halves):
             last = self.last_cells if i == len(halves) - 1 else None
-            weights, attention_output, output = self._dropouts(i, rows)
             returned = rows if last is None else Rows.of(self.packing.at(last))
-            parts = self._project(x16, attending, last)
-            context = _Attention.apply(rows, returned, shape, weights, self.kernels, *parts)  # (R, D)
-            update = self._linear(context, attending.attention_output)
+            dropouts, tanh = self._dropouts(i, rows), GELU[c.hidden_act]
+            work = _Work(self.kernels, rows, returned, shape, dropouts, c.layer_norm_eps, tanh)
+            read = [x16] if last is None else [self.packing.select(x16, last), x16]
             x = x if last is None else self.packing.select(x, last)
-            x, x16 = self._add_norm(x, update, returned, attention_output, attending.attention_norm)
-            inner, outer = feeding.intermediate, feeding.output
-            parameters = inner.weight, inner.bias, outer.weight, outer.bias
-            update = _FeedForward.apply(x16, *parameters, GELU[c.hidden_act], self.kernels)
-            x, x16 = self._add_norm(x, update, returned, output, feeding.output_norm)
+            x, x16 = _Layer.apply(work, x, *_parameters(attending, feeding), *read)
             yield x
 
     def _dropouts(self, layer: int, rows: Rows) -> list[Dropout]:
@@ -76,108 +72,115 @@ class FusedLayers:
         sites = enumerate(zip(rates, (square, wide, wide), strict=True), 3 * layer + 1)
         return [Dropout(*self.key.numbers(site, rate, n)) if rate else NO_DROPOUT for site, (rate, n) in sites]
 
-    def _project(self, x: Tensor, layer: "Layer", last: Tensor | None) -> list[Tensor]:
-        """Queries, keys and values of x (T, D), (T, 3 D); or queries of the last cells (R, D), and the others (T, 2 D).
 
-        Nothing reads the other queries of the last layer.
-        """
-        if last is None:
-            return [self._linear(x, layer.query, layer.key, layer.value)]
-        return [self._linear(self.packing.select(x, last), layer.query), self._linear(x, layer.key, layer.value)]
+@dataclass(frozen=True)
+class _Work:
+    """How a layer is computed."""
 
-    def _linear(self, x: Tensor, *layers: nn.Linear) -> Tensor:
-        """The outputs of linear layers side by side, (T, K) to (T, N)."""
-        parameters = (*(layer.weight for layer in layers), *(layer.bias for layer in layers))
-        result: Tensor = _Linear.apply(x, self.kernels, *parameters)
-        return result
-
-    def _add_norm(
-        self, x: Tensor, update: Tensor, rows: Rows, dropout: Dropout, norm: nn.Module
-    ) -> tuple[Tensor, Tensor]:
-        """LayerNorm of x + dropout(update), in float32 and bfloat16."""
-        parameters = (norm.weight, norm.bias, norm.eps)
-        result: tuple[Tensor, Tensor] = _AddNorm.apply(x, update, *parameters, rows, dropout, self.kernels)
-        return result
+    kernels: Kernels
+    rows: Rows
+    returned: Rows  # those that the layer returns
+    shape: AttentionShape
+    dropouts: list[Dropout]  # of attention weights, of the attention's output, of the feed-forward network's
+    eps: float  # of LayerNorm
+    tanh: bool  # GELU in this form
 
 
-class _AddNorm(torch.autograd.Function):
-    """LayerNorm of x + dropout(update), (T, D), in float32 and bfloat16."""
+def _parameters(attending: "Layer", feeding: "Layer") -> Iterator[Any]:
+    """The weights and biases of a layer's modules, in the order in which `_Layer` takes them."""
+    attention = attending.query, attending.key, attending.value, attending.attention_output, attending.attention_norm
+    modules = *attention, feeding.intermediate, feeding.output, feeding.output_norm
+    return (parameter for module in modules for parameter in (module.weight, module.bias))
+
+
+class _Layer(torch.autograd.Function):
+    """A layer in one function: calling one for each step took 1.4 % of fine-tuning a model of width 384.
+
+    x (R, D) float32: what the attention's output is added to. given: 16 parameters (`_parameters`), then what is
+    projected, in bfloat16: (T, D) for queries, keys and values, or for the last layer (R, D) for queries and (T, D)
+    for the others. Nothing reads its other queries. Returns the output (R, D) in float32 and bfloat16.
+    """
 
     @staticmethod
-    def forward(ctx, x, update, gain, bias, eps, rows, dropout, kernels):  # type: ignore[no-untyped-def]
-        out, out16, *kept = kernels.add_norm(x, update, rows, dropout, gain, bias, eps)
-        ctx.save_for_backward(gain, *kept)
-        ctx.dropout, ctx.kernels = dropout, kernels
+    def forward(ctx, work, x, *given):  # type: ignore[no-untyped-def]
+        k, parameters, read, keep = work.kernels, given[:16], given[16:], ctx.needs_input_grad[-1]
+        made = [_product(k, one, *own, keep=keep) for one, own in zip(read, _by_input(parameters, read), strict=True)]
+        parts, projections = zip(*made, strict=True)
+        context, *attended = k.attention(parts, work.rows, work.returned, work.shape, work.dropouts[0])
+        update, attention_output = _product(k, context, *parameters[6:8])
+        middle, middle16, *added = k.add_norm(x, update, work.returned, work.dropouts[1], *parameters[8:10], work.eps)
+        inner, intermediate = _product(k, middle16, *parameters[10:12])  # (R, I)
+        active = k.gelu(inner, work.tanh)
+        update, output = _product(k, active, *parameters[12:14])
+        out, out16, *output_added = k.add_norm(
+            middle, update, work.returned, work.dropouts[2], *parameters[14:], work.eps
+        )
+        weights = *projections, attention_output, intermediate, output  # as they were multiplied
+        steps = *parts, *attended, context, *added, middle16, inner, active, *output_added
+        ctx.save_for_backward(*given, *weights, *steps)  # parameters too: torch refuses those that were changed since
+        ctx.work = work
         ctx.set_materialize_grads(False)  # of the last layer's outputs only one is read
         return out, out16
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, d_out, d_out16):  # type: ignore[no-untyped-def]
-        gain, *kept = ctx.saved_tensors
-        return *ctx.kernels.add_norm_backward((d_out, d_out16), kept, gain, ctx.dropout), *[None] * 4
+        work, k, asked, asked_read = ctx.work, ctx.work.kernels, ctx.needs_input_grad[2:18], ctx.needs_input_grad[18:]
+        parameters, rest, count = ctx.saved_tensors[:16], ctx.saved_tensors[16:], len(asked_read)
+        read, projections, (attention_output, intermediate, output, *steps) = _cut(rest, count, count)
+        parts, attended, (context, *steps) = _cut(steps, count, 2)
+        added, (middle16, inner, active), output_added = _cut(steps, 4, 3)
+
+        d_middle, d_update, *d_output_norm = k.add_norm_backward(
+            (d_out, d_out16), output_added, parameters[14], work.dropouts[2]
+        )
+        d_inner = k.input_slope(d_update, output)
+        d_output = _slopes(k, d_update, active, asked[12:14])
+        d_bias = k.gelu_backward(inner, d_inner, work.tanh)
+        d_intermediate = _slopes(k, d_inner, middle16, asked[10:12], d_bias)
+        d_middle16 = k.input_slope(d_inner, intermediate)
+
+        d_x, d_update, *d_attention_norm = k.add_norm_backward(
+            (d_middle, d_middle16), added, parameters[8], work.dropouts[1]
+        )
+        d_context = k.input_slope(d_update, attention_output)
+        d_attention_output = _slopes(k, d_update, context, asked[6:8])
+        d_parts = k.attention_backward(
+            d_context, parts, attended, work.rows, work.returned, work.shape, work.dropouts[0]
+        )
+        pairs = zip(d_parts, read, _by_input(asked, read), strict=True)
+        d_projections = [slope for d_part, one, own in pairs for slope in _slopes(k, d_part, one, own)]
+        wanted = zip(d_parts, projections, asked_read, strict=True)
+        d_read = [k.input_slope(d_part, weights) if is_asked else None for d_part, weights, is_asked in wanted]
+        d_attention = *d_projections, *d_attention_output, *d_attention_norm
+        return None, d_x, *d_attention, *d_intermediate, *d_output, *d_output_norm, *d_read
 
 
-class _Attention(torch.autograd.Function):
-    """Queries, keys and values to the context (R, D). parts: see `Kernels.attention`."""
-
-    @staticmethod
-    def forward(ctx, rows, returned, shape, dropout, kernels, *parts):  # type: ignore[no-untyped-def]
-        context, *kept = kernels.attention(parts, rows, returned, shape, dropout)
-        ctx.save_for_backward(*kept, *parts)
-        ctx.rest, ctx.kernels = (rows, returned, shape, dropout), kernels
-        return context
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx, d_context):  # type: ignore[no-untyped-def]
-        log_sums, bits, *parts = ctx.saved_tensors
-        return *[None] * 5, *ctx.kernels.attention_backward(d_context, parts, (log_sums, bits), *ctx.rest)
+def _by_input(parameters: Sequence[Any], read: Sequence[Tensor]) -> list[Sequence[Any]]:
+    """Those of queries, keys and values: all of one input, or those of queries, which have one of their own."""
+    queries = 2 if len(read) > 1 else 6
+    return [part for part in (parameters[:queries], parameters[queries:6]) if part]
 
 
-class _Linear(torch.autograd.Function):
-    """Linear layers side by side, (T, K) to (T, N)."""
-
-    @staticmethod
-    def forward(ctx, x, kernels, *parameters):  # type: ignore[no-untyped-def]
-        weights, biases = parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]
-        y, kept = kernels.linear(x, weights, biases, ctx.needs_input_grad[0])
-        ctx.save_for_backward(x, kept, *weights)  # weights: so that torch refuses those that were changed since
-        ctx.kernels = kernels
-        return y
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        x, kept, *weights = ctx.saved_tensors
-        d_x = ctx.kernels.input_slope(dy, kept) if ctx.needs_input_grad[0] else None
-        if not any(ctx.needs_input_grad[2:]):
-            return d_x, None, *[None] * 2 * len(weights)
-        slopes = (slope.split([*map(len, weights)]) for slope in ctx.kernels.weight_slopes(dy, x))
-        return d_x, None, *(part for parts in slopes for part in parts)
+def _cut(given: Sequence[Any], *counts: int) -> list[Sequence[Any]]:
+    """So many, so many, and the rest."""
+    ends = [0, *accumulate(counts), len(given)]
+    return [given[start:end] for start, end in pairwise(ends)]
 
 
-class _FeedForward(torch.autograd.Function):
-    """Dense, GELU, dense, (T, D) to (T, D)."""
+def _product(kernels: Kernels, x: Tensor, *parameters: Tensor, keep: bool = True) -> tuple[Tensor, Tensor | None]:
+    """Linear layers side by side, (T, K) to (T, N), and what `Kernels.input_slope` needs, if that is to be kept.
 
-    @staticmethod
-    def forward(ctx, x, weight, bias, outer, outer_bias, tanh, kernels):  # type: ignore[no-untyped-def]
-        inner, kept = kernels.linear(x, [weight], [bias], ctx.needs_input_grad[0])  # (T, I)
-        active = kernels.gelu(inner, tanh)
-        y, kept_outer = kernels.linear(active, [outer], [outer_bias])
-        ctx.save_for_backward(x, inner, active, kept, kept_outer, weight, outer)  # as in _Linear
-        ctx.tanh, ctx.kernels = tanh, kernels
-        return y
+    parameters: weight, bias, weight, bias ...
+    """
+    return kernels.linear(x, parameters[::2], parameters[1::2], keep)
 
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        x, inner, active, kept, kept_outer, *_ = ctx.saved_tensors
-        asked_x, asked = ctx.needs_input_grad[0], any(ctx.needs_input_grad[1:5])
-        slope = ctx.kernels.input_slope(dy, kept_outer)  # (T, I)
-        d_bias = ctx.kernels.gelu_backward(inner, slope, ctx.tanh)
-        d_x = ctx.kernels.input_slope(slope, kept) if asked_x else None
-        if not asked:
-            return d_x, *[None] * 6
-        slopes = *ctx.kernels.weight_slopes(slope, x, d_bias), *ctx.kernels.weight_slopes(dy, active)
-        return d_x, *slopes, None, None
+
+def _slopes(
+    kernels: Kernels, dy: Tensor, x: Tensor, asked: Sequence[bool], d_bias: Tensor | None = None
+) -> list[Tensor | None]:
+    """Those of the parameters of `_product`, or None for each if none is asked for. d_bias: if it is known."""
+    if not any(asked):
+        return [None] * len(asked)
+    both = kernels.weight_slopes(dy, x, d_bias)
+    return [one for pair in zip(*(slopes.chunk(len(asked) // 2) for slopes in both), strict=True) for one in pair]

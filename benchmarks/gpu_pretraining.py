@@ -19,7 +19,7 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,15 +114,16 @@ def failure(record: Mapping[str, Any], entropy: float) -> str:
 
 def report(options: Any, facts: common.Result, results: dict[str, Any] | None) -> None:
     """Write pretraining.json, and the pieces of a finished run. Ends with one line if the run has failed."""
-    entropy = Store.open(options.corpus, verify=False).unigram_entropy()
+    store = Store.open(options.corpus, verify=False)
     records = read_log(options.run) if (options.run / LOG).exists() else []
-    result: common.Result = {"machine": facts, "finished": results is not None, "results": results}
+    result: common.Result = {"machine": facts, "recipe": asdict(recipe(options, store.vocab_size))}
+    result |= {"finished": results is not None, "results": results}
     result |= {kind: gpu_common.curve(records, kind) for kind in ("train", "eval")}
     if results is not None:
         limit = 20_000 if options.smoke else gpu_pieces.LIMIT
         result["pieces"] = gpu_pieces.write_pieces(options.run, options.out, limit, numbers(options.pieces))["pieces"]
     gpu_common.finish(options, "pretraining", result)
-    if failed := failure(records[-1], entropy) if records else "":
+    if failed := failure(records[-1], store.unigram_entropy()) if records else "":
         raise SystemExit(failed)
     if results is None:
         print("not finished; rerun the command to continue")

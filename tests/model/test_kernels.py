@@ -116,7 +116,7 @@ def test_add_norm(kernels, rate, padding):
     ("changed", "error"),
     [
         ({0: torch.ones(8, 32).double()}, AssertionError),  # another type
-        ({0: torch.ones(32, 8).T}, AssertionError),  # columns, not rows
+        ({0: torch.ones(32, 8).bfloat16().T}, AssertionError),  # columns, not rows
         ({1: 8.0}, ctypes.ArgumentError),  # a number that is no count
         ({4: torch.ones(8, 32)}, AssertionError),
     ],
@@ -373,9 +373,18 @@ def test_denormal_numbers_stay_exact_elsewhere(kernels):
 # ---- a layer
 
 
+def built(shape):
+    """A model whose gains differ, as they do once it is trained."""
+    model = build_model(shape, seed=1)
+    for module in model.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            torch.nn.init.uniform_(module.weight, 0.5, 1.5)
+    return model
+
+
 def one_layer(kernels, last):
     """A layer, its input, and its output for a batch with padding: all rows, or three for the `last` layer."""
-    layer, mask = build_model(SHAPE, seed=1).encoder._halves(0), mask_of(4, 20, "right")
+    layer, mask = built(SHAPE).encoder._halves(0), mask_of(4, 20, "right")
     packing = Packing.of(mask, 4, 20)
     x = torch.randn(len(K.Rows.of(packing)), SHAPE.hidden_size)
     cells = torch.tensor([0, 7, 41]) if last else None
@@ -388,14 +397,9 @@ def one_layer(kernels, last):
     return parameters, x, run
 
 
-TRAINED = {
-    "nothing": (),
-    "the input": ("x",),
-    "the parameters": ("query", "key", "value", "attention_output", "attention_norm", "intermediate", "output"),
-    "queries": ("query",),
-    "a bias": ("x", "output.bias"),
-    "the last step": ("output_norm",),
-}
+MODULES = ("query", "key", "value", "attention_output", "attention_norm", "intermediate", "output", "output_norm")
+TRAINED = {"nothing": (), "input": ("x",), "a bias": ("x", "output.bias"), "all parameters": MODULES}
+TRAINED |= {name: (f"{name}.",) for name in MODULES}
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -419,6 +423,23 @@ def test_slopes_that_nobody_asks_for(kernels, trained, last):
     for name, one in given.items():
         assert (one.grad is not None) == name.startswith(TRAINED[trained]), name
         assert one.grad is None or torch.equal(one.grad, expected[name]), name
+
+
+def test_a_layer_is_computed_again_for_its_slopes(kernels):
+    """As checkpointing of activations does, which unpacks what is saved once."""
+    _, x, run = one_layer(kernels, False)
+    x.requires_grad = True
+    (plain,) = torch.autograd.grad(run().sum(), x)
+    (again,) = torch.autograd.grad(torch.utils.checkpoint.checkpoint(run, use_reentrant=False).sum(), x)
+    assert torch.equal(plain, again)
+
+
+def test_slopes_of_slopes_are_refused(kernels):
+    _, x, run = one_layer(kernels, False)
+    x.requires_grad = True
+    (slope,) = torch.autograd.grad(run().square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -459,7 +480,7 @@ def losses_and_gradients(model, used, rate, precision=torch.bfloat16):
         {"embedding_size": 16, "shared_layers": "all"},
         {"tie_word_embeddings": False},
         {"shared_layers": "ffn", "num_attention_heads": 16},
-        {"type_vocab_size": 0, "num_hidden_layers": 1},
+        {"type_vocab_size": 0, "num_hidden_layers": 1, "layer_norm_eps": 0.1},
         {"hidden_act": "gelu_new", "direction": "left"},
         {"position_embedding_type": "rotary", "direction": "right"},
         {"position_embedding_type": "rotary"},
@@ -470,7 +491,7 @@ def test_the_model_with_kernels_is_as_near_to_float32_as_without(more, products,
     if products == "of oneDNN":  # as on AMX
         monkeypatch.setattr(KERNELS, "has_linear", False)
     shape = ModelConfig(**{**vars(SHAPE), **more})
-    model = build_model(shape, seed=1)
+    model = built(shape)
     exact, without, with_kernels = (
         losses_and_gradients(model, *given) for given in (
             (None, shape, torch.float32), (None, shape), (KERNELS, shape),

@@ -355,6 +355,24 @@ def test_holes_in_the_heap_are_given_back():
     assert int(done.stdout) > 150
 
 
+def test_holes_are_given_back_once_a_minute_of_training(tiny_store, tmp_path, monkeypatch):
+    """And at an evaluation. Pages that are needed again are slow at first."""
+    returned = []
+    loop = loop_of(
+        model_of(),
+        batches(tiny_store),
+        tmp_path,
+        steps=6,
+        log_every=1,
+        eval_every=4,
+        evaluate=lambda: {"mlm_loss": 1.0},
+    )
+    monkeypatch.setattr("bertworks.training.loop.return_memory", lambda: returned.append(loop.progress.seconds))
+    monkeypatch.setattr(loop, "_seconds_since", lambda start, counts: 25.0)
+    loop.run()
+    assert returned == [75.0, 100.0, 150.0]
+
+
 def test_peak_memory_is_known_on_a_system_without_the_module_resource(monkeypatch):
     import importlib.util
     import sys

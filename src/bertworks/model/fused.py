@@ -9,8 +9,8 @@ I feed-forward width, N heads, H head size.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class FusedLayers:
             work = _Work(self.kernels, rows, returned, shape, dropouts, c.layer_norm_eps, tanh)
             read = [x16] if last is None else [self.packing.select(x16, last), x16]
             x = x if last is None else self.packing.select(x, last)
-            x, x16 = _Layer.apply(work, x, *_parameters(attending, feeding), *read)
+            x, x16 = _Layer.apply(work, x, *_Parameters.of(attending, feeding), *read)
             yield x
 
     def _dropouts(self, layer: int, rows: Rows) -> list[Dropout]:
@@ -86,38 +86,67 @@ class _Work:
     tanh: bool  # GELU in this form
 
 
-def _parameters(attending: "Layer", feeding: "Layer") -> Iterator[Any]:
-    """The weights and biases of a layer's modules, in the order in which `_Layer` takes them."""
-    attention = attending.query, attending.key, attending.value, attending.attention_output, attending.attention_norm
-    modules = *attention, feeding.intermediate, feeding.output, feeding.output_norm
-    return (parameter for module in modules for parameter in (module.weight, module.bias))
+class _Parameters(NamedTuple):
+    """Weights and biases of a layer; or of each, whether its slope is asked for."""
+
+    query: Any
+    query_bias: Any
+    key: Any
+    key_bias: Any
+    value: Any
+    value_bias: Any
+    attention_output: Any
+    attention_output_bias: Any
+    attention_gain: Any
+    attention_norm_bias: Any
+    intermediate: Any
+    intermediate_bias: Any
+    output: Any
+    output_bias: Any
+    output_gain: Any
+    output_norm_bias: Any
+
+    @classmethod
+    def of(cls, attending: "Layer", feeding: "Layer") -> "_Parameters":
+        """Those of the modules of both halves."""
+        projections = attending.query, attending.key, attending.value, attending.attention_output
+        modules = *projections, attending.attention_norm, feeding.intermediate, feeding.output, feeding.output_norm
+        return cls(*(parameter for module in modules for parameter in (module.weight, module.bias)))
+
+    def of_projections(self, inputs: int) -> list[Sequence[Any]]:
+        """Those of queries, keys and values, by what they project: one input, or one for queries and one for others."""
+        return [self[:6]] if inputs == 1 else [self[:2], self[2:6]]
 
 
 class _Layer(torch.autograd.Function):
-    """A layer in one function: calling one for each step took 1.4 % of fine-tuning a model of width 384.
+    """A layer. Its steps are no functions of their own: what torch does between them takes 1 % of a small model's time.
 
-    x (R, D) float32: what the attention's output is added to. given: 16 parameters (`_parameters`), then what is
-    projected, in bfloat16: (T, D) for queries, keys and values, or for the last layer (R, D) for queries and (T, D)
-    for the others. Nothing reads its other queries. Returns the output (R, D) in float32 and bfloat16.
+    x (R, D) float32: what the attention's output is added to. given: `_Parameters`, then what is projected, in
+    bfloat16: (T, D) for queries, keys and values; or for the last layer, whose other queries nobody reads, (R, D) for
+    queries and (T, D) for keys and values. Returns the output (R, D) in float32 and bfloat16.
     """
 
     @staticmethod
     def forward(ctx, work, x, *given):  # type: ignore[no-untyped-def]
-        k, parameters, read, keep = work.kernels, given[:16], given[16:], ctx.needs_input_grad[-1]
-        made = [_product(k, one, *own, keep=keep) for one, own in zip(read, _by_input(parameters, read), strict=True)]
+        k, count = work.kernels, len(_Parameters._fields)
+        p, read, keep = _Parameters(*given[:count]), given[count:], ctx.needs_input_grad[-1]
+        made = [_product(k, one, *own, keep=keep) for one, own in zip(read, p.of_projections(len(read)), strict=True)]
         parts, projections = zip(*made, strict=True)
         context, *attended = k.attention(parts, work.rows, work.returned, work.shape, work.dropouts[0])
-        update, attention_output = _product(k, context, *parameters[6:8])
-        middle, middle16, *added = k.add_norm(x, update, work.returned, work.dropouts[1], *parameters[8:10], work.eps)
-        inner, intermediate = _product(k, middle16, *parameters[10:12])  # (R, I)
+        update, attention_output = _product(k, context, p.attention_output, p.attention_output_bias)
+        middle, middle16, *added = k.add_norm(
+            x, update, work.returned, work.dropouts[1], p.attention_gain, p.attention_norm_bias, work.eps
+        )
+        inner, intermediate = _product(k, middle16, p.intermediate, p.intermediate_bias)  # (R, I)
         active = k.gelu(inner, work.tanh)
-        update, output = _product(k, active, *parameters[12:14])
+        update, output = _product(k, active, p.output, p.output_bias)
         out, out16, *output_added = k.add_norm(
-            middle, update, work.returned, work.dropouts[2], *parameters[14:], work.eps
+            middle, update, work.returned, work.dropouts[2], p.output_gain, p.output_norm_bias, work.eps
         )
         weights = *projections, attention_output, intermediate, output  # as they were multiplied
-        steps = *parts, *attended, context, *added, middle16, inner, active, *output_added
-        ctx.save_for_backward(*given, *weights, *steps)  # parameters too: torch refuses those that were changed since
+        groups = p, read, parts, attended, added, output_added, weights, (context, middle16, inner, active)
+        ctx.save_for_backward(*chain(*groups))  # parameters too: torch refuses those that were changed since
+        ctx.counts = [*map(len, groups)]
         ctx.work = work
         ctx.set_materialize_grads(False)  # of the last layer's outputs only one is read
         return out, out16
@@ -125,47 +154,39 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, d_out, d_out16):  # type: ignore[no-untyped-def]
-        work, k, asked, asked_read = ctx.work, ctx.work.kernels, ctx.needs_input_grad[2:18], ctx.needs_input_grad[18:]
-        parameters, rest, count = ctx.saved_tensors[:16], ctx.saved_tensors[16:], len(asked_read)
-        read, projections, (attention_output, intermediate, output, *steps) = _cut(rest, count, count)
-        parts, attended, (context, *steps) = _cut(steps, count, 2)
-        added, (middle16, inner, active), output_added = _cut(steps, 4, 3)
+        work, k, count = ctx.work, ctx.work.kernels, len(_Parameters._fields)
+        saved = iter(ctx.saved_tensors)
+        groups = [[*islice(saved, size)] for size in ctx.counts]
+        parameters, read, parts, attended, added, output_added, weights, (context, middle16, inner, active) = groups
+        p, (*projections, attention_output, intermediate, output) = _Parameters(*parameters), weights
+        _, asked_x, *asked_given = ctx.needs_input_grad
+        asked, asked_read = _Parameters(*asked_given[:count]), asked_given[count:]
 
         d_middle, d_update, *d_output_norm = k.add_norm_backward(
-            (d_out, d_out16), output_added, parameters[14], work.dropouts[2]
+            (d_out, d_out16), output_added, p.output_gain, work.dropouts[2]
         )
         d_inner = k.input_slope(d_update, output)
-        d_output = _slopes(k, d_update, active, asked[12:14])
+        d_output = _slopes(k, d_update, active, (asked.output, asked.output_bias))
         d_bias = k.gelu_backward(inner, d_inner, work.tanh)
-        d_intermediate = _slopes(k, d_inner, middle16, asked[10:12], d_bias)
-        d_middle16 = k.input_slope(d_inner, intermediate)
+        d_intermediate = _slopes(k, d_inner, middle16, (asked.intermediate, asked.intermediate_bias), d_bias)
+        d_feed_forward = *d_intermediate, *d_output, *d_output_norm
+        if not (asked_x or any(asked_read) or any(asked[: -len(d_feed_forward)])):
+            return *[None] * (2 + count - len(d_feed_forward)), *d_feed_forward, *[None] * len(read)
 
+        d_middle16 = k.input_slope(d_inner, intermediate)
         d_x, d_update, *d_attention_norm = k.add_norm_backward(
-            (d_middle, d_middle16), added, parameters[8], work.dropouts[1]
+            (d_middle, d_middle16), added, p.attention_gain, work.dropouts[1]
         )
         d_context = k.input_slope(d_update, attention_output)
-        d_attention_output = _slopes(k, d_update, context, asked[6:8])
+        d_attention_output = _slopes(k, d_update, context, (asked.attention_output, asked.attention_output_bias))
         d_parts = k.attention_backward(
             d_context, parts, attended, work.rows, work.returned, work.shape, work.dropouts[0]
         )
-        pairs = zip(d_parts, read, _by_input(asked, read), strict=True)
+        pairs = zip(d_parts, read, asked.of_projections(len(read)), strict=True)
         d_projections = [slope for d_part, one, own in pairs for slope in _slopes(k, d_part, one, own)]
         wanted = zip(d_parts, projections, asked_read, strict=True)
         d_read = [k.input_slope(d_part, weights) if is_asked else None for d_part, weights, is_asked in wanted]
-        d_attention = *d_projections, *d_attention_output, *d_attention_norm
-        return None, d_x, *d_attention, *d_intermediate, *d_output, *d_output_norm, *d_read
-
-
-def _by_input(parameters: Sequence[Any], read: Sequence[Tensor]) -> list[Sequence[Any]]:
-    """Those of queries, keys and values: all of one input, or those of queries, which have one of their own."""
-    queries = 2 if len(read) > 1 else 6
-    return [part for part in (parameters[:queries], parameters[queries:6]) if part]
-
-
-def _cut(given: Sequence[Any], *counts: int) -> list[Sequence[Any]]:
-    """So many, so many, and the rest."""
-    ends = [0, *accumulate(counts), len(given)]
-    return [given[start:end] for start, end in pairwise(ends)]
+        return None, d_x, *d_projections, *d_attention_output, *d_attention_norm, *d_feed_forward, *d_read
 
 
 def _product(kernels: Kernels, x: Tensor, *parameters: Tensor, keep: bool = True) -> tuple[Tensor, Tensor | None]:

@@ -41,7 +41,7 @@ from .optim import Optimizer
 from .state import StateWriter, Totals, TrainerState, check_tensors, damaged, on_cpu, snapshot
 
 BEST = "best.safetensors"
-TRIM_SECONDS = 60  # of training between two returns of memory: pages that are needed again take 1 us each
+TRIM_SECONDS = 60  # of training between two returns of memory; what the next step needs of it is slow at first
 
 
 @dataclass(frozen=True)
@@ -303,9 +303,12 @@ class Loop:
         record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
         self.totals = Totals(lr=self.totals.lr)
         if progress.seconds - self._trimmed >= TRIM_SECONDS:
-            return_memory()
-            self._trimmed = progress.seconds
+            self._return_memory()
         self._record(reporter, "train", record)
+
+    def _return_memory(self) -> None:
+        return_memory()
+        self._trimmed = self.progress.seconds
 
     def _record(self, reporter: Reporter, kind: str, record: dict[str, Any]) -> None:
         if self.world.main:
@@ -322,7 +325,7 @@ class Loop:
             return {}
         metrics, best = self.evaluate(self.progress), self.config.keep_best
         self.model.train()
-        return_memory()
+        self._return_memory()
         self.totals.pause()
         self._record(reporter, "eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
         self.config.check([*metrics])

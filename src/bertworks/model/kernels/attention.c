@@ -89,15 +89,18 @@ static void end_head(Head *h) {
     free(h->memory);
 }
 
+#define AHEAD 16 /* rows that are asked for before they are needed: they are far apart in memory */
+
 /* Rows of one head, (count, H) of a matrix of the given width, padded with zeros on both sides; times `scale`. */
 static void gather(const Head *h, const bf16 *x, int64_t width, const int64_t *rows, const int64_t *at, int64_t count,
                    float scale, bf16 *out) {
     for (int64_t i = 0; i < padded(count); i++, out += h->wide) {
         const bf16 *row = i < count ? x + rows[at[i]] * width : x;
-        if (i + 16 < count) _mm_prefetch(x + rows[at[i + 16]] * width, _MM_HINT_T0);
-        for (int64_t j = 0; j < h->wide; j += DEPTH) { /* inline: a row is short, and a call takes longer than it */
+        for (int64_t j = 0; j < h->wide && i + AHEAD < count; j += DEPTH)
+            _mm_prefetch(x + rows[at[i + AHEAD]] * width + j, _MM_HINT_T0);
+        for (int64_t j = 0; j < h->wide; j += DEPTH) { /* by itself: calls of memcpy took longer than the rows */
             int64_t used = i < count ? h->H - j : 0;
-            __mmask32 mask = used >= DEPTH ? ~0u : (1u << (used > 0 ? used : 0)) - 1;
+            __mmask32 mask = used < DEPTH ? (1u << used) - 1 : ~0u;
             _mm512_storeu_si512(out + j, _mm512_maskz_loadu_epi16(mask, row + j));
         }
         if (scale != 1)

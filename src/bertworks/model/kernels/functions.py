@@ -244,6 +244,7 @@ class Kernels:
         nor slope. The rows of `scores` may be apart; what is between them becomes 0.
         """
         (M, V), stride = scores.shape, scores.stride(0)
+        assert scores.dtype is torch.bfloat16 and scores.stride(1) == 1, (scores.dtype, scores.stride())
         if M and int(labels.max()) >= V:
             raise IndexError(f"label {int(labels.max())}; expected at most {V - 1}")
         losses, sums = torch.empty(M), torch.empty(V)

@@ -246,7 +246,7 @@ void cross_entropy(bf16 *scores, const float *bias, const int64_t *labels, int64
 
 #define SHARE 65536 /* numbers whose squares are summed at a time, so that threads change nothing */
 
-/* The sum of the squares of `count` numbers, read in four places at once: memory gives more than to one reader. */
+/* The sum of the squares of `count` numbers, read in four places at once: memory is faster then than in one. */
 static double sum_of_squares(const float *x, int64_t count) {
     __m512 sums[4] = {all(0), all(0), all(0), all(0)};
     int64_t quarter = count / (4 * WIDTH) * WIDTH, i = 0;

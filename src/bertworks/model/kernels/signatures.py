@@ -1,4 +1,4 @@
-"""The parameters of the functions in C, read from their source: nothing of another type or number reaches them."""
+"""The parameters of the functions in C, read from their source, so that no tensor of another type reaches them."""
 
 import ctypes
 import re
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 DECLARATION = re.compile(r"^void (\w+)\(([^)]*)\)", re.MULTILINE)
-PARAMETER = re.compile(r"(?:const )?(\w+) [^,]*?(\**)\w+$")
+PARAMETER = re.compile(r"(?:const )?(\w+) ((?:\*|const )*)\w+$")
 NUMBERS = {"int64_t": ctypes.c_int64, "int": ctypes.c_int, "float": ctypes.c_float}
 TENSORS = {  # what is behind a pointer
     "float": torch.float32,
@@ -34,17 +34,17 @@ class Function:
         for parameter in parameters.split(","):
             found = PARAMETER.match(" ".join(parameter.split()))
             assert found, parameter
-            name, stars = found[1], found[2]
+            name, stars = found[1], found[2].count("*")
             if not stars:
                 function.argtypes += [NUMBERS[name]]
             elif name in structures:
                 function.argtypes += [ctypes.POINTER(structures[name])]
             else:
                 function.argtypes += [ctypes.c_void_p]
-            self._dtypes.append(TENSORS[name] if stars and name not in structures else None)
+            self._dtypes.append(TENSORS[name] if stars == 1 and name not in structures else None)
 
     def __call__(self, *arguments: Any) -> None:
-        """Call it. An address may be given for a tensor, None for a tensor that C may miss."""
+        """Call it. For a tensor its address may be given, and None if the source allows it; neither is checked."""
         assert len(arguments) == len(self._dtypes), (len(arguments), len(self._dtypes))
         self._function(*map(_as_c, arguments, self._dtypes))
 

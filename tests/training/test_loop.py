@@ -21,8 +21,8 @@ from bertworks.model.heads import build_model
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
 from bertworks.reporting.log import read_log
+from bertworks.training import heap, machine
 from bertworks.training import loop as loop_module
-from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.loop import Group, Loop
 from bertworks.training.objectives import PretrainingObjective
@@ -331,7 +331,8 @@ def test_the_fresh_start_is_the_seeds():
 
 HOLES = """
 import torch
-from bertworks.training.machine import prepare_process, return_memory
+from bertworks.training.heap import Heap
+from bertworks.training.machine import prepare_process
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -343,7 +344,7 @@ for _ in range(200):
     kept.append(torch.ones(1 << 10))
 passing.clear()
 before = resident()
-return_memory()
+Heap().give_back(0)
 print((before - resident()) >> 20)
 """
 
@@ -355,20 +356,18 @@ def test_holes_in_the_heap_are_given_back():
     assert int(done.stdout) > 150
 
 
-def test_holes_are_given_back_once_a_minute_of_training(tiny_store, tmp_path, monkeypatch):
+def test_holes_are_given_back_once_a_minute(monkeypatch, tiny_store, tmp_path):
     """And at an evaluation. Pages that are needed again are slow at first."""
-    returned = []
-    loop = loop_of(
-        model_of(),
-        batches(tiny_store),
-        tmp_path,
-        steps=6,
-        log_every=1,
-        eval_every=4,
-        evaluate=lambda: {"mlm_loss": 1.0},
-    )
-    monkeypatch.setattr("bertworks.training.loop.return_memory", lambda: returned.append(loop.progress.seconds))
-    monkeypatch.setattr(loop, "_seconds_since", lambda start, counts: 25.0)
+    clock, returned = [0.0], []
+    monkeypatch.setattr(heap.time, "monotonic", lambda: clock[0])
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=6, eval_every=4, evaluate=lambda: {"mlm_loss": 1.0})
+
+    def tick(step):
+        clock[0] += 25.0
+
+    give_back = loop._heap.give_back
+    monkeypatch.setattr(loop._heap, "give_back", lambda *given: give_back(*given) and returned.append(clock[0]))
+    loop.after_step = tick
     loop.run()
     assert returned == [75.0, 100.0, 150.0]
 

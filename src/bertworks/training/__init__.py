@@ -12,6 +12,7 @@ In reading order:
     identity.py         which run a folder belongs to, in all versions of bertworks
     state.py            the resumable state; sums between two records of the log
     machine.py          device, threads, precision, processes, signals
+    heap.py             what is kept of freed memory
 """
 
 from typing import TYPE_CHECKING

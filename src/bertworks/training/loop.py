@@ -26,6 +26,7 @@ from ..files import Diverged, atomic_write
 from ..model.dropout import DropoutKey
 from ..reporting.log import Reporter
 from .config import LoopConfig
+from .heap import Heap
 from .machine import (
     Stop,
     World,
@@ -34,14 +35,12 @@ from .machine import (
     graphs_made,
     peak_memory,
     read_later,
-    return_memory,
 )
 from .objectives import Objective
 from .optim import Optimizer
 from .state import StateWriter, Totals, TrainerState, check_tensors, damaged, on_cpu, snapshot
 
 BEST = "best.safetensors"
-TRIM_SECONDS = 60  # of training between two returns of memory; what the next step needs of it is slow at first
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ class Loop:
     _update: Update | None = field(init=False, default=None)  # the last one, until it is settled
     _writer: StateWriter = field(init=False, default_factory=StateWriter)
     _saved: float = field(init=False)  # seconds of training at the last save
-    _trimmed: float = field(init=False)  # the same when memory was last returned
+    _heap: Heap = field(init=False, default_factory=Heap)
 
     def __post_init__(self) -> None:
         self.config.check()
@@ -127,7 +126,7 @@ class Loop:
     def start_at(self, progress: TrainerState) -> None:
         """Continue from this progress, to which model and optimizer belong."""
         self.progress, self.totals = progress, Totals.of(progress, self.world)
-        self._saved = self._trimmed = progress.seconds
+        self._saved = progress.seconds
 
     @cached_property
     def losses(self) -> nn.Module:
@@ -302,13 +301,8 @@ class Loop:
             record["share_of_data_sheet"] = rate * self.flops_per_token / self.data_sheet / self.world.size
         record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
         self.totals = Totals(lr=self.totals.lr)
-        if progress.seconds - self._trimmed >= TRIM_SECONDS:
-            self._return_memory()
+        self._heap.give_back()
         self._record(reporter, "train", record)
-
-    def _return_memory(self) -> None:
-        return_memory()
-        self._trimmed = self.progress.seconds
 
     def _record(self, reporter: Reporter, kind: str, record: dict[str, Any]) -> None:
         if self.world.main:
@@ -325,7 +319,7 @@ class Loop:
             return {}
         metrics, best = self.evaluate(self.progress), self.config.keep_best
         self.model.train()
-        self._return_memory()
+        self._heap.give_back(0)
         self.totals.pause()
         self._record(reporter, "eval", {"step": self.progress.step, **metrics, "seconds": self.progress.seconds})
         self.config.check([*metrics])

@@ -5,7 +5,6 @@
 
 import atexit
 import contextlib
-import ctypes
 import hashlib
 import os
 import platform
@@ -30,6 +29,7 @@ from torch import Tensor
 from ..files import InputError
 from ..model.products import is_supported
 from ..reporting.run_files import commit
+from .heap import THRESHOLDS, set_thresholds
 
 # torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first
 BFLOAT16_KINDS = {"_is_amx_tile_supported": "AMX", "_is_avx512_bf16_supported": "AVX-512 bf16"}
@@ -51,7 +51,6 @@ DATA_SHEETS = {
     "L4": 121e12,
 }
 
-THRESHOLDS = 32 << 20, 64 << 20  # bytes: the largest that glibc sets by itself, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
 
 # The group of processes that this one has left last. The destructor of a group waits for its threads, and one of them
 # may wait for the GIL to let go of a tensor. DistributedDataParallel would run the destructor with the GIL held; the
@@ -214,7 +213,7 @@ def prepare_process() -> None:
     which took a fifth of a training step), and operations whose result would depend on the order of threads are
     excluded. Beside a GPU one thread reads the batches: several wait longer for each other than they compute.
     """
-    _set_thresholds(2**31 - 1, 2**31 - 1)
+    set_thresholds(2**31 - 1, 2**31 - 1)
     if torch.cuda.is_available():
         torch.set_num_threads(1)
     else:
@@ -241,26 +240,7 @@ def prepared_process() -> Iterator[None]:
         torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
-        _set_thresholds(*THRESHOLDS)
-
-
-def _set_thresholds(mapped: int, trimmed: int) -> None:
-    """From how many bytes on glibc maps a block by itself, and returns free memory at the end of the heap."""
-    m_trim_threshold, m_mmap_threshold = -1, -3
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if hasattr(libc, "mallopt"):
-        libc.mallopt(m_mmap_threshold, mapped)  # type: ignore[union-attr]
-        libc.mallopt(m_trim_threshold, trimmed)  # type: ignore[union-attr]
-
-
-def return_memory() -> None:
-    """Give the holes of the heap back to the system, which `prepare_process` keeps it from doing at every step.
-
-    Buffers of many sizes leave ever more of them: a language model's run grew from 2 to 4 GB in 3,000 steps.
-    """
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)  # type: ignore[union-attr]
+        set_thresholds(*THRESHOLDS)
 
 
 def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:

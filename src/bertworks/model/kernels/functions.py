@@ -269,5 +269,4 @@ def _queries_and_rest(parts: Sequence[Tensor]) -> tuple[Any, ...]:
     first, last = parts[0], parts[-1]
     assert all(part.is_contiguous() and part.dtype == torch.bfloat16 for part in parts), parts
     behind = first.shape[1] // 3 if len(parts) == 1 else 0
-    addresses = first.data_ptr(), last.data_ptr() + behind * last.element_size()
-    return addresses[0], first.shape[1], addresses[1], last.shape[1]
+    return first.data_ptr(), first.shape[1], last.data_ptr() + behind * last.element_size(), last.shape[1]

@@ -14,6 +14,7 @@ STARTERS = ("hostile", "kills", "hostile_server", "serving_load")  # the first t
 SCRIPTS = (
     *STARTERS,
     "pretraining",
+    "busy",
     "continued",
     "corpus",
     "corpus_growth",

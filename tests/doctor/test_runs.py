@@ -51,6 +51,8 @@ PLANTED = {
     "a log that was cut": ({"log": records()[:21]}, "log", "log.jsonl ends at step 1,100, the run ended at step 2,000"),
     "rate 0": ({"log": changed("train", 15, lr=0.0), "config": PretrainConfig(loop=LoopConfig(hours=1.0))},
                "learning rate", "6 of 20 records of the log had the learning rate 0"),
+    "other programs": ({"log": changed("train", 5, cores_used_by_others=1.25)}, "cores",
+                       "other programs used 1.2 cores during the run"),
     "few threads": ({"machine": {**MACHINE, "threads": 1}}, "cores", "the run used 1 of 2 cores (50 %)"),
 }  # fmt: skip
 

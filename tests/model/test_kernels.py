@@ -22,6 +22,7 @@ from bertworks.model.fused import FusedLayers, has_kernels
 from bertworks.model.heads import build_model
 from bertworks.model.kernels import build
 from bertworks.model.packing import Packing
+from bertworks.openmp import library
 from bertworks.training import machine
 from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of
@@ -53,7 +54,7 @@ def kernels(request, tmp_path_factory):
         return KERNELS
     folder, gcc = tmp_path_factory.mktemp("kernels"), shutil.which("gcc")
     flags = (*build.FLAGS, "-mno-amx-tile", "-mno-amx-bf16", "-mno-amx-int8")
-    plain = build.opened(build.compiled(folder / "plain.so", gcc, build._openmp_of_torch(), flags))
+    plain = build.opened(build.compiled(folder / "plain.so", gcc, library(), flags))
     plain.has_linear = "linear" in plain._functions  # on AMX too
     assert plain.multiplies(32)
     return plain
@@ -631,7 +632,7 @@ def test_machines_with_a_compiler_have_them():
 @NEEDED
 def test_the_source_has_no_warnings_and_no_long_lines(tmp_path):
     flags = (*build.FLAGS, "-Wall", "-Wextra", "-Werror")
-    build.compiled(tmp_path / "strict.so", shutil.which("gcc"), build._openmp_of_torch(), flags)
+    build.compiled(tmp_path / "strict.so", shutil.which("gcc"), library(), flags)
     for path in Path(K.__file__).parent.glob("*.[ch]"):
         assert max(map(len, path.read_text().splitlines())) <= 120, path.name
 
@@ -660,7 +661,7 @@ def test_folders_of_killed_compilers_are_removed(fresh):
 @NEEDED
 def test_they_have_the_same_name_wherever_torch_is(fresh, tmp_path):
     """A resumed run compares names: in another environment it rounds as before."""
-    openmp = build._openmp_of_torch()
+    openmp = library()
     moved = shutil.copy(openmp, tmp_path)
     names = [build._load(shutil.which("gcc"), path).name for path in (openmp, moved)]
     assert names[0] == names[1] == K.load().name and len(list(fresh.iterdir())) == 2
@@ -739,7 +740,7 @@ def test_without_a_home_they_are_compiled_for_this_process(monkeypatch):
 def test_the_threads_are_those_of_torch():
     import sklearn.metrics  # noqa: F401, with another library of threads
 
-    assert "/torch" in build._openmp_of_torch()
+    assert "/torch" in library()
 
 
 @pytest.mark.parametrize(

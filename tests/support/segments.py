@@ -15,7 +15,8 @@ import torch
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["bertworks.pretraining.run", "bertworks.cli", "tyro"])
-TIMING = ("tokens_per_second", "share_of_peak", "share_of_data_sheet", "memory", "seconds", "left")
+RATES = ("tokens_per_second", "share_of_peak", "share_of_data_sheet")
+TIMING = (*RATES, "memory", "seconds", "left", "cores_used_by_others")
 RECIPE = """
 eval_batches = 2
 [model]

@@ -316,7 +316,15 @@ def held_out_loss(run: RunFiles) -> Iterator[Finding]:
 
 
 def usage(run: RunFiles) -> Iterator[Finding]:
-    """A run that used few of the machine's cores."""
+    """A run that used few of the machine's cores, or shared them with other programs."""
+    others = run.values("cores_used_by_others")
+    if len(others) > len(run.train) / 2:
+        yield Finding(
+            "note",
+            f"other programs used {statistics.median(others):.1f} cores during the run",
+            "expect a faster run on a machine without them; the results are the same",
+            {"cores": statistics.median(others)},
+        )
     machine = run.results.get("machine") or {}
     cores, threads = machine.get("cores"), machine.get("threads")
     processes = run.results.get("processes") or 1

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import openmp
 from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config
 from ..checkpoint.locate import CONFIG, is_export
@@ -73,6 +74,7 @@ class LoadedModel:
         """
         if max_length is not None:
             check_integer(max_length, "max_length")
+        openmp.watch()
         folder = find_model(path)
         config, whole = read_config(folder)
         exported = is_export(folder)

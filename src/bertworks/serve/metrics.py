@@ -3,6 +3,8 @@
 from collections import deque
 from typing import Any
 
+from .. import openmp
+
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -37,6 +39,8 @@ class Metrics:
         self.truncated_inputs = counter("bertworks_truncated_inputs", "Inputs that were cut.")
         self.truncated_tokens = counter("bertworks_truncated_tokens", "Tokens that were cut away.")
         self.tokens = counter("bertworks_tokens", "Tokens that were computed.")
+        others = Gauge("bertworks_cores_used_by_others", "Cores that other programs use.", registry=registry)
+        others.set_function(lambda: watcher.used if (watcher := openmp.watch()) else 0.0)
         self.durations: deque[float] = deque(maxlen=LAST)
 
     def batch(self, jobs: int, tokens: int) -> None:

@@ -26,6 +26,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .. import openmp
 from ..files import InputError
 from ..model.products import is_supported
 from ..reporting.run_files import commit
@@ -214,6 +215,7 @@ def prepare_process() -> None:
     excluded. Beside a GPU one thread reads the batches: several wait longer for each other than they compute.
     """
     set_thresholds(2**31 - 1, 2**31 - 1)
+    openmp.watch()
     if torch.cuda.is_available():
         torch.set_num_threads(1)
     else:

@@ -17,6 +17,7 @@ import time
 from functools import cache
 from pathlib import Path
 
+from ...openmp import library
 from .functions import AttentionShape, Dropout, Kernels
 from .signatures import functions
 
@@ -36,7 +37,7 @@ def load() -> Kernels | None:
 
     They need Linux, gcc ($CC, else gcc or cc), and a processor with AVX-512 and bfloat16.
     """
-    openmp = _openmp_of_torch() if sys.platform == "linux" else None
+    openmp = library() if sys.platform == "linux" else None
     for command in (os.environ.get("CC", ""), "gcc", "cc"):
         compiler = shutil.which(command)
         with contextlib.suppress(*UNUSABLE):
@@ -109,15 +110,6 @@ def _digest(code: bytes) -> bytes:
 def _cache() -> Path:
     cached = os.environ.get("XDG_CACHE_HOME")
     return (Path(cached) if cached else Path.home() / ".cache") / "bertworks"
-
-
-def _openmp_of_torch() -> str | None:
-    """GNU's library of OpenMP threads that torch has loaded: a second one would have threads of its own."""
-    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8") as maps:
-        paths = (line.split(maxsplit=5)[-1].strip() for line in maps)
-        found = sorted({path for path in paths if "gomp" in Path(path).name})
-        return next((path for path in found if Path(path).parent.parent.name == "torch" or "torch.libs" in path), None)
-    return None
 
 
 def _fingerprint(compiler: str) -> str:

@@ -1,0 +1,115 @@
+"""Cores that other programs use: how long torch's OpenMP threads wait actively then, and how many cores are free.
+
+Between two parallel operations the threads of GNU's OpenMP library spin for some milliseconds before they sleep. On an
+idle machine this saves the time of waking them. If another program has the core that one thread needs, the others spin
+on theirs until the scheduler runs it: training and requests to a server then take several times as long.
+
+The library spins 3,000 times less while it has more threads than there are cores. `watch` starts a thread that measures
+how much of the cores other programs use, and keeps a second group of threads, which sleep, while that is much. Spinning
+is never changed where OMP_WAIT_POLICY or GOMP_SPINCOUNT is set, or where torch has another OpenMP library. Results do
+not depend on it.
+"""
+
+import contextlib
+import ctypes
+import functools
+import os
+import threading
+import time
+from pathlib import Path
+
+INTERVAL = 0.25  # seconds between two measurements
+LATEST = 0.3  # weight of the latest measurement in the average, which follows a change within a second
+SHORT, LONG = 0.5, 0.25  # cores that threads of ours and other programs need beyond those that there are: spin shorter
+STAT = Path("/proc/stat")
+
+
+def library() -> str | None:
+    """The path of GNU's OpenMP library that torch has loaded, or None: a second copy would have threads of its own."""
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8") as maps:
+        paths = (line.split(maxsplit=5)[-1].strip() for line in maps)
+        found = sorted({path for path in paths if "gomp" in Path(path).name})
+        return next((path for path in found if Path(path).parent.parent.name == "torch" or "torch.libs" in path), None)
+    return None
+
+
+@functools.cache
+def watch() -> "Watcher | None":
+    """The watcher of this process, started at the first call, after torch was imported; None on other systems."""
+    if not STAT.exists() or not hasattr(os, "sched_getaffinity"):
+        return None
+    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
+    path = None if chosen else library()
+    watcher = Watcher(None if path is None else ctypes.CDLL(path))
+    threading.Thread(target=watcher.run, name="watch cores", daemon=True).start()
+    return watcher
+
+
+def others() -> dict[str, float]:
+    """What a log has of other programs: the cores that they have used in the last second, if that is worth noting."""
+    watcher = watch()
+    return {"cores_used_by_others": watcher.used} if watcher and watcher.used > SHORT else {}
+
+
+class Watcher:
+    """Measures how much of this process's cores other programs use, and sets how long OpenMP's threads spin."""
+
+    def __init__(self, openmp: ctypes.CDLL | None) -> None:
+        """openmp: the library whose threads spin; None: they are left as they are."""
+        self.openmp = openmp
+        self.cores = sorted(os.sched_getaffinity(0))
+        self.used = 0.0  # cores that other programs have used in the last second
+        self._release: threading.Event | None = None  # ends the second group of threads
+
+    @property
+    def spins_short(self) -> bool:
+        """Whether threads spin shortly, because other programs use the cores."""
+        return self._release is not None
+
+    def free_cores(self, most: int) -> int:
+        """How many cores are free for this process: 1 to `most`."""
+        return max(1, min(most, int(len(self.cores) - self.used + SHORT)))
+
+    def run(self) -> None:
+        """Measure until the process ends."""
+        start, all_before, own_before = time.monotonic(), busy_seconds(self.cores), time.process_time()
+        while True:
+            time.sleep(INTERVAL)
+            end, all_now, own_now = time.monotonic(), busy_seconds(self.cores), time.process_time()
+            self.add(((all_now - all_before) - (own_now - own_before)) / (end - start))
+            start, all_before, own_before = end, all_now, own_now
+
+    def add(self, used: float) -> None:
+        """Take in one measurement of the cores that other programs use."""
+        self.used += LATEST * (max(0.0, used) - self.used)
+        needed = self.used + self._threads() - len(self.cores)
+        if needed > SHORT and self._release is None and self.openmp:
+            self._shorten(self.openmp)
+        elif needed < LONG and self._release is not None:
+            self._release.set()
+            self._release = None
+
+    def _threads(self) -> int:
+        """Threads of an operation."""
+        return int(self.openmp.omp_get_max_threads()) if self.openmp else 0
+
+    def _shorten(self, openmp: ctypes.CDLL) -> None:
+        """Start a second group of threads, so that there are more than cores. They sleep until their leader ends."""
+        self._release = release = threading.Event()
+        harmless = ctypes.cast(openmp.omp_get_thread_num, ctypes.c_void_p)
+
+        def lead() -> None:
+            openmp.GOMP_parallel(harmless, None, (os.cpu_count() or 1) + 1, 0)
+            release.wait()
+
+        threading.Thread(target=lead, name="idle OpenMP threads", daemon=True).start()
+
+
+def busy_seconds(cores: list[int]) -> float:
+    """Seconds of these cores that any program has used, or that the host of a virtual machine has taken."""
+    names, ticks = {f"cpu{core}" for core in cores}, 0
+    for line in STAT.read_text(encoding="ascii").splitlines():
+        name, *fields = line.split()
+        if name in names:  # user, nice, system, idle, iowait, irq, softirq, steal
+            ticks += sum(int(field) for place, field in enumerate(fields[:8]) if place not in (3, 4))
+    return ticks / os.sysconf("SC_CLK_TCK")

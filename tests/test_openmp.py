@@ -1,0 +1,149 @@
+"""Cores that other programs use: how they are measured, and what follows for OpenMP's threads."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from types import SimpleNamespace
+
+import pytest
+
+from bertworks import openmp
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc and GNU's OpenMP are Linux's")
+
+
+class FakeOpenMP:
+    """Records the size of the groups of threads that are started."""
+
+    def __init__(self, threads):
+        self.threads, self.groups = threads, []
+        self.omp_get_thread_num = openmp.ctypes.CFUNCTYPE(openmp.ctypes.c_int)(lambda: 0)
+
+    def omp_get_max_threads(self):
+        return self.threads
+
+    def GOMP_parallel(self, function, data, threads, flags):
+        self.groups.append(threads)
+
+
+def watcher(cores, library=None):
+    found = openmp.Watcher(library)
+    found.cores = list(range(cores))
+    return found
+
+
+@linux
+@pytest.mark.parametrize(
+    ("cores", "threads", "used", "short"),
+    [
+        (2, 2, 0.2, False),
+        (2, 2, 1.0, True),
+        (16, 16, 1.0, True),
+        (16, 8, 4.0, False),
+        (16, 8, 9.0, True),
+        (2, 1, 1.0, False),
+    ],
+)
+def test_threads_spin_shortly_while_other_programs_need_their_cores(cores, threads, used, short):
+    library = FakeOpenMP(threads)
+    found = watcher(cores, library)
+    for _ in range(20):
+        found.add(used)
+    assert found.spins_short is short
+    for _ in range(20):
+        found.add(0.0)
+    assert not found.spins_short
+    assert not library.groups or library.groups == [(os.cpu_count() or 1) + 1]
+
+
+@linux
+def test_one_measurement_decides_nothing():
+    found = watcher(2, FakeOpenMP(2))
+    found.add(1.5)
+    assert not found.spins_short and found.free_cores(2) == 2
+
+
+@linux
+@pytest.mark.parametrize(
+    ("cores", "used", "most", "free"),
+    [(2, 0.2, 2, 2), (2, 1.0, 2, 1), (2, 2.0, 2, 1), (16, 4.2, 16, 12), (16, 4.2, 8, 8)],
+)
+def test_free_cores_are_those_that_others_do_not_use(cores, used, most, free):
+    found = watcher(cores)
+    found.used = used
+    assert found.free_cores(most) == free
+
+
+def test_busy_seconds_are_those_of_the_cores_of_this_process(tmp_path, monkeypatch):
+    stat = tmp_path / "stat"
+    stat.write_text(
+        "cpu  1 1 1 1 1 1 1 1 1 1\ncpu0 100 20 30 9000 500 4 6 40 7 7\ncpu1 999 0 0 0 0 0 0 0 0 0\nintr 5\n"
+    )
+    monkeypatch.setattr(openmp, "STAT", stat)
+    monkeypatch.setattr(openmp.os, "sysconf", lambda name: 100, raising=False)
+    assert openmp.busy_seconds([0]) == 2.0  # without idle, iowait and guests, which are a part of user
+
+
+@linux
+def test_watch_measures_a_process_that_computes():
+    found = openmp.watch()
+    assert found is openmp.watch() and found is not None
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            seen = max(_used_after(0.3, found) for _ in range(10))
+        finally:
+            other.kill()
+    assert seen > 0.25
+
+
+def _used_after(seconds, found):
+    openmp.time.sleep(seconds)
+    return found.used
+
+
+def test_a_chosen_way_of_waiting_is_kept(monkeypatch):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    monkeypatch.setattr(openmp.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    found = openmp.watch.__wrapped__()
+    assert found is None or found.openmp is None
+
+
+@linux
+@pytest.mark.heavy
+def test_torch_threads_spin_less_beside_a_second_group_of_threads():
+    """CPU time of this process while it sleeps between operations: the spinning of torch's second thread."""
+    code = """
+        import ctypes, os, time
+        import torch
+        from bertworks import openmp
+        if openmp.library() is None:
+            raise SystemExit
+        torch.set_num_threads(2)
+        x, found = torch.ones(1 << 20), openmp.Watcher(ctypes.CDLL(openmp.library()))
+        found.cores = [0, 1]
+        def spent():
+            for _ in range(3):
+                x.add_(1)
+            before = time.process_time()
+            for _ in range(60):
+                x.add_(1)
+                time.sleep(0.01)
+            return time.process_time() - before
+        long = spent()
+        for _ in range(20):
+            found.add(2.0)
+        time.sleep(0.1)
+        short = spent()
+        for _ in range(20):
+            found.add(0.0)
+        time.sleep(0.1)
+        print(long, short, spent())
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    if not done.stdout:
+        pytest.skip("torch has another OpenMP library")
+    long, short, again = map(float, done.stdout.split())
+    assert short < 0.6 * long and short < 0.6 * again

@@ -193,6 +193,7 @@ class OnnxFile:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # no slower, and faster beside others
         try:
             self.session = onnxruntime.InferenceSession(
                 str(path), options, providers=["CPUExecutionProvider"], enable_fallback=0

@@ -132,6 +132,13 @@ class Sick(PretrainingObjective):
         return {n: Term(t.loss * self.value if self.calls in self.when else t.loss, None) for n, t in terms.items()}
 
 
+@pytest.mark.parametrize("used", [0.1, 1.25])
+def test_a_record_has_the_cores_that_other_programs_use(tiny_store, tmp_path, monkeypatch, used):
+    monkeypatch.setattr("bertworks.openmp.watch", lambda: SimpleNamespace(used=used))
+    assert loop_of(model_of(), batches(tiny_store), tmp_path, steps=2).run()
+    assert [r.get("cores_used_by_others") for r in read_log(tmp_path)] == [1.25 if used > 1 else None] * 2
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_an_update_that_is_not_finite_is_not_made(tiny_store, tmp_path, value):
     groups = batches(tiny_store)

@@ -88,7 +88,7 @@ def test_every_text_that_is_shown_exists_and_every_text_is_shown():
     unused = [key for key in dict(words("en")) if not re.search(rf"[\"`.*]{key}[\"`]", script)]
     tabs = set(re.findall(r"\bid: \"(\w+)\"", script))
     unused = [key for key in unused if not any(key in (tab, f"{tab}Why", f"{tab}Run") for tab in tabs)]
-    families = [start for start in ("metric_", "can_") if f"`{start}${{" in script]
+    families = [start for start in ("metric_", "can_", "kind_", "error_", "errorWhy_") if f"`{start}${{" in script]
     assert [key for key in unused if not key.startswith(tuple(families))] == []
 
 

@@ -21,11 +21,11 @@ from ..config import to_toml
 from ..files import InputError, check_version, to_json, write_json, write_text
 from ..model.heads import Model
 from ..model.used_rows import keep_used_rows, restore_rows
-from ..reporting.run_files import RESULTS, read_results, seed_folders
+from ..reporting.run_files import EXAMPLES, RESULTS, read_results, seed_folders
 from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
 from ..tasks.kinds import OWN_TABLE
-from ..tasks.rows import hash_of_texts
+from ..tasks.rows import hash_of_texts, sample
 from ..tasks.table import form_facts
 from ..training import machine
 from ..training.identity import FORMAT, RECIPE
@@ -259,7 +259,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
 
 
 def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
-    """The model folder and the predictions on dev."""
+    """The model folder, the predictions on dev, and a few examples of it."""
     own = ("model", "data", "dev_texts")  # paths of this machine, and a hash that tells a reader nothing
     facts = {key: value for key, value in results.items() if key not in own}
     facts |= {"title": f"{run_name(job.folder)} fine-tuned on {job.task.name}", **_origin(job)}
@@ -277,7 +277,7 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
     save_folder(out / "model", model, job.tokenizer, facts, labels, config.max_seq_length, stored)
     if job.task.kind == "embedding":
         write_pooling(out / "model", Pooling(max_length=config.max_seq_length), model.config.hidden_size)
-    for name, content in judged.files.items():
+    for name, content in {**judged.files, EXAMPLES: sample(job.data.dev)}.items():
         if name.endswith(".jsonl"):
             write_text(out / name, "".join(to_json(row) + "\n" for row in content))
         else:

@@ -17,7 +17,8 @@ from typing import Any
 from ..files import InputError
 
 KEPT = (  # files of run folders, model folders and exports that are read again
-    *("recipe.toml", "demo.toml", "results.json", "log.jsonl", "predictions.jsonl", "*predictions.json"),
+    *("recipe.toml", "demo.toml", "results.json", "log.jsonl", "predictions.jsonl", "examples.jsonl"),
+    *("*predictions.json",),
     *("types.json", "cell.json", "*.lock", "*.md"),
     *("config.json", "*_config.json", "config_*.json", "certificate.json", "modules.json", "made.json", "*.index.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),

@@ -15,6 +15,7 @@ RUN: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "tim
 LOG = "log.jsonl"
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
+EXAMPLES = "examples.jsonl"  # a few development examples, which the page of `bertworks serve` offers
 METRICS = {str: float}
 RECORD = {"kind": str, "step": range(1 << 63), "seconds?": (float, None)}  # of a log; all else is a number or null
 REPAIR = "restore the file"

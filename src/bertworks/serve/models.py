@@ -13,6 +13,7 @@ from ..inference.exported import read_graph
 from ..inference.predictor import Predictor
 from ..inference.steps import Steps
 from ..probing.model import StateSteps
+from ..reporting.run_files import EXAMPLES, read_json_lines
 from ..tasks.inputs import Inputs
 from .embedding import SparseEmbedder, TokenEmbedder
 from .errors import Refusal, without_folders
@@ -51,9 +52,13 @@ ABILITIES = {  # the words for a step; the page has the same in both languages
     "states": "compare words",
 }
 
+EXAMPLE = {"text?": str, "pair?": str, "question?": str, "context?": str, "choices?": [str], "label?": (str, int)}
+
 
 class ServedModel:
     """A folder that is served under a name."""
+
+    examples: Sequence[Mapping[str, Any]] = ()  # rows that a run folder has for the page; of a model folder none
 
     def __init__(self, name: str, predictor: Predictor, prompts: Mapping[str, str] | None = None):
         """prompts: of a sentence-transformers folder, by name. Raises InputError if its engine cannot compute it."""
@@ -81,7 +86,10 @@ class ServedModel:
         how = _computing(find_model(folder), computing)
         # a whole path, which is never a word of a message: Service.without_paths replaces it there
         predictor = Predictor(Path(folder).resolve(), precision=how.precision, engine=how.engine)
-        return cls(name, predictor, read_prompts(find_model(folder)))
+        model = cls(name, predictor, read_prompts(find_model(folder)))
+        if (path := Path(folder) / EXAMPLES).is_file():
+            model.examples = read_json_lines(path, EXAMPLE)
+        return model
 
     def __repr__(self) -> str:
         return f"ServedModel({self.name!r}, {str(self.predictor.folder)!r})"

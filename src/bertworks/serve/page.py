@@ -27,7 +27,7 @@ LANGUAGES = {  # a sentence, and the most tokens for a character of it in a voca
     "en": ("The teacher opened the window and read the letter.", 0.4),
     "ko": ("선생님은 창문을 열고 편지를 읽었다.", 0.9),
 }
-SCRIPTS = ("texts", "base", "api", "tool", "words", "vectors", "live", "attention", "start")  # of page/, in this order
+SCRIPTS = ("texts", "base", "api", "tool", "words", "vectors", "live", "start")  # of page/, in this order
 
 router = dialect("page")
 
@@ -89,11 +89,15 @@ async def curves(request: Request, seen: str = "") -> Response:
 
 @router.get("/models")
 async def models(request: Request) -> Response:
-    """What is loaded: name, task, labels, sizes, languages of the vocabulary, and what each model can answer."""
-    loaded = service_of(request).models.values()
-    return reply(
-        {"models": [described(model) | {"languages": languages_of(model.predictor.tokenizer)} for model in loaded]}
-    )
+    """What is loaded: name, task, labels, sizes, languages of the vocabulary, examples, and what each model can answer.
+
+    `key`: whether the request had one, so that commands for other clients need one too.
+    """
+    models = [
+        described(model) | {"languages": languages_of(model.predictor.tokenizer), "examples": model.examples}
+        for model in service_of(request).models.values()
+    ]
+    return reply({"models": models, "key": "authorization" in request.headers})
 
 
 def languages_of(tokenizer: Tokenizer) -> list[str]:

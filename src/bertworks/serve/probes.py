@@ -51,7 +51,8 @@ async def compare(body: WordRequest, request: Request) -> Response:
         states = steps.states(rows.inputs, scores)
         return [compare_word(steps.model, body.word, body.sentences, WordConfig(beginning=body.beginning), (), states)]
 
-    answers = await service.run(request, "states", body.sentences, Options(model=body.model, decode=decode))
+    options = Options(body.model, truncate=False, decode=decode)  # the words of a cut sentence have no vectors
+    answers = await service.run(request, "states", body.sentences, options)
     found = answers.results[0]
     return reply({name: found[name] for name in SHOWN} | {"tokens": answers.tokens}, answers)
 

@@ -48,6 +48,9 @@ def show(service: Service, address: str, key: str, seconds: float) -> None:
     console.print(f"\n[dim]page[/]    {opened}/")
     console.print(f"[dim]routes[/]  {' '.join(routes)}; all of them: {opened}/openapi.json")
     console.print(f"[dim]try[/]     {escape(command(models, opened, key))}")
+    if public := [model.name for model in models if model.examples]:
+        names = escape(", ".join(public))
+        console.print(f"[dim]texts[/]   the page shows development examples of {names}; serve RUN/model to hide them")
     console.print(f"[dim]key[/]     {_key(address, bool(key))}")
     console.print("[dim]stop[/]    Ctrl-C; requests that have come in are still answered")
 

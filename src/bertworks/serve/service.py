@@ -276,10 +276,9 @@ class Service:
                 raise Refusal(413, f'{message}, or send "truncate": true')
             steps = model.steps[step]
             most = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
+            advice = "shorten the text" + ("" if step == "states" else ', or send "truncate": true')
             raise Refusal(
-                413,
-                f"{cut:,} tokens more than the {most} that the model {model.name!r} reads for {step}; "
-                'shorten the text, or send "truncate": true',
+                413, f"{cut:,} tokens more than the {most} that the model {model.name!r} reads for {step}; {advice}"
             )
 
     async def _scores(self, request: "Request", lane: Lane, inputs: Inputs) -> Scored:

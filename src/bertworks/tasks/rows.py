@@ -7,6 +7,7 @@ are the named tuples of the kinds of tasks: Example, Choice, Tagged, Question.
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from ..files import InputError, shorten
 S = TypeVar("S")
 T = TypeVar("T")
 TEXT_FIELDS = ("text", "pair", "choices", "question", "context")  # of Example, Choice, Tagged and Question
+SAMPLE_ROWS, SAMPLE_CHARACTERS = 6, 2_000  # of `sample`: the most rows, and the most characters of a row
 
 
 def texts_of(texts: Any, name: str = "texts") -> Iterator[str]:
@@ -169,3 +171,18 @@ def _characters(row: Any) -> int:
     if isinstance(row, str | int | None):
         return len(row) if isinstance(row, str) else 0
     return sum(map(_characters, row))
+
+
+def sample(rows: Iterable[Any]) -> list[dict[str, Any]]:
+    """The texts of a few rows, and the label of each: short ones, the first of every label and context before others."""
+    used: Counter[Any] = Counter()
+    seen: set[str] = set()
+    ranked: list[tuple[int, dict[str, Any]]] = []
+    for row in rows:
+        fields = {name: value for name in (*TEXT_FIELDS, "label") if (value := getattr(row, name, None)) is not None}
+        whole, group = str(fields), (fields.get("label"), fields.get("context"))
+        if len(whole) <= SAMPLE_CHARACTERS and whole not in seen:
+            seen.add(whole)
+            ranked.append((used[group], fields))
+            used[group] += 1
+    return [fields for _, fields in sorted(ranked, key=lambda pair: pair[0])[:SAMPLE_ROWS]]

@@ -2,7 +2,8 @@
 const kept = name => { try { return sessionStorage.getItem(name) || ""; } catch { return ""; } };
 const keep = (name, value) => { try { sessionStorage.setItem(name, value); } catch { /* private windows */ } };
 const state = { language: kept("language") || (navigator.language.startsWith("ko") ? "ko" : "en"), theme: kept("theme"),
-  models: [], model: null, tab: "", live: {} };
+  models: [], model: null, key: false, tab: "", live: {}, astray: null, snippet: "curl", open: false };
+const ROOT = location.pathname.replace(/\/?$/, "/");  // a proxy may serve the page below a path
 
 const find = (selector, root = document) => root.querySelector(selector);
 const say = (key, ...values) => TEXTS[state.language][key].replace(/\{(\d)\}/g, (_, i) => values[i]);
@@ -26,41 +27,50 @@ const percent = share => share > 0 && share < 0.00005 ? "< 0.01 %" : `${(100 * s
 const grouped = value => Math.round(value).toLocaleString("en");
 const colour = index => ({ "--c": `var(--c${index % 8})` });
 
-/** A row with a bar behind it. With `press` it is a button. */
+/** A row with a bar below it. With `press` it is a button. */
 function bar(name, share, { shown = percent(share), first = false, press, pressed } = {}) {
   return make(press ? "button" : "div", { class: `bar${first ? " first" : ""}`, type: press && "button", onclick: press, style: { "--share": Math.max(0, Math.min(1, share)) },
     "aria-pressed": pressed === undefined ? undefined : String(pressed) }, make("span", { class: "name", text: name }), make("span", { class: "number", text: shown }));
 }
 
-// ---- requests
-
-class Refusal extends Error {
-  constructor(title, message, status) { super(message); this.title = title; this.status = status; }
+function segmented(label, options, chosen, choose) {
+  return make("div", { class: "segmented", role: "group", "aria-label": label }, options.map(([value, text, language]) =>
+    make("button", { type: "button", text, lang: language, "aria-pressed": String(value === chosen), onclick: () => choose(value) })));
 }
 
-/** What the server says to a request: { value, headers, ms }. Throws a Refusal in words. */
+// ---- requests
+
+/** Why there is no answer, in words of the page; `said`: those of the server. */
+class Refusal extends Error {
+  constructor(kind, said = "", ...values) {
+    super(say(`errorWhy_${kind}`, ...values));
+    this.title = say(`error_${kind}`, ...values); this.said = said;
+  }
+}
+
+/** What the server says to a request: { value, headers, ms }, and as it was sent { url, body, answer }. Throws a Refusal. */
 async function ask(path, body, signal) {
-  const headers = { Accept: "application/json" }, started = performance.now();
+  const headers = { Accept: "application/json" }, started = performance.now(), url = new URL(ROOT + path, location.origin).href;
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  let reply, text;
+  let reply, text, value = null;
   try {
-    reply = await fetch(path, { method: body === undefined ? "GET" : "POST", headers, body: body === undefined ? undefined : JSON.stringify(body), signal, cache: "no-store" });
+    reply = await fetch(url, { method: body === undefined ? "GET" : "POST", headers, body: body === undefined ? undefined : JSON.stringify(body), signal, cache: "no-store" });
     text = await reply.text();
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal(say("offline"), say("offlineWhy"), 0);
+    throw new Refusal("offline");
   }
-  let value = null;
   try { value = JSON.parse(text); } catch { /* an error page of a proxy, or plain text */ }
   if (!reply.ok) throw refusal(reply, value);
-  return { value: value === null ? text : value, headers: reply.headers, ms: performance.now() - started };
+  return { value, headers: reply.headers, ms: performance.now() - started, url, body, answer: value };
 }
+
+const KINDS = { 401: "key", 403: "key", 404: "gone", 408: "offline", 413: "large", 429: "busy", 502: "offline", 503: "offline", 504: "offline" };  // of a status
 
 function refusal(reply, value) {
   const found = value && (value.error?.message || value.error || value.detail), status = reply.status;
-  const message = typeof found === "string" ? found : found ? JSON.stringify(found) : `${status} ${reply.statusText}`;
-  if (status === 429) return new Refusal(say("busy"), `${message} ${say("busyWhy", reply.headers.get("Retry-After") || 1)}`, status);
-  return new Refusal(say(status === 401 || status === 403 ? "noKey" : status === 413 ? "tooLong" : status < 500 ? "refused" : "failed"), message, status);
+  const said = typeof found === "string" ? found : `${status} ${reply.statusText}`;
+  return new Refusal(KINDS[status] || (status < 500 ? "refused" : "failed"), said, reply.headers.get("Retry-After") || 1);
 }
 
 // ---- charts: lines over x, drawn at the width that the page gives, so that their text keeps its size

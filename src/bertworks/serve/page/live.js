@@ -31,7 +31,7 @@ const CURVES = {
     let seen = "";
     const stop = follow(2, async signal => {
       try {
-        const { value } = await ask(`/curves?seen=${encodeURIComponent(seen)}`, undefined, signal);
+        const { value } = await ask(`curves?seen=${encodeURIComponent(seen)}`, undefined, signal);
         tell(null, value.finished);
         if (value.run === null) { result.replaceChildren(make("p", { class: "empty" }, make("b", { text: say("curvesNone") }), " ", say("curvesHow"))); stop(); return; }
         why.textContent = say("curvesWhy", value.run);
@@ -42,6 +42,12 @@ const CURVES = {
     return [make("div", { class: "tool wide" }, make("div", { class: "lead" }, make("h2", { text: say("curves") }), why), result), stop];
   },
 };
+
+/** A metric in words; of a further development set with its name: accuracy_mismatched. */
+function metricName(name) {
+  const texts = TEXTS[state.language], end = name.lastIndexOf("_"), start = name.slice(0, Math.max(0, end));
+  return texts[`metric_${name}`] || (texts[`metric_${start}`] ? `${texts[`metric_${start}`]} (${name.slice(end + 1)})` : name.replaceAll("_", " "));
+}
 
 function drawCurves(body, head, records) {
   const last = records.at(-1);
@@ -55,7 +61,7 @@ function drawCurves(body, head, records) {
     const of = kind => records.filter(record => record.kind === kind && typeof record[name] === "number").map(record => [record.step, record[name]]);
     const series = ["train", "eval"].map((kind, i) => ({ name: say(kind), points: of(kind), colour: i, dots: i === 1 && of(kind).length < 40 })).filter(line => line.points.length);
     if (!series.length) return null;
-    const title = TEXTS[state.language][`metric_${name}`] || name.replaceAll("_", " ");
+    const title = metricName(name);
     if (new Set(series.flatMap(line => line.points.map(point => point[0]))).size > 1) return make("figure", {}, make("h3", { text: title }), chart({ series, x: say("step"), height: 200, label: title }));
     return make("figure", {}, make("h3", { text: title }), series.map(line => make("p", {}, make("b", { class: "number", text: brief(line.points[0][1]) }), ` ${line.name}, ${say("step").toLowerCase()} ${grouped(line.points[0][0])}`)));
   });
@@ -68,7 +74,7 @@ const SERVER = {
     const past = state.live.past ||= [], dot = make("i", { class: "live" }), text = make("span"), tell = alive(dot, text), tiles = make("dl", { class: "tiles" }), charts = make("div", { class: "pair" });
     const stop = follow(1, async signal => {
       try {
-        const { value } = await ask("/load", undefined, signal), before = past.at(-1), seconds = before ? value.uptime_seconds - before.uptime_seconds : 0;
+        const { value } = await ask("load", undefined, signal), before = past.at(-1), seconds = before ? value.uptime_seconds - before.uptime_seconds : 0;
         if (seconds < 0) past.length = 0;  // the server was restarted
         const rate = name => seconds > 0 ? (value[name] - before[name]) / seconds : null;
         past.push({ ...value, request_rate: rate("answered"), token_rate: rate("computed_tokens"), p50: value.p50_seconds * 1000, p99: value.p99_seconds * 1000 });
@@ -97,6 +103,6 @@ function drawServer(tiles, charts, past) {
 }
 
 function modelTable() {
-  const rows = state.models.map(model => make("tr", {}, [model.name, model.kind || "–", model.can.map(step => say(`can_${step}`)).join(", ")].map(text => make("td", { text })), [model.num_hidden_layers, model.hidden_size, model.max_length].map(value => make("td", { class: "number", text: grouped(value) }))));
+  const rows = state.models.map(model => make("tr", {}, [model.name, model.kind ? say(`kind_${model.kind}`) : "–", model.can.map(step => say(`can_${step}`)).join(", ")].map(text => make("td", { text })), [model.num_hidden_layers, model.hidden_size, model.max_length].map(value => make("td", { class: "number", text: grouped(value) }))));
   return make("table", { class: "list able" }, heading("name", "kind", "can", "*layers", "*width", "*limit"), make("tbody", {}, rows));
 }

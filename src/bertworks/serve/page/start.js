@@ -4,11 +4,6 @@ const TABS = [MASKS, LABELS, ENTITIES, ANSWER, CHOOSE, NEXT, SIMILAR, WORD, ATTE
 const tabsOf = model => TABS.filter(tab => tab.server || (model && tab.when(model)));
 let leave = null;  // stops what the shown tab follows
 
-function segmented(label, options, chosen, choose) {
-  return make("div", { class: "segmented", role: "group", "aria-label": label }, options.map(([value, text, language]) =>
-    make("button", { type: "button", text, lang: language, "aria-pressed": String(value === chosen), onclick: () => choose(value) })));
-}
-
 function drawHeader() {
   const model = state.model, dark = state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   const pick = state.models.length > 1 ? make("select", { "aria-label": say("model"), onchange: event => go(event.target.value, state.tab) },
@@ -38,12 +33,13 @@ function drawMain() {
   leave?.();
   leave = null;
   const main = find("#main"), tab = tabsOf(state.model).find(one => one.id === state.tab);
+  const note = state.astray ? [errorBox({ title: say(...state.astray), message: say("astrayNow", state.model?.name ?? "", say(state.tab)) })] : [];
   main.setAttribute("role", "tabpanel");
   main.setAttribute("aria-labelledby", `tab-${state.tab}`);
   if (!tab) return;
-  if (!tab.build) { main.replaceChildren(toolTab(tab)); return; }
+  if (!tab.build) { main.replaceChildren(...note, toolTab(tab)); return; }
   const [whole, stop] = tab.build();
-  main.replaceChildren(whole);
+  main.replaceChildren(...note, whole);
   leave = stop || null;
 }
 
@@ -55,17 +51,21 @@ function draw() {
   drawHeader(); drawTabs(); drawMain();
 }
 
-function go(name, tab) {
-  state.model = state.models.find(model => model.name === name) || state.models[0] || null;
-  const tabs = tabsOf(state.model);
-  state.tab = (tabs.find(one => one.id === tab) || tabs[0]).id;
-  history.replaceState(null, "", `#${[state.models.length > 1 && state.model?.name, state.tab].filter(Boolean).map(encodeURIComponent).join("/")}`);
+/** Shows a tab of a model, or the first one where there is none of that name. */
+function go(name, id) {
+  const model = state.models.find(one => one.name === name) || state.models[0] || null, tabs = tabsOf(model);
+  Object.assign(state, { model, tab: (tabs.find(one => one.id === id) || tabs[0]).id, astray: null });
+  history.replaceState(null, "", `#${[model?.name, state.tab].filter(Boolean).map(encodeURIComponent).join("/")}`);
   draw();
 }
 
+/** Shows what the address names after #, and says so where that is not there. */
 function fromAddress() {
-  const parts = location.hash.slice(1).split("/").map(decodeURIComponent);
-  go(parts.length > 1 ? parts[0] : state.models[0]?.name, parts.at(-1));
+  const plain = part => { try { return decodeURIComponent(part); } catch { return part; } }, [name, tab] = location.hash.slice(1).split("/").map(plain);
+  go(name, tab);
+  if (name && name !== state.model?.name) state.astray = ["noModel", name];
+  else if (tab && tab !== state.tab) state.astray = ["noTab", name, TEXTS[state.language][tab] ?? tab];
+  if (state.astray) drawMain();
 }
 
 async function begin() {

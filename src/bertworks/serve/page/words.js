@@ -11,7 +11,7 @@ function masksOf(text) {
 
 const MASKS = {
   id: "masks", when: model => model.can.includes("fill_mask"), fields: [{ name: "text", area: true, rows: 3 }],
-  examples: () => examplesOf("masks").map(({ text }) => ({ text: text.replaceAll("[MASK]", state.model.mask_token) })),
+  examples: ({ masks }) => masks.map(({ text }) => ({ text: text.replaceAll("[MASK]", state.model.mask_token) })),
   extra: (inputs, submit) => make("button", { class: "plain", type: "button", text: say("masksTool", state.model.mask_token), onclick: () => {
     const input = inputs()[0][1];
     input.setRangeText(state.model.mask_token, input.selectionStart, input.selectionEnd, "end");
@@ -64,23 +64,26 @@ const isPair = () => ["pair", "regression"].includes(state.model.kind) && !state
 const LABELS = {
   id: "labels", windows: model => ["single", "multilabel"].includes(model.kind), when: model => model.can.includes("classify"), fields: [{ name: "text", area: true, rows: 3 },
     { name: "second", area: true, optional: true, when: model => !["single", "multilabel"].includes(model.kind) && !model.reads_single }],
-  examples: () => examplesOf(isPair() ? "labelPairs" : "labels"),
+  examples: ({ labels, labelPairs }) => isPair() ? labelPairs : labels,
+  own: rows => rows.map(({ text, pair }) => ({ text, second: pair || "" })),
   async ask({ text, second }, signal) {
     const found = await askTask("text-classification", { inputs: second.trim() ? { text, text_pair: second } : text }, signal);
     return { ...found, value: found.value[0] };
   },
-  show(scores) {
-    if (state.model.kind === "regression") return [make("p", { class: "label", text: say("labelsScore") }), make("p", { class: "big number", text: scores[0].score.toFixed(3) })];
-    const sorted = [...scores].sort((a, b) => b.score - a.score);
-    return [make("p", { class: "big" }, sorted[0].label, " ", make("span", { class: "soft number", text: percent(sorted[0].score) })),
-      make("div", { class: "bars" }, sorted.map((one, i) => bar(one.label, one.score, { first: i === 0 })))];
+  show(scores, { text, second }) {
+    const gold = state.model.examples.find(row => row.text === text && (row.pair || "") === second)?.label;
+    const note = gold === undefined ? null : make("p", { class: "note", text: say("labelsGold", gold) });
+    if (state.model.kind === "regression") return [make("p", { class: "label", text: say("labelsScore") }), make("p", { class: "big number", text: scores[0].score.toFixed(3) }), note];
+    return [make("p", { class: "big" }, scores[0].label, " ", make("span", { class: "soft number", text: percent(scores[0].score) })),
+      make("div", { class: "bars" }, scores.map((one, i) => bar(one.label, one.score, { first: i === 0 }))), note];
   },
 };
 
 // ---- entities
 
 const ENTITIES = {
-  id: "entities", windows: () => true, when: model => model.can.includes("tag"), fields: [{ name: "text", area: true, rows: 5 }],
+  id: "entities", windows: () => true, when: model => model.can.includes("tag"), fields: [{ name: "text", area: true, rows: 4 }],
+  own: rows => rows.map(({ text }) => ({ text })),
   ask: ({ text }, signal) => askTask("token-classification", { inputs: text, parameters: { aggregation_strategy: "simple" } }, signal),
   show(found, { text }) {
     const names = [...new Set([...state.model.labels.map(label => label.replace(/^[BIES]-/, "")), ...found.map(one => one.entity_group)])].filter(name => name !== "O");
@@ -109,6 +112,7 @@ function heading(...keys) {
 
 const ANSWER = {
   id: "answer", windows: () => true, when: model => model.can.includes("answer"), fields: [{ name: "question" }, { name: "context", area: true, rows: 7 }],
+  own: rows => rows.map(({ question, context }) => ({ question, context })),
   ask: ({ question, context }, signal) => askTask("question-answering", { inputs: { question, context }, parameters: { top_k: 8, handle_impossible_answer: true } }, signal),
   show(found, { context }) {
     const best = [found].flat(), shown = make("div", { class: `text scroll${context.length > 600 ? " long" : ""}`, tabindex: "0" }), list = make("div", { class: "bars" });
@@ -130,10 +134,10 @@ const ANSWER = {
 
 const CHOOSE = {
   id: "choose", when: model => model.can.includes("choose"), fields: [{ name: "text", area: true }, { name: "choices", area: true, rows: 5 }],
-  ask: ({ text, choices }, signal) => askModel("/choose", { text, choices: choices.split("\n").filter(line => line.trim()) }, signal),
+  own: rows => rows.map(({ text, choices }) => ({ text, choices: choices.join("\n") })),
+  ask: ({ text, choices }, signal) => askModel("choose", { text, choices: linesOf(choices), truncate: true }, signal),
   show(found, { choices }) {
-    const lines = choices.split("\n").filter(line => line.trim()), scores = found.scores;
-    const order = lines.map((line, i) => [line, scores[i]]).sort((a, b) => b[1] - a[1]);
+    const order = linesOf(choices).map((line, i) => [line, found.scores[i]]).sort((a, b) => b[1] - a[1]);
     return make("div", { class: "bars" }, order.map(([line, score], i) => bar(line, score, { first: i === 0 })));
   },
 };
@@ -148,13 +152,13 @@ const NEXT = {
     submit();
   } }),
   async ask({ first, follows }, signal) {
-    const there = await askModel("/next-sentence", { a: first, b: follows }, signal), back = await askModel("/next-sentence", { a: follows, b: first }, signal);
+    const there = await askModel("next-sentence", { a: first, b: follows, truncate: true }, signal), back = await askModel("next-sentence", { a: follows, b: first, truncate: true }, signal);
     return { ...there, value: [there.value, back.value] };
   },
   show([there, back]) {
     const share = there.score;
     return [make("p", { class: "big", text: say(share >= 0.5 ? "nextYes" : "nextNo") }),
       make("div", { class: "bars" }, bar(say("nextYes"), share, { first: share >= 0.5 }), bar(say("nextNo"), 1 - share, { first: share < 0.5 })),
-      make("p", { class: "note", text: `${say("nextSure", percent(share))}. ${say("nextBack", percent(back.score))}.` })];
+      make("p", { class: "note", text: say("nextBack", percent(back.score)) })];
   },
 };

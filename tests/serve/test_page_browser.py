@@ -3,11 +3,15 @@
 Run with -m browser. The models are tiny and know nothing; what they answer is tested elsewhere.
 """
 
+import asyncio
 import contextlib
 import functools
 import itertools
 import json
 import re
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,7 @@ from bertworks.model.heads import build_model
 from bertworks.serve.config import ServeConfig
 from bertworks.serve.models import ABILITIES, ServedModel
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from support.proxy import Proxy
 from support.served import serving
 
 pytestmark = pytest.mark.browser
@@ -75,6 +80,8 @@ def address(tmp_path_factory, run):
         model = build_model(shape, (head,), labels=len(labels or "xx"), seed=3)
         model.heads[head].weight.data.mul_(20)
         save_folder(folder / name, model, folder / "masked", labels=labels, task=task)
+    rows = [{"text": "a word of the run", "label": "neutral"}, {"text": "another word of it"}]
+    (folder / "labels" / "examples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     models = {name: ServedModel.load(f"{name}={folder / name}") for name in TABS}
     with serving(models, ServeConfig(run=run)) as found:
         yield found
@@ -288,8 +295,16 @@ def fulfil(answer, route):
     route.fulfill(**answer)
 
 
+def check_language(page, language):
+    """An error's own words are in the language; a message of the server is marked as English."""
+    for part in (".error b", ".error span"):
+        shown = page.locator(part).inner_text()
+        assert bool(re.search("[가-힣]", shown)) == (language == "ko"), shown
+    assert page.locator(".error q:not([lang=en])").count() == 0
+
+
 @pytest.mark.parametrize("language", ["en", "ko"])
-def test_errors_are_told_in_words(visit, language):
+def test_errors_are_in_the_language_of_the_page(visit, language):
     found = visit(language)
     page = found.page
     found.go("labels", "labels")
@@ -305,7 +320,7 @@ def test_errors_are_told_in_words(visit, language):
         page.wait_for_selector(".error")
         shown = page.locator(".error[role=alert]").inner_text()
         assert all(word in shown for word in said), shown
-        assert bool(re.search("[가-힣]", shown)) == (language == "ko")
+        check_language(page, language)
         assert contrasts(page) == []
         page.unroute("**/pipeline/**")
         page.click("button.run")
@@ -393,3 +408,185 @@ def test_load_and_curves_are_live(visit, run, address):
     page.wait_for_timeout(2500)
     assert not [url for url in found.asked[asked:] if "curves" in url]  # a tab that is not seen asks nothing
     found.check()
+
+
+# ---- what a user of the page needs besides answers
+
+HARD = 'it\'s a "test" of $HOME `x` \\n, 😀 한국어,\nin two lines'
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_requests_that_cannot_be_answered(visit, language):
+    found = visit(language)
+    page = found.page
+    asked = {
+        ("masked", "masks"): {"text": "[MASK] " * 200},
+        ("masked", "similar"): {"texts": "only one"},
+        ("masked", "word"): {"word": "bank", "one": "the river", "two": "the bank"},
+        ("choice", "choose"): {"text": "a", "choices": "b\n" * 40},
+    }
+    for (model, tab), values in asked.items():
+        found.go(model, tab)
+        fill(page, values)
+        page.wait_for_selector(".error")
+        check_language(page, language)
+        assert "truncate" not in page.locator(".error").inner_text()
+    found.go("masked", "similar")
+    fill(page, {"texts": "\n".join(map(str, range(33)))})
+    until(page, "document.querySelector('.error')?.textContent.includes('33')")
+
+
+def test_long_inputs_are_cut_and_this_is_said(visit):
+    found = visit()
+    found.go("pairs", "labels")
+    fill(found.page, {"text": "a river " * 200, "second": "a bank"})
+    until(found.page, "document.querySelector('.result').textContent.includes('were not read')")
+
+
+@pytest.mark.parametrize("key", [None, "correct-horse"])
+def test_the_shown_commands_give_the_shown_answer(chromium, tmp_path, key, monkeypatch):
+    import httpx
+
+    tokenizer = Tokenizer.train(["a river"] * 9, TokenizerConfig(vocab_size=300))
+    model = build_model(ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE), ("classifier",), labels=2, seed=1)
+    save_folder(tmp_path / "model", model, tokenizer, labels=["a", "b"], task={"kind": "pair"})
+    monkeypatch.setitem(sys.modules, "requests", httpx)  # its `post` has the same arguments
+    monkeypatch.setenv("BERTWORKS_API_KEY", "correct-horse")
+    models = {"it's": ServedModel.load(f"it's={tmp_path / 'model'}")}
+    with serving(models, key=key) as found:
+        login = {"http_credentials": {"username": "any", "password": key}} if key else {}
+        with chromium.new_context(**login) as context:
+            page = context.new_page()
+            page.goto(found)
+            page.wait_for_selector(".api")
+            fill(page, {"text": HARD, "second": HARD[::-1]})
+            page.click(".api summary")
+            shown = {}
+            for number, name in enumerate(("curl", "python", "json")):
+                page.locator(".api .segmented button").nth(number).click()
+                shown[name] = page.locator(".api pre").text_content()
+        answer = json.loads(shown["json"])
+        assert len(answer[0]) == 2 and ("BERTWORKS_API_KEY" in shown["curl"]) == bool(key)
+        done = subprocess.run(["bash", "-c", shown["curl"] + " -s"], capture_output=True, text=True, check=True)
+        scores = [one["score"] for one in answer[0]]
+        assert [one["score"] for one in json.loads(done.stdout)[0]] == pytest.approx(scores, rel=1e-2)
+        printed: list = []
+        exec(shown["python"], {"print": printed.append})
+        assert [one["score"] for one in printed[0][0]] == pytest.approx(scores, rel=1e-2)
+
+
+class Below(Proxy):
+    """A proxy whose servers have the path /bert, as nginx's `location /bert/ { proxy_pass http://server/; }`."""
+
+    async def answer(self, head, body):
+        if not re.match(rb"\w+ /bert[/ ]", head):
+            return b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        return await super().answer(re.sub(rb" /bert/?", b" /", head, count=1), body)
+
+
+@contextlib.contextmanager
+def in_thread(proxy):
+    """The address of a proxy that runs while the block does."""
+    started, loop, ended = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+
+    async def work():
+        async with proxy:
+            started.set()
+            await ended.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.Runner(loop_factory=lambda: loop).run(work()))
+    thread.start()
+    started.wait()
+    try:
+        yield f"http://127.0.0.1:{proxy.port}"
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+
+
+@pytest.mark.parametrize("path", ["/bert/", "/bert"])
+def test_the_page_works_below_a_path(chromium, address, path):
+    with in_thread(Below([int(address.rpartition(":")[2])])) as proxy, contextlib.ExitStack() as opened:
+        found = Visit(chromium, proxy + path)
+        opened.callback(found.context.close)
+        found.address = f"{proxy}/bert"
+        for tab in [*TABS["masked"], "server"]:
+            found.go("masked", tab)
+            assert found.page.locator(".error").count() == 0
+        found.go("labels", "labels")
+        found.page.click(".api summary")
+        assert f"'{proxy}/bert/models/labels/" in found.page.locator(".api pre").text_content()
+        found.check()
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_a_link_to_a_model_or_tab_that_is_missing_says_so(visit, language):
+    found = visit(language)
+    page = found.page
+    for link, names in {"gone/labels": "gone", "labels/entities": "labels", "%E0%A4/labels": "%E0%A4"}.items():
+        page.evaluate(f"location.hash = '#{link}'")
+        page.wait_for_selector("main > .error")
+        check_language(page, language)
+        assert names in page.locator("main > .error b").inner_text()
+        found.go("tags", "entities")
+        assert page.locator(".error").count() == 0
+    assert page.evaluate("location.hash") == "#tags/entities"
+
+
+def test_examples_are_those_of_the_run(visit):
+    found = visit()
+    found.go("labels", "labels")
+    assert found.page.locator(".chip").all_inner_texts() == ["a word of the run", "another word of it"]
+    assert "neutral" in found.page.locator(".result .note").first.inner_text()  # the label of the development set
+    found.page.click(".chip >> nth=1")
+    found.settle()
+    assert found.page.input_value("[name=text]") == "another word of it"
+
+
+def test_the_first_answer_is_waited_for(visit):
+    found = visit()
+    found.page.route("**/pipeline/**", lambda route: None)
+    found.page.evaluate("location.hash = '#labels/labels'")
+    found.page.wait_for_selector("#tab-labels[aria-selected=true]")
+    assert found.page.locator(".result .body").inner_text() == "Waiting…"
+
+
+@pytest.mark.parametrize("tab", ["similar", "attention"])
+def test_a_phone_shows_the_result_after_the_button(visit, tab):
+    found = visit("en", "light", 390)
+    page = found.page
+    found.go("masked", tab)
+    field = page.locator("textarea").first
+    field.fill("\n".join(["a river"] * 25))
+    page.click("button.run")
+    found.settle()
+    page.wait_for_timeout(100)
+    top, nav = (page.locator(name).bounding_box() for name in (".result", "nav"))
+    assert nav["y"] + nav["height"] <= top["y"] + 1 and top["y"] < 844 / 2
+
+
+def test_bars_are_below_their_texts(visit):
+    found = visit()
+    for model, tab in (("labels", "labels"), ("span", "answer"), ("masked", "masks"), ("masked", "similar")):
+        found.go(model, tab)
+        spaces = found.page.evaluate("""[...document.querySelectorAll('.bar')].map(bar => {
+            const { height, bottom } = getComputedStyle(bar, '::after'), whole = bar.getBoundingClientRect();
+            const texts = [...bar.children].map(part => part.getBoundingClientRect().bottom);
+            return whole.bottom - parseFloat(bottom) - parseFloat(height) - Math.max(...texts); })""")
+        assert spaces and min(spaces) >= 0, (tab, spaces)
+
+
+def test_an_export_has_no_tabs_that_it_cannot_answer(visit):
+    found = visit()
+
+    def without_vectors(route):
+        models = route.fetch().json()
+        for model in models["models"]:
+            model["can"] = [step for step in model["can"] if step not in ("embed", "states", "explain")]
+        route.fulfill(json=models)
+
+    found.page.route("**/models", without_vectors)
+    found.page.goto(f"{found.address}/?again#labels/labels")
+    found.page.wait_for_selector("[role=tab]")
+    tabs = found.page.evaluate("[...document.querySelectorAll('[role=tab]')].map(tab => tab.id.slice(4))")
+    assert tabs == ["labels", "curves", "server"]

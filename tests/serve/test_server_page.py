@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
+from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.probing.config import WordConfig
 from bertworks.probing.explanation import explain
@@ -22,7 +24,9 @@ from bertworks.serve.config import ServeConfig
 from bertworks.serve.curves import MOST, read_curves
 from bertworks.serve.models import ABILITIES, STEPS, ServedModel
 from bertworks.serve.page import languages_of, page
+from bertworks.tasks.kinds import KINDS
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
+from bertworks.training.objectives import ObjectiveName
 from support.tiny_task import tiny_folder
 
 TWO = ["a good film , good", "bad good ."]
@@ -97,6 +101,39 @@ def test_the_page_and_the_terminal_name_abilities_alike():
     assert ABILITIES.keys() == STEPS.keys()
 
 
+def test_every_metric_and_kind_has_a_name_in_both_languages():
+    metrics = {metric for kind in KINDS.values() for metric in kind.metrics}
+    metrics |= {"loss", "task_loss", "soft_loss", "cosine_loss"}
+    terms = {term for name in get_args(ObjectiveName) for term in name.split("+")}
+    metrics |= {f"{term}_{what}" for term in terms for what in ("loss", "accuracy")}
+    for language in ("en", "ko"):
+        known = dict(words(language))
+        assert {f"metric_{metric}" for metric in metrics} <= known.keys(), language
+        assert {f"kind_{kind}" for kind in KINDS} <= known.keys()
+
+
+def test_the_page_asks_below_its_own_address():
+    assert not re.findall(r"\b(?:ask|askModel|fetch)\(\s*[\"`]/", page().html)
+
+
+def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
+    tiny_folder(tmp_path / "run" / "model")
+    rows = [{"text": "ein Satz", "pair": "noch einer", "label": "a"}, {"question": "q?", "context": "c"}]
+    file = tmp_path / "run" / "examples.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for folder, expected in ((tmp_path / "run", rows), (tmp_path / "run" / "model", [])):
+        app = create_app({"x": ServedModel.load(f"x={folder}")})
+        answer = TestClient(app, base_url="http://127.0.0.1").get("/models").json()
+        assert answer["models"][0]["examples"] == expected and answer["key"] is False
+    file.write_text('{"text": 3}\n')
+    with pytest.raises(InputError, match=r"examples.jsonl, line 1: field text is 3; expected a text"):
+        ServedModel.load(f"x={tmp_path / 'run'}")
+
+
+def test_models_say_whether_a_key_is_needed(predictor):
+    assert client_of(predictor, key="a-long-key").get("/models", auth=("any", "a-long-key")).json()["key"] is True
+
+
 def test_models_say_what_they_can_and_in_which_languages(predictor):
     (found,) = client_of(predictor).get("/models").json()["models"]
     assert found["name"] == "tiny" and {"fill_mask", "embed", "states"} <= set(found["can"])
@@ -133,6 +170,13 @@ def test_a_word_that_is_missing_is_refused_without_a_path(predictor):
     assert (
         "the word 'bad'" in client.post("/compare-word", json={"word": "bad", "sentences": ["good .", "a good"]}).text
     )
+
+
+def test_a_word_is_not_compared_in_a_cut_sentence(predictor):
+    answer = client_of(predictor, auto_truncate=True).post(
+        "/compare-word", json={"word": "bad", "sentences": ["good " * 40 + "bad", "bad"]}
+    )
+    assert answer.status_code == 413 and "truncate" not in answer.text
 
 
 # ---- the next sentence and explanations

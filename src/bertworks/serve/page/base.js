@@ -84,7 +84,7 @@ function ticks(low, high, count) {
   for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-6; at += step) found.push(+at.toPrecision(12));
   return found;
 }
-const brief = value => Math.abs(value) >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : Math.abs(value) >= 1e4 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(4));
+const brief = value => Math.abs(value) >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : Math.abs(value) >= 1e3 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(4));
 
 /** A chart. series: [{ name, points: [[x, y], ...], dashed, area, dots }]; names: texts of whole x, if they are no numbers; low, high: of y. */
 function chart({ series, names, low, high, height = 220, x: title = "", label = "" }) {

@@ -36,7 +36,7 @@ function toolTab(tool) {
   /** Shows the result where it is out of sight, as below the form on a phone. */
   function reveal() {
     const { top } = result.getBoundingClientRect();
-    if (top < 0 || top > innerHeight * 0.6) result.scrollIntoView();
+    if (top < 0 || top > innerHeight / 2) result.scrollIntoView();
   }
   async function start(pressed) {
     mine.stop?.abort();

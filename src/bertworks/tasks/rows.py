@@ -174,7 +174,7 @@ def _characters(row: Any) -> int:
 
 
 def sample(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    """The texts of a few rows, and the label of each: short ones, the first of every label and context before others."""
+    """The texts and labels of a few short rows: the first of each label and context, then the next ones."""
     used: Counter[Any] = Counter()
     seen: set[str] = set()
     ranked: list[tuple[int, dict[str, Any]]] = []

@@ -461,6 +461,7 @@ def test_the_shown_commands_give_the_shown_answer(chromium, tmp_path, key, monke
             page.wait_for_selector(".api")
             fill(page, {"text": HARD, "second": HARD[::-1]})
             page.click(".api summary")
+            page.wait_for_selector(".api .segmented")
             shown = {}
             for number, name in enumerate(("curl", "python", "json")):
                 page.locator(".api .segmented button").nth(number).click()
@@ -494,7 +495,11 @@ def in_thread(proxy):
             started.set()
             await ended.wait()
 
-    thread = threading.Thread(target=lambda: asyncio.Runner(loop_factory=lambda: loop).run(work()))
+    def run():
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # its end cancels what is left
+            runner.run(work())
+
+    thread = threading.Thread(target=run)
     thread.start()
     started.wait()
     try:
@@ -515,6 +520,7 @@ def test_the_page_works_below_a_path(chromium, address, path):
             assert found.page.locator(".error").count() == 0
         found.go("labels", "labels")
         found.page.click(".api summary")
+        until(found.page, "document.querySelector('.api pre').textContent")
         assert f"'{proxy}/bert/models/labels/" in found.page.locator(".api pre").text_content()
         found.check()
 

@@ -557,6 +557,20 @@ def test_the_first_answer_is_waited_for(visit):
     assert found.page.locator(".result .body").inner_text() == "Waiting…"
 
 
+def test_a_request_outlives_a_change_of_language(visit):
+    found = visit()
+    page, held = found.page, []
+    found.go("labels", "labels")
+    page.route("**/pipeline/**", lambda route: held.append(route))
+    fill(page, {"text": "my own text"})
+    page.click("text=한국어")
+    page.wait_for_selector(".result[aria-busy=true]")
+    page.wait_for_timeout(100)
+    held[-1].continue_()
+    found.settle()
+    assert page.locator(".bar").count() == 3 and not page.locator("button.run").is_disabled()
+
+
 @pytest.mark.parametrize("tab", ["similar", "attention"])
 def test_a_phone_shows_the_result_after_the_button(visit, tab):
     found = visit("en", "light", 390)

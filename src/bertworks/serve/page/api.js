@@ -59,7 +59,7 @@ function apiPart(result) {
     const text = SNIPPETS[state.snippet](result);
     code.textContent = text.length > 20_000 ? `${text.slice(0, 20_000)}\n…` : text;
     const button = make("button", { class: "plain", type: "button", text: say("copy"), onclick: () => copy(text).then(() => { button.textContent = say("copied"); button.focus(); }) });
-    bar.replaceChildren(segmented(say("api"), Object.keys(SNIPPETS).map(name => [name, name === "JSON" ? say("answerJson") : name]), state.snippet, name => { state.snippet = name; draw(); }), button);
+    bar.replaceChildren(segmented(say("api"), Object.keys(SNIPPETS).map(name => [name, name === "JSON" ? say("answerJson") : name]), state.snippet, name => { state.snippet = name; draw(); find("[aria-pressed=true]", bar).focus(); }), button);
   };
   const part = make("details", { class: "api", open: state.open, ontoggle: draw }, make("summary", { text: say("api") }), bar, code);
   return part;

@@ -71,7 +71,7 @@ function toolTab(tool) {
     }
   }
   fill(); draw();
-  if (!mine.result && !mine.error) start();
+  if (mine.stop || (!mine.result && !mine.error)) start();  // a request of the element that this one replaces begins again
   return make("div", { class: `tool${tool.wide ? " wide" : ""}` }, lead(tool.id, tool.windows?.(state.model) ? ` ${say("windows", grouped(state.model.max_length))}` : ""), form, result);
 }
 

@@ -63,7 +63,7 @@ const isPair = () => ["pair", "regression"].includes(state.model.kind) && !state
 
 const LABELS = {
   id: "labels", windows: model => ["single", "multilabel"].includes(model.kind), when: model => model.can.includes("classify"), fields: [{ name: "text", area: true, rows: 3 },
-    { name: "second", area: true, optional: true, when: model => !["single", "multilabel"].includes(model.kind) && !model.reads_single }],
+    { name: "second", area: true, optional: true, when: model => (model.labels.length === 1 || !["single", "multilabel"].includes(model.kind)) && !model.reads_single }],
   examples: ({ labels, labelPairs }) => isPair() ? labelPairs : labels,
   own: rows => rows.map(({ text, pair }) => ({ text, second: pair || "" })),
   async ask({ text, second }, signal) {

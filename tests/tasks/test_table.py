@@ -15,9 +15,10 @@ from pyarrow import parquet
 from bertworks.files import InputError
 from bertworks.tasks.base import Example, Task
 from bertworks.tasks.catalogue import TASKS
+from bertworks.tasks.cells import as_list
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.kinds import kind_of, load_data, own_table, own_task, read_rows
-from bertworks.tasks.table import as_list, location, read_table
+from bertworks.tasks.table import location, read_table
 
 any_text = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 PLAIN = Task("plain", ("text",), "label", labels=("no", "yes"))
@@ -185,7 +186,7 @@ def test_names_of_columns_are_compared_composed(tmp_path):
 
 
 def test_long_lines_are_refused(tmp_path, monkeypatch):
-    for module in ("lines", "table"):
+    for module in ("lines", "objects", "table"):
         monkeypatch.setattr(f"bertworks.tasks.{module}.MAX_LINE", 100)
     for name, content in (
         ("a.csv", "text\n" + "x" * 101),

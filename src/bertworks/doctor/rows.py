@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ..tasks.base import Data, Task
-from ..tasks.classification import label_parts
 from ..tasks.draws import DIVIDED
+from ..tasks.labels import label_parts
 from ..tokenizer import Tokenizer
 from .alike import CHARACTERS, Shingles, key_of
 from .findings import Severity

@@ -11,9 +11,9 @@ from ..data.encodings import is_mojibake
 from ..files import InputError
 from ..reporting.tables import counted
 from ..tasks.base import KindName, Task
-from ..tasks.classification import SEPARATOR, label_in, labels_in
 from ..tasks.header import NAME_COLUMNS, SEPARATE, nearest_column, seems_text, separator_in
 from ..tasks.kinds import OWN_TABLE, own_task, read_rows
+from ..tasks.labels import label_in
 from ..tasks.table import (
     PLAIN,
     TABLES,
@@ -140,13 +140,13 @@ def _task(columns: Columns) -> Task:
 
 def _rows(task: Task, path: Path, columns: Columns) -> list[Row]:
     """Rows of classes, whatever is wrong with them, so that all of it is found; others as they are trained on."""
-    if task.kind not in ("single", "pair", "regression", "multilabel") or "," in task.label:
+    if task.kind not in ("single", "pair", "regression"):
         return rows_of(task, read_rows(task, path))
     names = (*columns.text, *([columns.label] if columns.label else []))
     check_columns(path, columns)
     texts = len(columns.text)
     return [
-        Row(tuple(row.values[:texts]), _label(task, row.values[texts:]), row.line)
+        Row(tuple(row.values[:texts]), label_in(row.values[texts]) or None if columns.label else None, row.line)
         for row in _read(path, names, columns.form)
     ]
 
@@ -158,12 +158,6 @@ def check_columns(path: Path, columns: Columns) -> None:
     if missing := [name for name in wanted if name not in found]:
         listed = ", ".join(map(named, found))
         raise InputError(f"{path}: no column {named(missing[0])}; found {listed}{nearest_column(missing[0], found)}")
-
-
-def _label(task: Task, cells: list[str]) -> str | None:
-    """The label in the cells behind the texts, as fine-tuning reads it; None if there is none."""
-    cell = cells[0] if cells else ""
-    return SEPARATOR.join(labels_in(cell)) if task.kind == "multilabel" else label_in(cell) or None
 
 
 def is_table(path: Path) -> bool:

@@ -142,7 +142,8 @@ def guess(task: Task, folder: Path, test: Path) -> tuple[str, dict[str, Any]]:
 def _read(task: Task, test: Path) -> tuple[Sequence[Example], list[str]]:
     """The rows of a test file and their indices. Raises InputError with file and line."""
     rows = read_rows(replace(task, header=()), test, labelled=False)
-    cells = [row.values for row in read_table(test, (), optional=INDEX, joined=bool(task.labels))]
+    form = task.form._replace(unquoted=True)
+    cells = [row.values for row in read_table(test, (), optional=INDEX, joined=bool(task.labels), form=form)]
     indices = [first or second for first, second in cells]
     if not all(indices):
         raise InputError(f"{test}, line {rows[indices.index('')].line}: no {' or '.join(INDEX)}; expected one a row")

@@ -20,7 +20,8 @@ from ..checkpoint.names import LABELS, listed
 from ..files import InputError
 from ..tasks.base import Task
 from ..tasks.calibration import HALF
-from ..tasks.classification import SEPARATOR, Classified
+from ..tasks.classification import Classified
+from ..tasks.labels import SEPARATOR
 from ..tasks.rows import in_chunks, rows_of
 from .engines import FLOAT32, Computing
 from .evaluation import Evaluation

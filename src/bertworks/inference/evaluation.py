@@ -17,6 +17,7 @@ from ..files import InputError, read_json_object, write_json
 from ..tasks.base import Judged, Prepared, Task
 from ..tasks.classification import ClassRows
 from ..tasks.kinds import kind_of
+from ..tasks.labels import alike_label
 from ..tasks.rows import checked_rows
 from ..tasks.selection import DevRows
 from ..tasks.table import part_of
@@ -167,12 +168,14 @@ def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_o
 def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
     """The task with the model's further labels after its own, and the model's output for each label."""
     names = loaded.labels
-    unknown = [label for label in task.labels if label not in names]
+    known = {label: alike_label(label, names) for label in task.labels}
+    unknown = [label for label, name in known.items() if name is None]
     if unknown:
         raise InputError(
             f"{loaded.folder} knows the labels {listed(names, LABELS)}; the data of {task.name} also has "
             f"{listed(unknown, LABELS)}. Labels are matched by name: use data with the model's names, or a model that "
             "was fine-tuned on this task"
         )
-    labels = (*task.labels, *(name for name in names if name not in task.labels))
-    return replace(task, labels=labels, written=()), [names.index(label) for label in labels]
+    further = [name for name in names if name not in known.values()]
+    order = [names.index(name) for name in (*known.values(), *further) if name is not None]
+    return replace(task, labels=(*task.labels, *further), written=()), order

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..files import InputError, not_found
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
+from ..tasks.cells import as_list
 from ..tasks.header import MissingColumn
 from ..tasks.lines import decoded
 from ..tasks.questions import read as read_questions
@@ -24,7 +25,6 @@ from ..tasks.table import (
     PLAIN,
     TABLES,
     TableForm,
-    as_list,
     column_names,
     ending_of,
     location,
@@ -221,7 +221,8 @@ def _official(columns: Columns, settings: Mapping[str, Any], names: Collection[s
     task = TASKS.get(settings.get("name", ""))
     if columns.text or task is None or not {*task.text, *task.choices} <= {*names}:
         return columns
-    return columns._replace(text=task.text, choices=task.choices)
+    form = columns.form._replace(unquoted=True)  # as these files are read for training
+    return columns._replace(text=task.text, choices=task.choices, form=form)
 
 
 def _names_of(data: Any, form: TableForm) -> Collection[str]:

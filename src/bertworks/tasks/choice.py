@@ -22,6 +22,7 @@ from ..tokenizer import Tokenizer
 from ..training.task_objectives import ChoiceObjective
 from .base import Judged, Kind, Limits, Task, no_names
 from .inputs import Inputs
+from .labels import alike_label
 from .metrics import METRICS
 from .records import Source
 from .sequences import Integers, cut_pairs, frame
@@ -63,9 +64,10 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Choice]:
         label = row.values[-1].strip() if labelled else None
         if label == "":
             raise InputError(f"{where}: no label; remove the row or give it one")
-        if label is not None and label not in names:
+        known = None if label is None else alike_label(label, names)
+        if label is not None and known is None:
             raise InputError(f"{where}: label {shorten(label)}; expected one of {', '.join(names)}")
-        number = None if label is None else names.index(label)
+        number = None if known is None else names.index(known)
         rows.append(Choice(texts[0], tuple(begun + choice for choice in choices), number, row.line))
     if not rows:
         raise InputError(f"{path}: no rows in this file")

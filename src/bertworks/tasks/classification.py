@@ -19,23 +19,31 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED
-from ..checkpoint.names import LABELS, listed
-from ..files import InputError, shorten
+from ..files import InputError
 from ..reporting.run_files import PREDICTIONS
-from ..tokenizer import Tokenizer, normalize
+from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
 from .calibration import HALF, best_thresholds, confusion, expected_calibration_error, reliability
 from .inputs import Inputs
+from .labels import (
+    SEPARATOR,
+    label_in,
+    label_names,
+    label_parts,
+    marked_labels,
+    number,
+    one_label,
+    several_labels,
+    unknown_label,
+)
 from .metrics import METRICS, guessing
 from .records import Source
 from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame, tokens_of_rows
-from .table import as_list, check_end, location, read_table
+from .table import check_end, location, read_table
 
 SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
 FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
-LARGEST = float(np.finfo(np.float32).max)  # number that can be learned
-SEPARATOR = "|"  # between the labels of one row of a multi-label task
 
 
 class Classified(TypedDict):
@@ -64,101 +72,28 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     marks = task.label.split(",") if task.kind == "multilabel" and "," in task.label else []  # a column a label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
     names = dict(zip(task.written or task.labels, task.labels, strict=True))
-    check = {"regression": _number, "embedding": _number, "multilabel": _several}.get(task.kind, _label)
-    lists = (task.label,) if task.kind == "multilabel" else ()
+    several = labelled and task.kind == "multilabel" and not marks
+    check = number if task.kind in NUMERIC else one_label
+    lists = (task.label,) if several else ()
     joined = bool(names) and task.kind not in NUMERIC
     examples = []
     for row in read_table(path, columns, task.header, (), lists, joined, form=task.form):
         cells, where = [label_in(cell) for cell in row.values[len(task.text) :]], location(path, row.line)
-        label = None if not labelled else _marked(cells, marks, where) if marks else check(cells[0], names, where)
+        label = None if not labelled else marked_labels(cells, marks, where) if marks else cells[0]
+        if label is not None and not marks and not several:
+            label = check(label, names, where)
         examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
     if not examples:
         raise InputError(f"{path}: no rows in this file")
+    if several:
+        places = [location(path, example.line) for example in examples]
+        found = several_labels([example.label or "" for example in examples], names, places)
+        examples = [example._replace(label=label) for example, label in zip(examples, found, strict=True)]
     if labelled and not names and task.kind not in NUMERIC:
         labels = [name for example in examples for name in label_parts(example.label, task)]
         if label_parts(examples[-1].label, task):
             check_end(path, location(path, examples[-1].line), labels, "label")
     return examples
-
-
-def label_in(cell: str) -> str:
-    """The label that a cell has, without the blanks around it; "" if it has none."""
-    return cell.strip()
-
-
-def labels_in(cell: str) -> list[str]:
-    """The labels of a cell that has several: names with | between them, or a JSON list of names."""
-    listed = as_list(cell)
-    return [name for name in map(label_in, cell.split(SEPARATOR) if listed is None else listed) if name]
-
-
-def _label(cell: str, names: Mapping[str, str], where: str) -> str:
-    """The label's name; `names` maps what the file writes to it, and is empty if any label will do."""
-    if not cell:
-        raise InputError(f"{where}: no label; remove the row or give it one")
-    if names and cell not in names:
-        raise InputError(f"{where}: {_unknown(cell, [*names])}")
-    return names.get(cell, cell)
-
-
-def _unknown(label: str, names: Sequence[str]) -> str:
-    """What is wrong with a label that is none of `names`."""
-    alike = next((name for name in names if normalize("NFC", name) == normalize("NFC", label)), None)
-    if alike is not None:
-        return (
-            f"label {label!a} is {alike!a} in another Unicode form; expected the form of training. Compose "
-            "the label column, in pandas with `.str.normalize('NFC')`"
-        )
-    return f"label {shorten(label)}; expected one of {listed([*map(shorten, names)], LABELS)}"
-
-
-def _several(cell: str, names: Mapping[str, str], where: str) -> str:
-    """Names with | between them, or a JSON list of names; an empty cell has none."""
-    found = labels_in(cell)
-    if any(SEPARATOR in name for name in found):
-        raise InputError(f"{where}: label {cell}; expected names without {SEPARATOR}, which stands between them")
-    return SEPARATOR.join(_label(name, names, where) for name in found)
-
-
-def _marked(cells: Sequence[str], names: Sequence[str], where: str) -> str:
-    """The names of the columns that have a 1; the others have a 0 or nothing."""
-    values = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}
-    for cell, name in zip(cells, names, strict=True):
-        if cell.lower() not in values:
-            raise InputError(f"{where}: {shorten(cell)} in column {shorten(name)}; expected 0 or 1, a column a label")
-    return SEPARATOR.join(name for cell, name in zip(cells, names, strict=True) if values[cell.lower()])
-
-
-def _number(cell: str, names: Mapping[str, str], where: str) -> str:
-    try:
-        if abs(float(cell)) <= LARGEST:
-            return cell
-    except ValueError:
-        pass
-    if not cell:
-        raise InputError(f"{where}: no label; remove the row or give it one")
-    raise InputError(f"{where}: label {shorten(cell)}; expected a number that float32 holds (up to {LARGEST:.1e})")
-
-
-def label_parts(label: str | None, task: Task) -> list[str]:
-    """The names in an example's label: one or none, or any number if the task's rows have several."""
-    if task.kind == "multilabel":
-        return [name for name in (label or "").split(SEPARATOR) if name]
-    return [] if label is None else [label]
-
-
-def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
-    """The names of the classes: the task's own, else those of these rows, sorted; as numbers if all of them are.
-
-    A regression has one output, called by the label column.
-    """
-    if task.kind == "regression":
-        return (task.label,)
-    if task.labels:
-        return task.labels
-    names = {name for example in examples for name in label_parts(example.label, task)}
-    numbers = all(name.isdecimal() for name in names)
-    return tuple(sorted(names, key=lambda name: (int(name) if numbers else 0, name)))
 
 
 # ---- featurising
@@ -213,7 +148,7 @@ def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
     for line, names in cells:
         unknown = [name for name in names if name not in numbers]
         if unknown:
-            raise InputError(f"line {line}: {_unknown(unknown[0], task.labels)}")
+            raise InputError(f"line {line}: {unknown_label(unknown[0], task.labels)}")
     if task.kind != "multilabel":
         return np.array([numbers[names[0]] if names else IGNORED for _, names in cells], np.int64)
     marked = np.zeros((len(cells), len(numbers)), np.float32)

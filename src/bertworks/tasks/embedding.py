@@ -23,9 +23,9 @@ from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import EMBEDDING_SCALE, EmbeddingObjective
 from .base import Example, Judged, Kind, Limits, Task, no_names
-from .classification import LARGEST
 from .classification import read as read_pairs
 from .inputs import Inputs
+from .labels import LARGEST
 from .metrics import METRICS
 from .records import Records, Source
 from .sequences import Integers, cut_pairs, frame

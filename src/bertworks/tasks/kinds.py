@@ -8,6 +8,7 @@ from typing import Any
 from ..files import InputError, not_found
 from ..tokenizer import normalize
 from .base import Data, Kind, KindName, Task
+from .cells import plain_value
 from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
 from .draws import Division, divide_rows, draw_rows
@@ -61,6 +62,11 @@ def with_labels(task: Task, rows: Sequence[Any]) -> Task:
 def _check_forms(name: str, labels: Sequence[str]) -> None:
     seen: dict[str, str] = {}
     for label in labels:
+        if (other := seen.setdefault(plain_value(label), label)) != label:
+            raise InputError(
+                f"{name}: labels {other!r} and {label!r} are one value in two spellings; expected one of them; rewrite "
+                "the label column"
+            )
         if (other := seen.setdefault(normalize("NFC", label), label)) != label:
             raise InputError(
                 f"{name}: two labels look alike: {other!a} and {label!a} differ only in their Unicode form "
@@ -93,6 +99,7 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
     """The rows of `data`, whose source is known: data that can be read once has been read then."""
     if source is None:
         return checked_rows(data, name)
+    task = replace(task, form=task.form._replace(unquoted=bool(task.dataset)))  # official files have no quoted cells
     try:
         return KINDS[task.kind].read(task, source, labelled)
     except MissingColumn as error:

@@ -6,6 +6,7 @@
     tables    `Task.text` names the columns of the question and of the context, `Task.label` that of the answer's text.
               A column `answer_start` says where the answer begins in the context, counted in characters; where it is
               missing or empty, the first occurrence is taken. A column `id` names the questions; else the line does.
+              A column `is_impossible` may say that there is no answer, as in SQuAD 2.0.
 
 A question without an answer is one that its paragraph does not answer (SQuAD 2.0).
 """
@@ -16,10 +17,12 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, shorten
 from .base import Task
+from .cells import truth, whole_number
 from .lines import MAX_LINE
 from .records import Source
 from .table import ending_of, in_part, location, part_of, read_table
 
+START = "answer_start"
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
 
 
@@ -98,10 +101,10 @@ def _squad(path: Path, part: str, labelled: bool) -> Iterator[tuple[str, Questio
 
 def _answers(item: Any, where: str) -> tuple[tuple[tuple[str, int], ...], bool]:
     """The answers of one question, and whether it has none. Those of an impossible question are only plausible."""
-    if item.get("is_impossible", False):
+    if truth(item.get("is_impossible"), f"{where}: 'is_impossible'"):
         return (), True
     given = (
-        (_part(answer, "text", str, where), _part(answer, "answer_start", int, where))
+        (_part(answer, "text", str, where), whole_number(_part(answer, START, object, where), f"{where}: {START}"))
         for answer in _part(item, "answers", list, where)
     )
     answers = tuple((text, start) for text, start in given if text.strip())
@@ -125,21 +128,23 @@ def _part(value: Any, key: str, kind: Any, where: str) -> Any:
 def _table(task: Task, path: Source, labelled: bool) -> Iterator[tuple[str, Question]]:
     """(place in the file, question) for each row."""
     columns = (*task.text, *((task.label,) if labelled else ()))
-    optional = ("id", "answer_start")
+    optional = ("id", START, "is_impossible")
     for row in read_table(
         path, columns, task.header, optional, divided_by=1, form=task.form
     ):  # questions of a context stay together
         cells, where = dict(zip((*columns, *optional), row.values, strict=True)), location(path, row.line)
         question, context = (cells[name] for name in task.text)
         answers: tuple[tuple[str, int], ...] = ()
-        if labelled and cells[task.label].strip():
-            text, start = cells[task.label], cells["answer_start"].strip()
+        impossible = labelled and truth(cells["is_impossible"], f"{where}: 'is_impossible'")
+        if labelled and not impossible and cells[task.label].strip():
+            text, start = cells[task.label], cells[START].strip()
             answers = ((text, _number(start, where) if start else context.find(text)),)
         name = cells["id"].strip() or str(row.line)
         yield where, Question(name, question, context, answers, labelled and not answers, row.line)
 
 
 def _number(text: str, where: str) -> int:
-    if not text.isdecimal():
-        raise InputError(f"{where}: answer_start {shorten(text)}; expected a whole number of characters, or nothing")
-    return int(text)
+    found = whole_number(text, f"{where}: {START}")
+    if found < 0:
+        raise InputError(f"{where}: {START} {shorten(text)}; expected a whole number of characters, or nothing")
+    return found

@@ -206,4 +206,6 @@ def _cell(value: Any) -> Any:
         value = value.tolist()
     if type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value):
         return None
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=str)
+    return [_cell(item) for item in value] if isinstance(value, list | tuple) else value

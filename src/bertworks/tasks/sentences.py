@@ -23,9 +23,10 @@ from tokenizers import pre_tokenizers
 from ..files import InputError, not_found, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
+from .cells import as_list
 from .lines import decoded
 from .records import Records, Source
-from .table import TABLES, as_list, check_end, ending_of, in_part, location, part_of, read_table
+from .table import TABLES, check_end, ending_of, in_part, location, part_of, read_table
 from .tags import check_scheme, check_tag, to_iob2
 
 DOCUMENT = "-DOCSTART-"

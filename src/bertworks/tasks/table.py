@@ -1,7 +1,8 @@
 """Tables of text: CSV, TSV, JSON lines and Parquet, read row by row; errors name file and line.
 
     .csv       comma separated, quoted as in RFC 4180, first line = column names
-    .tsv .txt  tab separated, quotes are ordinary characters (as in GLUE's files), first line = column names
+    .tsv .txt  tab separated, first line = column names. Quotes are ordinary characters, as in GLUE's files, unless the
+               whole file is quoted as pandas and Excel do (`_is_quoted`); the files of a known task never are
     .jsonl     one object a line
     .parquet   row group by row group; its rows are counted from 1
     .xlsx      one sheet, cells as text, first row = column names (the extra `excel`; sheets.py)
@@ -15,11 +16,11 @@ rows are divided in the same way, by document (sentences.py, questions.py).
 """
 
 import csv
+import functools
 import glob
 import hashlib
 import itertools
-import json
-import math
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,22 +28,24 @@ from typing import IO, Any, NamedTuple
 
 from ..data.encodings import UTF8, codec_of
 from ..data.parsers import list_names
-from ..files import InputError, not_found, parse_json, shorten
+from ..files import InputError, not_found, shorten
 from ..tokenizer import normalize
 from .header import SEPARATE, MissingColumn, check_header, nearest_column
 from .lines import MAX_LINE, decoded, refuse_kind
+from .objects import BATCH, json_objects, parquet_objects, text_of_value
 from .records import Records, Source
-from .rows import check_characters
 from .sheets import sheet_records
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx")  # .txt is one too where a table is asked for: NSMC's files
 PARTS = ("train", "dev")
 DEV_SHARE = 5  # one row of so many is in the dev part
-BATCH = 1024  # rows of a Parquet file held at a time
 CARRIAGE_RETURN = (
     "a carriage return (CR) that is not part of a line end, as in files of old Macs; expected line ends LF or CRLF; "
     "save the file with Unix or Windows line ends"
 )
+_CELL = re.compile(r'"(?:[^"]|"")*"')
+_QUOTED = re.compile(rf'(?:{_CELL.pattern}|[^"\t]*)(?:\t(?:{_CELL.pattern}|[^"\t]*))*')  # a record of a quoted table
+_NEEDS = re.compile(r'""|[\t\r\n]')
 _CSV_LIMIT = threading.RLock()  # held while the process has our limit
 
 
@@ -51,6 +54,7 @@ class TableForm(NamedTuple):
 
     encoding: str = "utf-8"  # of .csv, .tsv, .txt and .jsonl files; any of Python's
     sheet: str = ""  # name of the sheet of an .xlsx file; "": its only one
+    unquoted: bool = False  # whether quotes of .tsv and .txt files are ordinary characters whatever they look like
 
 
 PLAIN = TableForm()
@@ -58,13 +62,14 @@ PLAIN = TableForm()
 
 def form_facts(form: TableForm) -> dict[str, str]:
     """What results.json says of the form of a run's tables, which `form_of` reads; {} of plain ones."""
-    return {name: value for name, value in form._asdict().items() if value != PLAIN._asdict()[name]}
+    stored = {"encoding": form.encoding, "sheet": form.sheet}
+    return {name: value for name, value in stored.items() if value != PLAIN._asdict()[name]}
 
 
 def form_of(results: Mapping[str, Any]) -> TableForm:
     """The form of a run's tables. Raises InputError for an encoding that Python does not know."""
-    found = TableForm(**{name: str(results[name]) for name in TableForm._fields if name in results})
-    return found._replace(encoding=codec_of(found.encoding))
+    encoding, sheet = (str(results.get(name, getattr(PLAIN, name))) for name in ("encoding", "sheet"))
+    return TableForm(codec_of(encoding), sheet)
 
 
 class Row(NamedTuple):
@@ -87,7 +92,7 @@ def read_table(
     """The named columns of every row, then the optional ones, "" where there is none.
 
     header: the names of all columns, if the file begins without them. lists: columns whose cells may be lists, which
-    `as_list` reads. joined: whether a .tsv row that is broken by line ends within its cells is put together (QQP's
+    cells.py reads. joined: whether a .tsv row that is broken by line ends within its cells is put together (QQP's
     official train.tsv has such); labels should be known, or two damaged lines could pass for one row. divided_by:
     which of the columns decides whether a row is in the part #train or #dev. form: encoding and sheet of the file.
     An optional column of a .csv, .tsv or .xlsx file may be given by its position, from 0: a name may be there twice.
@@ -114,9 +119,7 @@ def read_table(
         raise InputError(f"{path}: {not_found(path)}{_deeper(path)}")
     rows: Iterator[Row] = _from_records(path, columns, list(header), optional, joined, form)
     if ending in (".jsonl", ".parquet"):
-        objects = (
-            _json_objects(path, form.encoding) if ending == ".jsonl" else _parquet_objects(path, (*columns, *named))
-        )
+        objects = json_objects(path, form.encoding) if ending == ".jsonl" else parquet_objects(path, (*columns, *named))
         rows = (_from_object(line, value, columns, named, lists, path) for line, value in objects)
     for row in rows:
         if in_part(row.values[divided_by], part):
@@ -143,7 +146,7 @@ def column_names(path: Path | str, form: TableForm = PLAIN) -> list[str]:
         except (ArrowException, OSError) as error:
             raise InputError(f"{path}: not a readable Parquet file ({shorten(str(error), 200)})") from None
     if ending == ".jsonl":
-        objects = (value for _, value in itertools.islice(_json_objects(path, form.encoding), BATCH))
+        objects = (value for _, value in itertools.islice(json_objects(path, form.encoding), BATCH))
         return [*dict.fromkeys(normalize("NFC", name) for value in objects for name in value)]
     with open(path, "rb") as file:
         records = _records_of(file, path, 0, False, form)
@@ -155,8 +158,12 @@ def _records_of(
 ) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of each record of a sheet, a .csv, or a table with tabs (`_tsv_records`)."""
     if ending_of(path) != ".xlsx":
-        lines = decoded(file, str(path), form.encoding)
-        return _csv_records(lines, path) if ending_of(path) == ".csv" else _tsv_records(lines, width, joined)
+        lines = functools.partial(decoded, file, str(path), form.encoding)
+        if ending_of(path) == ".csv":
+            return _csv_records(lines(), path)
+        quoted = not form.unquoted and _is_quoted(lines(), not width)
+        file.seek(0)
+        return _csv_records(lines(), path, "\t") if quoted else _tsv_records(lines(), width, joined)
     if form.encoding not in UTF8:
         raise InputError(f"{path}: a workbook has no encoding; leave --encoding {form.encoding} out")
     return sheet_records(file, path, form.sheet)
@@ -184,19 +191,6 @@ def check_end(path: Source, where: str, labels: Sequence[str], what: str) -> Non
             f"{where}: the file ends in the {what} {shorten(last)}, which is nowhere else and may be the beginning of "
             f"{shorten(whole[0])}; complete the line, or end it with a line end if it is whole"
         )
-
-
-def as_list(cell: str) -> list[str] | None:
-    """The strings of a cell that is a JSON list, its numbers and booleans as text; None if it is none."""
-    if not cell.lstrip().startswith("["):
-        return None
-    try:
-        values = parse_json(cell, "a cell")
-    except InputError:
-        return None
-    if not all(isinstance(value, str | int | float) for value in values):
-        return None
-    return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
 def part_of(path: Path | str) -> tuple[Path, str]:
@@ -245,9 +239,9 @@ def _from_records(
             yield Row(line, [cells[i] if i >= 0 else "" for i in indices])
 
 
-def _csv_records(lines: Iterator[str], path: Path) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(lines: Iterator[str], path: Path, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of each record; a quoted cell may contain line ends."""
-    reader, line = csv.reader(lines, strict=True), 1
+    reader, line = csv.reader(lines, delimiter=separator, strict=True), 1
     try:
         while (cells := next_record(reader)) is not None:
             if cells:  # blank lines are no records
@@ -277,6 +271,32 @@ def next_record(reader: Iterator[list[str]]) -> list[str] | None:
             csv.field_size_limit(before)
 
 
+def _is_quoted(lines: Iterator[str], has_header: bool) -> bool:
+    """Whether a table with tabs is quoted: every quote belongs to a quoted cell, and some quoted cell needs its quotes.
+
+    That is one with doubled quotes, a tab or a line end inside, or one of the header. One cell that is not quoted
+    rightly, such as a text with a quotation in it, shows that quotes are ordinary characters.
+    """
+    record, size, inside, needed = list[str](), 0, False, False  # inside: whether a quoted cell goes on
+    try:
+        for line in lines:
+            record.append(line)
+            size += len(line)
+            inside ^= line.count('"') % 2 == 1
+            if inside and size <= MAX_LINE:
+                continue
+            whole = "".join(record).rstrip("\r\n")
+            if '"' in whole:
+                if inside or not _QUOTED.fullmatch(whole):
+                    return False
+                needed |= has_header or any(_NEEDS.search(cell[1:-1]) for cell in _CELL.findall(whole))
+            has_header = has_header and not whole
+            record, size = [], 0
+    except InputError:  # the reader names the fault
+        return False
+    return needed and not inside
+
+
 def _tsv_records(lines: Iterator[str], width: int, joined: bool) -> Iterator[tuple[int, list[str]]]:
     """(line, cells) of each record. width: cells of a whole one; 0: as many as the first has."""
     begun: list[str] = []  # a record that is short of cells
@@ -297,53 +317,7 @@ def _tsv_records(lines: Iterator[str], width: int, joined: bool) -> Iterator[tup
         yield start, begun
 
 
-# ---- JSON lines and Parquet
-
-
-def _json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    with open(path, "rb") as file:
-        for number, line in enumerate(decoded(file, str(path), encoding), 1):
-            if not line.strip():
-                continue
-            try:
-                value = parse_json(line, f"{path}, line {number}", finite=False)
-            except InputError as error:
-                raise InputError(f"{error}; is the line cut off?") from None
-            if not isinstance(value, dict):
-                raise InputError(f"{path}, line {number}: found a {type(value).__name__}; expected an object")
-            yield number, value
-
-
-def _parquet_objects(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(row, the wanted cells of it); other columns are not read."""
-    import pyarrow
-    from pyarrow import parquet
-
-    number = 0
-    try:
-        with parquet.ParquetFile(path) as file:
-            ours = {normalize("NFC", name): name for name in file.schema_arrow.names}
-            # if a column is missing, all: the message lists those that there are
-            wanted = [ours[name] for name in dict.fromkeys(names)] if {*names} <= {*ours} else list(ours.values())
-            for batch in file.iter_batches(BATCH, columns=wanted):
-                for cells in _rows_of(batch):
-                    number += 1
-                    yield number, cells
-    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # ValueError: UTF-8, odd dates
-        fault = (str(error).splitlines() or [type(error).__name__])[0]
-        after = f", after row {number}" if number else ""
-        raise InputError(
-            f"{path}{after}: not a readable Parquet file ({shorten(fault, 200)}); is it cut off?"
-        ) from None
-
-
-def _rows_of(batch: Any) -> Iterator[dict[str, Any]]:
-    """The rows of a batch. Where some cell cannot be read they come one by one, up to the row that has it."""
-    try:
-        rows = batch.to_pylist()
-    except (ValueError, OverflowError):
-        rows = (batch.slice(i, 1).to_pylist()[0] for i in range(batch.num_rows))
-    yield from rows
+# ---- JSON lines, Parquet and rows in memory
 
 
 def _from_object(
@@ -362,23 +336,4 @@ def _from_object(
             f"{where}: no key {shorten(missing[0])}; found {list_names(value)}{nearest_column(missing[0], [*value])}"
         )
     wanted = (*columns, *optional)
-    return Row(line, [_text(value.get(name), name in lists, f"{where}: {shorten(name)}") for name in wanted])
-
-
-def _text(value: Any, may_be_list: bool, where: str) -> str:
-    """A value as text: strings as they are; numbers, booleans and lists as JSON writes them."""
-    if value is None:
-        return ""
-    items = value if may_be_list and isinstance(value, list) else [value]
-    wrong = [item for item in items if not isinstance(item, str | int | float)]
-    if wrong:
-        expected = "a string" + (", or a list of strings" if may_be_list else "")
-        inside = " with a " + type(wrong[0]).__name__ + " in it" if items is value else ""
-        raise InputError(f"{where} is a {type(value).__name__}{inside}; expected {expected}")
-    if any(isinstance(item, float) and not math.isfinite(item) for item in items):
-        raise InputError(f"{where} is {shorten(value)}; expected a text or a finite number")
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if len(text) > MAX_LINE:
-        raise InputError(f"{where} has {len(text):,} characters; expected at most {MAX_LINE:,}; divide it")
-    check_characters(text, where)
-    return text
+    return Row(line, [text_of_value(value.get(name), name in lists, f"{where}: {shorten(name)}") for name in wanted])

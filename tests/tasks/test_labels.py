@@ -1,0 +1,194 @@
+"""The forms of labels and values in cells: the clear ones are read, the others are refused with what to write."""
+
+import csv
+import json
+
+import datasets
+import numpy as np
+import openpyxl
+import pandas
+import pytest
+
+from bertworks.files import InputError
+from bertworks.tasks.base import Example, Task
+from bertworks.tasks.catalogue import TASKS
+from bertworks.tasks.cells import as_list, truth, whole_number
+from bertworks.tasks.kinds import own_table, own_task, read_rows
+from bertworks.tasks.labels import several_labels
+
+SEVERAL = own_task("multilabel", ("text",), "labels")
+ONE = own_task("", ("text",), "labels")
+KNOWN = Task("t", ("text",), "labels", "multilabel", ("art", "law", "war"))
+
+
+def write(path, cells):
+    """A file of rows with these cells of labels, in the format of its name."""
+    rows = [{"text": f"t{i}", "labels": cell} for i, cell in enumerate(cells)]
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".parquet":
+        pandas.DataFrame(rows).to_parquet(path)
+    elif path.suffix == ".xlsx":
+        book = openpyxl.Workbook()
+        for row in (("text", "labels"), *((row["text"], row["labels"]) for row in rows)):
+            book.active.append(row)
+        book.save(path)
+    else:
+        pandas.DataFrame(rows).to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+    return path
+
+
+def labels_of(path, task=SEVERAL):
+    return [row.label for row in read_rows(task, path)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["['law']", "['law', 'art']", "[]"], ["law", "law|art", ""]),
+        (["['law']", "['law' 'art']"], ["law", "law|art"]),  # as NumPy prints
+        (['["law"]', '["law", "it\'s"]'], ["law", "law|it's"]),
+        (["('law', 'art')", "{'art'}", "law|art"], ["law|art", "art", "law|art"]),
+        (["law", "art", "law, art", "art;law"], ["law", "art", "law|art", "art|law"]),
+        (["Arts, Crafts|law", "Arts, Crafts", "law"], ["Arts, Crafts|law", "Arts, Crafts", "law"]),
+        (["[1, 0, 1]", "[0, 0, 0]", "[0, 1, 0]"], ["0|2", "", "1"]),
+        (["[1. 0. 1.]", "[0. 0. 0.]"], ["0|2", ""]),
+        (["[True, False]", "[False, True]"], ["0", "1"]),
+        (["1 0 1", "0,1,1"], ["0|2", "1|2"]),
+        (["[3, 17]", "[1, 0]", "[5]"], ["3|17", "1|0", "5"]),  # numbers of classes, of which none is there twice
+        (["[1]", "[0]"], ["1", "0"]),
+    ],
+)
+def test_several_labels_in_a_cell(tmp_path, cells, expected):
+    for name in ("a.csv", "a.tsv", "a.xlsx", "a.jsonl", "a.parquet"):
+        assert labels_of(write(tmp_path / name, cells)) == expected, name
+    assert [row.label for row in read_rows(SEVERAL, pandas.read_json(tmp_path / "a.jsonl", lines=True))] == expected
+
+
+@pytest.mark.parametrize("form", [list, tuple, np.array, lambda values: [np.int64(value) for value in values]])
+def test_vectors_and_names_in_memory(form):
+    rows = [{"text": "a", "labels": form([1, 0, 1])}, {"text": "b", "labels": form([0, 1, 0])}]
+    assert [row.label for row in read_rows(SEVERAL, rows)] == ["0|2", "1"]
+    assert [row.label for row in read_rows(SEVERAL, pandas.DataFrame(rows))] == ["0|2", "1"]
+    if form in (list, tuple):
+        assert [row.label for row in read_rows(SEVERAL, datasets.Dataset.from_list(rows))] == ["0|2", "1"]
+    assert read_rows(SEVERAL, [{"text": "a", "labels": {"law", "art"}}])[0].label == "art|law"
+
+
+def test_positions_are_those_of_known_labels(tmp_path):
+    file = write(tmp_path / "a.csv", ["[1, 0]", "[0, 1]"])
+    assert labels_of(file, Task("t", ("text",), "labels", "multilabel", ("law", "art"))) == ["law", "art"]
+    train, dev = write(tmp_path / "b.csv", ["[1, 0, 1]", "[0, 0, 0]"]), write(tmp_path / "c.csv", ["[0, 0, 1]"])
+    task, data = own_table(SEVERAL, train, dev)
+    assert task.labels == ("0", "2") and data.dev[0].label == "2"
+    with pytest.raises(InputError, match=r"c\.csv, line 2: label '1'; expected one of '0', '2'"):
+        own_table(SEVERAL, train, write(tmp_path / "c.csv", ["[0, 1, 1]"]))
+
+
+@pytest.mark.parametrize(
+    ("cells", "task", "message"),
+    [
+        (["law, sea", "law"], SEVERAL, r"line 2: label 'law, sea' may be one name or several; write several labels as"),
+        (["law, sea"], KNOWN, "line 2: label 'law, sea' may be one name or several"),
+        (["[law, art]"], SEVERAL, r"line 2: label '\[law, art\]' is not a list of names in quotes; write"),
+        (["['law', None]"], SEVERAL, "is not a list of names in quotes"),
+        (["array(['law'], dtype=object)"], SEVERAL, "is not a list of names in quotes"),
+        (["[1, 0, 1]", "[1, 0]"], SEVERAL, r"line 3: label '\[1, 0\]'; expected a list of 3 values, 0 or 1 for each"),
+        (["[1, 0, 1]", ""], SEVERAL, "line 3: label ''; expected a list of 3 values"),
+        (["[1, 0]", "[0, 1]"], SEVERAL, r"line 2: label '\[1, 0\]' may be 0 or 1 for each label, or the names 0 and 1"),
+        (["[1, 0, 0, 1]"], KNOWN, r"line 2: label '\[1, 0, 0, 1\]' has 4 values; expected 3, one for each of"),
+        (["['law', 'art']"], ONE, r"label \"\['law', 'art'\]\" is a list; expected one name; .* --kind multilabel"),
+        (["['law']"], ONE, "is a list; expected one name"),
+    ],
+)
+def test_forms_that_could_mean_two_things_are_refused(tmp_path, cells, task, message):
+    with pytest.raises(InputError, match=rf"a\.csv, .*{message}"):
+        labels_of(write(tmp_path / "a.csv", cells), task)
+
+
+def test_names_with_brackets_stay_names(tmp_path):
+    assert labels_of(write(tmp_path / "a.csv", ["[1]", "(1)", "[x]", "f(a, b)"]), ONE) == [
+        "[1]",
+        "(1)",
+        "[x]",
+        "f(a, b)",
+    ]
+    assert several_labels(["(old) law (new)", "(1)"], {}, ["x"] * 2) == ["(old) law (new)", "(1)"]
+
+
+def test_spellings_of_one_number_or_boolean(tmp_path):
+    task, data = own_table(ONE, write(tmp_path / "a.csv", [1.0, 0.0]), write(tmp_path / "b.csv", [1, 0]))
+    assert task.labels == ("0.0", "1.0") and [row.label for row in data.dev] == ["1.0", "0.0"]
+    task, data = own_table(ONE, write(tmp_path / "a.csv", [True, False]), write(tmp_path / "b.jsonl", [True, False]))
+    assert task.labels == ("False", "True") and [row.label for row in data.dev] == ["True", "False"]
+    for cells in (["1", "1.0", "0"], ["True", "true"]):
+        with pytest.raises(InputError, match="are one value in two spellings; expected one of them"):
+            own_table(ONE, write(tmp_path / "a.csv", cells), tmp_path / "b.csv")
+    rows = write(tmp_path / "c.csv", ["1.0", "1.10"])  # versions: only 1.0 is a whole number
+    assert own_table(ONE, rows, rows)[0].labels == ("1.0", "1.10")
+    choice = own_task("choice", ("text",), "label", ("c", "d"))
+    assert read_rows(choice, [{"text": "a", "c": "x", "d": "y", "label": 1.0}])[0].label == 1
+    number = own_task("regression", ("text",), "label")
+    with pytest.raises(InputError, match=r"label '1_0'; expected a number .*, written as in 1234.5"):
+        read_rows(number, [{"text": "a", "label": "1_0"}])
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (True, True),
+        ("TRUE", True),
+        ("1.0", True),
+        (0, False),
+        ("False", False),
+        (" false ", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_truth(value, expected):
+    assert truth(value, "x") is expected
+
+
+def test_values_that_are_none():
+    for value in ("no", 2, [True], "nan"):
+        with pytest.raises(InputError, match=r"^x is .*; expected true or false, or 1 or 0"):
+            truth(value, "x")
+    assert [whole_number(value, "x") for value in (7, 7.0, "7", "7.0", " 7 ", -1)] == [7, 7, 7, 7, 7, -1]
+    for value in (True, 7.5, "7.5", "seven", None, [7], float("nan")):
+        with pytest.raises(InputError, match=r"^x .*; expected a whole number"):
+            whole_number(value, "x")
+    assert as_list("[1, true, 2.5]") == ["1", "true", "2.5"] and as_list("['a''b']") is None
+
+
+# ---- tables with tabs that are quoted
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+@pytest.mark.parametrize("name", ["a.tsv", "a.txt"])
+def test_tables_as_pandas_writes_them(tmp_path, quoting, name):
+    frame = pandas.DataFrame({"text": ['He said "hi"', "a\tb", "c\nd", "plain"], "labels": ["x", "y", "x", "y"]})
+    frame.to_csv(tmp_path / name, sep="\t", index=False, quoting=quoting)
+    rows = read_rows(ONE, tmp_path / name)
+    assert [(row.text, row.label) for row in rows] == list(frame.itertuples(index=False, name=None))
+    assert [row.line for row in rows] == [2, 3, 4, 6]
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ['"Hello"', "a"],  # a quotation: nothing shows that its quotes are the table's
+        ['"He said ""hi"""', 'he said "no"'],  # the second one would be quoted too
+        ['"He said ""hi"""', '"open'],
+        ['"', "a"],
+    ],
+)
+def test_quotes_of_a_text_stay(tmp_path, texts):
+    (tmp_path / "a.tsv").write_text("text\tlabels\n" + "".join(f"{text}\tx\n" for text in texts))
+    assert [row.text for row in read_rows(ONE, tmp_path / "a.tsv")] == texts
+
+
+def test_the_files_of_a_known_task_are_never_quoted(tmp_path):
+    (tmp_path / "dev.tsv").write_text('sentence\tlabel\n"He said ""hi"""\t1\n')
+    assert read_rows(TASKS["sst2"], tmp_path / "dev.tsv") == [Example('"He said ""hi"""', None, "positive", 2)]
+    assert read_rows(own_task("", ("sentence",), "label"), tmp_path / "dev.tsv")[0].text == 'He said "hi"'

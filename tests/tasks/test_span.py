@@ -16,10 +16,11 @@ from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import tokenize_contexts
 from bertworks.tasks.kinds import load_data
+from bertworks.tasks.offsets import locate
 from bertworks.tasks.questions import Question, read
 from bertworks.tasks.sequences import strided_windows
 from bertworks.tasks.span import SpanRows, prepare
-from bertworks.tokenizer import Tokenizer
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.shared_data import needs_shared, shared
 from support.span_data import SETTINGS, WORDS, ask, recorded, recorded_rows, tokenizer_of
 
@@ -320,3 +321,92 @@ def test_korquads_one_file_is_divided_without_a_common_article():
     train, dev = ({q.title for q in rows} for rows in (data.train, data.dev))
     assert len(data.train) + len(data.dev) == 5_774 and len(train) + len(dev) == 140 and not train & dev
     assert not {q.context for q in data.train} & {q.context for q in data.dev}
+
+
+# ---- offsets that are not exact
+
+
+@pytest.fixture(scope="module", params=["wordpiece", "bpe", "unigram"])
+def any_tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    texts = ["Kim lives in Amsterdam, Holland. Who lives there? 서울은 대한민국의 수도이다 cafe\u0301 café"] * 50
+    size = {"wordpiece": 160, "bpe": 420, "unigram": 120}[request.param]
+    return Tokenizer.train(texts, TokenizerConfig(algorithm=request.param, vocab_size=size, lowercase=False))
+
+
+def learned(rows: SpanRows, number: int = 0) -> str:
+    """The characters of the context that a question's first window is trained on; "" if it is not trained on."""
+    start, end = rows.inputs.labels[number].tolist()
+    if start <= 0:
+        return ""
+    decoder, context = rows.decoder, int(rows.decoder.context[number])
+    first = int(decoder.contexts.edges[context]) - int(decoder.offset[number])
+    return decoder.contexts.texts[context][decoder.contexts.begin[first + start] : decoder.contexts.end[first + end]]
+
+
+KIM = "Kim lives in Amsterdam, Holland."
+
+
+@pytest.mark.parametrize(
+    ("context", "text", "start", "expected", "unit"),
+    [
+        (f"😀😀😀 {KIM}", "Kim", 7, "Kim", "UTF-16 units"),
+        (f"서울은 {KIM}", "Amsterdam", 23, "Amsterdam", "bytes of UTF-8"),
+        (KIM, "Amsterdam", 15, "Amsterdam", ""),
+        (KIM, "Amsterdam", 11, "Amsterdam", ""),
+        ("lives there? Kim lives", "lives", 9, "lives", ""),  # the first one is nearer
+        ("Kim  lives\nin Holland.", "Kim lives in", 2, "Kim  lives\nin", ""),
+        ("in cafe\u0301 Kim", "café", 4, "cafe\u0301", ""),
+        (f"{KIM} Who lives", "Who", 5, "", ""),  # too far away
+        (KIM, "Paris", 0, "", ""),
+        (KIM, "Kim", -1, "", ""),
+    ],
+)
+def test_offsets_are_repaired_for_every_vocabulary(
+    any_tokenizer: Tokenizer, context: str, text: str, start: int, expected: str, unit: str
+) -> None:
+    rows = prepare(any_tokenizer, [Question("x", "who", context, ((text, start),))], SQUAD1, Limits())
+    assert learned(rows) == expected
+    if expected:
+        assert not rows.skipped and "1 of 1 answers are not at answer_start and were found near it" in rows.notes()[0]
+        assert ("counts" not in rows.notes()[0]) if not unit else f"(answer_start counts {unit})" in rows.notes()[0]
+    else:
+        assert "1 of 1 questions are not trained on" in rows.notes()[0] and rows.inputs.labels[0, 0] == -100
+
+
+def test_the_unit_of_a_file_decides_where_a_text_is_there_twice(any_tokenizer: Tokenizer) -> None:
+    """Counted in characters the answer is at offset 9 too, but it is another one."""
+    first = Question("a", "who", f"😀😀😀 {KIM}", (("Amsterdam", 20),))
+    second = Question("b", "who", "😀😀😀😀 Kim Kim", (("Kim", 9),))
+    assert second.context.startswith("Kim", 5) and second.context.startswith("Kim", 9)
+    rows = prepare(any_tokenizer, [first, second], SQUAD1, Limits())
+    place = rows.decoder.contexts.begin[
+        rows.decoder.contexts.edges[1] + rows.inputs.labels[1, 0] - rows.decoder.offset[1]
+    ]
+    assert place == 5 and learned(rows, 1) == "Kim"
+
+
+def test_whole_words_come_first() -> None:
+    assert locate("start art", "art", 4) == (6, 9) and locate("start", "art", 1) == (2, 5)
+    assert locate("a b", "b", 99) is None and locate("", "b", 0) is None
+
+
+def test_forms_of_values_in_squads_layout(tmp_path: Path) -> None:
+    def answers(**change: object) -> Question:
+        item = {**GOOD, "answers": [{"text": "cat", "answer_start": change.pop("start", 4)}], **change}
+        return read(SQUAD2, squad(tmp_path / "a.json", [{"context": "the cat", "qas": [item]}]))[0]
+
+    for start in (4.0, "4", "4.0"):
+        assert answers(start=start).answers == (("cat", 4),)
+    for value in ("False", "false", "0", 0, None, ""):
+        assert answers(is_impossible=value).answers == (("cat", 4),) and not answers(is_impossible=value).impossible
+    for value in ("True", 1, "TRUE"):
+        assert answers(is_impossible=value).impossible and not answers(is_impossible=value).answers
+    with pytest.raises(InputError, match=r"question 'a': 'is_impossible' is 'no'; expected true or false, or 1 or 0"):
+        answers(is_impossible="no")
+    for start in (True, 4.5, "four", None):
+        with pytest.raises(InputError, match=r"question 'a': answer_start .*; expected a whole number"):
+            answers(start=start)
+    (tmp_path / "a.csv").write_text(
+        "question,context,answer,answer_start,is_impossible\nwho,the cat,cat,4.0,False\nwhere,the cat,cat,,True\n"
+    )
+    assert [(q.answers, q.impossible) for q in read(TABLE, tmp_path / "a.csv")] == [((("cat", 4),), False), ((), True)]

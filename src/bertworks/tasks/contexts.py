@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tokenizer import Tokenizer, compose
+from .offsets import Place
 from .sequences import Integers, TokenIds, distinct, edges_of, ranges
 
 WORD = re.compile("[^ \t\r\n\u202f]+")  # what the original's reader takes for a word: other spaces do not end one
@@ -116,6 +117,38 @@ class Span(NamedTuple):
 
     first: int
     last: int
+
+
+def answer_in_words(
+    contexts: Contexts, context: int, text: str, start: int, answer: list[int], place: Place | None
+) -> Span | None:
+    """The tokens of an answer for WordPiece, as the original finds them; None if they are not found.
+
+    answer: the tokens of its text. place: where the text is. Where the original would train on other words, because the
+    text is not at character `start` and its tokens are not in the words there, those of `place` are taken.
+    """
+    span = find_answer(contexts, context, text, start)
+    if span is not None:
+        improved = _improved(contexts, context, span, answer)
+        if place is None or place.start == start or improved != span:
+            return improved
+    span = None if place is None else _words_at(contexts, context, place)
+    return None if span is None else _improved(contexts, context, span, answer)
+
+
+def answer_in_tokens(contexts: Contexts, context: int, place: Place) -> Span | None:
+    """The tokens of an answer at a place, for vocabularies that mark the beginnings of words."""
+    span = _words_at(contexts, context, place)
+    return None if span is None else narrow_span(contexts, context, span, *place)
+
+
+def _words_at(contexts: Contexts, context: int, place: Place) -> Span | None:
+    return find_answer(contexts, context, contexts.texts[context][slice(*place)], place.start)
+
+
+def _improved(contexts: Contexts, context: int, span: Span, answer: list[int]) -> Span:
+    first = contexts.edges[context] + span.first
+    return improve_span(contexts.ids[first : first + span.last - span.first + 1].tolist(), span, answer)
 
 
 def find_answer(contexts: Contexts, context: int, text: str, start: int) -> Span | None:

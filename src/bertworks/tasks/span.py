@@ -23,8 +23,9 @@ from ..tokenizer import Tokenizer
 from ..training.task_objectives import SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
 from .base import Judged, Kind, Limits, Task, no_names
-from .contexts import Contexts, find_answer, improve_span, narrow_span, tokenize_contexts
+from .contexts import Contexts, answer_in_tokens, answer_in_words, tokenize_contexts
 from .inputs import Inputs
+from .offsets import Unit, locate, unit_of_offsets
 from .questions import Question, read
 from .sequences import Integers, Spans, Windows, distinct, frame, strided_windows, tokenize, tokens_of_rows
 from .squad_scores import Scores, grade_korquad, grade_v1, grade_v2, reachable_threshold, score
@@ -33,7 +34,7 @@ NO_ANSWER = -1
 
 
 class Skipped(NamedTuple):
-    """A question that is not trained on: its answer is not where it is said to be."""
+    """A question whose answer is not where it is said to be."""
 
     id: str
     answer: str
@@ -60,8 +61,13 @@ class SpanRows:
     questions: Sequence[Question]
     decoder: Decoder  # the contexts and their windows
     cut: Integers  # (Q,) tokens of each question beyond max_query_length
-    skipped: tuple[Skipped, ...]
+    found: "_Found"  # where the answers are in the contexts
     task: Task
+
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """The questions that are not trained on: their answer was not found."""
+        return self.found.skipped
 
     @property
     def tokens(self) -> Integers:
@@ -75,8 +81,14 @@ class SpanRows:
             first = self.skipped[0]
             found.append(
                 f"{len(self.skipped):,} of {len(self.questions):,} questions are not trained on: their answer is not "
-                f"in its context at answer_start; the first is {shorten(first.id)} "
+                f"in its context at answer_start, nor near it; the first is {shorten(first.id)} "
                 f"({shorten(first.answer)} at {first.start})"
+            )
+        if moved := self.found.moved:
+            unit = "" if self.found.unit == "characters" else f" (answer_start counts {self.found.unit})"
+            found.append(
+                f"{len(moved):,} of {len(self.questions):,} answers are not at answer_start and were found near it"
+                f"{unit}; the first is {shorten(moved[0].id)} ({shorten(moved[0].answer)} at {moved[0].start})"
             )
         if self.cut.any():
             number, cut, limit = (self.cut > 0).sum(), self.cut.sum(), self.decoder.limits.max_query_length
@@ -215,19 +227,19 @@ def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, lim
     _check_room(queries.length, questions, limits, 2 + separators)
     tokens = np.diff(contexts.edges)[context]
     windows = strided_windows(tokens, limits.max_seq_length - offset - 1, limits.doc_stride)
-    answers, skipped = _find_answers(tokenizer, questions, contexts, context)
+    found = _find_answers(tokenizer, questions, contexts, context)
     asked = windows.text
     shown = Spans(contexts.ids, contexts.edges[context[asked]] + windows.start, windows.length)
     cut = whole.length - queries.length
     inputs = Inputs(
         *frame(tokenizer, queries.of(asked), shown),
-        labels=_labels(windows, offset[asked], answers),
+        labels=_labels(windows, offset[asked], found.spans),
         cut=np.where(windows.start == 0, cut[asked], 0),  # once a question
         pad_id=tokenizer.pad_id,
         limit=limits.max_seq_length,
     )
     decoder = Decoder(contexts, context, windows, offset[asked], tokenizer, limits)
-    return SpanRows(inputs, questions, decoder, cut, skipped, task)
+    return SpanRows(inputs, questions, decoder, cut, found, task)
 
 
 def _tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Spans:
@@ -248,32 +260,40 @@ def _check_room(counts: Integers, questions: Sequence[Question], limits: Limits,
             )
 
 
-def _find_answers(
-    tokenizer: Tokenizer, questions: Sequence[Question], contexts: Contexts, context: Integers
-) -> tuple[Integers, tuple[Skipped, ...]]:
-    """(Q, 2) the first and last token of each question's first answer in its context, and the questions skipped.
+class _Found(NamedTuple):
+    """The answers of Q questions in their contexts."""
 
-    -1 stands for a question without an answer, -100 for one whose answer is not known or not at its `answer_start`.
-    """
+    spans: Integers  # (Q, 2) first and last token; -1: there is no answer, -100: not known, or not found
+    moved: tuple[Skipped, ...]  # questions whose answer is not at its offset, but was found
+    skipped: tuple[Skipped, ...]  # questions whose answer was not found
+    unit: Unit  # what the offsets count
+
+
+def _find_answers(tokenizer: Tokenizer, questions: Sequence[Question], contexts: Contexts, context: Integers) -> _Found:
+    """The tokens of each question's first answer."""
     spans = np.full((len(questions), 2), IGNORED, np.int64)
     answers = _tokens_of(tokenizer, [question.answers[0][0] if question.answers else "" for question in questions])
-    skipped = []
+    unit = unit_of_offsets([(question.context, *question.answers[0]) for question in questions if question.answers])
+    moved, skipped = list[Skipped](), list[Skipped]()
     for i, question in enumerate(questions):
         if question.impossible:
             spans[i] = NO_ANSWER
         elif question.answers:
-            number, (text, start) = int(context[i]), question.answers[0]
-            span = find_answer(contexts, number, text, start)
-            if span is None:
-                skipped.append(Skipped(question.id, text, start, question.line))
-            elif tokenizer.kind == "wordpiece":
-                first = contexts.edges[number] + span.first
-                tokens = contexts.ids[first : first + span.last - span.first + 1].tolist()
-                answer = answers.tokens[answers.start[i] : answers.start[i] + answers.length[i]].tolist()
-                spans[i] = improve_span(tokens, span, answer)
+            (text, start), number = question.answers[0], int(context[i])
+            place = locate(question.context, text, start, unit)
+            if tokenizer.kind == "wordpiece":
+                tokens = answers.tokens[answers.start[i] : answers.start[i] + answers.length[i]].tolist()
+                begin = start if unit == "characters" or place is None else place.start
+                span = answer_in_words(contexts, number, text, begin, tokens, place)
             else:
-                spans[i] = narrow_span(contexts, number, span, start, start + len(text))
-    return spans, tuple(skipped)
+                span = None if place is None else answer_in_tokens(contexts, number, place)
+            one = Skipped(question.id, text, start, question.line)
+            if span is None:
+                skipped.append(one)
+            else:
+                spans[i] = span
+                moved += [one] if place is not None and place.start != start else []
+    return _Found(spans, tuple(moved), tuple(skipped), unit)
 
 
 def _labels(windows: Windows, offset: Integers, answers: Integers) -> Integers:

@@ -335,8 +335,11 @@ def test_tags_and_labels_that_do_not_fit(tokenizer: Tokenizer):
         made(tokenizer, [words("a", "B-PER")])
     with pytest.raises(InputError, match=r"labels of own: tag 'LABEL_0'; expected O, or a prefix"):
         made(tokenizer, [words("a")], replace(WORDS, labels=("LABEL_0", "LABEL_1")))
-    with pytest.raises(InputError, match="labels of own: B-LOC, I-LOC; expected O among them"):
-        made(tokenizer, [words("a")], replace(WORDS, labels=("B-LOC", "I-LOC")))
+    assert made(tokenizer, [words("a")], replace(WORDS, labels=("B-LOC", "I-LOC"))).scheme.entities  # O is not needed
+    with pytest.raises(InputError, match="own: tag 'LOC'; expected O, or a prefix"):
+        labels(WORDS, [words("a b", "LOC B-LOC")])
+    with pytest.raises(InputError, match="labels of own: tag 'LOC'; expected O, or a prefix"):
+        made(tokenizer, [words("a")], replace(WORDS, labels=("O", "B-LOC", "LOC")))
 
 
 # ---- raw text
@@ -511,7 +514,18 @@ def test_only_blanks_and_tabs_divide_columns(tmp_path: Path):
         ("x", "a X O\n\nb X Y O\n", "line 3: 4 columns; expected 3"),
         ("x", "a\nb\n", "line 1: 1 column; expected a word"),
         ("x", "a X O\nb X B-\n", "line 2: tag 'B-' has no type"),
-        ("x", "a X O\nb X LOC\n", "line 2: tag 'LOC'; expected O, or a prefix, a hyphen and a type"),
+        ("x", "a X B-LOC\nb X LOC\n", "line 2: tag 'LOC'; expected O, or a prefix, a hyphen and a type"),
+        ("x", "a X O\nb X o\n", "line 2: tag 'o'; expected O, or a prefix, a hyphen and a type"),
+        ("x", "a X O\nb X b\n", "line 2: tag 'b'; expected O, or a prefix, a hyphen and a type"),
+        ("x", "a X O\nb X b-PER\nc X i-PER\n", "line 2: tag 'b-PER'; its prefix"),
+        ("x", "a X 7\nb X 0\n", "line 1: tag '7'; expected O, .* numbers have no meaning here"),
+        ("x", "a B\nb I\nc LOC\nd O\n", "line 1: tag 'B'; expected O, or a prefix, a hyphen and a type"),
+        ("x", "a S\nb U\nc B\n", "tags S \\(of BIOES\\) and U \\(of BILOU\\) in one file"),
+        (
+            "x",
+            "".join(f"w{i} tag{i}x\n" for i in range(60)),
+            "60 different tags such as .*is this another column",
+        ),
         ("x", "a X O\nb X Q-LOC\n", "line 2: tag 'Q-LOC'; its prefix"),
         ("x", "a S-LOC\nb U-LOC\n", "tags S-LOC \\(of BIOES\\) and U-LOC"),
         ("x.jsonl", jsonl({"words": ["a", "b"], "tags": ["O"]}), "line 1: 2 words, but 1 tags"),

@@ -21,6 +21,7 @@ from ..tasks.labels import alike_label
 from ..tasks.rows import checked_rows
 from ..tasks.selection import DevRows
 from ..tasks.table import part_of
+from ..tasks.tagging import match_types
 from .engines import FLOAT32, Computing
 from .model import LoadedModel
 
@@ -170,6 +171,8 @@ def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
     names = loaded.labels
     known = {label: alike_label(label, names) for label in task.labels}
     unknown = [label for label, name in known.items() if name is None]
+    if unknown and task.kind == "tagging" and match_types(task.labels, names, str(loaded.folder)):
+        return replace(task, labels=names, written=()), []
     if unknown:
         raise InputError(
             f"{loaded.folder} knows the labels {listed(names, LABELS)}; the data of {task.name} also has "

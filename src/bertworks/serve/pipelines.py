@@ -213,7 +213,7 @@ def token_classification(model: ServedModel, body: PipelineRequest) -> Call:
     def decode(prepared: Any, scores: Tensor) -> list[Any]:
         units = prepared.units(scores)
         if strategy == "none":
-            found = [words(row) for row in units]
+            found = [words(row, prepared.type_of) for row in units]
         else:
             entities = prepared.decode(scores, model.predictor.loaded.settings)
             found = [groups(row, *both) for row, *both in zip(texts, entities, units, strict=True)]
@@ -222,12 +222,12 @@ def token_classification(model: ServedModel, body: PipelineRequest) -> Call:
     return Call("tag", texts, decode, body.as_asked)
 
 
-def words(units: Sequence[Unit]) -> list[dict[str, Any]]:
+def words(units: Sequence[Unit], type_of: Callable[[str], str]) -> list[dict[str, Any]]:
     """Every word with its tag; @huggingface/inference refuses items without `entity_group`."""
     return [
         {
             "entity": unit["tag"],
-            "entity_group": unit["tag"].partition("-")[2] or unit["tag"],
+            "entity_group": type_of(unit["tag"]),
             "index": i,
             "score": unit["score"],
             "word": unit["text"],

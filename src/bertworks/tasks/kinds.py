@@ -18,7 +18,7 @@ from .records import Source, as_sequence, described, source_of
 from .rows import checked_rows
 from .span import SPAN
 from .table import part_of, read_table
-from .tagging import TAGGING
+from .tagging import TAGGING, scheme_of
 
 OWN_TABLE = "table"  # name of the task of a user's own table
 
@@ -55,6 +55,8 @@ def with_labels(task: Task, rows: Sequence[Any]) -> Task:
     if kind.head in ("classifier", "tagger") and len(labels) < least:
         found = ", ".join(map(repr, labels)) or "none"
         raise InputError(f"{task.name}: labels of the training rows: {found}; expected {least} or more")
+    if task.kind == "tagging" and not scheme_of(labels, task.name).entities:
+        task = replace(task, metrics=("accuracy",))
     scale = scale_of(task, rows) if task.kind == "embedding" and task.label else task.scale
     return replace(task, labels=labels, scale=scale)
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from tokenizers import pre_tokenizers
 
+from ..checkpoint.names import LABELS, listed
 from ..files import InputError, not_found, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
@@ -27,21 +28,23 @@ from .cells import as_list
 from .lines import decoded
 from .records import Records, Source
 from .table import TABLES, check_end, ending_of, in_part, location, part_of, read_table
-from .tags import check_scheme, check_tag, to_iob2
+from .tags import OUTSIDE, PARTS_OF_SPEECH, Scheme, read_scheme, to_iob2
 
 DOCUMENT = "-DOCSTART-"
+MANY_TAGS = 50  # different tags without prefixes, from which they are checked against the number of words
 _SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
 _INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided
 _CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occur inside words
 
 
 class Sentence(NamedTuple):
-    """Words and tags as the file writes them."""
+    """Words and tags."""
 
     line: int  # counted from 1; the row's number in a Parquet file
     document: int
     words: list[str]
     tags: list[str] | None
+    scheme: str = ""  # how the file writes tags (tags.Scheme)
 
 
 def by_character(task: Task) -> bool:
@@ -50,7 +53,7 @@ def by_character(task: Task) -> bool:
 
 
 def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> list[Sentence]:
-    """All sentences of a file; tags are not looked at unless `labelled`.
+    """All sentences of a file, tags with a prefix, a hyphen and a type; tags are not looked at unless `labelled`.
 
     Raises InputError with file and line if a line has not as many columns as the others, a tag is none, words and tags
     differ in number, or the file mixes two schemes.
@@ -63,10 +66,19 @@ def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> lis
         found = _file(task, path, names if labelled else None)
     if not found:
         raise InputError(f"{path}: no sentences in this file")
-    check_scheme(names.seen.values(), str(path))
-    if labelled and not task.labels:
+    if not labelled:
+        return found
+    if not task.labels:
         check_end(path, str(path), [tag for sentence in found for tag in sentence.tags or ()], "tag")
-    return found
+    scheme = names.scheme(str(path))
+    if scheme.name and len(scheme.standard) > max(MANY_TAGS, sum(len(sentence.words) for sentence in found) // 10):
+        found_tags = f"{len(scheme.standard):,} different tags such as {shorten(next(iter(names.places)))}"
+        raise InputError(f"{path}: {found_tags}; is this another column? Name that of the tags with --label")
+    standard = {cell: scheme.standard[tag] for cell, tag in names.written.items()}
+    return [
+        sentence._replace(tags=[standard[cell] for cell in sentence.tags or ()], scheme=scheme.name)
+        for sentence in found
+    ]
 
 
 def _file(task: Task, whole: Path, names: "_Names | None") -> list[Sentence]:
@@ -90,24 +102,36 @@ def _documents_of(sentences: list[Sentence], part: str) -> list[Sentence]:
 
 
 class _Names:
-    """Tags by the way the file writes them, each checked where it is first met."""
+    """The tags of a file: where each is first met, and what it stands for."""
 
     def __init__(self, task: Task):
-        self.types = {label[2:] for label in task.labels}
-        self.written = dict(zip(task.written, task.labels, strict=True)) if task.written else {}
-        self.seen: dict[str, str] = {}
+        self.task = task
+        self.labels = dict(zip(task.written, task.labels, strict=True)) if task.written else {}
+        self.written: dict[str, str] = {}  # tags by the way the file writes them
+        self.places: dict[str, str] = {}  # where each tag is first met
 
     def __call__(self, cell: str, where: str) -> str:
-        if cell not in self.seen:
-            if self.written and cell not in self.written:
-                raise InputError(f"{where}: tag {shorten(cell)}; expected one of {', '.join(self.written)}")
-            tag = self.written.get(cell, cell)
-            check_tag(tag, where)
-            if self.types and tag[2:] not in self.types:
-                expected = ", ".join(sorted(filter(None, self.types)))
+        if cell not in self.written:
+            if self.labels and cell not in self.labels:
+                raise InputError(f"{where}: tag {shorten(cell)}; expected one of {', '.join(self.labels)}")
+            self.written[cell] = self.labels.get(cell, cell)
+            self.places.setdefault(self.written[cell], where)
+        return cell
+
+    def scheme(self, file: str) -> Scheme:
+        """How the tags mark entities; that of the task's labels decides. Raises InputError for one of another type."""
+        labels = self.task.labels
+        if labels and not read_scheme(dict.fromkeys(labels, file), file, of_model=True).entities:
+            for tag in (tag for tag in self.places if tag not in labels):
+                raise InputError(f"{self.places[tag]}: tag {shorten(tag)}; expected one of {listed(labels, LABELS)}")
+            return Scheme(PARTS_OF_SPEECH, {tag: tag for tag in self.places}, entities=False)
+        scheme = read_scheme(self.places | ({OUTSIDE: self.places.get(OUTSIDE, file)} if labels else {}), file)
+        types = {label[2:] for label in labels}
+        for tag, where in self.places.items():
+            if types and scheme.standard[tag][2:] not in types:
+                expected = ", ".join(sorted(filter(None, types)))
                 raise InputError(f"{where}: tag {shorten(tag)}; expected O, or one of the types {expected}")
-            self.seen[cell] = tag
-        return self.seen[cell]
+        return scheme
 
 
 def _columns(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]:
@@ -136,7 +160,7 @@ def _columns(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]
             first = first if words else number
             words.append(cells[at])
             if names:
-                tags.append(names.seen.get(cells[last]) or names(cells[last], f"{path}, line {number}"))
+                tags.append(names(cells[last], f"{path}, line {number}"))
 
 
 def _width_error(path: Path, line: int, found: int, width: int) -> str:
@@ -154,7 +178,7 @@ def _rows(task: Task, path: Source, names: _Names | None) -> Iterator[Sentence]:
         words = words_of(text, characters, where)
         tags = None
         if names:
-            tags = [names(tag, where) for tag in _units(cells[0])]
+            tags = [names(tag, where) for tag in _tags_in(cells[0], len(words))]
             if len(words) != len(tags):
                 raise InputError(f"{where}: {len(words)} words, but {len(tags)} tags; expected a tag for each word")
         yield Sentence(line, document, words, tags)
@@ -176,6 +200,16 @@ def _units(cell: str, characters: bool = False) -> list[str]:
     return found
 
 
+def _tags_in(cell: str, words: int) -> list[str]:
+    """The tags of a cell: a list, or what stands between its blanks or commas. words: how many there should be."""
+    found = _units(cell)
+    if len(found) == 1 < words and as_list(cell) is None:
+        found = [tag for tag in cell.strip().split(",") if tag] or found
+    elif len(found) > 1 and all(tag.endswith(",") and len(tag) > 1 for tag in found[:-1]):
+        found = [tag.removesuffix(",") or tag for tag in found]
+    return found
+
+
 # ---- rows of a tagging task
 
 
@@ -184,13 +218,14 @@ class Tagged(NamedTuple):
 
     text: str
     units: tuple[tuple[int, int], ...]  # where each word or character begins and ends in `text`
-    tags: tuple[str, ...] | None = None  # one a unit, in IOB2; None: not known
+    tags: tuple[str, ...] | None = None  # one a unit, in IOB2, or parts of speech; None: not known
     line: int = 0  # where it begins in its file, counted from 1; the row's number in a Parquet file
     document: int = 0  # rows of one document follow each other and share windows
+    scheme: str = ""  # how the file writes the tags, if not with a prefix, a hyphen and a type
 
 
 def read(task: Task, path: Source, labelled: bool = True) -> list[Tagged]:
-    """The sentences of one file, tags of any scheme turned into IOB2.
+    """The sentences of one file, tags of any scheme turned into IOB2; part-of-speech tags stay.
 
     Raises InputError with file and line if the file is damaged or a tag is none.
     """
@@ -202,8 +237,11 @@ def _row(sentence: Sentence, characters: bool) -> Tagged:
     between = between_words(characters)
     edges = itertools.accumulate((len(word) + len(between) for word in sentence.words), initial=0)
     units = tuple((start, start + len(word)) for word, start in zip(sentence.words, edges, strict=False))
-    tags = None if sentence.tags is None else tuple(to_iob2(sentence.tags))
-    return Tagged(between.join(sentence.words), units, tags, sentence.line, sentence.document)
+    tags = sentence.tags
+    if tags is not None and sentence.scheme != PARTS_OF_SPEECH:
+        tags = to_iob2(tags)
+    text = between.join(sentence.words)
+    return Tagged(text, units, None if tags is None else tuple(tags), sentence.line, sentence.document, sentence.scheme)
 
 
 def between_words(characters: bool) -> str:

@@ -1,4 +1,4 @@
-"""Tags of units in a row, and the entities they cut out. IOB1, IOB2, BIOES (IOBES), BILOU and IOE are read by one rule.
+"""Tags of units in a row, and the entities they cut out. IOB1, IOB2, BIOES, BILOU, BMES and IOE are read by one rule.
 
     unit     New   York  ,  Paris  London
     IOB2     B-LOC I-LOC O  B-LOC  B-LOC    B- begins every entity
@@ -6,22 +6,40 @@
     BIOES    B-LOC E-LOC O  S-LOC  S-LOC    the last unit is E-, an only one S-
     BILOU    B-LOC L-LOC O  U-LOC  U-LOC    the same with L- and U-
 
-The rule is conlleval's: an entity begins at a tag that says so, after O, after another type and after a tag that ends
-one. So ill-formed sequences have entities too: in O I-LOC the I-LOC begins one.
+An entity begins at a tag that says so, after O, after another type and after a tag that ends one. So ill-formed
+sequences have entities too: in O I-LOC the I-LOC begins one. This is conlleval's rule for B, I and O, and seqeval's for
+B, I, E, S and O; conlleval does not know S, and begins no entity at B-LOC after E-LOC.
+
+Tags may also be written without a type or a prefix; `read_scheme` recognises how:
+
+    B I O              entities of one type, called `entity`
+    PER LOC O          IO: a type is I- of that type; two entities of one type that touch are one
+    B_PER, PER-B ...   another separator, or the prefix behind the type
+    NOUN VERB          no O among them: part-of-speech tags, which have no entities
 
 Scores: an entity is right if its type and both its ends are. They are fractions from 0 to 1, and 0 where conlleval
 divides by nothing; conlleval prints percents, rounded to two digits.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..files import InputError, shorten
 
 OUTSIDE = "O"
+PARTS_OF_SPEECH = "part-of-speech tags"  # name of their scheme
+ENTITY = "entity"  # the type of the tags B, I and O alone
+PREFIXES = "BIMESLU"
 _BEGIN, _END = "BSU", "ESLU"
+_TYPED = re.compile(f"([{PREFIXES}])-(.+)", re.DOTALL)
+_OTHER_FORMS = (  # groups: prefix, separator, type
+    re.compile(f"(?P<prefix>[{PREFIXES}])(?P<mark>[_.:/|])(?P<type>.+)", re.DOTALL),
+    re.compile(f"(?P<type>.+)(?P<mark>[-_.:/|])(?P<prefix>[{PREFIXES}])", re.DOTALL),
+)
+_HELPERS = {"X", "[CLS]", "[SEP]", "[PAD]", "<pad>", "PAD"}  # labels of models, of subwords and special tokens
 
 
 class Chunk(NamedTuple):
@@ -30,6 +48,14 @@ class Chunk(NamedTuple):
     type: str
     start: int
     end: int
+
+
+class Scheme(NamedTuple):
+    """How some tags mark entities."""
+
+    name: str  # "": O, or a prefix, a hyphen and a type
+    standard: dict[str, str]  # each tag as O, or as a prefix, a hyphen and a type; a part-of-speech tag as it is
+    entities: bool = True  # whether there are entities; part-of-speech tags have none
 
 
 def chunks(tags: Sequence[str]) -> list[Chunk]:
@@ -53,11 +79,16 @@ def to_iob2(tags: Sequence[str]) -> list[str]:
     return out
 
 
+def is_typed(tag: str) -> bool:
+    """Whether a tag is O, or a prefix, a hyphen and a type."""
+    return tag == OUTSIDE or _TYPED.fullmatch(tag) is not None
+
+
 def check_tag(tag: str, where: str) -> None:
     """Raises InputError unless it is O, or one of the prefixes, a hyphen and a type. `where`: file and line."""
-    prefix, hyphen, kind = tag.partition("-")
-    if tag == OUTSIDE or (len(prefix) == 1 and prefix in _BEGIN + "I" + _END and kind):
+    if is_typed(tag):
         return
+    _, hyphen, kind = tag.partition("-")
     if not hyphen:
         raise InputError(f"{where}: tag {shorten(tag)}; expected O, or a prefix, a hyphen and a type, such as B-PER")
     if not kind:
@@ -74,7 +105,62 @@ def check_scheme(tags: Iterable[str], where: str) -> None:
         )
 
 
-# ---- scores, equal to those of CoNLL's Perl script `conlleval`
+# ---- schemes
+
+
+def read_scheme(places: Mapping[str, str], file: str, of_model: bool = False) -> Scheme:
+    """How the tags of a file, or the labels of a model, mark entities.
+
+    places: the place of each tag, for messages. file: the name of them all. of_model: labels for subwords and special
+    tokens (X, [CLS] ...) count as O beside tags of entities. Raises InputError for tags that fit no scheme.
+    """
+    helpers = _HELPERS & {*places} if of_model else set[str]()
+    tags = [tag for tag in places if tag != OUTSIDE and tag not in helpers]
+    outside = dict.fromkeys([OUTSIDE, *helpers], OUTSIDE)
+    if any(map(_TYPED.fullmatch, tags)) or not tags:
+        for tag in tags:
+            check_tag(tag, places[tag])
+        check_scheme(tags, file)
+        return Scheme("", outside | {tag: "I" + tag[1:] if tag[0] == "M" else tag for tag in tags})
+    if {*tags} <= {*PREFIXES} and (OUTSIDE in places or "B" in places):
+        check_scheme(tags, file)
+        standard = {tag: f"{'I' if tag == 'M' else tag}-{ENTITY}" for tag in tags}
+        return Scheme(f"{', '.join(sorted(tags))} without a type", outside | standard)
+    if found := _other_form(tags, OUTSIDE in places):
+        name = f"tags such as {tags[0]}"
+        return Scheme(name, outside | {tag: f"{'I' if a == 'M' else a}-{kind}" for tag, (a, kind) in found.items()})
+    tags += helpers
+    _check_untyped(tags, places)
+    if OUTSIDE in places:
+        return Scheme("types without a prefix (IO)", {OUTSIDE: OUTSIDE} | {tag: f"I-{tag}" for tag in tags})
+    return Scheme(PARTS_OF_SPEECH, {tag: tag for tag in tags}, entities=False)
+
+
+def _other_form(tags: Sequence[str], has_outside: bool) -> dict[str, tuple[str, str]]:
+    """Prefix and type of each tag if all are written alike with another separator or order; {} if they are not."""
+    for form in _OTHER_FORMS:
+        found = {tag: match for tag in tags if (match := form.fullmatch(tag))}
+        begins = has_outside or any(match["prefix"] == "B" for match in found.values())
+        if len(found) == len(tags) and begins and len({match["mark"] for match in found.values()}) == 1:
+            return {tag: (match["prefix"], match["type"]) for tag, match in found.items()}
+    return {}
+
+
+def _check_untyped(tags: Sequence[str], places: Mapping[str, str]) -> None:
+    """Raises InputError for tags without a prefix that look like damaged ones, or are no names."""
+    has_outside = OUTSIDE in places
+    numbers = [tag for tag in tags if re.fullmatch(r"[-+.\d]+|LABEL_\d+", tag) and any(map(str.isdigit, tag))]
+    if len(numbers) == len(tags):
+        raise InputError(f"{places[tags[0]]}: tag {shorten(tags[0])}; expected O, or a prefix, a hyphen and a type, "
+                         "such as B-PER, or names of parts of speech; numbers have no meaning here")  # fmt: skip
+    for tag in tags:
+        prefix, hyphen, kind = tag.partition("-")
+        single = len(tag) == 1 and tag.upper() in {*PREFIXES, OUTSIDE, "0"}
+        if not tag or (has_outside and (single or (hyphen and (len(prefix) < 3 or not kind)))):
+            check_tag(tag, places[tag])
+
+
+# ---- scores, equal to those of CoNLL's Perl script `conlleval` for B, I and O, and to seqeval's for E and S
 
 
 @dataclass(frozen=True)

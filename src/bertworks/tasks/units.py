@@ -1,0 +1,60 @@
+"""Where the units of tagged rows, words or characters, are among the tokens of their texts.
+
+Shapes: N rows, U units of all rows, P tokens of all rows.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..tokenizer import Tokenizer, compose
+from .sentences import Tagged
+from .sequences import CHUNK, Frames, Integers, TokenIds, Windows, edges_of, ranges
+
+
+class Tokens(NamedTuple):
+    """The tokens of all texts, end to end."""
+
+    ids: TokenIds  # (P,)
+    offsets: Integers  # (P, 2) characters of all texts, joined by one character
+    counts: Integers  # (N,)
+
+
+def tokenize_rows(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
+    ids, offsets, counts = [np.empty(0, np.int32)], [np.empty((0, 2), np.int64)], [np.empty(0, np.int64)]
+    starts = edges_of([len(text) + 1 for text in texts])
+    for first in range(0, len(texts), CHUNK):
+        composed = [compose(text) for text in texts[first : first + CHUNK]]
+        encodings = tokenizer.encode_batch([one.text for one in composed])
+        counts.append(np.array([len(encoding.ids) - 2 for encoding in encodings], np.int64))
+        ids.append(np.array([i for encoding in encodings for i in encoding.ids[1:-1]], np.int32))
+        for one, encoding, start in zip(composed, encodings, starts[first:], strict=False):
+            offsets.append(one.spans(np.array(encoding.offsets[1:-1], np.int64).reshape(-1, 2)) + start)
+    return Tokens(np.concatenate(ids), np.concatenate(offsets), np.concatenate(counts))
+
+
+def all_units(rows: Sequence[Tagged]) -> tuple[Integers, Integers]:
+    """(U, 2) begin and end of every unit in all texts, joined by one character; (N + 1,) the units of each row."""
+    counts = [len(row.units) for row in rows]
+    starts = edges_of([len(row.text) + 1 for row in rows])[:-1]
+    units = np.array([unit for row in rows for unit in row.units], np.int64).reshape(-1, 2)
+    return units + np.repeat(starts, counts)[:, None], edges_of(counts)
+
+
+def first_tokens(units: Integers, offsets: Integers, text: str) -> Integers:
+    """(U,) number of the first token that reaches into each unit, -1 if none does."""
+    beyond = len(text) + 1
+    offsets = np.concatenate([offsets, [[beyond, beyond]]])
+    token = np.searchsorted(offsets[:, 1], units[:, 0], "right")
+    token[offsets[token, 0] >= units[:, 1]] = -1
+    return token
+
+
+def token_positions(frames: Frames, windows: Windows, P: int) -> Integers:
+    """(P + 1,) where in `frames` each token is in the window in which it counts; then -1, for no token."""
+    position = np.full(P + 1, -1)
+    shown = ranges(frames.edges[:-1] + 1, windows.length)
+    token = ranges(windows.start, windows.length)
+    position[token[windows.max_context]] = shown[windows.max_context]
+    return position

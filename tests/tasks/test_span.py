@@ -4,7 +4,9 @@ import json
 import unicodedata
 from pathlib import Path
 
+import datasets
 import numpy as np
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -15,7 +17,7 @@ from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import tokenize_contexts
-from bertworks.tasks.kinds import load_data
+from bertworks.tasks.kinds import load_data, own_task, read_rows
 from bertworks.tasks.offsets import locate
 from bertworks.tasks.questions import Question, read
 from bertworks.tasks.sequences import strided_windows
@@ -410,3 +412,50 @@ def test_forms_of_values_in_squads_layout(tmp_path: Path) -> None:
         "question,context,answer,answer_start,is_impossible\nwho,the cat,cat,4.0,False\nwhere,the cat,cat,,True\n"
     )
     assert [(q.answers, q.impossible) for q in read(TABLE, tmp_path / "a.csv")] == [((("cat", 4),), False), ((), True)]
+
+
+# ---- the Hub's tables
+
+HUB = [
+    {"id": "a", "title": "T", "context": "the cat sat", "question": "who"}
+    | {"answers": {"text": ["cat", "the cat"], "answer_start": [4, 0]}},
+    {"id": "b", "title": "T", "context": "the mat", "question": "who", "answers": {"text": [], "answer_start": []}},
+]
+HUB_QUESTIONS = [
+    Question("a", "who", "the cat sat", (("cat", 4), ("the cat", 0)), line=1),
+    Question("b", "who", "the mat", (), True, 2),
+]
+
+
+@pytest.mark.parametrize("label", ["label", "answers"])
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv", "datasets", "pandas", "list"])
+def test_the_hubs_columns(tmp_path: Path, label: str, form: str) -> None:
+    file = tmp_path / f"a.{form}"
+    data: object = file
+    if form == "jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in HUB))
+    elif form == "parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(HUB), file)
+    elif form == "csv":  # the dictionaries as Python prints them
+        pandas.DataFrame(HUB).to_csv(file, index=False)
+    elif form == "pandas":  # with arrays of NumPy, as read_parquet gives them
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(HUB), tmp_path / "b.parquet")
+        data = pandas.read_parquet(tmp_path / "b.parquet")
+    else:
+        data = HUB if form == "list" else datasets.Dataset.from_list(HUB)
+    found = read_rows(own_task("span", ("question", "context"), label), data)
+    lines = [2, 3] if form == "csv" else [1, 2]
+    assert list(found) == [one._replace(line=line) for one, line in zip(HUB_QUESTIONS, lines, strict=True)]
+
+
+def test_answers_as_a_list_of_objects_and_damaged_ones(tmp_path: Path) -> None:
+    task, row = own_task("span", ("question", "context"), "answers"), {"question": "who", "context": "the cat"}
+    assert read_rows(task, [{**row, "answers": [{"text": "cat", "answer_start": 4.0}]}])[0].answers == (("cat", 4),)
+    assert read_rows(task, [{**row, "answers": "cat"}])[0].answers == (("cat", 4),)
+    with pytest.raises(InputError, match=r"rows\[0\]: answers .*; expected as many values of answer_start as of text"):
+        read_rows(task, [{**row, "answers": {"text": ["cat"], "answer_start": []}}])
+    (tmp_path / "a.csv").write_text(
+        "question,context,answers\nwho,the cat,\"{'text': array(['cat'], dtype=object)}\"\n"
+    )
+    with pytest.raises(InputError, match=r"a\.csv, line 2: answers .*; expected JSON"):
+        read_rows(task, tmp_path / "a.csv")

@@ -19,6 +19,7 @@ from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import load_data, with_labels
+from bertworks.tasks.records import source_of
 from bertworks.tasks.sentences import Tagged, from_texts, read
 from bertworks.tasks.tagging import TAGGING, TagRows, labels, prepare
 from bertworks.tasks.tags import chunks, score_tags
@@ -666,3 +667,83 @@ def test_klues_one_file_is_divided_without_a_common_sentence():
     data = load_data(TASKS["klue-ner-divided"], shared("data/korean/klue-ner"))
     assert len(data.train) + len(data.dev) == 5_000 and len(data.dev) > 900
     assert not {row.text for row in data.train} & {row.text for row in data.dev}
+
+
+# ---- tags without a prefix or a type
+
+FILES = {
+    "bare": "new\tB\nyork\tI\nis\tO\n",
+    "io": "new\tLOC\nyork\tLOC\nis\tO\n",
+    "suffix": "new\tLOC_B\nyork\tLOC_I\nis\tO\n",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_other_schemes_are_turned_into_iob2(tmp_path: Path, tokenizer: Tokenizer, name: str):
+    (row,) = read(WORDS, write(tmp_path / "a.conll", FILES[name]))
+    kind = "entity" if name == "bare" else "LOC"
+    assert row.tags == (f"B-{kind}", f"I-{kind}", "O") and labels(WORDS, [row]) == ("O", f"B-{kind}", f"I-{kind}")
+    rows = made(tokenizer, [row], with_labels(WORDS, [row]))
+    judged = rows.judge(gold_scores(rows))
+    assert judged.metrics["f1"] == 1 and judged.details["tag_scheme"] in rows.notes()[0]
+    dev = read(with_labels(WORDS, [row]), write(tmp_path / "b.conll", FILES[name].replace("is\tO\n", "")))  # without O
+    assert dev[0].tags == row.tags[:2]
+
+
+@pytest.mark.parametrize(
+    ("names", "numbers"),
+    [
+        (("LOC", "O", "PER"), [0, 0, 1]),  # IO
+        (("O", "LOC_B", "LOC_I"), [1, 2, 0]),
+        (("O", "I-LOC"), [1, 1, 0]),  # IOB1 without a B-
+        (("O", "B-LOC", "I-LOC", "E-LOC", "S-LOC"), [1, 3, 0]),
+        (("[PAD]", "B-LOC", "I-LOC", "O", "X", "[CLS]"), [1, 2, 4]),
+    ],
+)
+def test_taggers_of_other_software(tokenizer: Tokenizer, names: tuple[str, ...], numbers: list[int]):
+    """They are judged by IOB2 rows, and their predictions have their own names."""
+    gold = words("new york is", "B-LOC I-LOC O")
+    rows = made(tokenizer, [gold], replace(WORDS, labels=names))
+    scores = torch.zeros(len(rows.inputs.ids), len(names))
+    scores[rows.position, numbers] = 10.0
+    metrics = rows.judge(scores).metrics
+    assert (metrics["f1"], metrics["accuracy"]) == (1, 1)
+    (units,), (entities,) = rows.units(scores), rows.decode(scores, {})
+    assert [unit["tag"] for unit in units] == [names[i] for i in numbers]
+    assert [(e["type"], e["start"], e["end"]) for e in entities] == [("LOC", 0, 8)]
+    assert [rows.type_of(unit["tag"]) for unit in units] == ["LOC", "LOC", "O"]
+
+
+def test_parts_of_speech_are_judged_by_accuracy(tmp_path: Path, tokenizer: Tokenizer):
+    row, other = read(WORDS, write(tmp_path / "a.conll", "new ADJ\nyork NOUN\n. NOUN\n\nparis NOUN\n"))
+    task = with_labels(WORDS, [row, other])
+    assert task.labels == ("ADJ", "NOUN") and task.metrics == ("accuracy",) and row.tags == ("ADJ", "NOUN", "NOUN")
+    rows = made(tokenizer, [row, other], task)
+    scores = gold_scores(rows)
+    scores[rows.position[1]] = torch.tensor([10.0, 0.0])  # one of four words is wrong
+    judged = rows.judge(scores)
+    assert judged.metrics.keys() == {"loss", "accuracy"} and judged.metrics["accuracy"] == 0.75
+    assert judged.majority == rows.majority == 0.75 and judged.predicted == {"ADJ": 2, "NOUN": 2}
+    assert judged.details == {"tag_scheme": "part-of-speech tags"} and not judged.collapsed
+    assert "tags are read as part-of-speech tags: judged by accuracy" in rows.notes()
+    found = rows.decode(scores, {})[0]
+    assert [(e["type"], e["text"]) for e in found] == [("ADJ", "new"), ("ADJ", "york"), ("NOUN", ".")]
+    with pytest.raises(InputError, match=r"b\.conll, line 2: tag 'VERB'; expected one of ADJ, NOUN"):
+        read(task, write(tmp_path / "b.conll", "a ADJ\nb VERB\n"))
+
+
+def test_a_character_without_a_token_has_the_part_of_speech_before_it(tokenizer: Tokenizer):
+    rows = made(tokenizer, [letters("a b")], replace(CHARACTERS, labels=("ADJ", "NOUN")))
+    scores = torch.zeros(len(rows.inputs.ids), 2)
+    scores[:, 1] = 1.0
+    assert rows.tags(scores)[0][0] == ["NOUN"] * 3 and rows.tags(scores)[0][1][1] == 0
+    assert [entity["text"] for entity in rows.decode(scores, {})[0]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "cell", ["O, B-LOC, I-LOC", "O,B-LOC,I-LOC", "['O', 'B-LOC', 'I-LOC']", "['O' 'B-LOC' 'I-LOC']"]
+)
+def test_tags_in_a_cell(cell: str):
+    row = read(WORDS, source_of([{"words": "in new york", "tags": cell}], "rows"))[0]
+    assert row.tags == ("O", "B-LOC", "I-LOC")
+    assert read(WORDS, source_of([{"words": "a ,", "tags": "NN ,"}], "rows"))[0].tags == ("NN", ",")

@@ -8,7 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertworks.files import InputError
-from bertworks.tasks.tags import Chunk, EntityCounts, TagScores, check_scheme, check_tag, chunks, score_tags, to_iob2
+from bertworks.tasks.tags import (
+    PARTS_OF_SPEECH,
+    Chunk,
+    EntityCounts,
+    Scheme,
+    TagScores,
+    check_scheme,
+    check_tag,
+    chunks,
+    read_scheme,
+    score_tags,
+    to_iob2,
+)
 from support.shared_data import needs_shared, shared
 
 Phrases = list[tuple[str, int]]  # type, "" for O, and length
@@ -225,3 +237,57 @@ def test_iob1_of_the_recorded_file_becomes_its_iob2():
         rows = [json.loads(line) for line in file]
     assert all(" ".join(to_iob2(row["gold_iob1"].split())) == row["gold_iob2"] for row in rows)
     assert any(row["gold_iob1"] != row["gold_iob2"] for row in rows)
+
+
+# ---- tags without a prefix or a type
+
+
+def scheme(tags: str, of_model: bool = False) -> Scheme:
+    return read_scheme({tag: f"line {i}" for i, tag in enumerate(tags.split(), 1)}, "file", of_model)
+
+
+@pytest.mark.parametrize(
+    ("tags", "standard", "name"),
+    [
+        ("O B-PER I-PER", "O B-PER I-PER", ""),
+        ("B-PER M-PER E-PER S-PER O", "B-PER I-PER E-PER S-PER O", ""),
+        ("O", "O", ""),
+        ("B I O", "B-entity I-entity O", "B, I without a type"),
+        ("B M E S", "B-entity I-entity E-entity S-entity", "B, E, M, S without a type"),
+        ("PER O LOC", "I-PER O I-LOC", "types without a prefix (IO)"),
+        ("OBJ/PRS O date-time", "I-OBJ/PRS O I-date-time", "types without a prefix (IO)"),
+        ("PER_B PER_I O", "B-PER I-PER O", "tags such as PER_B"),
+        ("PER-B LOC-I O", "B-PER I-LOC O", "tags such as PER-B"),
+        ("B_PER I_date_time O", "B-PER I-date_time O", "tags such as B_PER"),
+        ("B:PER I:PER", "B-PER I-PER", "tags such as B:PER"),
+        ("NOUN VERB PUNCT", "NOUN VERB PUNCT", PARTS_OF_SPEECH),
+        ("NN -LRB- , I", "NN -LRB- , I", PARTS_OF_SPEECH),
+    ],
+)
+def test_schemes_are_recognised(tags: str, standard: str, name: str):
+    found = scheme(tags)
+    assert [found.standard[tag] for tag in tags.split()] == standard.split() and found.name == name
+    assert found.entities == (name != PARTS_OF_SPEECH)
+
+
+def test_labels_of_models_for_subwords_and_special_tokens():
+    """BioBERT's taggers have them."""
+    assert scheme("[PAD] B I O X [CLS] [SEP]", of_model=True).standard["X"] == "O"
+    assert scheme("O PER X", of_model=True).standard["X"] == "I-X"  # a type like any other
+    with pytest.raises(InputError, match="line 4: tag 'X'; expected O, or a prefix"):
+        scheme("B-PER I-PER O X")
+
+
+def test_entities_of_tags_without_a_prefix():
+    """IO: two entities of a type that touch are one; B begins another one."""
+    io, bare = scheme("O PER LOC").standard, scheme("O B I").standard
+    assert chunks([io[tag] for tag in ["PER", "PER", "LOC", "O", "PER"]]) == [
+        ("PER", 0, 2),
+        ("LOC", 2, 3),
+        ("PER", 4, 5),
+    ]
+    assert chunks([bare[tag] for tag in ["B", "I", "B", "O", "I"]]) == [
+        ("entity", 0, 2),
+        ("entity", 2, 3),
+        ("entity", 4, 5),
+    ]

@@ -8,7 +8,7 @@ of its own inside, and results.json has means and standard deviations. Whole gri
 import contextlib
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
 from ..tasks.kinds import OWN_TABLE
 from ..tasks.rows import hash_of_texts, sample
+from ..tasks.span_files import SPANS
 from ..tasks.table import form_facts
 from ..training import machine
 from ..training.identity import FORMAT, RECIPE
@@ -267,7 +268,7 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
     stored = {
         "kind": job.task.kind,
         "name": job.task.name,
-        **_columns(job.task),
+        **_columns(job.task, job.data.train),
         **(limits if job.task.kind == "span" else {}),
         **({"scale": job.task.scale} if job.task.kind == "embedding" and job.task.label else {}),
         **judged.settings,
@@ -292,11 +293,11 @@ def _origin(job: Job) -> dict[str, Any]:
     return found | ({"datasets": [job.task.dataset]} if job.task.dataset else {})
 
 
-def _columns(task: Task) -> dict[str, Any]:
+def _columns(task: Task, rows: Sequence[Any]) -> dict[str, Any]:
     """The columns of the user's own table: `evaluate` reads them, and `predict` the texts, unless told otherwise."""
     if task.name != OWN_TABLE:
         return {}
-    if task.kind == "tagging":  # its column holds words, which `predict` divides as fine-tuning did
+    if task.kind == "tagging" and rows[0].scheme != SPANS:  # words, which `predict` divides as fine-tuning did
         return {"words": list(task.text), "label": task.label}
     return {"text": list(task.text), "choices": list(task.choices), "label": task.label}
 

@@ -58,6 +58,22 @@ def _text(value: str | float) -> str:
     return value if isinstance(value, str) else str(value).lower() if isinstance(value, bool) else repr(value)
 
 
+def as_objects(cell: str) -> Any:
+    """The dictionary, or the list of dictionaries, that a cell is in JSON or in Python; None of any other cell."""
+    text = cell.strip()
+    if not re.match(r"\{|\[\s*\{", text):
+        return None
+    try:
+        found = parse_json(text, "a cell")
+    except InputError:
+        try:
+            found = ast.literal_eval(text)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            return None
+    each = found if isinstance(found, list) else [found]
+    return found if all(isinstance(one, dict) for one in each) else None
+
+
 def truth(value: Any, where: str) -> bool:
     """A boolean, or the text or number that stands for one; nothing is False. Raises InputError for another value."""
     text = "" if value is None else str(value).strip().lower()

@@ -63,17 +63,18 @@ def with_labels(task: Task, rows: Sequence[Any]) -> Task:
 
 def _check_forms(name: str, labels: Sequence[str]) -> None:
     seen: dict[str, str] = {}
+    values: dict[str, str] = {}
     for label in labels:
-        if (other := seen.setdefault(plain_value(label), label)) != label:
-            raise InputError(
-                f"{name}: labels {other!r} and {label!r} are one value in two spellings; expected one of them; rewrite "
-                "the label column"
-            )
         if (other := seen.setdefault(normalize("NFC", label), label)) != label:
             raise InputError(
                 f"{name}: two labels look alike: {other!a} and {label!a} differ only in their Unicode form "
                 "(macOS may write the decomposed one); expected one form. Compose the label column, in pandas with "
                 "`.str.normalize('NFC')`"
+            )
+        if (other := values.setdefault(plain_value(label), label)) != label:
+            raise InputError(
+                f"{name}: labels {other!r} and {label!r} are one value in two spellings; expected one of them; rewrite "
+                "the label column"
             )
 
 

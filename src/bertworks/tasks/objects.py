@@ -61,9 +61,15 @@ def _rows_of(batch: Any) -> Iterator[dict[str, Any]]:
 
 
 def text_of_value(value: Any, may_be_list: bool, where: str) -> str:
-    """A value as text: strings as they are; numbers, booleans and lists as JSON writes them."""
+    """A value as text: strings as they are; numbers, booleans and lists as JSON writes them.
+
+    Where a list may be, also objects with a `text`, such as the answers to a question.
+    """
     if value is None:
         return ""
+    objects = value if isinstance(value, list) else [value]
+    if may_be_list and objects and all(isinstance(one, dict) and "text" in one for one in objects):
+        return json.dumps(value, ensure_ascii=False)
     items = value if may_be_list and isinstance(value, list) else [value]
     wrong = [item for item in items if not isinstance(item, str | int | float)]
     if wrong:

@@ -6,7 +6,8 @@
     tables    `Task.text` names the columns of the question and of the context, `Task.label` that of the answer's text.
               A column `answer_start` says where the answer begins in the context, counted in characters; where it is
               missing or empty, the first occurrence is taken. A column `id` names the questions; else the line does.
-              A column `is_impossible` may say that there is no answer, as in SQuAD 2.0.
+              A column `is_impossible` may say that there is no answer, as in SQuAD 2.0. The column of the answer may
+              hold several with their places, as the Hub's `squad`: {"text": [...], "answer_start": [...]}.
 
 A question without an answer is one that its paragraph does not answer (SQuAD 2.0).
 """
@@ -17,12 +18,13 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, shorten
 from .base import Task
-from .cells import truth, whole_number
+from .cells import as_objects, truth, whole_number
 from .lines import MAX_LINE
-from .records import Source
-from .table import ending_of, in_part, location, part_of, read_table
+from .records import Records, Source
+from .table import column_names, ending_of, in_part, location, part_of, read_table
 
 START = "answer_start"
+Answers = tuple[tuple[str, int], ...]  # texts, and the character of the context where each begins; -1: nowhere
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
 
 
@@ -32,7 +34,7 @@ class Question(NamedTuple):
     id: str
     question: str
     context: str
-    answers: tuple[tuple[str, int], ...] = ()  # texts, and the character of the context where each begins; -1: nowhere
+    answers: Answers = ()
     impossible: bool = False  # the context has no answer
     line: int = 0  # where the row begins in a table, counted from 1
     title: str = ""  # of the article
@@ -99,16 +101,21 @@ def _squad(path: Path, part: str, labelled: bool) -> Iterator[tuple[str, Questio
                 yield where, Question(name, text, context, answers, impossible, title=title)
 
 
-def _answers(item: Any, where: str) -> tuple[tuple[tuple[str, int], ...], bool]:
+def _answers(item: Any, where: str) -> tuple[Answers, bool]:
     """The answers of one question, and whether it has none. Those of an impossible question are only plausible."""
     if truth(item.get("is_impossible"), f"{where}: 'is_impossible'"):
         return (), True
+    answers = _listed(_part(item, "answers", list, where), where)
+    return answers, not answers
+
+
+def _listed(items: list[Any], where: str) -> Answers:
+    """The answers that are no white space, each with its offset."""
     given = (
         (_part(answer, "text", str, where), whole_number(_part(answer, START, object, where), f"{where}: {START}"))
-        for answer in _part(item, "answers", list, where)
+        for answer in items
     )
-    answers = tuple((text, start) for text, start in given if text.strip())
-    return answers, not answers
+    return tuple((text, start) for text, start in given if text.strip())
 
 
 def _part(value: Any, key: str, kind: Any, where: str) -> Any:
@@ -127,20 +134,44 @@ def _part(value: Any, key: str, kind: Any, where: str) -> Any:
 
 def _table(task: Task, path: Source, labelled: bool) -> Iterator[tuple[str, Question]]:
     """(place in the file, question) for each row."""
-    columns = (*task.text, *((task.label,) if labelled else ()))
+    label = _label_column(task, path) if labelled else ""
+    columns = (*task.text, *([label] if labelled else []))
     optional = ("id", START, "is_impossible")
-    for row in read_table(
-        path, columns, task.header, optional, divided_by=1, form=task.form
-    ):  # questions of a context stay together
+    lists = (label,) if labelled else ()
+    for row in read_table(path, columns, task.header, optional, lists, divided_by=1, form=task.form):
+        # questions of a context stay together
         cells, where = dict(zip((*columns, *optional), row.values, strict=True)), location(path, row.line)
         question, context = (cells[name] for name in task.text)
-        answers: tuple[tuple[str, int], ...] = ()
         impossible = labelled and truth(cells["is_impossible"], f"{where}: 'is_impossible'")
-        if labelled and not impossible and cells[task.label].strip():
-            text, start = cells[task.label], cells[START].strip()
-            answers = ((text, _number(start, where) if start else context.find(text)),)
+        answers = _answers_in(cells[label], cells[START].strip(), context, where) if labelled and not impossible else ()
         name = cells["id"].strip() or str(row.line)
         yield where, Question(name, question, context, answers, labelled and not answers, row.line)
+
+
+def _label_column(task: Task, path: Source) -> str:
+    """The column of the answers: the task's, or that of the Hub's `squad` if the table lacks it."""
+    if isinstance(path, Records):
+        names = path.columns or tuple(next(path.rows(()), (0, {}))[1])
+    else:
+        names = tuple(column_names(path, task.form)) if part_of(path)[0].is_file() else ()
+    return "answers" if task.label not in names and "answers" in names else task.label
+
+
+def _answers_in(cell: str, start: str, context: str, where: str) -> Answers:
+    """The answers in a cell: a text, or objects of texts and offsets (as JSON or as Python prints them)."""
+    found = as_objects(cell)
+    if isinstance(found, dict) and isinstance(found.get("text"), list):
+        places = found.get(START)
+        if not isinstance(places, list) or len(places) != len(found["text"]):
+            raise InputError(f"{where}: answers {shorten(cell)}; expected as many values of {START} as of text")
+        found = [{"text": text, START: place} for text, place in zip(found["text"], places, strict=True)]
+    if isinstance(found, list):
+        return _listed(found, where)
+    if cell.lstrip().startswith(("{'text'", '{"text"')):
+        raise InputError(f'{where}: answers {shorten(cell)}; expected JSON, as in {{"text": [...], "{START}": [...]}}')
+    if not cell.strip():
+        return ()
+    return ((cell, _number(start, where) if start else context.find(cell)),)
 
 
 def _number(text: str, where: str) -> int:

@@ -208,4 +208,6 @@ def _cell(value: Any) -> Any:
         return None
     if isinstance(value, set | frozenset):
         value = sorted(value, key=str)
+    if isinstance(value, dict):
+        return {key: _cell(item) for key, item in value.items()}
     return [_cell(item) for item in value] if isinstance(value, list | tuple) else value

@@ -5,6 +5,7 @@
     .tsv, if `Task.header` is    the same; KLUE's files
     .tsv if not, .csv            a sentence a row: words with spaces between, tags with spaces between
     .jsonl, .parquet             a sentence a row: lists of words and tags
+    .jsonl, .parquet, .json      a text a row with spans of characters: doccano, Prodigy, Label Studio (span_files.py)
 
 Where `Task.text` is ("character",), the units are characters: nothing stands between them, one tab stands between the
 columns because a unit may be a space, and lines with ## are comments. Without -DOCSTART- every sentence is a document
@@ -27,6 +28,7 @@ from .base import Task
 from .cells import as_list
 from .lines import decoded
 from .records import Records, Source
+from .span_files import SPANS, Span, read_spans, words_with_tags
 from .table import TABLES, check_end, ending_of, in_part, location, part_of, read_table
 from .tags import OUTSIDE, PARTS_OF_SPEECH, Scheme, read_scheme, to_iob2
 
@@ -230,7 +232,26 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Tagged]:
     Raises InputError with file and line if the file is damaged or a tag is none.
     """
     characters = by_character(task)
+    if (rows := read_spans(path, (task.text[0], task.label), task.form)) is not None:
+        return list(_of_spans(task, path, rows, labelled))
     return [_row(sentence, characters) for sentence in read_sentences(task, path, labelled)]
+
+
+def _of_spans(
+    task: Task, path: Source, rows: Iterable[tuple[int, str, list[Span]]], labelled: bool
+) -> Iterator[Tagged]:
+    """Rows of texts with spans of characters (span_files.py). Raises InputError for a type that the task lacks."""
+    part = part_of(path)[1] if isinstance(path, Path) else ""
+    types, document = {label[2:] for label in task.labels if label != OUTSIDE}, -1
+    for document, (line, text, spans) in enumerate(rows):
+        if types and (unknown := [kind for _, _, kind in spans if kind not in types]):
+            expected = ", ".join(sorted(types))
+            raise InputError(f"{location(path, line)}: {shorten(unknown[0])}; expected one of the types {expected}")
+        if in_part(text, part):
+            units, tags = words_with_tags(text, spans, by_character(task))
+            yield Tagged(text, tuple(units), tuple(tags) if labelled else None, line, document, SPANS)
+    if document < 0:
+        raise InputError(f"{path}: no texts with spans in this file")
 
 
 def _row(sentence: Sentence, characters: bool) -> Tagged:

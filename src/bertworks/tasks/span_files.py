@@ -1,0 +1,174 @@
+"""Tagging rows of texts with spans of characters, as annotation tools export them.
+
+    doccano         {"text", "label": [[start, end, type], ...]}, also "labels" or "entities" [{start_offset, ...}]
+    Prodigy, spaCy  {"text", "spans": [{"start", "end", "label"}]}, also "ents"; rows that are not accepted are left out
+    Label Studio    {"data": {"text"}, "annotations": [{"result": [{"value": {"start", "end", "text", "labels"}}]}]};
+                    also its JSON-MIN; tasks without an annotation are left out
+
+The rows come from JSON lines, a JSON list, Parquet or memory. Words are divided at white space and punctuation, and
+where a span begins or ends inside a word. Offsets count characters; where a span has its text, it decides (offsets.py).
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import pre_tokenizers
+
+from ..files import InputError, read_json, shorten
+from .cells import whole_number
+from .objects import json_objects, parquet_objects
+from .offsets import locate
+from .records import Records, Source
+from .rows import text_of
+from .table import TableForm, ending_of, location, part_of
+
+Span = tuple[int, int, str]  # first character, the one after the last, type
+KEYS = ("spans", "entities", "ents", "labels", "label")  # of the spans of a row
+SPANS = "spans of characters"  # how the rows write tags, as tags.Scheme has it
+MORE = ("text", "answer", "data", "annotations")
+_SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+_INNER = re.compile(r"(?<=\w)[.&'\u2019-](?=\w)")  # marks that stand inside words, as CoNLL's texts are divided
+
+
+def read_spans(path: Source, columns: tuple[str, str], form: TableForm) -> Iterator[tuple[int, str, list[Span]]] | None:
+    """(line, text, spans) of each row; None if the rows are no texts with spans. columns: of text and spans.
+
+    Raises InputError with file and line, while iterating, for a span that is none, and for spans that overlap.
+    """
+    forms = (_is_spans(row, columns) for _, row in _objects(path, columns, form))
+    if not next((found for found in forms if found is not None), False):
+        return None
+    return _spans(path, columns, form)
+
+
+def _spans(path: Source, columns: tuple[str, str], form: TableForm) -> Iterator[tuple[int, str, list[Span]]]:
+    for line, row in _objects(path, columns, form):
+        where = location(path, line)
+        if "annotations" in row:
+            found = _label_studio(row, where)
+        else:
+            found = _given(row, columns) if row.get("answer", "accept") == "accept" else None
+        if found is not None:
+            text = text_of(found[0], f"{where}: the text")
+            yield line, text, spans_of(text, found[1] or (), where)
+
+
+def _objects(path: Source, columns: tuple[str, str], form: TableForm) -> Iterable[tuple[int, Mapping[str, Any]]]:
+    """(line, row) of a source that can hold objects; nothing of other sources."""
+    names = (*columns, *KEYS, *MORE)
+    if isinstance(path, Records):
+        return path.rows(names)
+    file, ending = part_of(path)[0], ending_of(path)
+    if not file.is_file():
+        return ()
+    if ending == ".json":
+        return _json_list(file)
+    if ending == ".parquet":
+        return parquet_objects(file, names)
+    return json_objects(file, form.encoding) if ending == ".jsonl" else ()
+
+
+def _json_list(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    rows = read_json(path)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path}: expected a list of objects with a text and its spans, as Label Studio exports them")
+    yield from enumerate(rows, 1)
+
+
+def _given(row: Mapping[str, Any], columns: tuple[str, str]) -> tuple[Any, Any]:
+    """The values of a row that may be its text and its spans."""
+    text, label = columns
+    return row.get(text, row.get("text")), next((row[k] for k in (label, *KEYS) if isinstance(row.get(k), list)), None)
+
+
+def _is_spans(row: Mapping[str, Any], columns: tuple[str, str]) -> bool | None:
+    """Whether a row is a text with spans, rather than words with tags; None if it may be either."""
+    if isinstance(row.get("annotations"), list) and isinstance(row.get("data"), dict):
+        return True
+    text, spans = _given(row, columns)
+    if not isinstance(text, str) or (spans is None and "answer" not in row):
+        return False
+    return all(isinstance(span, list | dict) for span in spans) if spans else None
+
+
+def _label_studio(row: Mapping[str, Any], where: str) -> tuple[Any, list[Any]] | None:
+    """The text and the spans of a task of Label Studio; None if nobody has annotated it."""
+    data, done = row.get("data") or {}, [one for one in row["annotations"] if not one.get("was_cancelled")]
+    texts = [value for value in data.values() if isinstance(value, str)]
+    text = data.get("text") or (texts[0] if len(texts) == 1 else None)
+    results = [[item["value"] for item in one.get("result", ()) if "labels" in item.get("value", ())] for one in done]
+    if not results:
+        return None
+    if any(sorted(map(str, other)) != sorted(map(str, results[0])) for other in results[1:]):
+        raise InputError(f"{where}: {len(results)} annotations that differ; expected one; export one for each task")
+    return text, results[0]
+
+
+# ---- spans and words
+
+
+def spans_of(text: str, given: Iterable[Any], where: str) -> list[Span]:
+    """The spans of a text, in order, each once, without white space at their ends.
+
+    Raises InputError for a span that is none or not in the text, and for spans that overlap: a word has one tag.
+    """
+    found = sorted({span for one in given if (span := _span(text, one, where)) is not None})
+    for before, after in itertools.pairwise(found):
+        if after[0] < before[1]:
+            shown = " and ".join(f"{kind} {shorten(text[start:end])}" for start, end, kind in (before, after))
+            raise InputError(f"{where}: the spans {shown} overlap; expected one tag for each word; leave one out")
+    return found
+
+
+def _span(text: str, given: Any, where: str) -> Span | None:
+    """A span of any form; None if it holds white space alone."""
+    expected = None
+    if isinstance(given, Mapping):
+        expected, ends = given.get("text"), [given.get(key, given.get(f"{key}_offset")) for key in ("start", "end")]
+        given = [*ends, *(given.get("labels") or [given.get("label")])]
+    if not isinstance(given, Sequence) or len(given) != 3 or not isinstance(given[2], str) or not given[2].strip():
+        raise InputError(f"{where}: span {shorten(given)}; expected start, end and one label")
+    start, end = whole_number(given[0], f"{where}: start of a span"), whole_number(given[1], f"{where}: end of a span")
+    if isinstance(expected, str) and expected.strip() and text[start:end] != expected:
+        place = locate(text, expected, start, "UTF-16 units")
+        if place is None:
+            found = f"the span {shorten(expected)} is not at {start}, where {shorten(text[start:end])} is"
+            raise InputError(f"{where}: {found}; expected offsets in characters of the text")
+        start, end = place
+    if not 0 <= start < end <= len(text):
+        raise InputError(f"{where}: span {start} to {end}; expected a part of the text's {len(text)} characters")
+    inner = text[start:end]
+    start, end = start + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
+    return (start, end, given[2].strip()) if start < end else None
+
+
+def words_with_tags(text: str, spans: Sequence[Span], characters: bool) -> tuple[list[tuple[int, int]], list[str]]:
+    """Where each word of a text (or each character) begins and ends, and its tag in IOB2."""
+    borders = {border for start, end, _ in spans for border in (start, end)}
+    units = [(i, i + 1) for i in range(len(text))] if characters else _words(text, borders)
+    tags, i = ["O"] * len(units), 0
+    for start, end, kind in spans:
+        while i < len(units) and units[i][1] <= start:
+            i += 1
+        inside = i
+        while inside < len(units) and units[inside][0] < end:
+            tags[inside] = f"{'B' if inside == i else 'I'}-{kind}"
+            inside += 1
+        i = inside
+    return units, tags
+
+
+def _words(text: str, borders: set[int]) -> list[tuple[int, int]]:
+    """The words of a text, divided at white space, punctuation and `borders`, but not inside words like Jean-Pierre."""
+    joined = {match.start() for match in _INNER.finditer(text)}
+    units: list[tuple[int, int]] = []
+    for _, (start, end) in _SPLIT(text):
+        cuts = [start, *sorted(border for border in borders if start < border < end), end]
+        for a, b in itertools.pairwise(cuts):
+            if units and units[-1][1] == a and a not in borders and (a in joined or a - 1 in joined):
+                a = units.pop()[0]
+            units.append((a, b))
+    return units

@@ -8,20 +8,26 @@ In reading order:
     sequences.py       framing, overlapping windows, flat arrays
     inputs.py          examples as a model takes them, batches of them, the scores of a head
     classification.py  one or two texts: classes, values, several labels
+    labels.py          labels as files write them, several in one cell too
     embedding.py       pairs of texts for embedders
     choice.py          multiple choice
     tagging.py         a tag for every word or character
+    units.py           words or characters among the tokens of their texts
     sentences.py       files of tagged sentences
+    span_files.py      texts with spans of characters, as annotation tools export them
     tags.py            tag schemes, entities and their scores
     span.py            answers in contexts
     questions.py       files of questions
     contexts.py        contexts as tokens, and where answers are in them
+    offsets.py         where a text is if its offset is not exact
     answers.py         the n best answers from scores of starts and ends
     squad_scores.py    the official scores of answers
     records.py         DataFrames, datasets and lists of dictionaries, row by row
     lines.py           lines of text files, decoded and limited
     header.py          the names of a table's columns
     table.py           CSV, TSV, JSON lines and Parquet, row by row
+    objects.py         JSON lines and Parquet as objects
+    cells.py           lists, truth values and whole numbers in cells
     selection.py       the rows that a verb or a function is given
     sheets.py          the rows of a sheet of Excel
     rows.py            rows that a caller hands over in Python, checked

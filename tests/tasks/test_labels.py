@@ -2,6 +2,7 @@
 
 import csv
 import json
+from types import SimpleNamespace
 
 import datasets
 import numpy as np
@@ -10,6 +11,7 @@ import pandas
 import pytest
 
 from bertworks.files import InputError
+from bertworks.inference.evaluation import _match_labels
 from bertworks.tasks.base import Example, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.cells import as_list, truth, whole_number
@@ -50,6 +52,7 @@ def labels_of(path, task=SEVERAL):
         (['["law"]', '["law", "it\'s"]'], ["law", "law|it's"]),
         (["('law', 'art')", "{'art'}", "law|art"], ["law|art", "art", "law|art"]),
         (["law", "art", "law, art", "art;law"], ["law", "art", "law|art", "art|law"]),
+        (["law", "art", "law\nart"], ["law", "art", "law|art"]),  # lines in a cell of a sheet
         (["Arts, Crafts|law", "Arts, Crafts", "law"], ["Arts, Crafts|law", "Arts, Crafts", "law"]),
         (["[1, 0, 1]", "[0, 0, 0]", "[0, 1, 0]"], ["0|2", "", "1"]),
         (["[1. 0. 1.]", "[0. 0. 0.]"], ["0|2", ""]),
@@ -192,3 +195,29 @@ def test_the_files_of_a_known_task_are_never_quoted(tmp_path):
     (tmp_path / "dev.tsv").write_text('sentence\tlabel\n"He said ""hi"""\t1\n')
     assert read_rows(TASKS["sst2"], tmp_path / "dev.tsv") == [Example('"He said ""hi"""', None, "positive", 2)]
     assert read_rows(own_task("", ("sentence",), "label"), tmp_path / "dev.tsv")[0].text == 'He said "hi"'
+
+
+# ---- labels of data and of a model
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "names", "expected", "order"),
+    [
+        ("single", ("false", "true"), ("True", "False"), ("false", "true"), [1, 0]),
+        ("single", ("1",), ("0.0", "1.0"), ("1", "0.0"), [1, 0]),
+        ("tagging", ("O", "B-PER", "I-PER"), ("PER", "O", "LOC"), ("PER", "O", "LOC"), []),
+        ("tagging", ("O", "B-entity", "I-entity"), ("B", "I", "O"), ("B", "I", "O"), []),
+        ("tagging", ("NOUN", "VERB"), ("VERB", "DET", "NOUN"), ("NOUN", "VERB", "DET"), [2, 0, 1]),
+    ],
+)
+def test_labels_are_those_of_the_model_in_another_form(kind, labels, names, expected, order):
+    model = SimpleNamespace(labels=names, folder="m")
+    task, found = _match_labels(model, Task("t", kind=kind, labels=labels))
+    assert (task.labels, found) == (expected, order)
+
+
+def test_labels_that_the_model_lacks():
+    model = SimpleNamespace(labels=("PER", "O"), folder="m")
+    for labels in (("O", "B-LOC", "I-LOC"), ("NOUN", "VERB")):
+        with pytest.raises(InputError, match="m knows the labels PER, O; the data of t also has"):
+            _match_labels(model, Task("t", kind="tagging", labels=labels))

@@ -260,6 +260,7 @@ def scheme(tags: str, of_model: bool = False) -> Scheme:
         ("PER-B LOC-I O", "B-PER I-LOC O", "tags such as PER-B"),
         ("B_PER I_date_time O", "B-PER I-date_time O", "tags such as B_PER"),
         ("B:PER I:PER", "B-PER I-PER", "tags such as B:PER"),
+        ("PER#B PER#I O", "B-PER I-PER O", "tags such as PER#B"),
         ("NOUN VERB PUNCT", "NOUN VERB PUNCT", PARTS_OF_SPEECH),
         ("NN -LRB- , I", "NN -LRB- , I", PARTS_OF_SPEECH),
     ],

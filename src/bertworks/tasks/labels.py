@@ -21,7 +21,7 @@ SEPARATOR = "|"  # between the labels of one row of a multi-label task
 HOW = 'write several labels as law|art or ["law", "art"], and one with a comma as ["law, art"]'
 _LISTLIKE = re.compile(r"\[.*\]|array\(.*|[({]\s*['\"].*[)}]|\([^()]*,[^()]*\)", re.DOTALL)
 _VECTOR = re.compile(r"[01](?:[ ,;]+[01])+")
-_COMMA = re.compile("[,;]")
+_COMMA = re.compile("[,;\n]")
 
 
 def label_in(cell: str) -> str:

@@ -36,8 +36,8 @@ PREFIXES = "BIMESLU"
 _BEGIN, _END = "BSU", "ESLU"
 _TYPED = re.compile(f"([{PREFIXES}])-(.+)", re.DOTALL)
 _OTHER_FORMS = (  # groups: prefix, separator, type
-    re.compile(f"(?P<prefix>[{PREFIXES}])(?P<mark>[_.:/|])(?P<type>.+)", re.DOTALL),
-    re.compile(f"(?P<type>.+)(?P<mark>[-_.:/|])(?P<prefix>[{PREFIXES}])", re.DOTALL),
+    re.compile(f"(?P<prefix>[{PREFIXES}])(?P<mark>[\\W_])(?P<type>.+)", re.DOTALL),
+    re.compile(f"(?P<type>.+)(?P<mark>[\\W_])(?P<prefix>[{PREFIXES}])", re.DOTALL),
 )
 _HELPERS = {"X", "[CLS]", "[SEP]", "[PAD]", "<pad>", "PAD"}  # labels of models, of subwords and special tokens
 

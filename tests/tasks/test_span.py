@@ -403,6 +403,7 @@ def test_forms_of_values_in_squads_layout(tmp_path: Path) -> None:
         assert answers(is_impossible=value).answers == (("cat", 4),) and not answers(is_impossible=value).impossible
     for value in ("True", 1, "TRUE"):
         assert answers(is_impossible=value).impossible and not answers(is_impossible=value).answers
+    assert answers(answers={"text": ["cat"], "answer_start": [4]}).answers == (("cat", 4),)  # as the Hub has them
     with pytest.raises(InputError, match=r"question 'a': 'is_impossible' is 'no'; expected true or false, or 1 or 0"):
         answers(is_impossible="no")
     for start in (True, 4.5, "four", None):

@@ -105,12 +105,17 @@ def _answers(item: Any, where: str) -> tuple[Answers, bool]:
     """The answers of one question, and whether it has none. Those of an impossible question are only plausible."""
     if truth(item.get("is_impossible"), f"{where}: 'is_impossible'"):
         return (), True
-    answers = _listed(_part(item, "answers", list, where), where)
+    answers = _listed(_part(item, "answers", list | dict, where), where)
     return answers, not answers
 
 
-def _listed(items: list[Any], where: str) -> Answers:
-    """The answers that are no white space, each with its offset."""
+def _listed(items: Any, where: str) -> Answers:
+    """The answers that are no white space, each with its offset: of a list of objects, or of an object of two lists."""
+    if isinstance(items, dict):
+        texts, places = _part(items, "text", list, where), _part(items, START, list, where)
+        if len(texts) != len(places):
+            raise InputError(f"{where}: answers {shorten(items)}; expected as many values of {START} as of text")
+        items = [{"text": text, START: place} for text, place in zip(texts, places, strict=True)]
     given = (
         (_part(answer, "text", str, where), whole_number(_part(answer, START, object, where), f"{where}: {START}"))
         for answer in items
@@ -160,12 +165,7 @@ def _label_column(task: Task, path: Source) -> str:
 def _answers_in(cell: str, start: str, context: str, where: str) -> Answers:
     """The answers in a cell: a text, or objects of texts and offsets (as JSON or as Python prints them)."""
     found = as_objects(cell)
-    if isinstance(found, dict) and isinstance(found.get("text"), list):
-        places = found.get(START)
-        if not isinstance(places, list) or len(places) != len(found["text"]):
-            raise InputError(f"{where}: answers {shorten(cell)}; expected as many values of {START} as of text")
-        found = [{"text": text, START: place} for text, place in zip(found["text"], places, strict=True)]
-    if isinstance(found, list):
+    if isinstance(found, list) or (isinstance(found, dict) and "text" in found):
         return _listed(found, where)
     if cell.lstrip().startswith(("{'text'", '{"text"')):
         raise InputError(f'{where}: answers {shorten(cell)}; expected JSON, as in {{"text": [...], "{START}": [...]}}')

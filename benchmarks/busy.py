@@ -43,6 +43,7 @@ SETTINGS = {
 PARTS = ("one request", "32 requests", "fine-tuning", "pre-training")
 SERVED, SINGLES, BURSTS = PARTS[:2], 30, 3  # a round of a server
 WARM = 40  # texts
+LOOP = [sys.executable, "-c", "while True: pass"]
 SMOKE = {
     "rounds": 1,
     "neighbours": [0, 1],
@@ -56,7 +57,7 @@ SMOKE = {
 @contextlib.contextmanager
 def neighbours(count: int) -> Iterator[None]:
     """So many processes that compute without end, until the block ends."""
-    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    running = [subprocess.Popen(LOOP, start_new_session=True) for _ in range(count)]
     try:
         yield
     finally:

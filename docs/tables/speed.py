@@ -6,6 +6,7 @@ from typing import Any
 from sources import Lines, result, table
 
 Row = tuple[str, ...]
+BUSY = ("default", "fixed", "spin 1000", "passive", "one thread")  # settings of benchmarks/busy.py
 # ends of files of training, and the machine
 MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "EPYC of half the peak"}
 
@@ -160,3 +161,23 @@ def corpus_growth() -> Lines:
                 memory = (f"{cost[key] / 1000:.2f}" for key in ("parent_mb", "worker_mb"))
                 rows.append((f"{name}, {kind}", f"{one['gigabytes']:g}", f"{cost['seconds']:,.0f}", rate, *memory))
     return table(("built by", "GB of text", "seconds", "MB/s", "GB, the command", "GB, a worker"), rows)
+
+
+def busy() -> Lines:
+    """Idle and busy cores: our default beside other settings of OpenMP's threads."""
+    rows = []
+    for file in ("busy-serving", "busy-training"):
+        for found in result(f"benchmarks/{file}")["rows"]:
+            seconds = found["seconds"]
+            times = [f"{1000 * seconds[name]:,.0f}" if name in seconds else "-" for name in BUSY]
+            ratios = [f"{found[name]:.2f}" for name in ("default_to_best", "default_to_fixed")]
+            rows.append((found["part"], str(found["neighbours"]), *times, *ratios, f"`{file}.json`"))
+    header = (
+        "workload",
+        "busy processes",
+        *(f"{name}, ms" for name in BUSY),
+        "default / best",
+        "default / fixed",
+        "file",
+    )
+    return table(header, rows)

@@ -32,6 +32,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "memory": speed.memory,
     "feeding": speed.feeding,
     "saving": speed.saving,
+    "busy": speed.busy,
     "corpus-growth": speed.corpus_growth,
     "fine-tuning-speed": speed.fine_tuning,
     "engines": engines.engines,

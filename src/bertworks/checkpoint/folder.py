@@ -56,8 +56,16 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
             )
         inner = next((f"; there is one in {p.parent}" for p in sorted(path.glob(f"*/{CONFIG}"))), "")
         raise InputError(f"{path}: no {CONFIG} in this folder, so it is not (or not yet) a model folder{inner}")
-    settings = hf.by_family(read_json_object(path / CONFIG))
+    settings = read_json_object(path / CONFIG)
+    hf.check_known(settings, str(path / CONFIG))
+    settings = hf.by_family(settings)
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
+
+
+def unread_note(path: Path | str) -> str:
+    """Names the settings of a model or run folder that are not read; "" if there are none."""
+    file = find_model(path) / CONFIG
+    return hf.unread_note(read_json_object(file), str(file))
 
 
 def read_task(path: Path | str) -> dict[str, Any]:
@@ -286,6 +294,11 @@ def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
     tokenizer is another model's, or its file was cut.
     """
     rows, tokens = config.vocab_size, tokenizer.vocab_size
+    if beyond := [token for token in tokenizer.vocab[rows:] if token in tokenizer.added]:
+        raise InputError(
+            f"{where}: the embedding matrix has {rows:,} rows, and none for the added tokens {listed(beyond, 5)}; take "
+            "them out of the tokenizer's files, or train rows for them (resize_token_embeddings of transformers)"
+        )
     if rows != tokens and not is_padded(rows, tokens):
         raise InputError(
             f"{where}: the tokenizer has {tokens} tokens, the model's embedding table {rows} rows; use the tokenizer "

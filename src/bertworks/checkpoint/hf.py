@@ -6,6 +6,7 @@ that transformers would compute differently has model_type `bertworks`, and the 
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Container, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..files import InputError, check_fields, check_version, clip, shorten
 from ..model.config import ACTIVATIONS, ModelConfig, TopConfig
 from .families import FAMILIES, ROTARY, family_of
 from .metadata import TASK, label_settings
-from .names import TOP, Family
+from .names import TOP, Family, listed
 
 FORMAT = "bertworks_format"  # our key: the number of the format, in folders for bertworks alone
 LATEST = 1  # the format that is written; folders without a number are older, and read too
@@ -46,6 +47,40 @@ def own_key(name: str) -> str:
     return f"bertworks_{_SHORT.get(name, name)}"
 
 
+# What config.json may hold: keys that are read (keys.py has those that no field stands for), keys that change no output
+# of an encoder (of training, of generation, of where it came from), and keys that are refused with another value than
+# these. Any other key is ignored, as in transformers, and named in a note.
+_WORDS = """
+model_type architectures problem_type id2label label2id is_decoder tokenizer_class
+num_hidden_groups inner_group_num embedding_size sinusoidal_pos_embds rope_scaling rope_parameters rope_theta head_dim
+attention_bias mlp_bias norm_bias classifier_bias decoder_bias classifier_activation classifier_pooling mlp_dropout
+position_embedding_type layer_types local_attention sliding_window global_attn_every_n_layers global_rope_theta
+local_rope_theta
+"""
+READ = frozenset([*_WORDS.split(), *_PLAIN, *(key for family in FAMILIES.values() for key in family.keys.values())])
+_WORDS_WITHOUT_EFFECT = """
+qa_dropout initializer_cutoff_factor sparse_prediction sparse_pred_ignore_index reference_compile repad_logits_with_grad
+deterministic_flash_attn attn_implementation _attn_implementation _attn_implementation_autoset gradient_checkpointing
+use_cache output_past output_attentions output_hidden_states return_dict torchscript use_bfloat16 use_flash_attn
+chunk_size_feed_forward dtype torch_dtype tf_legacy_loss num_labels _num_labels layerdrop
+transformers_version _name_or_path name_or_path finetuning_task task_specific_params language name prefix
+sentence_transformers sbert_ce_default_activation_function
+bos_token_id eos_token_id cls_token_id sep_token_id mask_token_id unk_token_id decoder_start_token_id
+directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
+net_structure_type gap_size num_memory_blocks down_scale_factor n_ctx
+cross_attention_hidden_size tie_encoder_decoder max_length min_length do_sample early_stopping num_beams num_beam_groups
+diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size
+encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores return_dict_in_generate
+forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty suppress_tokens
+begin_suppress_tokens
+"""
+WITHOUT_EFFECT = frozenset(_WORDS_WITHOUT_EFFECT.split())
+ONLY: dict[str, tuple[Any, ...]] = {
+    "add_cross_attention": (False, None),
+    "is_encoder_decoder": (False, None),
+    "pruned_heads": ({}, None),
+    "quantization_config": (None,),
+}
 _FORM = {"architectures?": ([str], None), "problem_type?": (str, None), f"{TASK}?": (dict, None)}
 _OWN_KEYS = {FORMAT, TASK, TOP, *(own_key(f.name) for f in dataclasses.fields(ModelConfig))}
 
@@ -56,14 +91,41 @@ _OWN_KEYS = {FORMAT, TASK, TOP, *(own_key(f.name) for f in dataclasses.fields(Mo
 def by_family(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A config.json under its family's names: XLM-R and CamemBERT become RoBERTa, whose tensors they have."""
     found, classes = settings.get("model_type"), settings.get("architectures")
+    settings = {
+        key: value for key, value in settings.items() if key in READ | ONLY.keys() or key.startswith("bertworks_")
+    }
     if not isinstance(found, str) or found not in _ALIASES:
-        return {**settings}
+        return settings
     family, prefix = _ALIASES[found]
     renamed: dict[str, Any] = {"model_type": family}
     if isinstance(classes, list):
         theirs = FAMILIES[family].bare.removesuffix("Model")
         renamed["architectures"] = [name.replace(prefix, theirs) if isinstance(name, str) else name for name in classes]
     return {**settings, **renamed}
+
+
+def check_known(settings: Mapping[str, Any], where: str) -> None:
+    """Raises InputError for a setting whose model is not computed here, or is computed by a program of the folder."""
+    for key, expected in ONLY.items():
+        if settings.get(key) not in expected:
+            raise InputError(
+                f"{where}: {key} = {shorten(settings[key])}; expected {json.dumps(expected[0])}: nothing else is "
+                "computed here"
+            )
+    programs = settings.get("auto_map")
+    code = [name for key, name in programs.items() if key.startswith("AutoModel")] if isinstance(programs, dict) else []
+    if code:
+        raise InputError(
+            f"{where}: auto_map names the program {shorten(code[0])}, which is not run here; remove auto_map if "
+            "transformers' own class computes the same"
+        )
+
+
+def unread_note(settings: Mapping[str, Any], where: str) -> str:
+    """Names the keys of a config.json that are in no table; "" if there are none."""
+    known = READ | WITHOUT_EFFECT | ONLY.keys() | {"auto_map"}
+    unread = sorted(key for key in settings if key not in known and not key.startswith("bertworks_"))
+    return f"{where}: {listed(unread)} not read, as in transformers" if unread else ""
 
 
 def check_pooling(parts: Container[str], settings: Mapping[str, Any], where: str) -> None:
@@ -89,8 +151,6 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
     positions, usual = settings.get("position_embedding_type"), "rotary" if name == ROTARY else "absolute"
     if positions not in (None, usual):
         raise InputError(f"{where}: position_embedding_type = {shorten(positions)}; expected {usual}")
-    if settings.get("add_cross_attention"):
-        raise InputError(f"{where}: add_cross_attention is set; only encoders are read")
     try:
         values = _values(name, _with_number(settings, FAMILIES[name]) if kind == "bertworks" else settings)
     except ValueError as error:

@@ -44,12 +44,14 @@ def metadata_of(folder: Path, settings: dict[str, Any], model: Model) -> Metadat
 def input_length(folder: Path, positions: int) -> int:
     """How many tokens an input of this folder may have: as many as in its fine-tuning, at most its positions.
 
-    Raises InputError if its tokenizer_config.json is no table.
+    Raises InputError if its tokenizer_config.json is no table, or says something else than a number of tokens.
     """
     file = folder / "tokenizer_config.json"
     settings = read_json_object(file) if file.exists() else {}
-    length = settings.get("model_max_length")
-    return min(length, positions) if isinstance(length, int) and length > 2 else positions
+    length = settings.get("model_max_length", settings.get("max_len"))  # the second is an old name
+    if not isinstance(length, int | float | None) or isinstance(length, bool):
+        raise InputError(f"{file}: model_max_length = {shorten(length)}; expected a number of tokens")
+    return int(min(length, positions)) if length and length > 2 else positions
 
 
 def top_of(settings: Mapping[str, Any], where: str) -> TopConfig:

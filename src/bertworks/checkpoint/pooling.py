@@ -8,7 +8,8 @@
 Any other module is refused by name. Shapes: B sequences, L positions, D width.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,44 @@ MODES = {  # of a text's vectors: the key that turns each on; joined in this ord
 }
 MODULES = "modules.json"
 _TRANSFORMER, _POOLING, _OTHERS = "sentence_bert_config.json", "1_Pooling", "config_sentence_transformers.json"
+_NORMALIZE = "2_Normalize"
 _MODULES = ("Transformer", "Pooling", "Normalize")  # the only ones, in this order
+# By file: keys that are read, keys that change no vector, and keys that are refused with another value than these.
+READ = {
+    MODULES: ("type", "path"),
+    _TRANSFORMER: ("max_seq_length", "do_lower_case"),
+    _POOLING: (*MODES.values(), "pooling_mode", "include_prompt"),
+    _NORMALIZE: ("module_input_name", "module_output_name"),
+    _OTHERS: ("prompts", "default_prompt_name"),
+}
+WITHOUT_EFFECT = {
+    MODULES: ("idx", "name"),
+    _TRANSFORMER: ("unpad_inputs",),
+    _POOLING: ("word_embedding_dimension", "embedding_dimension"),
+    _OTHERS: ("__version__", "requirements"),
+}
+ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
+    MODULES: {"kwargs": ([], None)},
+    _TRANSFORMER: {
+        "transformer_task": ("feature-extraction", None),
+        "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}}, None),
+        "module_output_name": ("token_embeddings", None),
+        **dict.fromkeys(
+            ("processing_kwargs", "model_args", "tokenizer_args", "config_args", "model_kwargs"), ({}, None)
+        ),
+        **dict.fromkeys(("processor_kwargs", "config_kwargs"), ({}, None)),
+        **dict.fromkeys(("query_length", "document_length", "query_expansion"), (None,)),
+    },
+    _NORMALIZE: {
+        "module_input_name": ("sentence_embedding", None),
+        "module_output_name": ("sentence_embedding", None),
+    },
+    _OTHERS: {
+        "model_type": ("SentenceTransformer", None),
+        "similarity_fn_name": ("cosine", None),  # of rankings; only noted, because vectors are the same
+        "truncate_dim": (None,),
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -94,8 +132,8 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
     folders = [_inside(folder, module["path"]) for module in modules]
     pooling = folders[1] / "config.json"
     modes = _modes(pooling)
-    if len(folders) > 2:
-        _check_normalize(folders[2] / "config.json")
+    for name, file, table in _tables(folder):
+        _check_only(name, file, table)
     settings = _table(folders[0] / _TRANSFORMER)
     length = settings.get("max_seq_length")
     if length is not None and (type(length) is not int or length < 3):
@@ -172,11 +210,40 @@ def _modes(file: Path) -> tuple[str, ...]:
     return tuple(mode for mode, key in MODES.items() if settings.get(key)) or ("mean",)
 
 
-def _check_normalize(file: Path) -> None:
-    settings = _table(file)
-    for key in ("module_input_name", "module_output_name"):
-        if settings.get(key, "sentence_embedding") != "sentence_embedding":
-            raise InputError(f"{file}: {key} = {shorten(settings[key])}; only sentence_embedding is computed here")
+def _tables(folder: Path) -> Iterator[tuple[str, Path, Mapping[str, Any]]]:
+    """The settings of a sentence-transformers folder: the name of their file in `READ`, its path, the settings."""
+    modules = read_json(folder / MODULES, limit=TABLE_BYTES)
+    yield from ((MODULES, folder / MODULES, module) for module in modules)
+    files = (_TRANSFORMER, "config.json", "config.json")
+    for name, module, file in zip((_TRANSFORMER, _POOLING, _NORMALIZE), modules, files, strict=False):
+        path = _inside(folder, module["path"]) / file
+        yield name, path, _table(path)
+    yield _OTHERS, folder / _OTHERS, _table(folder / _OTHERS)
+
+
+def _check_only(name: str, file: Path, table: Mapping[str, Any]) -> None:
+    for key, expected in ONLY.get(name, {}).items():
+        if table.get(key) not in expected and key != "similarity_fn_name":
+            raise InputError(
+                f"{file}: {key} = {shorten(table[key])}; expected {json.dumps(expected[0])}: nothing else is computed "
+                "here"
+            )
+
+
+def pooling_note(folder: Path | str) -> str:
+    """Names the settings of a sentence-transformers folder that are not read; "" if there are none."""
+    folder = Path(folder)
+    if not (folder / MODULES).exists():
+        return ""
+    notes = []
+    for name, file, table in _tables(folder):
+        known = {*READ.get(name, ()), *WITHOUT_EFFECT.get(name, ()), *ONLY.get(name, ())}
+        notes += [f"{file}: {clip(key)} not read" for key in sorted(table.keys() - known)]
+        if table.get("similarity_fn_name") not in (None, "cosine"):
+            notes.append(
+                f"{file}: similarity_fn_name = {shorten(table['similarity_fn_name'])}; rankings here are by cosine"
+            )
+    return "\n".join(notes[:8])
 
 
 def _prompt(file: Path) -> str:

@@ -13,10 +13,11 @@ from ..checkpoint.folder import FolderContents, assemble, load_tokenizer, read_c
 from ..checkpoint.metadata import labels_of
 from ..checkpoint.names import listed
 from ..checkpoint.weights import read_weights, refuse_export
-from ..files import InputError, read_json_object, read_lines
+from ..files import InputError, read_json, read_json_object, read_lines
 from ..model.config import ModelConfig
 from ..tokenizer import Tokenizer
 from ..tokenizer.check import misfits
+from ..tokenizer.pipeline import lowercases
 from .findings import Finding, NotChecked, named, percent
 
 DENORMAL = 0.001  # share of the weights
@@ -125,12 +126,15 @@ def tokenizer(found: ModelFolder) -> Iterator[Finding]:
     path = found.folder / TOKENIZER_CONFIG
     settings = read_json_object(path) if path.exists() else {}
     lower, length = settings.get("do_lower_case"), settings.get("model_max_length")
-    if isinstance(lower, bool) and own.kind == "wordpiece" and lower != own.lowercase:
+    rules = found.folder / "tokenizer.json"
+    lowers = lowercases(read_json(rules)) if rules.exists() else own.lowercase
+    if isinstance(lower, bool) and own.kind == "wordpiece" and lower != lowers:
         yield Finding(
             "warning",
             f"do_lower_case = {str(lower).lower()} in {TOKENIZER_CONFIG}, but tokenizer.json "
-            f"{'lower-cases' if own.lowercase else 'keeps capitals'}",
-            "correct do_lower_case: software that rebuilds the tokenizer from it gets other tokens",
+            f"{'lower-cases' if lowers else 'keeps capitals'}",
+            "correct do_lower_case: software that rebuilds the tokenizer from it gets other tokens, as bertworks does "
+            "where no PreTrainedTokenizerFast is named",
         )
     positions = found.config[0].max_length
     if isinstance(length, int) and positions < length < 1_000_000:

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checkpoint.folder import check_size, read_config
+from ..checkpoint.folder import check_size, read_config, unread_note
 from ..checkpoint.memory import ModelLike, network_of, origin_of
-from ..checkpoint.pooling import Pooling, read_pooling
+from ..checkpoint.pooling import Pooling, pooling_note, read_pooling
 from ..files import InputError
 from ..tasks.base import PreparedRows
 from ..tasks.choice import ChoiceRows, Chosen
@@ -82,7 +82,8 @@ class Predictor:
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
-        notes = check_size(self.tokenizer, self.model.config, str(self.folder)), note_of(self.loaded.computing)
+        notes = [check_size(self.tokenizer, self.model.config, str(self.folder)), note_of(self.loaded.computing)]
+        notes += [self.tokenizer.note, unread_note(self.folder), pooling_note(origin_of(folder))]
         self.note = "\n".join(filter(None, notes))  # "", or what the user should know
 
     def __repr__(self) -> str:

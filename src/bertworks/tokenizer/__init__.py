@@ -12,12 +12,15 @@ unigram.py            Unigram vocabularies (ALBERT)
 unigram_training.py   how a Unigram vocabulary is learned
 spiece.py             reads SentencePiece's .model files
 folder.py             reads and writes the files of a tokenizer
+settings.py           tokenizer_config.json and its like: what is read, what has no effect, what is refused
+offsets.py            offsets of tokens: whole letters, no spaces
 check.py              does a vocabulary fit a text?
 """
 
 from .check import unknown_share
 from .normalization import Composed, compose, normalize
-from .tokenizer import SPECIAL_TOKENS, Encoding, Tokenizer, TokenizerConfig, continues_letter, cut_lengths
+from .offsets import continues_letter
+from .tokenizer import SPECIAL_TOKENS, Encoding, Tokenizer, TokenizerConfig, cut_lengths
 
 __all__ = [
     "SPECIAL_TOKENS",

@@ -52,19 +52,17 @@ _OLD_FINAL_SIGMA = _replace({"Regex": f"[{_CASED}][{_BETWEEN}]*+\\K\u03a3(?![{_B
 # The one character whose decomposition is newer than the library's tables (Dives Akuru, vowel sign O).
 _NEW_DECOMPOSITION = _replace({"String": "\U00011938"}, "\U00011935\U00011930")
 _CLEAN, _STRIP_MARKS = _remove(CONTROL), _remove(NONSPACING_MARK)
+
+
+def _split_at(ranges: list[str]) -> Step:
+    """White space ends a word; each of these characters is a word."""
+    pattern = {"Regex": f"[{''.join(map(characters, ranges))}]"}
+    split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, split]}
+
+
 # Chinese characters are split off like punctuation: they stand alone too.
-PRE_TOKENIZER: Step = {
-    "type": "Sequence",
-    "pretokenizers": [
-        {"type": "WhitespaceSplit"},
-        {
-            "type": "Split",
-            "pattern": {"Regex": f"[{characters(PUNCTUATION)}{characters(CHINESE)}]"},
-            "behavior": "Isolated",
-            "invert": False,
-        },
-    ],
-}
+PRE_TOKENIZER, _NOT_CHINESE = _split_at([PUNCTUATION, CHINESE]), _split_at([PUNCTUATION])
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,7 @@ class BertRules:
     lowercase: bool
     compose: bool = False  # NFC at the end: Hangul is whole again, accents do not come back
     strip_accents: bool | None = None  # None: as `lowercase`, which is the original's rule
+    chinese: bool = True  # each Chinese character is a word
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> "BertRules | None":
@@ -82,10 +81,11 @@ class BertRules:
         kinds = [step["type"] for step in found]
         if kinds in (["BertNormalizer"], ["BertNormalizer", "NFC"]):
             bert = found[0]
-            rules = cls(bert["lowercase"], "NFC" in kinds, bert["strip_accents"])
+            rules = cls(bert["lowercase"], "NFC" in kinds, bert["strip_accents"], bert["handle_chinese_chars"])
         else:
             lowercase, strip = "Lowercase" in kinds, "NFD" in kinds
-            rules = cls(lowercase, "NFC" in kinds, None if strip == lowercase else strip)
+            chinese = parts.get("pre_tokenizer") != _NOT_CHINESE
+            rules = cls(lowercase, "NFC" in kinds, None if strip == lowercase else strip, chinese)
         if {**parts, **rules.library_steps} == parts:
             return rules
         now = {**parts, "normalizer": {"type": "Sequence", "normalizers": found}}
@@ -99,12 +99,13 @@ class BertRules:
         if self.lowercase if self.strip_accents is None else self.strip_accents:
             found += [_NEW_DECOMPOSITION, {"type": "NFD"}, _STRIP_MARKS]
         found += [{"type": "NFC"}] if self.compose else []
-        return {"normalizer": {"type": "Sequence", "normalizers": found}, "pre_tokenizer": PRE_TOKENIZER}
+        split = PRE_TOKENIZER if self.chinese else _NOT_CHINESE
+        return {"normalizer": {"type": "Sequence", "normalizers": found}, "pre_tokenizer": split}
 
     @property
     def library_steps(self) -> dict[str, Step]:
         """The same entries in the library's own words, as bertworks wrote them before; equal on nearly all text."""
-        bert = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+        bert = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": self.chinese}
         bert |= {"strip_accents": self.strip_accents, "lowercase": self.lowercase}
         composed = {"type": "Sequence", "normalizers": [bert, {"type": "NFC"}]}
         return {"normalizer": composed if self.compose else bert, "pre_tokenizer": {"type": "BertPreTokenizer"}}

@@ -8,44 +8,67 @@ from typing import Any
 from ..files import InputError, not_found, read_json, write_json, write_text
 from . import byte_bpe, unigram
 from .bert_rules import BertRules
-from .pipeline import Layout, lowercases
+from .pipeline import METASPACE, Layout, lowercases
+from .settings import Settings
 from .spiece import read_model
 from .wordpiece import evidently_syllables, pipeline_of, read_vocab
 
 
-def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path]:
-    """The tokenizer.json of a folder or file, made from other files if it is not there; and the file that was read.
+def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path, Settings]:
+    """The tokenizer.json of a folder or file, made from other files if it is not there; its file; a folder's settings.
 
     lowercase: said by the caller, else by tokenizer_config.json, else see `Tokenizer.load`. Raises InputError if a file
-    is missing or damaged, or a vocab.txt is not said to be cased or uncased.
+    is missing or damaged, a setting is not computed here, or a vocab.txt is not said to be cased or uncased.
     """
     if not path.exists():
         raise InputError(f"{path}: {not_found(path, 'file or folder')}; expected a model folder or another one with a "
                          "tokenizer.json, or a vocab.txt")  # fmt: skip
-    settings: dict[str, Any] = {}
+    settings = Settings()
     if path.is_dir():
-        config, path = path / "tokenizer_config.json", _file_in(path)
-        if path.name != "tokenizer.json" and config.exists():
-            settings = _read_settings(config)
+        folder, path = path, _file_in(path)
+        settings = Settings.of(folder, path)
+    if path.suffix == ".json" and path.name != "vocab.json":
+        found = read_json(path)
+        _check_truncation(found, path)
+        return json.dumps(found, ensure_ascii=False), path, settings
+    said = settings.values.get
     if path.name in ("vocab.json", "merges.txt"):
         vocab, merges = byte_bpe.read_files(path.parent)
-        lower = bool(settings.get("do_lower_case")) if lowercase is None else lowercase
-        prefix = bool(settings.get("add_prefix_space"))
-        return byte_bpe.pipeline_of(vocab, merges, str(path), lower, prefix), path
-    if path.suffix == ".json":
-        return json.dumps(read_json(path), ensure_ascii=False), path
-    lowercase = settings.get("do_lower_case") if lowercase is None else lowercase
+        ignored = bool(settings.rebuilds)  # RobertaTokenizer does not lower-case
+        lower = (bool(said("do_lower_case")) and not ignored) if lowercase is None else lowercase
+        return byte_bpe.pipeline_of(vocab, merges, str(path), lower, bool(said("add_prefix_space"))), path, settings
+    lowercase = said("do_lower_case") if lowercase is None else lowercase
     if path.suffix == ".model":
-        keep_accents = bool(settings.get("keep_accents"))
-        return unigram.pipeline_of_model(read_model(path), str(path), lowercase, keep_accents), path
+        keep_accents = bool(said("keep_accents"))
+        return unigram.pipeline_of_model(read_model(path), str(path), lowercase, keep_accents), path, settings
     if lowercase is None:
         raise InputError(
             f"{path}: a vocab.txt does not record whether it is uncased; give --cased or --uncased (in Python "
             "lowercase=False or True), or a folder with tokenizer_config.json"
         )
     tokens = read_vocab(path)
+    _check_wordpiece(tokens, path)
     compose = lowercase and evidently_syllables(tokens)
-    return pipeline_of(tokens, BertRules(lowercase, compose, settings.get("strip_accents"))), path
+    rules = BertRules(lowercase, compose, said("strip_accents"), said("tokenize_chinese_chars") is not False)
+    return pipeline_of(tokens, rules), path, settings
+
+
+def _check_truncation(found: Any, path: Path) -> None:
+    """Raises InputError for a tokenizer.json that cuts texts at their beginning."""
+    cut = found.get("truncation") if isinstance(found, dict) else None
+    if isinstance(cut, dict) and cut.get("direction") == "Left":
+        raise InputError(f'{path}: truncation.direction = "Left"; expected "Right": texts are cut at their end here')
+
+
+def _check_wordpiece(tokens: Sequence[str], path: Path) -> None:
+    """Raises InputError for the pieces of a SentencePiece model, which no class need name (KoBERT)."""
+    begin = sum(token[:1] == METASPACE and len(token) > 1 for token in tokens)
+    if begin > sum(token.startswith("##") for token in tokens):
+        raise InputError(
+            f"{path}: {begin:,} tokens begin with U+2581, as the pieces of a SentencePiece model; expected WordPiece, "
+            "whose tokens continue a word with ##. Save it as a fast tokenizer (tokenizer.json) with the software it "
+            "comes from"
+        )
 
 
 def _file_in(folder: Path) -> Path:
@@ -58,17 +81,6 @@ def _file_in(folder: Path) -> Path:
         found = f"{len(models)} .model files" if models else "no .model"
         raise InputError(f"{folder}: neither tokenizer.json nor vocab.txt nor vocab.json in this folder, and {found}")
     return models[0]
-
-
-def _read_settings(path: Path) -> dict[str, Any]:
-    """tokenizer_config.json. Raises InputError if what is used of it is not true, false or null."""
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: expected a JSON object")
-    for key in ("do_lower_case", "strip_accents", "keep_accents", "add_prefix_space"):
-        if not isinstance(found.get(key), bool | None):
-            raise InputError(f"{path}: {key} = {found[key]!r}; expected true, false or null")
-    return found
 
 
 WRITTEN = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")  # by `write_files`

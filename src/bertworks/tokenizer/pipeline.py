@@ -5,8 +5,9 @@ Special tokens are known by what they do (their role), not by their text: BERT's
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import tokenizers
@@ -56,6 +57,9 @@ def check_pipeline(pipeline: str, where: str) -> str:
         raise InputError(f"{where}: its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's")
     if parts["model"].get("dropout"):
         raise InputError(f"{where}: its BPE leaves out merges by chance (model.dropout); expected null")
+    prefix = parts["model"].get("continuing_subword_prefix")
+    if prefix != "##" and kind == "WordPiece":
+        raise InputError(f"{where}: its model.continuing_subword_prefix is {prefix!r}; expected '##'")
     if kind == "Unigram" and parts["model"]["unk_id"] is None:
         raise InputError(f"{where}: its model.unk_id is null; expected the id of the unknown token")
     return read
@@ -124,10 +128,11 @@ def ordered(ids: dict[str, int], where: str) -> list[str]:
     return sorted(ids, key=ids.__getitem__)
 
 
-def roles_of(vocab: Mapping[str, int], where: str) -> dict[str, str]:
-    """The text of each special token by its role. Raises InputError naming those that are missing."""
-    found = {role: next((text for text in texts if text in vocab), "") for role, texts in ROLES.items()}
-    missing = [" or ".join(ROLES[role]) for role, text in found.items() if not text]
+def roles_of(vocab: Mapping[str, int], where: str, names: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """The text of each special token by its role: that of `names`, or a usual one. Raises InputError."""
+    usual = {role: (names[role],) if role in names else texts for role, texts in ROLES.items()}
+    found = {role: next((text for text in texts if text in vocab), "") for role, texts in usual.items()}
+    missing = [" or ".join(usual[role]) for role, text in found.items() if not text]
     if missing:
         raise InputError(
             f"{where}: the vocabulary lacks {', '.join(missing)}; is this a vocabulary of BERT, RoBERTa or ALBERT?"
@@ -168,15 +173,21 @@ def bert_template(ids: Mapping[str, int], cls: str, sep: str) -> processors.Temp
     )
 
 
-def without_controls(parts: Mapping[str, Any]) -> str:
-    """The pipeline for plain text, in which nothing written can become a special token.
+def without_controls(parts: Mapping[str, Any], controls: Container[str]) -> tuple[str, frozenset[str]]:
+    """The pipeline for plain text, in which nothing written becomes one of `controls`; and the other added tokens.
 
-    WordPiece and BPE never spell one out of a text. A Unigram model would: its special tokens are tokens with the best
-    score of all. SentencePiece never takes them from a text, so here they get names with a line break, which text
+    With the library's `encode_special_tokens` it finds no special token in a text: so the others are not special here.
+    WordPiece and BPE never spell a control out of a text. A Unigram model would: its special tokens are tokens with the
+    best score of all. SentencePiece never takes them from a text, so here they get names with a line break, which text
     between white space cannot have.
     """
-    special = {token["content"] for token in parts["added_tokens"] if token["special"]}
-    vocab = [[f"\n{token}" if token in special else token, score] for token, score in parts["model"]["vocab"]]
-    added = [token for token in parts["added_tokens"] if not token["special"]]
-    model = {**parts["model"], "vocab": vocab}
-    return json.dumps({**parts, "added_tokens": added, "post_processor": None, "model": model})
+    plain = {token["content"] for token in parts["added_tokens"] if token["special"] and token["content"] in controls}
+    added = [token if token["content"] in plain else {**token, "special": False} for token in parts["added_tokens"]]
+    others, model = frozenset(token["content"] for token in added) - plain, dict(parts["model"])
+    out = {**parts, "added_tokens": added, "model": model}
+    if model["type"] == "Unigram":
+        hidden = {text: f"\n{text}" for text in plain}
+        model["vocab"] = [[hidden.get(token, token), score] for token, score in model["vocab"]]
+        out["added_tokens"] = [{**token, "content": hidden.get(token["content"], token["content"])} for token in added]
+        out["post_processor"] = None
+    return json.dumps(out), others

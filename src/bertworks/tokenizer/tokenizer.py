@@ -7,9 +7,8 @@ known by what they do: [CLS] in a comment stands for RoBERTa's <s> too.
 
 import functools
 import hashlib
+import itertools
 import json
-import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,10 +17,11 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from ..files import InputError
+from ..files import InputError, shorten
 from . import byte_bpe, unigram, wordpiece
 from .bert_rules import BertRules
 from .folder import read_pipeline, write_files
+from .offsets import needs_trimming, with_whole_letters, without_spaces
 from .pipeline import (
     KINDS,
     METASPACE,
@@ -37,13 +37,11 @@ from .pipeline import (
     steps,
     without_controls,
 )
+from .settings import Settings
 from .training import TokenizerConfig
 from .wordpiece import SPECIAL_TOKENS, KnownWords, splits_like_bert
 
 __all__ = ["SPECIAL_TOKENS", "Encoding", "Tokenizer", "TokenizerConfig"]
-
-
-_CONTINUES = re.compile("[^\\w\\s\\x00-\\x7f]|[\u1160-\u11ff\ud7b0-\ud7fb]")  # some of these continue a letter
 
 
 class Encoding(NamedTuple):
@@ -64,20 +62,23 @@ class Encoding(NamedTuple):
 class Tokenizer:
     """Text to ids and back. Make one with `load` or `train`; unpickling one in another process gives the same."""
 
-    def __init__(self, pipeline: str, where: str = "tokenizer.json"):
+    def __init__(self, pipeline: str, where: str = "tokenizer.json", settings: Settings = Settings()):  # noqa: B008
         """`pipeline` is the text of a tokenizer.json; `where` names it in errors. Raises InputError if unusable."""
-        self._json, self._where = check_pipeline(pipeline, where), where
+        self._json, self._where = settings.applied(check_pipeline(pipeline, where)), where
+        self.note, self._names = settings.note, settings.names  # note: "", or what the user should know
         parts = json.loads(self._json)
         self.kind = KINDS[parts["model"]["type"]]
-        # Two views of one pipeline: the original splits "[MASK]" in a text like any text; fill-mask needs its id.
         self._special = library_of(self._json, where)
-        plain = without_controls(parts) if self.kind == "unigram" else self._json
-        self._plain = library_of(plain, where)
-        self._plain.encode_special_tokens = True
         ids = self._special.get_vocab(with_added_tokens=True)
         self.vocab = ordered(ids, where)
         self.vocab_size = len(self.vocab)
-        self.roles = roles_of(ids, where)
+        self.roles = roles_of(ids, where, settings.names)
+        # Two views of one pipeline: the original splits "[MASK]" in a text like any text; fill-mask needs its id. Other
+        # added tokens, such as the [E1] of relation extraction, are found in texts by both.
+        controls = {*self.roles.values(), *itertools.chain.from_iterable(ROLES.values())}
+        plain, self.added = without_controls(parts, controls)
+        self._plain = library_of(plain, where)
+        self._plain.encode_special_tokens = True
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[self.roles[role]] for role in ROLES)
         self.layout = layout_of(parts, self.kind, where)
         self.lowercase = lowercases(parts)
@@ -86,10 +87,18 @@ class Tokenizer:
         self.leading_space = any(
             step["type"] == "ByteLevel" and not step["add_prefix_space"] for step in steps(parts, "pre_tokenizer")
         )
-        self._known = KnownWords(self._plain, self.lowercase) if splits_like_bert(parts) else None
+        self._known = KnownWords(self._plain, self.lowercase) if splits_like_bert(parts) and not self.added else None
+        self._trims = False
+        self._check_frame(parts)
+        spaced = (token for token in parts["added_tokens"] if token["content"] in self.added)
+        self._trims = any(token["lstrip"] or token["rstrip"] for token in spaced) or (
+            self.kind != "wordpiece" and needs_trimming(self._plain, where)
+        )
+        if self._trims:
+            self._plain.post_processor = self._special.post_processor = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tokenizer, (self._json, self._where)
+        return Tokenizer, (self._json, self._where, Settings(names=self._names))
 
     # ---- making one
 
@@ -103,8 +112,8 @@ class Tokenizer:
         evidently made of lower-cased syllables. A .model without capitals is taken for an uncased one.
         Raises InputError if a file is missing, damaged, or contradicts `lowercase`.
         """
-        pipeline, found = read_pipeline(Path(path), lowercase)
-        tokenizer = cls(pipeline, str(found))
+        pipeline, found, settings = read_pipeline(Path(path), lowercase)
+        tokenizer = cls(pipeline, str(found), settings)
         if lowercase not in (None, tokenizer.lowercase):
             raise InputError(f"{found}: lowercase is {tokenizer.lowercase} here, not {lowercase}; leave it out")
         return tokenizer
@@ -216,7 +225,7 @@ class Tokenizer:
     def readable(self, token: int) -> str:
         """A token as text, without the mark that it continues or begins a word; "\ufffd" for parts of characters."""
         text = self.vocab[token]
-        if text in self.roles.values():
+        if text in self.roles.values() or text in self.added:
             return text
         if self.kind == "wordpiece":
             return text.removeprefix("##")
@@ -237,10 +246,28 @@ class Tokenizer:
         So a comma continues the word before it. Special tokens continue nothing.
         """
         if self.kind == "wordpiece":
-            return np.array([token.startswith("##") for token in self.vocab])
+            return np.array([token.startswith("##") and token not in self.added for token in self.vocab])
         mark = SPACE if self.kind == "bpe" else METASPACE
-        special = {*self.roles.values()}
+        special = {*self.roles.values(), *self.added}
         return np.array([token[:1] != mark and token not in special for token in self.vocab])
+
+    def _check_frame(self, parts: dict[str, Any]) -> None:
+        """Raises InputError if the pipeline's post-processor frames texts with other tokens or type ids than `encode`.
+
+        A pipeline without one is framed as its kind's first model does.
+        """
+        if not parts.get("post_processor"):
+            return
+        for pair in (None, "a"):
+            with library_panics_named(self._where):
+                theirs = self._special.encode("a", pair)
+            ours = self.encode("a", pair, specials=True)
+            if ours.ids != theirs.ids or ours.type_ids != theirs.type_ids:
+                found, expected = (" ".join(map(self.vocab.__getitem__, ids)) for ids in (theirs.ids, ours.ids))
+                raise InputError(
+                    f"{self._where}: its post_processor makes {shorten(found)} of {'two texts' if pair else 'a text'} "
+                    f"(type ids {theirs.type_ids}); expected {expected} (type ids {ours.type_ids})"
+                )
 
     def _frame(self, parts: Sequence[tuple[str, tokenizers.Encoding]], max_length: int | None) -> Encoding:
         """Add [CLS] and [SEP] around the encodings of one or two texts and cut them to size."""
@@ -253,33 +280,14 @@ class Tokenizer:
             lengths = cut_lengths(lengths, max_length - specials)
         framed = Encoding([self.cls_id], [0], [], [(0, 0)], sum(len(part.ids) for _, part in parts) - sum(lengths))
         for number, ((text, part), length) in enumerate(zip(parts, lengths, strict=True)):
-            offsets = part.offsets if self.kind == "bpe" else _with_whole_letters(text, part.offsets)
+            offsets = without_spaces(text, part.offsets) if self._trims else part.offsets
+            offsets = offsets if self.kind == "bpe" else with_whole_letters(text, offsets)
             ends = [self.sep_id] if number == len(parts) - 1 else between
             framed.ids.extend([*part.ids[:length], *ends])
             framed.type_ids.extend([number if self.layout.segments else 0] * (length + len(ends)))
             framed.offsets.extend([*offsets[:length], *[(0, 0)] * len(ends)])
         framed.tokens.extend(map(self.vocab.__getitem__, framed.ids))
         return framed
-
-
-def continues_letter(char: str) -> bool:
-    """Whether a character is part of the letter before it: a combining mark, a vowel or final consonant of Hangul.
-
-    The library gives no token to marks that it strips, nor to letters that it composes (Hangul from jamo).
-    """
-    return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
-
-
-def _with_whole_letters(text: str, offsets: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Offsets whose ends include all that continues a token's last letter, up to the next token."""
-    if not offsets or not _CONTINUES.search(text):
-        return offsets
-    out = []
-    for (start, end), limit in zip(offsets, [*(start for start, _ in offsets[1:]), len(text)], strict=True):
-        while end < limit and continues_letter(text[end]):
-            end += 1
-        out.append((start, end))
-    return out
 
 
 def cut_lengths(lengths: list[int], room: int) -> list[int]:

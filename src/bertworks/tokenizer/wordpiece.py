@@ -133,9 +133,5 @@ class KnownWords(dict[str, tuple[int, ...]]):
 
 
 def splits_like_bert(parts: Mapping[str, Any]) -> bool:
-    """Whether a pipeline is one that `KnownWords.ids_of` can shortcut."""
-    return (
-        BertRules.of(parts) is not None
-        and parts["model"]["type"] == "WordPiece"
-        and all(token["special"] for token in parts["added_tokens"])
-    )
+    """Whether a pipeline is one that `KnownWords.ids_of` can shortcut if it has no added tokens."""
+    return BertRules.of(parts) is not None and parts["model"]["type"] == "WordPiece"

@@ -1,0 +1,60 @@
+"""Offsets of tokens in the caller's text: whole letters, no spaces."""
+
+import re
+import unicodedata
+
+import tokenizers
+
+from .pipeline import library_panics_named
+
+Offsets = list[tuple[int, int]]
+_SPACES = frozenset(" \t")  # a line break is a token of its own, or separates words
+_PROBES = ("Kim lives in (New) York, 12 cats.", " kim  lives", "\ub098\ub294 \uc11c\uc6b8")
+_CONTINUES = re.compile("[^\\w\\s\\x00-\\x7f]|[\u1160-\u11ff\ud7b0-\ud7fb]")  # some of these continue a letter
+
+
+def continues_letter(char: str) -> bool:
+    """Whether a character is part of the letter before it: a combining mark, a vowel or final consonant of Hangul.
+
+    The library gives no token to marks that it strips, nor to letters that it composes (Hangul from jamo).
+    """
+    return unicodedata.category(char)[0] == "M" or "\u1160" <= char <= "\u11ff" or "\ud7b0" <= char <= "\ud7fb"
+
+
+def with_whole_letters(text: str, offsets: Offsets) -> Offsets:
+    """Offsets whose ends include all that continues a token's last letter, up to the next token."""
+    if not offsets or not _CONTINUES.search(text):
+        return offsets
+    out = []
+    for (start, end), limit in zip(offsets, [*(start for start, _ in offsets[1:]), len(text)], strict=True):
+        while end < limit and continues_letter(text[end]):
+            end += 1
+        out.append((start, end))
+    return out
+
+
+def without_spaces(text: str, offsets: Offsets) -> Offsets:
+    """Offsets without the spaces that tokens begin or end with; those of a token of spaces alone are empty."""
+    out = []
+    for start, end in offsets:
+        while start < end and text[start] in _SPACES:
+            start += 1
+        while start < end and text[end - 1] in _SPACES:
+            end -= 1
+        out.append((start, end))
+    return out
+
+
+def needs_trimming(library: tokenizers.Tokenizer, where: str) -> bool:
+    """Whether spaces must be cut off the offsets here, and not by the library's post-processor.
+
+    That cuts a character off the offsets for each space that a token begins with. Where pre-tokenizers put that space
+    before a word (white space is split off first), it is not in the text, and the word would lose its first letter.
+    """
+    processor = library.post_processor
+    with library_panics_named(where):
+        cut = [library.encode(text, add_special_tokens=False).offsets for text in _PROBES]
+        library.post_processor = None  # type: ignore[assignment]
+        whole = [library.encode(text, add_special_tokens=False).offsets for text in _PROBES]
+    library.post_processor = processor
+    return cut != [without_spaces(text, offsets) for text, offsets in zip(_PROBES, whole, strict=True)]

@@ -146,12 +146,13 @@ def tokenizer(found: ModelFolder) -> Iterator[Finding]:
 
 
 def differing_vocab(folder: Path, own: Tokenizer) -> bool:
-    """Whether vocab.txt, beside a tokenizer.json, has other tokens than that."""
+    """Whether vocab.txt, beside a tokenizer.json, has other tokens than that; it may lack the added ones at the end."""
     path = folder / VOCAB
     if own.kind != "wordpiece" or not path.exists() or not (folder / "tokenizer.json").exists():
         return False
     lines = [line.removesuffix("\r") for line in read_lines(path, "a token in each line")]
-    return lines != own.vocab
+    rest = own.vocab[len(lines) :]
+    return lines + rest != own.vocab or not own.added.issuperset(rest)
 
 
 def labels(found: ModelFolder) -> Iterator[Finding]:

@@ -6,8 +6,9 @@ any other key, and so does bertworks, with a note that names it. tests/tokenizer
 with transformers.
 """
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -232,7 +233,7 @@ def _tokens(folder: Path, values: Mapping[str, Any]) -> tuple[dict[str, str], li
     As there, special_tokens_map.json and added_tokens.json are read only where tokenizer_config.json has no
     added_tokens_decoder.
     """
-    values, decoder = dict(values), values.get("added_tokens_decoder")
+    values, decoder, listed = dict(values), values.get("added_tokens_decoder"), {*_LISTS}
     added: list[AddedToken] = []
     if decoder is not None:
         check_fields(decoder, {str: _ADDED_TOKEN}, f"{folder / CONFIG}: added_tokens_decoder")
@@ -241,14 +242,15 @@ def _tokens(folder: Path, values: Mapping[str, Any]) -> tuple[dict[str, str], li
     elif (folder / MAP).exists():
         found = read_json_object(folder / MAP)
         values |= {key: value for key, value in found.items() if key in _LISTS or _is_token(key, value)}
+        listed -= {"additional_special_tokens"} & found.keys()
     named = {key: _token(value, f"{folder}: {key}") for key, value in values.items() if _is_token(key, value)}
-    extra = [token for key in _LISTS for token in _listed(values.get(key), f"{folder}: {key}")]
-    extra += _listed(values.get("model_specific_special_tokens"), f"{folder}: model_specific_special_tokens")
-    special = [*named.values(), *extra]
+    extra = {key: _listed(values.get(key), f"{folder}: {key}") for key in (*_LISTS, "model_specific_special_tokens")}
+    special = [*named.values(), *itertools.chain.from_iterable(extra.values())]
     if decoder is None and (folder / ADDED).exists():
         table = read_json_object(folder / ADDED)
         check_fields(table, {str: int}, str(folder / ADDED))
-        texts = {token["content"] for token in special}
+        # As transformers 5 does, which overlooks the additional_special_tokens of special_tokens_map.json here.
+        texts = {token["content"] for token in [*named.values(), *(one for key in listed for one in extra[key])]}
         for text, number in sorted(table.items(), key=lambda item: int(item[1])):
             added.append({"content": text, "id": number, "special": text in texts, "normalized": text not in texts})
     return {key: str(token["content"]) for key, token in named.items()}, [*added, *special]
@@ -260,7 +262,7 @@ def _number(key: str, path: Path) -> int:
     return int(key)
 
 
-def _listed(value: Any, where: str) -> Iterable[AddedToken]:
+def _listed(value: Any, where: str) -> list[AddedToken]:
     """The tokens of a list, or of a table of tokens by name."""
     if not isinstance(value, list | dict | None):
         raise InputError(f"{where} = {shorten(value)}; expected a list of tokens")

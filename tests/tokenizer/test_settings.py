@@ -11,17 +11,18 @@ from typing import Any
 
 import pytest
 import tokenizers
+import torch
 from tokenizers import AddedToken, models, pre_tokenizers, processors
 
 from bertworks.checkpoint import hf, pooling
-from bertworks.checkpoint.folder import load_tokenizer, save_folder
+from bertworks.checkpoint.folder import load_encoder, load_tokenizer, save_folder
 from bertworks.checkpoint.metadata import input_length
 from bertworks.files import InputError
 from bertworks.inference import Predictor
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer, settings
-from support.spiece_files import field, model_bytes
+from support.spiece_files import model_bytes
 
 T = pytest.importorskip("transformers")
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -147,7 +148,9 @@ FOLDERS: dict[str, Write] = {
         fast(byte_level(), "roberta", **ROLES)(f),
         write(f, tokenizer_config={"tokenizer_class": "GPT2Tokenizer", "errors": "replace", **ROLES}),
     ),
-    "google": by_hand(tokenizer_config={"do_lower_case": True}, config={"directionality": "bidi", "pooler_type": "first"}),
+    "google": by_hand(
+        tokenizer_config={"do_lower_case": True}, config={"directionality": "bidi", "pooler_type": "first"}
+    ),
     "multilingual": by_hand(tokenizer_config=OLD, config={"pooler_fc_size": 768, "type_vocab_size": 2}),
     "biobert": by_hand(tokenizer_config={**OLD, "tokenizer_class": "BertTokenizer"}, special_tokens_map=TOKENS),
     "legal-bert": by_hand(
@@ -192,6 +195,7 @@ FOLDERS: dict[str, Write] = {
     "own metadata": by_hand({"my_note": {"a": 1}}, {**OLD, "my_note": "b"}),
 }
 UNKNOWN = {"own metadata": {"my_note"}}  # all other keys of FOLDERS are in a table
+PROTO = {"<unk>": 2, "<s>": 3, "</s>": 3, "\u2581a": 1}
 FOREIGN: dict[str, tuple[Write, str]] = {
     "kobert": (by_hand(tokenizer_config={**OLD, "tokenizer_class": "KoBertTokenizer"}), "tokenizer_class = 'KoBert"),
     "kobert, no class": (by_hand(vocab=[*SPECIALS, "\u2581na", "\u2581nun", "a"], tokenizer_config=OLD), r"U\+2581"),
@@ -204,19 +208,28 @@ FOREIGN: dict[str, tuple[Write, str]] = {
         by_hand({"tokenizer_class": "BertJapaneseTokenizer"}, OLD),
         r"config.json: tokenizer_class = 'BertJapaneseTokenizer'",
     ),
-    "japanese, mecab": (by_hand(tokenizer_config={**OLD, "word_tokenizer_type": "mecab"}), "word_tokenizer_type = 'mecab'"),
+    "japanese, mecab": (
+        by_hand(tokenizer_config={**OLD, "word_tokenizer_type": "mecab"}),
+        "word_tokenizer_type = 'mecab'",
+    ),
     "japanese, characters": (
         by_hand(tokenizer_config={**OLD, "subword_tokenizer_type": "character"}),
         "subword_tokenizer_type = 'character'",
     ),
     "character": (by_hand(tokenizer_config={**OLD, "tokenizer_class": "CanineTokenizer"}), "'CanineTokenizer'"),
-    "another kind": (by_hand(tokenizer_config={**OLD, "tokenizer_class": "RobertaTokenizer"}), "vocabulary is wordpiece"),
+    "another kind": (
+        by_hand(tokenizer_config={**OLD, "tokenizer_class": "RobertaTokenizer"}),
+        "vocabulary is wordpiece",
+    ),
     "ids with a gap": (
         by_hand(tokenizer_config=OLD, added_tokens={"covid": len(WORDPIECE) + 1}),
         f"'covid' has the id {len(WORDPIECE) + 1}; expected {len(WORDPIECE)}",
     ),
     "xlm-r without tokenizer.json": (
-        lambda f: (write(f, config={"model_type": "xlm-roberta"}), (f / "a.model").write_bytes(model_bytes(_PROTO, field(3, 1)))),
+        lambda f: (
+            write(f, config={"model_type": "xlm-roberta"}),
+            (f / "a.model").write_bytes(model_bytes(PROTO)),
+        ),
         "XLMRobertaTokenizer without a tokenizer.json",
     ),
     "no frame": (
@@ -224,7 +237,6 @@ FOREIGN: dict[str, tuple[Write, str]] = {
         "post_processor",
     ),
 }
-_PROTO = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u2581a", -1.0, 1)]
 
 
 def compared(folder: Path, ours: Tokenizer | None = None) -> None:
@@ -255,16 +267,6 @@ def test_ids_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     assert [back.encode(text, "a") for text in TEXTS] == [ours.encode(text, "a") for text in TEXTS]
     compared(tmp_path / "saved", back)
     assert bool(ours.note) == (name in UNKNOWN) and all(key in ours.note for key in UNKNOWN.get(name, ()))
-
-
-def keys_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """The settings of a folder by file; of modules.json those of all modules in one."""
-    found = {}
-    for file in folder.rglob("*.json"):
-        content = json.loads(file.read_text())
-        if file.name in ("config.json", "tokenizer_config.json", "special_tokens_map.json") or isinstance(content, list):
-            found[str(file.relative_to(folder))] = {k: v for one in content for k, v in one.items()} if isinstance(content, list) else content
-    return found
 
 
 @pytest.mark.parametrize("name", FOLDERS)
@@ -315,3 +317,298 @@ def test_a_key_without_effect_has_none_in_transformers(key: str, tmp_path: Path)
         compared(tmp_path, ours)
         tried += 1
     assert tried
+
+
+@pytest.mark.parametrize("key", sorted(settings.ONLY | settings.ONLY_WITHOUT_PIPELINE))
+def test_a_setting_that_is_not_computed_is_refused_by_name(key: str, tmp_path: Path) -> None:
+    allowed = (settings.ONLY | settings.ONLY_WITHOUT_PIPELINE)[key]
+    by_hand(tokenizer_config={**OLD, key: allowed[0]})(tmp_path)
+    compared(tmp_path)
+    for value in VALUES:
+        by_hand(tokenizer_config={**OLD, key: value})(tmp_path)
+        if value not in allowed:
+            with pytest.raises(InputError, match=rf"tokenizer_config.json: {key} = .*; expected"):
+                Tokenizer.load(tmp_path)
+
+
+RULES = [
+    *({"do_lower_case": value} for value in (True, False)),
+    *({"do_lower_case": lower, "strip_accents": value} for lower in (True, False) for value in (True, False, None)),
+    {"tokenize_chinese_chars": False},
+    {"do_lower_case": False, "tokenize_chinese_chars": False},
+]
+
+
+@pytest.mark.parametrize("name", ["BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast", None])
+@pytest.mark.parametrize("rules", RULES)
+def test_settings_that_contradict_tokenizer_json_win_as_in_transformers(rules: Any, name: Any, tmp_path: Path) -> None:
+    """Where a class is named that rebuilds the rules, or none, but a model type; not with PreTrainedTokenizerFast."""
+    FOLDERS["bert, added"](tmp_path)
+    write(tmp_path, tokenizer_config={**TOKENS, **rules, **({"tokenizer_class": name} if name else {})})
+    compared(tmp_path)
+    parts = json.loads((tmp_path / "tokenizer.json").read_text())
+    own = settings.BertRules(lowercase=True)  # the same rules as bertworks writes them
+    write(tmp_path, tokenizer=parts | own.steps)
+    compared(tmp_path)
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_a_prefix_space_that_contradicts_tokenizer_json(prefix: bool, tmp_path: Path) -> None:
+    FOLDERS["roberta"](tmp_path)
+    write(tmp_path, tokenizer_config={**ROLES, "tokenizer_class": "RobertaTokenizer", "add_prefix_space": prefix})
+    compared(tmp_path)
+    FOLDERS["xlm-roberta"](tmp_path)
+    write(tmp_path, tokenizer_config={**ROLES, "add_prefix_space": prefix})
+    if prefix:
+        compared(tmp_path)
+    else:
+        with pytest.raises(InputError, match="add_prefix_space = false, but the vocabulary's rules say true"):
+            Tokenizer.load(tmp_path)
+
+
+FLAGS = [{}, {"lstrip": True}, {"rstrip": True}, {"single_word": True}, {"normalized": False}, {"special": True}]
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert", "xlm-roberta"])
+def test_added_tokens_are_found_as_in_transformers(kind: str, flags: dict[str, bool], tmp_path: Path) -> None:
+    made = {
+        "bert": lambda: saved(lambda f: with_tokens(bert(f), AddedToken("covid", **flags)), "bert")(tmp_path),
+        "roberta": lambda: saved(lambda f: with_tokens(roberta(), AddedToken("covid", **flags)), "roberta")(tmp_path),
+        "xlm-roberta": lambda: saved(
+            lambda f: with_tokens(unigram("XLMRobertaTokenizer"), AddedToken("covid", **flags)), "xlm-roberta"
+        )(tmp_path),
+    }
+    if kind == "modernbert":
+        library = byte_level(template=True)
+        library.add_tokens([AddedToken("covid", **flags)])
+        fast(library, "modernbert", **ROLES)(tmp_path)
+    else:
+        made[kind]()
+    ours = Tokenizer.load(tmp_path)
+    number = ours.vocab.index("covid")
+    assert number in ours.ids_of(["in covid in"])[0] and not ours.continuation[number]
+    assert ours.readable(number) == "covid"
+    compared(tmp_path, ours)
+
+
+def test_literal_special_tokens_stay_plain_text(tmp_path: Path) -> None:
+    FOLDERS["bert, added"](tmp_path)
+    ours = Tokenizer.load(tmp_path)
+    assert ours.tokenize("[MASK] [E1] [SEP]") == [
+        "[",
+        "m",
+        "##a",
+        "##s",
+        "##k",
+        "]",
+        "[E1]",
+        "[",
+        "s",
+        "##e",
+        "##p",
+        "]",
+    ]
+    assert ours.encode("[MASK]", specials=True).ids[1:-1] == [ours.mask_id]
+
+
+def test_special_tokens_under_other_names(tmp_path: Path) -> None:
+    """Both usual names may be in a vocabulary; the settings say which has the role."""
+    names = {
+        "cls_token": "<s>",
+        "sep_token": "<end>",
+        "mask_token": "<blank>",
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+    }
+    by_hand(tokenizer_config={**OLD, **names}, vocab=[*WORDPIECE, "<s>", "<end>", "<blank>"])(tmp_path)
+    theirs, ours = T.AutoTokenizer.from_pretrained(tmp_path), Tokenizer.load(tmp_path)
+    for role in ("cls", "sep", "mask", "pad", "unk"):
+        assert getattr(ours, f"{role}_id") == getattr(theirs, f"{role}_token_id"), role
+    compared(tmp_path, ours)
+    ours.save(tmp_path / "saved")
+    for again in (Tokenizer.load(tmp_path / "saved"), pickle.loads(pickle.dumps(ours))):
+        assert again.roles == ours.roles and again.encode("Kim", "Kim") == ours.encode("Kim", "Kim")
+
+
+ORDERS = {
+    "first letters": byte_level(True, [pre_tokenizers.WhitespaceSplit()]),
+    "punctuation": byte_level(True, [pre_tokenizers.Punctuation()]),
+    "digits": byte_level(False, [pre_tokenizers.Digits(individual_digits=True)]),
+    "template": byte_level(template=True),
+    "prefix": byte_level(True),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_offsets_are_those_of_the_letters(name: str) -> None:
+    """The library's post-processor cuts the first letter off where white space is split off before byte-level BPE."""
+    ours = Tokenizer(ORDERS[name].to_str())
+    for text in (*TEXTS, "\uc11c\uc6b8 \ub098\ub294", "in a line\nin  b"):
+        encoding = ours.encode(text)
+        for token, (start, end) in zip(encoding.tokens[1:-1], encoding.offsets[1:-1], strict=True):
+            letters = bytes(_BYTE[char] for char in token.removeprefix("\u0120"))
+            assert letters in text[start:end].encode(), (text, token, text[start:end])
+            assert text[start:end] == text[start:end].strip(" ")
+
+
+_SHOWN = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that byte-level BPE writes as themselves
+_HIDDEN = [byte for byte in range(256) if byte not in _SHOWN]
+_BYTE = {chr(byte): byte for byte in _SHOWN} | {chr(256 + i): byte for i, byte in enumerate(_HIDDEN)}
+
+
+def test_texts_that_are_cut_at_their_beginning_are_refused(tmp_path: Path) -> None:
+    FOLDERS["modernbert"](tmp_path)
+    pipeline = json.loads((tmp_path / "tokenizer.json").read_text())
+    cut = {"direction": "Left", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
+    write(tmp_path, tokenizer=pipeline | {"truncation": cut})
+    with pytest.raises(InputError, match=r"truncation.direction = .Left."):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"added_tokens_decoder": []}, r"added_tokens_decoder: found \[\]"),
+        ({"added_tokens_decoder": {"x": {"content": "a"}}}, "has the key 'x'; expected a token's id"),
+        ({"added_tokens_decoder": {"5": {"content": 3}}}, "5.content is 3"),
+        ({"additional_special_tokens": "x"}, "additional_special_tokens = 'x'; expected a list"),
+        ({"extra_special_tokens": [3]}, "extra_special_tokens: found 3"),
+        ({"tokenizer_class": 3}, "tokenizer_class = 3"),
+        ({"cls_token": {"content": 3}}, "cls_token: found {'content': 3}"),
+    ],
+)
+def test_settings_of_another_form_are_refused(content: Any, message: str, tmp_path: Path) -> None:
+    by_hand(tokenizer_config={**OLD, **content})(tmp_path)
+    with pytest.raises(InputError, match=message):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [({}, 512), ({"model_max_length": 128}, 128), ({"max_len": 64}, 64), ({"model_max_length": 1e30}, 512),
+     ({"model_max_length": 10**30}, 512), ({"model_max_length": None}, 512), ({"model_max_length": 100.0}, 100)],
+)  # fmt: skip
+def test_the_longest_input(length: dict[str, Any], expected: int, tmp_path: Path) -> None:
+    write(tmp_path, tokenizer_config=length)
+    assert input_length(tmp_path, 512) == expected
+    write(tmp_path, tokenizer_config={"model_max_length": "128"})
+    with pytest.raises(InputError, match="model_max_length = '128'; expected a number"):
+        input_length(tmp_path, 512)
+
+
+# ---- the other files of a model folder
+
+SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24}
+FAMILY = {
+    "qa_dropout": "DistilBert",
+    "net_structure_type": "Albert",
+    "gap_size": "Albert",
+    "down_scale_factor": "Albert",
+}
+FAMILY |= {"num_memory_blocks": "Albert", "sparse_prediction": "ModernBert", "sparse_pred_ignore_index": "ModernBert"}
+FAMILY |= {"deterministic_flash_attn": "ModernBert", "initializer_cutoff_factor": "ModernBert"}
+IDS = torch.tensor([[2, 5, 6, 7, 3]])
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a tiny random encoder of a family of transformers."""
+    folders: dict[str, Path] = {}
+
+    def folder(name: str) -> Path:
+        if name not in folders:
+            shape = DISTIL if name == "DistilBert" else SHAPE
+            config = getattr(T, f"{name}Config")(vocab_size=32, max_position_embeddings=16, pad_token_id=0, **shape)
+            folders[name] = tmp_path_factory.mktemp(name)
+            getattr(T, f"{name}Model")(config).save_pretrained(folders[name])
+        return folders[name]
+
+    return folder
+
+
+@pytest.mark.parametrize("key", sorted(hf.WITHOUT_EFFECT))
+def test_a_key_of_config_json_without_effect_has_none(key: str, encoders: Callable[[str], Path]) -> None:
+    folder = encoders(FAMILY.get(key, "Bert"))
+    before = json.loads((folder / "config.json").read_text())
+    try:
+        for value in (3, 2.5, "x", True, "float32", "eager", {"x": 1}):
+            write(folder, config={**before, key: value})
+            assert not hf.unread_note({key: value}, "")
+            try:
+                theirs = T.AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
+                with torch.no_grad():
+                    expected = theirs(IDS)[0]
+            except Exception:  # of any kind, for a value of another type
+                continue
+            ours = load_encoder(folder)(IDS, torch.ones_like(IDS), torch.zeros_like(IDS)).hidden_states[-1]
+            torch.testing.assert_close(ours, expected, rtol=0, atol=1e-5)
+            break
+        else:
+            raise AssertionError("transformers accepts none of the values")
+    finally:
+        write(folder, config=before)
+
+
+def model_of(folder: Path, rows: int, note: bool = False) -> None:
+    """Weights for a folder with a tokenizer, and a Predictor's note of it."""
+    shape = ModelConfig(vocab_size=rows, max_position_embeddings=32, **SHAPE)  # type: ignore[arg-type]
+    save_folder(folder / "model", build_model(shape, seed=1), None)
+    for file in folder.glob("*.json"):
+        if file.name != "config.json":
+            (folder / "model" / file.name).write_bytes(file.read_bytes())
+
+
+def test_added_tokens_without_rows_are_named(tmp_path: Path) -> None:
+    FOLDERS["bert, added"](tmp_path)
+    model_of(tmp_path, len(WORDPIECE) + 1)
+    with pytest.raises(
+        InputError, match=rf"has {len(WORDPIECE) + 1} rows, and none for the added tokens \[E1\], \[/E1\]"
+    ):
+        load_tokenizer(tmp_path / "model")
+
+
+def test_unknown_keys_are_noted_and_all_others_are_not(tmp_path: Path) -> None:
+    FOLDERS["bert, added"](tmp_path)
+    model_of(tmp_path, len(WORDPIECE) + 3)
+    folder = tmp_path / "model"
+    assert not Predictor(folder).note
+    for file in ("config.json", "tokenizer_config.json"):
+        content = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps({**content, "my_note": 1}))
+    note = Predictor(folder).note
+    assert f"{folder}/config.json: my_note not read" in note and "tokenizer_config.json: 'my_note' not read" in note
+
+
+@pytest.fixture
+def embedder(tmp_path: Path) -> Path:
+    """A folder as sentence-transformers writes it."""
+    FOLDERS["bert uncased"](tmp_path)
+    model_of(tmp_path, len(WORDPIECE))
+    st = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    inner = st.Transformer(str(tmp_path / "model"))
+    parts = [inner, st.Pooling(16, "mean"), st.Normalize()]
+    whole = pytest.importorskip("sentence_transformers").SentenceTransformer
+    whole(modules=parts, prompts={"query": "in "}, default_prompt_name="query").save(str(tmp_path / "st"))
+    return tmp_path / "st"
+
+
+def test_keys_of_sentence_transformers(embedder: Path) -> None:
+    assert not Predictor(embedder).note
+    for name, file, table in pooling._tables(embedder):
+        assert table.keys() <= {*pooling.READ[name], *pooling.WITHOUT_EFFECT.get(name, ()), *pooling.ONLY.get(name, ())}
+        before = file.read_text()
+        for key in pooling.ONLY.get(name, ()):
+            content = json.loads(before)
+            changed = [{**content[0], key: "x"}, *content[1:]] if isinstance(content, list) else {**content, key: "x"}
+            file.write_text(json.dumps(changed))
+            if key == "similarity_fn_name":
+                assert "rankings here are by cosine" in Predictor(embedder).note
+            else:
+                with pytest.raises(InputError, match=f"{key} = 'x'; expected"):
+                    Predictor(embedder)
+            file.write_text(before)
+    path = embedder / "1_Pooling" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "other": 1}))
+    assert f"{path}: other not read" in Predictor(embedder).note

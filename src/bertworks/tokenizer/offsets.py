@@ -5,7 +5,7 @@ import unicodedata
 
 import tokenizers
 
-from .pipeline import library_panics_named
+from .pipeline import METASPACE, SPACE, library_panics_named
 
 Offsets = list[tuple[int, int]]
 _SPACES = frozenset(" \t")  # a line break is a token of its own, or separates words
@@ -53,8 +53,12 @@ def needs_trimming(library: tokenizers.Tokenizer, where: str) -> bool:
     """
     processor = library.post_processor
     with library_panics_named(where):
-        cut = [library.encode(text, add_special_tokens=False).offsets for text in _PROBES]
+        cut = [library.encode(text, add_special_tokens=False) for text in _PROBES]
         library.post_processor = None  # type: ignore[assignment]
         whole = [library.encode(text, add_special_tokens=False).offsets for text in _PROBES]
     library.post_processor = processor
-    return cut != [without_spaces(text, offsets) for text, offsets in zip(_PROBES, whole, strict=True)]
+    return any(
+        token.strip(SPACE + METASPACE) and ours != theirs
+        for text, encoding, offsets in zip(_PROBES, cut, whole, strict=True)
+        for token, ours, theirs in zip(encoding.tokens, encoding.offsets, without_spaces(text, offsets), strict=True)
+    )

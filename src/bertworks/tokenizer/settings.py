@@ -15,7 +15,7 @@ from typing import Any
 
 from ..files import InputError, check_fields, read_json_object, shorten
 from .bert_rules import BertRules
-from .pipeline import KINDS, ROLES, Kind, library_of, lowercases, steps
+from .pipeline import KINDS, ROLES, Kind, bert_template, library_of, lowercases, steps
 
 CONFIG, MAP, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 _TOKENS = tuple(f"{role}_token" for role in ("bos", "eos", *ROLES))  # and any other text under a key in `_token`
@@ -121,6 +121,8 @@ class Settings:
         if self.rebuilds:
             {"wordpiece": self._rebuild_bert, "bpe": self._rebuild_bpe, "unigram": self._check_unigram}[kind](parts)
         self._add(parts)
+        if self.rebuilds and kind == "wordpiece":
+            self._frame_like_bert(parts)
         if "token_type_ids" not in (self.values.get("model_input_names") or ["token_type_ids"]):
             _without_segments(parts)
         return pipeline if parts == before else library_of(json.dumps(parts), self.where).to_str()
@@ -141,10 +143,25 @@ class Settings:
             library = parts["pre_tokenizer"] == rules.library_steps["pre_tokenizer"]
             parts |= new.library_steps if library else new.steps
 
+    def _frame_like_bert(self, parts: dict[str, Any]) -> None:
+        """[UNK], [CLS] and [SEP] under the names that these settings give them."""
+        ids = {token["content"]: token["id"] for token in parts["added_tokens"]}
+        cls, sep, unk = (self.names.get(role, "") for role in ("cls", "sep", "unk"))
+        if unk in ids:
+            parts["model"]["unk_token"] = unk
+        step = parts["post_processor"] or {}
+        if (
+            cls in ids
+            and sep in ids
+            and step.get("type") == "TemplateProcessing"
+            and {*step["special_tokens"]} != {cls, sep}
+        ):
+            parts["post_processor"] = json.loads(bert_template(ids, cls, sep).__getstate__())
+
     def _rebuild_bpe(self, parts: dict[str, Any]) -> None:
         prefix = self.values.get("add_prefix_space")
-        for step in steps(parts, "pre_tokenizer"):
-            if step["type"] == "ByteLevel" and prefix is not None:
+        for step in [*steps(parts, "pre_tokenizer"), parts["post_processor"] or {}]:
+            if step.get("type") in ("ByteLevel", "RobertaProcessing") and prefix is not None:
                 step["add_prefix_space"] = prefix
 
     def _check_unigram(self, parts: dict[str, Any]) -> None:

@@ -73,6 +73,9 @@ class Tokenizer:
         self.vocab = ordered(ids, where)
         self.vocab_size = len(self.vocab)
         self.roles = roles_of(ids, where, settings.names)
+        if self.kind == "wordpiece" and parts["model"]["unk_token"] != self.roles["unk"]:
+            found = shorten(parts["model"]["unk_token"])
+            raise InputError(f"{where}: its model.unk_token is {found}; expected {self.roles['unk']!r}")
         # Two views of one pipeline: the original splits "[MASK]" in a text like any text; fill-mask needs its id. Other
         # added tokens, such as the [E1] of relation extraction, are found in texts by both.
         controls = {*self.roles.values(), *itertools.chain.from_iterable(ROLES.values())}

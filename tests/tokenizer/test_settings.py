@@ -15,12 +15,15 @@ import torch
 from tokenizers import AddedToken, models, pre_tokenizers, processors
 
 from bertworks.checkpoint import hf, pooling
+from bertworks.checkpoint.convert.extension import extend
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer, save_folder
 from bertworks.checkpoint.metadata import input_length
+from bertworks.doctor.folders import differing_vocab
 from bertworks.files import InputError
 from bertworks.inference import Predictor
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
+from bertworks.tasks.contexts import tokenize_contexts
 from bertworks.tokenizer import Tokenizer, settings
 from support.spiece_files import model_bytes
 
@@ -495,6 +498,49 @@ def test_the_longest_input(length: dict[str, Any], expected: int, tmp_path: Path
     write(tmp_path, tokenizer_config={"model_max_length": "128"})
     with pytest.raises(InputError, match="model_max_length = '128'; expected a number"):
         input_length(tmp_path, 512)
+
+
+@pytest.mark.parametrize("name", ["PreTrainedTokenizerFast", "TokenizersBackend"])
+def test_a_tokenizer_json_that_adds_no_special_tokens_is_refused(name: str, tmp_path: Path) -> None:
+    FOLDERS["bert uncased"](tmp_path)
+    pipeline = json.loads((tmp_path / "tokenizer.json").read_text())
+    write(tmp_path, tokenizer=pipeline | {"post_processor": None}, tokenizer_config={**TOKENS, "tokenizer_class": name})
+    assert T.AutoTokenizer.from_pretrained(tmp_path)("kim").input_ids == [WORDPIECE.index("kim")]
+    with pytest.raises(InputError, match="has no post_processor"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("frame", ["template", "BertProcessing"])
+def test_no_type_ids_where_the_inputs_have_none(frame: str, tmp_path: Path) -> None:
+    FOLDERS["bert uncased"](tmp_path)
+    if frame == "BertProcessing":
+        pipeline = json.loads((tmp_path / "tokenizer.json").read_text())
+        step = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+        write(tmp_path, tokenizer=pipeline | {"post_processor": step})
+    names = {"model_input_names": ["input_ids", "attention_mask"]}
+    write(tmp_path, tokenizer_config={**TOKENS, "tokenizer_class": "PreTrainedTokenizerFast", **names})
+    assert "token_type_ids" not in T.AutoTokenizer.from_pretrained(tmp_path)("a", "b")
+    ours = Tokenizer.load(tmp_path)
+    assert not any(ours.encode("a", "b").type_ids)
+    ours.save(tmp_path / "saved")
+    assert not any(Tokenizer.load(tmp_path / "saved").encode("a", "b").type_ids)
+
+
+def test_added_tokens_elsewhere(tmp_path: Path) -> None:
+    """Words that are added later come after them; vocab.txt may lack them; contexts of questions are read by words."""
+    FOLDERS["bert, added"](tmp_path)
+    write(tmp_path, vocab=WORDPIECE)
+    ours = Tokenizer.load(tmp_path)
+    assert not differing_vocab(tmp_path, ours)
+    write(tmp_path, vocab=WORDPIECE[:-1])
+    assert differing_vocab(tmp_path, ours)
+    extended = extend(ours, ["nam"], "words.txt").tokenizer
+    assert extended.vocab == [*ours.vocab, "nam"] and extended.tokenize("nam [E1]") == ["nam", "[E1]"]
+    contexts = tokenize_contexts(ours, ["kim [E1] kim", "covid19"])
+    assert [ours.vocab[i] for i in contexts.ids] == ["kim", "[E1]", "kim", "covid19"]
+    with_tokens(T.AutoTokenizer.from_pretrained(tmp_path), "new york").save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="added tokens that reach over words \\('new york'\\)"):
+        tokenize_contexts(Tokenizer.load(tmp_path), ["new york"])
 
 
 # ---- the other files of a model folder

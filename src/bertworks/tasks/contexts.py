@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files import InputError, shorten
 from ..tokenizer import Tokenizer, compose
 from .offsets import Place
 from .sequences import Integers, TokenIds, distinct, edges_of, ranges
@@ -57,7 +58,12 @@ class Contexts:
 
 
 def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
-    """The words and tokens of every text, with their offsets."""
+    """The words and tokens of every text, with their offsets. Raises InputError for added tokens of several words."""
+    if tokenizer.over_words:
+        raise InputError(
+            f"the tokenizer has added tokens that reach over words ({shorten(tokenizer.over_words[0])}); expected "
+            "none: here every word is tokenized by itself"
+        )
     words: list[str] = []
     begins: list[int] = []
     counts = []

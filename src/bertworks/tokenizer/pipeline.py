@@ -91,10 +91,15 @@ def library_of(pipeline: str, where: str) -> tokenizers.Tokenizer:
 
 @contextlib.contextmanager
 def library_panics_named(where: str) -> Iterator[None]:
-    """Turns a panic of the library while it reads a text into an InputError: a regular expression in the file fails."""
+    """Turns an error of the library while it reads a text into an InputError.
+
+    It panics if a regular expression in the file fails, and raises Exception itself if tokens are missing.
+    """
     try:
         yield
     except BaseException as error:
+        if type(error) is Exception:
+            raise InputError(f"{where}: the tokenizers library cannot read a text with it ({error})") from None
         if not _is_panic(error):
             raise
         raise InputError(

@@ -79,6 +79,7 @@ class Settings:
     added: tuple[AddedToken, ...] = ()  # with "id" if a file gives it
     names: Mapping[str, str] = field(default_factory=dict)  # texts of special tokens by role
     unread: tuple[str, ...] = ()  # keys that are in no table
+    as_is: bool = False  # whether transformers takes the folder's tokenizer.json as it is, by the class that is named
 
     @classmethod
     def of(cls, folder: Path, file: Path) -> "Settings":
@@ -100,7 +101,8 @@ class Settings:
         rebuilds = _class_of(folder, values, whole)
         named, added = _tokens(folder, values)
         names = {role: text for role in ROLES if (text := named.get(f"{role}_token"))}
-        return cls(str(path), values, rebuilds, tuple(added), names, unread)
+        as_is = whole and not rebuilds and values.get("tokenizer_class") is not None
+        return cls(str(path), values, rebuilds, tuple(added), names, unread, as_is)
 
     @property
     def note(self) -> str:
@@ -117,6 +119,11 @@ class Settings:
             raise InputError(
                 f"{self.where}: tokenizer_class = {self.rebuilds}Tokenizer, but the vocabulary is {kind}; expected "
                 f"{expected} or PreTrainedTokenizerFast"
+            )
+        if self.as_is and not parts["post_processor"]:
+            raise InputError(
+                f"{self.where}: tokenizer_class = {self.values['tokenizer_class']}, and tokenizer.json has no "
+                "post_processor: other software adds no special tokens to a text; expected one that adds them"
             )
         if self.rebuilds:
             {"wordpiece": self._rebuild_bert, "bpe": self._rebuild_bpe, "unigram": self._check_unigram}[kind](parts)
@@ -303,6 +310,9 @@ def _filled(token: AddedToken) -> AddedToken:
 def _without_segments(parts: dict[str, Any]) -> None:
     """Type id 0 for both texts: without token_type_ids among its inputs, transformers gives none to the model."""
     step = parts.get("post_processor") or {}
+    if step.get("type") == "BertProcessing":
+        (cls, i), (sep, j) = step["cls"], step["sep"]
+        step = parts["post_processor"] = json.loads(bert_template({cls: i, sep: j}, cls, sep).__getstate__())
     for one in step.get("processors", [step]):
         for cell in one.get("pair", ()) if one.get("type") == "TemplateProcessing" else ():
             next(iter(cell.values()))["type_id"] = 0

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...files import InputError, read_lines
 from ...tokenizer import Tokenizer
+from ...tokenizer.settings import Settings
 from ..folder import CONFIG, find_model, load_model, read_config, save_folder
 from ..locate import new_folder
 from ..metadata import metadata_of
@@ -88,7 +89,7 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], where: str) -> Extended:
         shown = "; ".join(f"{word}: {why}" for word, why in list(skipped.items())[:5]) or "there are none"
         raise InputError(f"{where}: no word to add ({shown})")
     slots = _add_words(parts, [*added])
-    new = Tokenizer(json.dumps(parts, ensure_ascii=False), where)
+    new = Tokenizer(json.dumps(parts, ensure_ascii=False), where, Settings(names=tokenizer.roles))
     subwords = {parts["model"]["vocab"][word]: ids for word, ids in added.items()}
     return Extended(new, subwords, slots, skipped)
 
@@ -108,7 +109,8 @@ def _add_words(parts: dict[str, Any], words: list[str]) -> int:
     """Add the words to a pipeline's vocabulary; returns how many replaced an [unused] entry."""
     vocab: dict[str, int] = parts["model"]["vocab"]
     special = {token["content"] for token in parts["added_tokens"]}
-    size = len(vocab.keys() | special)
+    vocab |= {token["content"]: token["id"] for token in parts["added_tokens"]}  # the library counts these alone
+    size = len(vocab)
     free = sorted((i, entry) for entry, i in vocab.items() if _UNUSED.fullmatch(entry) and entry not in special)
     for word, (number, slot) in zip(words, free, strict=False):
         del vocab[slot]

@@ -294,7 +294,8 @@ def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
     tokenizer is another model's, or its file was cut.
     """
     rows, tokens = config.vocab_size, tokenizer.vocab_size
-    if beyond := [token for token in tokenizer.vocab[rows:] if token in tokenizer.added]:
+    added = {*tokenizer.added, *tokenizer.roles.values()}
+    if beyond := [token for token in tokenizer.vocab[rows:] if token in added]:
         raise InputError(
             f"{where}: the embedding matrix has {rows:,} rows, and none for the added tokens {listed(beyond, 5)}; take "
             "them out of the tokenizer's files, or train rows for them (resize_token_embeddings of transformers)"

@@ -37,6 +37,7 @@ ONLY_WITHOUT_PIPELINE: dict[str, tuple[Any, ...]] = {  # a tokenizer.json has wh
     "do_basic_tokenize": (True, None),
     "never_split": ([], None),
     "sp_model_kwargs": ({}, None),
+    "remove_space": (True, None),
 }
 # In this order: decoding, padding (ours is at the end) and what callers ask for; where a file came from; settings of
 # classes that are refused, and of classes without [CLS] and [SEP].
@@ -46,7 +47,7 @@ max_length stride truncation truncation_strategy return_tensors verbose trim_off
 pad_token_segment_id cls_token_segment_id sequence_a_segment_id sequence_b_segment_id mask_padding_with_zero legacy
 name_or_path special_tokens_map_file tokenizer_file vocab_file merges_file full_tokenizer_file backend is_local
 local_files_only processor_class from_slow use_fast device device_map slow_tokenizer_class transformers_version revision
-use_auth_token cache_dir _commit_hash model_type
+use_auth_token trust_remote_code cache_dir _commit_hash _from_auto model_type vocab_size
 mecab_kwargs sudachi_kwargs jumanpp_kwargs add_bos_token add_eos_token unk_id
 """
 WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())

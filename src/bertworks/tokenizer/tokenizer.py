@@ -62,8 +62,12 @@ class Encoding(NamedTuple):
 class Tokenizer:
     """Text to ids and back. Make one with `load` or `train`; unpickling one in another process gives the same."""
 
-    def __init__(self, pipeline: str, where: str = "tokenizer.json", settings: Settings = Settings()):  # noqa: B008
-        """`pipeline` is the text of a tokenizer.json; `where` names it in errors. Raises InputError if unusable."""
+    def __init__(self, pipeline: str, where: str = "tokenizer.json", settings: Settings | None = None):
+        """`pipeline` is the text of a tokenizer.json; `where` names it in errors; `settings`: of the files beside it.
+
+        Raises InputError if it is unusable.
+        """
+        settings = settings or Settings()
         self._json, self._where = settings.applied(check_pipeline(pipeline, where)), where
         self.note, self._names = settings.note, settings.names  # note: "", or what the user should know
         parts = json.loads(self._json)

@@ -369,7 +369,7 @@ def change(folder, **settings) -> None:
         ("RobertaModel", {"model_type": "xlm"}, "model_type = 'xlm'; expected one of bert, roberta, albert, distilb"),
         ("RobertaModel", {"is_decoder": True}, "is_decoder is set, and there is a pooler"),
         ("RobertaForMaskedLM", {"model_type": "bert"}, "bert.embeddings.word_embeddings.weight: missing"),
-        ("RobertaForMaskedLM", {"add_cross_attention": True}, "add_cross_attention is set"),
+        ("RobertaForMaskedLM", {"add_cross_attention": True}, "add_cross_attention = True; expected false"),
     ],
 )
 def test_what_is_refused(cls, settings, message, tmp_path):

@@ -97,6 +97,8 @@ PIECES = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581"
 PIECES += [(letter, -5.0 - i / 10) for i, letter in enumerate([*LETTERS, *"CILMOZ[]"]) if letter not in "[]" or i > 46]
 PIECES += [("\u2581in", -3.0), ("\u2581Kim", -3.0), ("<mask>", 0.0)]
 
+ALBERT = [(name, 0.0) for name in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")] + PIECES[4:-1]
+
 
 def roberta(**settings: Any) -> Any:
     return T.RobertaTokenizer(vocab=dict(BPE), merges=list(MERGES), **settings)
@@ -145,6 +147,9 @@ FOLDERS: dict[str, Write] = {
     "xlm-roberta": saved(lambda f: unigram("XLMRobertaTokenizer"), "xlm-roberta"),
     "xlm-roberta, added": saved(lambda f: with_tokens(unigram("XLMRobertaTokenizer"), special=E1), "xlm-roberta"),
     "camembert": saved(lambda f: unigram("CamembertTokenizer"), "camembert"),
+    "albert": saved(lambda f: T.AlbertTokenizer(vocab=list(ALBERT)), "albert"),
+    "albert cased": saved(lambda f: T.AlbertTokenizer(vocab=list(ALBERT), do_lower_case=False), "albert"),
+    "albert, accents": saved(lambda f: T.AlbertTokenizer(vocab=list(ALBERT), keep_accents=True), "albert"),
     "modernbert": fast(byte_level(template=True), "modernbert", **ROLES),
     "modernbert, added": fast(byte_level(template=True), "modernbert", **ROLES, extra_special_tokens=[*E1]),
     "gpt2 class": lambda f: (
@@ -478,6 +483,7 @@ def test_texts_that_are_cut_at_their_beginning_are_refused(tmp_path: Path) -> No
         ({"additional_special_tokens": "x"}, "additional_special_tokens = 'x'; expected a list"),
         ({"extra_special_tokens": [3]}, "extra_special_tokens: found 3"),
         ({"tokenizer_class": 3}, "tokenizer_class = 3"),
+        ({"model_input_names": 3}, "model_input_names is 3"),
         ({"cls_token": {"content": 3}}, "cls_token: found {'content': 3}"),
     ],
 )
@@ -485,6 +491,40 @@ def test_settings_of_another_form_are_refused(content: Any, message: str, tmp_pa
     by_hand(tokenizer_config={**OLD, **content})(tmp_path)
     with pytest.raises(InputError, match=message):
         Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize(("key", "value"), [("do_lower_case", False), ("keep_accents", True)])
+def test_settings_that_contradict_alberts_tokenizer_json_are_refused(key: str, value: bool, tmp_path: Path) -> None:
+    FOLDERS["albert"](tmp_path)
+    write(tmp_path, tokenizer_config={"tokenizer_class": "AlbertTokenizer", key: value})
+    with pytest.raises(InputError, match=f"{key} = {json.dumps(value)}, but the vocabulary's rules say"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("settings", [{"do_lower_case": False}, {"do_lower_case": False, "keep_accents": True}])
+def test_rules_of_a_cased_albert(settings: dict[str, bool], tmp_path: Path) -> None:
+    """Its code straightens quotation marks and strips accents whether or not it lower-cases."""
+    (tmp_path / "spiece.model").write_bytes(model_bytes({piece: 2 if piece == "<unk>" else 1 for piece, _ in ALBERT}))
+    write(tmp_path, config={"model_type": "albert"}, tokenizer_config=settings)
+    theirs = T.AlbertTokenizer(vocab=list(ALBERT), **settings).backend_tokenizer.normalizer
+    text = "\u00c9a ``Kim''"
+    assert Tokenizer.load(tmp_path).normalize(text) == theirs.normalize_str(text)
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("said", [True, False])
+def test_what_the_caller_says_wins_over_the_settings_of_a_bare_vocabulary(
+    said: bool, given: bool, tmp_path: Path
+) -> None:
+    by_hand(tokenizer_config={"do_lower_case": given, "tokenizer_class": "BertTokenizer"})(tmp_path)
+    assert Tokenizer.load(tmp_path, lowercase=said).lowercase is said
+
+
+def test_a_vocabulary_of_another_kind_than_the_model_types(tmp_path: Path) -> None:
+    """Where no file names a class, tokenizer.json is read as it is: a BERT with XLM-R's vocabulary."""
+    FOLDERS["xlm-roberta"](tmp_path)
+    write(tmp_path, config={"model_type": "bert"}, tokenizer_config=ROLES)
+    assert Tokenizer.load(tmp_path).tokenize("Kim in") == ["\u2581Kim", "\u2581in"]
 
 
 @pytest.mark.parametrize(

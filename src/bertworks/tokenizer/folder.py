@@ -40,7 +40,8 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path, Settin
     lowercase = said("do_lower_case") if lowercase is None else lowercase
     if path.suffix == ".model":
         keep_accents = bool(said("keep_accents"))
-        return unigram.pipeline_of_model(read_model(path), str(path), lowercase, keep_accents), path, settings
+        cased = lowercase is False and settings.rebuilds == "Albert"
+        return unigram.pipeline_of_model(read_model(path), str(path), lowercase, keep_accents, cased), path, settings
     if lowercase is None:
         raise InputError(
             f"{path}: a vocab.txt does not record whether it is uncased; give --cased or --uncased (in Python "

@@ -80,7 +80,8 @@ class Settings:
     added: tuple[AddedToken, ...] = ()  # with "id" if a file gives it
     names: Mapping[str, str] = field(default_factory=dict)  # texts of special tokens by role
     unread: tuple[str, ...] = ()  # keys that are in no table
-    as_is: bool = False  # whether transformers takes the folder's tokenizer.json as it is, by the class that is named
+    named: bool = False  # whether a file names the class; else it follows from the model type
+    whole: bool = False  # whether there is a tokenizer.json
 
     @classmethod
     def of(cls, folder: Path, file: Path) -> "Settings":
@@ -99,11 +100,11 @@ class Settings:
                 )
         known = READ | ONLY.keys() | ONLY_WITHOUT_PIPELINE.keys() | WITHOUT_EFFECT
         unread = tuple(sorted(key for key in found if key not in known and not _is_token(key, found[key])))
-        rebuilds = _class_of(folder, values, whole)
+        rebuilds, is_named = _class_of(folder, values, whole)
         named, added = _tokens(folder, values)
         names = {role: text for role in ROLES if (text := named.get(f"{role}_token"))}
-        as_is = whole and not rebuilds and values.get("tokenizer_class") is not None
-        return cls(str(path), values, rebuilds, tuple(added), names, unread, as_is)
+        check_fields(values, {"model_input_names?": ([str], None)}, str(path))
+        return cls(str(path), values, rebuilds, tuple(added), names, unread, is_named, whole)
 
     @property
     def note(self) -> str:
@@ -115,21 +116,24 @@ class Settings:
         """A checked tokenizer.json as transformers' class changes it. Raises InputError for a contradiction."""
         before, parts = json.loads(pipeline), json.loads(pipeline)
         kind = KINDS[parts["model"]["type"]]
-        if self.rebuilds and self.rebuilds not in CLASSES[kind]:
+        fits = self.rebuilds in CLASSES[kind]
+        if self.rebuilds and self.named and not fits:
             expected = ", ".join(f"{name}Tokenizer" for name in CLASSES[kind])
             raise InputError(
                 f"{self.where}: tokenizer_class = {self.rebuilds}Tokenizer, but the vocabulary is {kind}; expected "
                 f"{expected} or PreTrainedTokenizerFast"
             )
-        if self.as_is and not parts["post_processor"]:
+        if self.whole and self.named and not self.rebuilds and not parts["post_processor"]:
             raise InputError(
-                f"{self.where}: tokenizer_class = {self.values['tokenizer_class']}, and tokenizer.json has no "
+                f"{self.where}: tokenizer_class = {self.values.get('tokenizer_class')}, and tokenizer.json has no "
                 "post_processor: other software adds no special tokens to a text; expected one that adds them"
             )
-        if self.rebuilds:
-            {"wordpiece": self._rebuild_bert, "bpe": self._rebuild_bpe, "unigram": self._check_unigram}[kind](parts)
+        if fits and kind == "unigram" and self.values.get("add_prefix_space") is False:
+            self._refuse("add_prefix_space", False, True)
+        if fits and self.whole:
+            {"wordpiece": self._rebuild_bert, "bpe": self._rebuild_bpe, "unigram": self._check_albert}[kind](parts)
         self._add(parts)
-        if self.rebuilds and kind == "wordpiece":
+        if fits and kind == "wordpiece":
             self._frame_like_bert(parts)
         if "token_type_ids" not in (self.values.get("model_input_names") or ["token_type_ids"]):
             _without_segments(parts)
@@ -172,15 +176,12 @@ class Settings:
             if step.get("type") in ("ByteLevel", "RobertaProcessing") and prefix is not None:
                 step["add_prefix_space"] = prefix
 
-    def _check_unigram(self, parts: dict[str, Any]) -> None:
-        kinds = [step["type"] for step in steps(parts, "normalizer")]
-        if self.values.get("add_prefix_space") is False:
-            self._refuse("add_prefix_space", False, True)
-        if self.rebuilds == "Albert":
-            ours = {"do_lower_case": lowercases(parts), "keep_accents": not {"NFKD", "StripAccents"} & {*kinds}}
-            for key, value in ours.items():
-                if self.values.get(key) not in (None, value) and (key != "keep_accents" or ours["do_lower_case"]):
-                    self._refuse(key, self.values[key], value)
+    def _check_albert(self, parts: dict[str, Any]) -> None:
+        kinds = {step["type"] for step in steps(parts, "normalizer")}
+        found = {"do_lower_case": lowercases(parts), "keep_accents": not {"NFKD", "StripAccents"} & kinds}
+        for key, value in found.items():
+            if self.rebuilds == "Albert" and self.values.get(key) not in (None, value):
+                self._refuse(key, self.values[key], value)
 
     def _refuse(self, key: str, found: Any, expected: Any) -> None:
         raise InputError(
@@ -212,10 +213,10 @@ def _is_token(key: str, value: Any) -> bool:
     return key.endswith("_token") and (isinstance(value, str) or (isinstance(value, dict) and "content" in value))
 
 
-def _class_of(folder: Path, values: Mapping[str, Any], whole: bool) -> str:
-    """The class that rebuilds the rules, without "Tokenizer" and "Fast"; "" if none does. Raises InputError for others.
+def _class_of(folder: Path, values: Mapping[str, Any], whole: bool) -> tuple[str, bool]:
+    """The class that rebuilds the rules, without "Tokenizer" and "Fast", "" if none does; and whether a file names it.
 
-    whole: whether there is a tokenizer.json.
+    whole: whether there is a tokenizer.json. Raises InputError for a class whose rules are not computed here.
     """
     path, config = folder / CONFIG, folder / "config.json"
     model = read_json_object(config) if config.exists() else {}
@@ -228,11 +229,11 @@ def _class_of(folder: Path, values: Mapping[str, Any], whole: bool) -> str:
         raise InputError(f"{path}: auto_map names the program {shorten(code)}, which is not run here; {_advice(whole)}")
     kind = model.get("model_type")
     if kind == "modernbert":  # of which transformers takes tokenizer.json as it is, whatever class is named
-        return ""
+        return "", True
     if found is None:
         name = _OF_MODEL.get(kind, "") if isinstance(kind, str) else ""
     elif isinstance(found, str) and found.removesuffix("Fast") in _AS_IS:
-        return ""
+        return "", True
     else:
         name = found.removesuffix("Fast").removesuffix("Tokenizer") if isinstance(found, str) else ""
         if not name or not any(name in names for names in CLASSES.values()):
@@ -243,7 +244,7 @@ def _class_of(folder: Path, values: Mapping[str, Any], whole: bool) -> str:
             )
     if name in _ONLY_PIPELINE and not whole:
         raise InputError(f"{where}: {name}Tokenizer without a tokenizer.json, which is not read; {_advice(whole)}")
-    return name
+    return name, found is not None
 
 
 def _advice(whole: bool) -> str:

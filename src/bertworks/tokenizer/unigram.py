@@ -22,21 +22,23 @@ from .wordpiece import evidently_syllables
 _LEARNED_FROM = Regex("\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2581]|\u2581")
 
 
-def pipeline_of_model(model: SentencePieceModel, where: str, lowercase: bool | None, keep_accents: bool) -> str:
+def pipeline_of_model(
+    model: SentencePieceModel, where: str, lowercase: bool | None, keep_accents: bool, cased_albert: bool = False
+) -> str:
     """The tokenizer.json of a .model. Raises InputError if it lacks a special token.
 
     A .model does not say what was done to its text before. ALBERT's code straightens quotation marks, strips accents
     (NFKD) and lower-cases. If `lowercase` is None, a vocabulary without capitals is taken for one of these; one with
-    capitals has its own character map alone.
+    capitals has its own character map alone, unless it is said to be a cased ALBERT's (`cased_albert`).
     """
     controls = set(model.controls)
     texts = [subword for subword, _ in model.pieces if subword not in controls]
     lowercase = not any(text != text.lower() for text in texts) if lowercase is None else lowercase
     steps: list[Any] = []
-    if lowercase:
+    if lowercase or cased_albert:
         steps = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
         steps += [] if keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
-        steps.append(normalizers.Lowercase())
+        steps += [normalizers.Lowercase()] if lowercase else []
     if model.charsmap:
         steps.append(normalizers.Precompiled(model.charsmap))
     elif lowercase and not keep_accents and evidently_syllables(texts):

@@ -58,14 +58,14 @@ def by_hand(config: Any = None, tokenizer_config: Any = None, vocab: Any = WORDP
     return lambda folder: write(folder, **{name: value for name, value in found.items() if value is not None})
 
 
-def fast(library: tokenizers.Tokenizer, kind: str, config: Any = None, **more: Any) -> None:
+def fast(library: tokenizers.Tokenizer, kind: str, config: Any = None, **more: Any) -> Write:
     """Save PreTrainedTokenizerFast around a pipeline, with the config.json of a model type."""
 
     def save(folder: Path) -> None:
         write(folder, config={"model_type": kind, **(config or {})})
         T.PreTrainedTokenizerFast(tokenizer_object=library, **more).save_pretrained(folder)
 
-    return save  # type: ignore[return-value]
+    return save
 
 
 def saved(tokenizer: Any, kind: str, **config: Any) -> Write:
@@ -420,16 +420,18 @@ def test_literal_special_tokens_stay_plain_text(tmp_path: Path) -> None:
     assert ours.encode("[MASK]", specials=True).ids[1:-1] == [ours.mask_id]
 
 
-def test_special_tokens_under_other_names(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"cls_token": "<s>", "sep_token": "<end>", "mask_token": "<blank>", "unk_token": "<unk>"},
+        {"cls_token": "<s>"},
+        {"cls_token": "[SEP]"},
+        {"sep_token": "<end>", "pad_token": "<s>"},
+    ],
+)
+def test_special_tokens_under_other_names(names: dict[str, str], tmp_path: Path) -> None:
     """Both usual names may be in a vocabulary; the settings say which has the role."""
-    names = {
-        "cls_token": "<s>",
-        "sep_token": "<end>",
-        "mask_token": "<blank>",
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-    }
-    by_hand(tokenizer_config={**OLD, **names}, vocab=[*WORDPIECE, "<s>", "<end>", "<blank>"])(tmp_path)
+    by_hand(None, {**OLD, **names}, [*WORDPIECE, "<s>", "<end>", "<blank>", "<unk>"])(tmp_path)
     theirs, ours = T.AutoTokenizer.from_pretrained(tmp_path), Tokenizer.load(tmp_path)
     for role in ("cls", "sep", "mask", "pad", "unk"):
         assert getattr(ours, f"{role}_id") == getattr(theirs, f"{role}_token_id"), role
@@ -637,8 +639,8 @@ def test_a_key_of_config_json_without_effect_has_none(key: str, encoders: Callab
         write(folder, config=before)
 
 
-def model_of(folder: Path, rows: int, note: bool = False) -> None:
-    """Weights for a folder with a tokenizer, and a Predictor's note of it."""
+def model_of(folder: Path, rows: int) -> None:
+    """A model folder in `folder`/model, with the tokenizer of `folder`."""
     shape = ModelConfig(vocab_size=rows, max_position_embeddings=32, **SHAPE)  # type: ignore[arg-type]
     save_folder(folder / "model", build_model(shape, seed=1), None)
     for file in folder.glob("*.json"):

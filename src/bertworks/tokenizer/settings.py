@@ -158,16 +158,13 @@ class Settings:
     def _frame_like_bert(self, parts: dict[str, Any]) -> None:
         """[UNK], [CLS] and [SEP] under the names that these settings give them."""
         ids = {token["content"]: token["id"] for token in parts["added_tokens"]}
-        cls, sep, unk = (self.names.get(role, "") for role in ("cls", "sep", "unk"))
+        usual = {role: next((text for text in texts if text in ids), "") for role, texts in ROLES.items()}
+        cls, sep, unk = (self.names.get(role, usual[role]) for role in ("cls", "sep", "unk"))
         if unk in ids:
             parts["model"]["unk_token"] = unk
         step = parts["post_processor"] or {}
-        if (
-            cls in ids
-            and sep in ids
-            and step.get("type") == "TemplateProcessing"
-            and {*step["special_tokens"]} != {cls, sep}
-        ):
+        template = step.get("type") == "TemplateProcessing" and {*step["special_tokens"]}
+        if template and template != {cls, sep} <= ids.keys():
             parts["post_processor"] = json.loads(bert_template(ids, cls, sep).__getstate__())
 
     def _rebuild_bpe(self, parts: dict[str, Any]) -> None:

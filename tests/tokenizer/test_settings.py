@@ -400,6 +400,22 @@ def test_added_tokens_are_found_as_in_transformers(kind: str, flags: dict[str, b
     compared(tmp_path, ours)
 
 
+@pytest.mark.parametrize("wins", [True, False])
+def test_flags_that_contradict_tokenizer_json(wins: bool, tmp_path: Path) -> None:
+    """Those of added_tokens_decoder win over tokenizer.json, which wins over added_tokens.json."""
+    FOLDERS["bert, added"](tmp_path)
+    size = len(WORDPIECE)
+    texts = {size: "covid19", size + 1: "[E1]", size + 2: "[/E1]"}
+    if wins:
+        flags = {"special": False, "normalized": True, "lstrip": True, "single_word": True}
+        found = {"added_tokens_decoder": DECODER | {str(i): {"content": text, **flags} for i, text in texts.items()}}
+    else:
+        found = {}
+        write(tmp_path, added_tokens={text: i for i, text in texts.items()})
+    write(tmp_path, tokenizer_config={**TOKENS, "tokenizer_class": "BertTokenizer", **found})
+    compared(tmp_path)
+
+
 def test_literal_special_tokens_stay_plain_text(tmp_path: Path) -> None:
     FOLDERS["bert, added"](tmp_path)
     ours = Tokenizer.load(tmp_path)

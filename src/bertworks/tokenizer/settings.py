@@ -192,6 +192,7 @@ class Settings:
         ids = {token: i for i, (token, _) in enumerate(vocab)} if isinstance(vocab, list) else dict(vocab)
         entries = {token["content"]: token for token in parts["added_tokens"]}
         ids |= {text: token["id"] for text, token in entries.items()}
+        wins = self.values.get("added_tokens_decoder") is not None  # over tokenizer.json; added_tokens.json does not
         for token in self.added:
             text = token["content"]
             number = ids.setdefault(text, len(ids))
@@ -200,7 +201,7 @@ class Settings:
                     f"{self.where}: the added token {shorten(text)} has the id {token['id']}; expected {number}, which "
                     "the vocabulary and the tokens before it leave: use the vocabulary of the same folder"
                 )
-            if text not in entries or "id" in token:
+            if text not in entries or (wins and "id" in token):
                 entries[text] = {**_filled(token), "id": number}
         parts["added_tokens"] = sorted(entries.values(), key=lambda token: int(token["id"]))
 

@@ -1,13 +1,21 @@
 """The pipelines of transformers give `Predictor`'s answers on our folders, with rotary positions or learned ones."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
+from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.folder import save_folder
+from bertworks.export.folder import export
+from bertworks.files import InputError
+from bertworks.inference.evaluation import Evaluation
 from bertworks.inference.predictor import Predictor
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
+from bertworks.tasks.base import Example
+from bertworks.tasks.kinds import own_task
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import tiny_texts
 
@@ -80,6 +88,87 @@ def test_text_classification(pairs, make):
     for ours, theirs in zip(found, classify(given), strict=True):
         assert ours["label"] == theirs["label"]
         assert ours["score"] == pytest.approx(theirs["score"], abs=1e-5)
+
+
+PROBLEMS = [
+    (["relevance"], None),
+    (["relevance"], "multi_label_classification"),
+    (["relevance"], "regression"),
+    (LABELS, None),
+    (LABELS, "multi_label_classification"),
+]
+
+
+@pytest.fixture
+def foreign(tokenizer, tmp_path):
+    """A classifier of other software with these labels: config.json has no word of ours."""
+
+    def folder(labels, **settings):
+        names = {"id2label": dict(enumerate(labels)), "label2id": {name: i for i, name in enumerate(labels)}}
+        shape = dict(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=24)
+        torch.manual_seed(1)
+        config = transformers.BertConfig(vocab_size=tokenizer.vocab_size, **shape, **names, **settings)
+        transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "theirs")
+        tokenizer.save(tmp_path / "theirs")
+        return tmp_path / "theirs"
+
+    return folder
+
+
+@pytest.mark.parametrize("form", ["theirs", "converted", "exported"])
+@pytest.mark.parametrize(("labels", "problem"), PROBLEMS)
+def test_the_scores_of_a_classifier_of_other_software(foreign, tmp_path, labels, problem, form):
+    folder = source = foreign(labels, problem_type=problem)
+    if form == "converted":
+        convert(source, folder := tmp_path / "ours")
+        classify = pipeline("text-classification", folder, top_k=None)  # what is written means the same
+    else:
+        classify = pipeline("text-classification", source, top_k=None)
+    if form == "exported":
+        pytest.importorskip("onnxruntime")
+        export(source, folder := tmp_path / "onnx")
+    found = Predictor(folder, device="cpu").classify(SHORT[:2], SHORT[2:4], all_scores=True)
+    theirs = classify([{"text": a, "text_pair": b} for a, b in zip(SHORT[:2], SHORT[2:4], strict=True)])
+    for ours, expected in zip(found, theirs, strict=True):
+        assert ours["scores"] == pytest.approx({one["label"]: one["score"] for one in expected}, abs=1e-4)
+        assert problem == "multi_label_classification" or ours["label"] == expected[0]["label"]
+
+
+@pytest.mark.parametrize("stored", ["file", "sentence_transformers", "sbert_ce_default_activation_function"])
+@pytest.mark.parametrize(("labels", "activation"), [(["a"], "Identity"), (["a"], "Sigmoid"), (LABELS, "Sigmoid")])
+def test_the_scores_of_a_cross_encoder(foreign, tmp_path, labels, activation, stored):
+    library = pytest.importorskip("sentence_transformers", reason="needs the package sentence-transformers")
+    function = getattr(torch.nn, activation)()
+    theirs = library.CrossEncoder(str(foreign(labels)), activation_fn=function, device="cpu")
+    theirs.save_pretrained(str(tmp_path / "cross"))
+    if stored != "file":  # as versions before 6 write it
+        for file in tmp_path.glob("cross/*sentence*"):
+            file.unlink()
+        (tmp_path / "cross/modules.json").unlink(missing_ok=True)
+        name = f"{type(function).__module__}.{activation}"
+        config = json.loads((tmp_path / "cross/config.json").read_text())
+        config[stored] = {"activation_fn": name} if stored == "sentence_transformers" else name
+        (tmp_path / "cross/config.json").write_text(json.dumps(config))
+    ours = Predictor(tmp_path / "cross", device="cpu").classify(SHORT[:2], SHORT[2:4], all_scores=True)
+    expected = theirs.predict([*zip(SHORT[:2], SHORT[2:4], strict=True)]).reshape(2, -1)
+    np.testing.assert_allclose([[*one["scores"].values()] for one in ours], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["torch.nn.modules.activation.Tanh", "their.Sigmoid"])
+def test_another_activation_function_is_refused(foreign, name):
+    folder = foreign(["a"], sentence_transformers={"activation_fn": name})
+    with pytest.raises(InputError, match=rf"activation_fn = '{name}', which is not computed here; expected torch"):
+        Predictor(folder)
+
+
+@pytest.mark.parametrize("problem", [None, "regression"])
+def test_numbers_are_judged_by_what_a_single_output_answers(foreign, problem):
+    folder = foreign(["score"], problem_type=problem)
+    task = own_task("regression", ("a", "b"), "label")
+    rows = [Example(a, b, str(i % 3)) for i, (a, b) in enumerate(zip(SHORT[:5], SHORT[5:10], strict=True))]
+    evaluation = Evaluation.prepare(Predictor(folder).loaded, task, rows)
+    answers = Predictor(folder).classify(SHORT[:5], SHORT[5:10])
+    assert evaluation.scores()[:, 0].tolist() == pytest.approx([one["score"] for one in answers], abs=1e-5)
 
 
 def test_token_classification(make):

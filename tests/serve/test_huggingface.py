@@ -40,6 +40,25 @@ def test_text_classification(inference, served):
     assert [one.label for one in best] == [found[0].label]
 
 
+@pytest.mark.parametrize("function", [None, "sigmoid", "softmax", "none"])
+def test_labels_are_ordered_by_logits(http, served, monkeypatch, function):
+    scores = torch.tensor([[900.0, 902.0, 901.0]])  # all probabilities are 1
+    monkeypatch.setattr(type(predictor(served, "several").loaded), "scores", lambda *_, **__: scores)
+    body = {"inputs": "a", "parameters": {"function_to_apply": function}}
+    (found,) = http.post("/models/several", json=body).json()
+    assert [one["label"] for one in found] == ["green", "blue", "red"]
+    found = http.post("/predict", json={"model": "several", "inputs": "a", "raw_scores": function == "none"}).json()
+    assert [one["label"] for one in found] == ["green", "blue", "red"]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_candidate_labels_are_ordered_by_logits(inference, served, monkeypatch, several):
+    scores = torch.tensor([[0, 900.0, 0], [0, 902.0, 0], [0, 901.0, 0]])
+    monkeypatch.setattr(type(predictor(served, "nli").loaded), "scores", lambda *_, **__: scores)
+    found = inference("nli").zero_shot_classification("a", ["x", "y", "z"], multi_label=several)
+    assert [one.label for one in found] == ["y", "z", "x"]
+
+
 def test_token_classification(inference, served):
     text = "a film,  good b"
     found = inference("tags").token_classification(text)

@@ -1,6 +1,7 @@
 """The routes of Cohere and Jina: documents ranked by a model of pairs, or by an embedder, which `/rerank` takes too."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -76,8 +77,6 @@ def test_which_labels_say_how_relevant_a_pair_is(labels, multilabel, weights):
 
 
 def test_grades_are_ranked_by_their_expectation(http, served, monkeypatch):
-    from dataclasses import replace
-
     predictor = served["nli"].predictor
     monkeypatch.setattr(predictor, "loaded", replace(predictor.loaded, labels=("0", "1", "2")))
     found = http.post("/v2/rerank", json={"model": "nli", "query": "a film", "documents": TEXTS}).json()["results"]
@@ -85,6 +84,29 @@ def test_grades_are_ranked_by_their_expectation(http, served, monkeypatch):
     scores = torch.tensor([list(one["scores"].values()) for one in each])
     expected = (scores @ torch.tensor([0, 0.5, 1])).tolist()
     assert {one["index"]: one["relevance_score"] for one in found} == pytest.approx(dict(enumerate(expected)), abs=1e-5)
+
+
+def rising(self, inputs, *_, **__):
+    """Scores (S, K) of which no two are equal, though their probabilities are: in column 1, or the only one."""
+    scores = torch.zeros(len(inputs.first), len(self.labels))
+    scores[:, min(1, len(self.labels) - 1)] = 900 + torch.arange(len(scores))
+    return scores
+
+
+@pytest.mark.parametrize("labels", [None, ("0", "2", "1")], ids=["label", "grades"])
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
+@pytest.mark.parametrize("name", ["ranker", "nli"])
+def test_texts_are_ranked_by_logits(http, served, monkeypatch, path, name, labels, raw):
+    loaded = served[name].predictor.loaded
+    monkeypatch.setattr(type(loaded), "scores", rising)
+    if labels and name == "nli":
+        monkeypatch.setattr(served[name].predictor, "loaded", replace(loaded, labels=labels))
+    body = {"model": name, "query": "a film", "texts": TEXTS, "documents": TEXTS, "raw_scores": raw}
+    found = http.post(path, json=body).json()
+    assert [one["index"] for one in (found if path == "/rerank" else found["results"])] == [2, 1, 0]
+    one = http.post(path, json=body | {"top_n": 1}).json()
+    assert path == "/rerank" or [each["index"] for each in one["results"]] == [2]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from .locate import move_in
 from .locate import run_name as run_name
 from .metadata import LABELLED, TASK, labels_of, stored_task, top_of
 from .names import Family, heads_in, listed
+from .pooling import cross_encoder_settings
 from .weights import WEIGHTS, check_finite, read_weights
 
 SPARE, ROUND = 1_024, 8  # a padded embedding table: rows that no token has, at most; its rows are a multiple of 8
@@ -58,7 +59,7 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
         raise InputError(f"{path}: no {CONFIG} in this folder, so it is not (or not yet) a model folder{inner}")
     settings = read_json_object(path / CONFIG)
     hf.check_known(settings, str(path / CONFIG))
-    settings = hf.by_family(settings)
+    settings = hf.by_family(settings) | cross_encoder_settings(path)
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
 
 

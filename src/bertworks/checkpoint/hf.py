@@ -55,7 +55,7 @@ model_type architectures problem_type id2label label2id is_decoder tokenizer_cla
 num_hidden_groups inner_group_num embedding_size sinusoidal_pos_embds rope_scaling rope_parameters rope_theta head_dim
 attention_bias mlp_bias norm_bias classifier_bias decoder_bias classifier_activation classifier_pooling mlp_dropout
 position_embedding_type layer_types local_attention sliding_window global_attn_every_n_layers global_rope_theta
-local_rope_theta
+local_rope_theta sentence_transformers sbert_ce_default_activation_function
 """
 READ = frozenset([*_WORDS.split(), *_PLAIN, *(key for family in FAMILIES.values() for key in family.keys.values())])
 _WORDS_WITHOUT_EFFECT = """
@@ -64,7 +64,6 @@ deterministic_flash_attn attn_implementation _attn_implementation _attn_implemen
 use_cache output_past output_attentions output_hidden_states return_dict torchscript use_bfloat16 use_flash_attn
 chunk_size_feed_forward dtype torch_dtype tf_legacy_loss loss_type num_labels _num_labels layerdrop xla_device
 transformers_version _name_or_path name_or_path finetuning_task task_specific_params language name prefix
-sentence_transformers sbert_ce_default_activation_function
 bos_token_id eos_token_id eos_token_ids cls_token_id sep_token_id mask_token_id unk_token_id decoder_start_token_id
 directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
 net_structure_type gap_size num_memory_blocks down_scale_factor n_ctx
@@ -81,7 +80,13 @@ ONLY: dict[str, tuple[Any, ...]] = {
     "pruned_heads": ({}, None),
     "quantization_config": (None,),
 }
-_FORM = {"architectures?": ([str], None), "problem_type?": (str, None), f"{TASK}?": (dict, None)}
+_FORM = {
+    "architectures?": ([str], None),
+    "problem_type?": (str, None),
+    "sentence_transformers?": ({"activation_fn?": (str, None)}, None),
+    "sbert_ce_default_activation_function?": (str, None),
+    f"{TASK}?": (dict, None),
+}
 _OWN_KEYS = {FORMAT, TASK, TOP, *(own_key(f.name) for f in dataclasses.fields(ModelConfig))}
 
 

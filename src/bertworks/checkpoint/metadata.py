@@ -65,7 +65,7 @@ def top_of(settings: Mapping[str, Any], where: str) -> TopConfig:
 def labels_of(settings: Mapping[str, Any], where: str) -> list[str] | None:
     """Names of a classifier's classes in order; None if config.json names none.
 
-    Raises InputError if their numbers have gaps, or a name is no text that can be written.
+    Raises InputError if their numbers have gaps, two have one name, or a name is no text that can be written.
     """
     names = settings.get("id2label")
     if not names:
@@ -76,6 +76,14 @@ def labels_of(settings: Mapping[str, Any], where: str) -> list[str] | None:
         "".join(labels).encode()
     except (KeyError, ValueError, AttributeError):
         raise InputError(f"{where}: id2label = {shorten(names)}; expected one label for each number from 0") from None
+    numbers: dict[str, int] = {}
+    for i, label in enumerate(labels):
+        if (first := numbers.setdefault(label, i)) != i:
+            raise InputError(
+                f"{where}: id2label has the name {shorten(label)} for {first} and {i}; expected different names, since "
+                "results are keyed by them; rename one, for example "
+                f"{shorten(f'{label} {i}')}"
+            )
     return labels
 
 
@@ -85,7 +93,8 @@ def label_settings(labels: list[str], classifier: bool, task: Mapping[str, Any] 
     out["label2id"] = {label: i for i, label in enumerate(labels)}
     if classifier:
         kind = (task or {}).get("kind") or ("regression" if len(labels) == 1 else "single")
-        out["problem_type"] = _PROBLEMS.get(kind, "single_label_classification")
+        if len(labels) > 1 or kind in _PROBLEMS:  # transformers has no name for the probability of a single output
+            out["problem_type"] = _PROBLEMS.get(kind, "single_label_classification")
     return out
 
 
@@ -129,17 +138,38 @@ def stored_scale(folder: Path) -> float:
 def task_of(settings: Mapping[str, Any], head: str, where: str = CONFIG) -> dict[str, Any]:
     """The task a folder was fine-tuned for: its `kind`, and what the run stored, such as a tuned threshold.
 
-    A folder of other software stores none; then its head and its `problem_type` give the kind. Raises InputError if a
+    A folder of other software stores none; then its head and `_classifier_kind` give the kind. Raises InputError if a
     stored value has the wrong type, or if the head cannot be for this kind.
     """
-    problems = {theirs: ours for ours, theirs in _PROBLEMS.items()}
-    one = "regression" if len(settings.get("id2label") or ()) == 1 else "single"
-    kind = problems.get(settings.get("problem_type") or "", one) if head == "classifier" else _KINDS[head][0]
+    kind = _classifier_kind(settings, where) if head == "classifier" else _KINDS[head][0]
     task: dict[str, Any] = {"kind": kind, **(settings.get(TASK) or {})}
     if task["kind"] not in _KINDS[head]:
         expected = ", ".join(_KINDS[head])
         raise InputError(f"{where}: {TASK}.kind = {shorten(task['kind'])} of a {head}; expected {expected}")
     return stored_task(task, where)
+
+
+def _classifier_kind(settings: Mapping[str, Any], where: str) -> str:
+    """The kind of a classifier of other software, which says what is applied to its scores.
+
+    As in the pipeline of transformers, a single output is a probability unless `problem_type` is regression. Without a
+    `problem_type` the activation function of a CrossEncoder of sentence-transformers counts. Raises InputError for one
+    that is not computed here.
+    """
+    if problem := settings.get("problem_type"):
+        return {theirs: ours for ours, theirs in _PROBLEMS.items()}.get(problem, "single")
+    stored = settings.get("sentence_transformers") or {}
+    name = stored.get("activation_fn") or settings.get("sbert_ce_default_activation_function")
+    if not name:
+        return "single"
+    kinds = {"Identity": "single", "Softmax": "single", "Sigmoid": "multilabel"}
+    if len(settings.get("id2label") or ()) == 1:
+        kinds = {"Identity": "regression", "Sigmoid": "single"}
+    package, _, function = name.rpartition(".")
+    if not package.startswith("torch.nn") or function not in kinds:
+        expected = ", ".join(f"torch.nn.{one}" for one in kinds)
+        raise InputError(f"{where}: activation_fn = {shorten(name)}, which is not computed here; expected {expected}")
+    return kinds[function]
 
 
 def stored_task(task: dict[str, Any], where: str = CONFIG) -> dict[str, Any]:

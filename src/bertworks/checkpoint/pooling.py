@@ -31,13 +31,14 @@ MODULES = "modules.json"
 _TRANSFORMER, _POOLING, _OTHERS = "sentence_bert_config.json", "1_Pooling", "config_sentence_transformers.json"
 _NORMALIZE = "2_Normalize"
 _MODULES = ("Transformer", "Pooling", "Normalize")  # the only ones, in this order
+_CROSS = "CrossEncoder"  # its folder is a classifier with one module, the Transformer
 # By file: keys that are read, keys that change no vector, and keys that are refused with another value than these.
 READ = {
     MODULES: ("type", "path"),
     _TRANSFORMER: ("max_seq_length", "do_lower_case"),
     _POOLING: (*MODES.values(), "pooling_mode", "include_prompt"),
     _NORMALIZE: ("module_input_name", "module_output_name"),
-    _OTHERS: ("prompts", "default_prompt_name"),
+    _OTHERS: ("prompts", "default_prompt_name", "activation_fn"),
 }
 WITHOUT_EFFECT = {
     MODULES: ("idx", "name"),
@@ -116,7 +117,8 @@ def _pooled(mode: str, states: Tensor, mask: Tensor) -> Tensor:
 def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
     """The model folder in a sentence-transformers folder, and its pooling; without a modules.json the folder and None.
 
-    Raises InputError if it has other modules than Transformer, Pooling and Normalize, or settings that are not known.
+    The folder of a CrossEncoder has no pooling either. Raises InputError if it has other modules than Transformer,
+    Pooling and Normalize, or settings that are not known.
     """
     folder = Path(folder)
     if not (folder / MODULES).exists():
@@ -124,6 +126,10 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
     modules = read_json(folder / MODULES, limit=TABLE_BYTES)
     check_fields(modules, [{"type": str, "path": str}], str(folder / MODULES))
     kinds = [_kind(module["type"]) for module in modules]
+    if kinds == [_MODULES[0]] and modules[0]["path"] == "" and _table(folder / _OTHERS).get("model_type") == _CROSS:
+        if _prompt(folder / _OTHERS):
+            raise InputError(f"{folder / _OTHERS}: a prompt before the texts of a {_CROSS}, which is not computed here")
+        return folder, None
     if kinds not in (list(_MODULES[:2]), list(_MODULES)):
         raise InputError(
             f"{folder / MODULES}: its modules are {clip(', '.join(kinds), 200) or 'none'}; expected "
@@ -147,6 +153,13 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
         return folders[0], Pooling(modes, len(folders) > 2, length, lower, prompt)
     except InputError as error:
         raise InputError(f"{pooling}: {error}") from None
+
+
+def cross_encoder_settings(folder: Path) -> dict[str, Any]:
+    """The activation function of a CrossEncoder's folder, as earlier versions have it in config.json; {} of others."""
+    stored = _table(folder / _OTHERS)
+    name = stored.get("activation_fn") if stored.get("model_type") == _CROSS else None
+    return {"sentence_transformers": {"activation_fn": name}} if name else {}
 
 
 def read_prompts(folder: Path | str) -> dict[str, str]:

@@ -9,7 +9,7 @@ import torch
 
 from ..checkpoint.folder import load_model, load_tokenizer, parts_in, read_config
 from ..checkpoint.locate import CERTIFICATE, CONFIG, find_model, is_export, new_folder, refuse_export
-from ..checkpoint.pooling import Pooling, read_pooling, write_pooling
+from ..checkpoint.pooling import Pooling, cross_encoder_settings, read_pooling, write_pooling
 from ..files import checksum, read_json_object, write_json, write_text
 from ..inference.evaluation import Evaluation
 from ..inference.exported import FORMAT, processor, trust
@@ -78,8 +78,7 @@ def _graph_of(model: Model, config: ExportConfig) -> dict[str, Any]:
 def _write_beside(folder: Path, staging: Path, pooling: Pooling | None, predictor: Predictor) -> None:
     """config.json, the tokenizer, and the files of sentence-transformers if the source has them."""
     staging.mkdir(parents=True)
-    settings = read_json_object(folder / CONFIG)
-    write_json(staging / CONFIG, settings)
+    write_json(staging / CONFIG, read_json_object(folder / CONFIG) | cross_encoder_settings(folder))
     load_tokenizer(folder).save(staging, model_max_length=predictor.max_length)
     if pooling is not None:
         write_pooling(staging, pooling, predictor.model.encoder.width)

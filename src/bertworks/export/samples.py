@@ -80,7 +80,7 @@ class Sample:
     def answers(self, scores: Tensor) -> list[Any]:
         """What the scores decide: a label, tag, word or choice a row; of vectors each text's nearest neighbour.
 
-        Numbers of a regression decide nothing.
+        A single output decides nothing.
         """
         settings = self.steps.loaded.settings
         if self.kind == "span":
@@ -92,7 +92,7 @@ class Sample:
             return (vectors @ vectors.T - 2 * torch.eye(len(vectors))).argmax(1).tolist()
         if settings.get("kind") == "multilabel":
             return [tuple(row) for row in (scores > 0).tolist()]
-        return [] if settings.get("kind") == "regression" else scores.argmax(-1).tolist()
+        return [] if scores.shape[-1] == 1 else scores.argmax(-1).tolist()
 
     def difference(self, expected: Tensor, found: Tensor) -> dict[str, Any]:
         """How much two models' scores of these texts differ; `equal_answers` is a share of `answers`."""

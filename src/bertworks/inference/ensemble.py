@@ -7,6 +7,7 @@ with the mean of the models' thresholds.
 Shapes: N rows, K labels.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..checkpoint.names import LABELS, listed
 from ..files import InputError
 from ..tasks.base import Task
-from ..tasks.calibration import HALF
+from ..tasks.calibration import HALF, function_of
 from ..tasks.classification import Classified
 from ..tasks.labels import SEPARATOR
 from ..tasks.rows import in_chunks, rows_of
@@ -130,13 +132,13 @@ class Joined:
         scores: (N, K) of each model.
         """
         kind = self.members[0].task.kind
-        each = [one.double() for one in scores]
-        if kind == "regression":
-            return torch.stack(each).mean(0).float()
-        tiny = torch.finfo(torch.float64).tiny
-        if kind == "multilabel":
-            return torch.stack([scores.sigmoid() for scores in each]).mean(0).logit(1e-12).float()
-        return torch.stack([scores.softmax(-1) for scores in each]).mean(0).clamp(tiny).log().float()
+        each = torch.stack([*scores]).double()  # (models, N, K)
+        function = function_of(kind, each.shape[-1])
+        if function == "none":
+            return each.mean(0).float()
+        if function == "sigmoid":  # the log-odds of the mean probability, by logarithms, which are never rounded to 0
+            return (F.logsigmoid(each).logsumexp(0) - F.logsigmoid(-each).logsumexp(0)).float()
+        return (each.log_softmax(-1).logsumexp(0) - math.log(len(each))).float()
 
 
 def evaluate_ensemble(

@@ -15,6 +15,7 @@ from ..checkpoint.names import LABELS, listed
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..files import InputError, read_json_object, write_json
 from ..tasks.base import Judged, Prepared, Task
+from ..tasks.calibration import probabilities
 from ..tasks.classification import ClassRows
 from ..tasks.kinds import kind_of
 from ..tasks.labels import alike_label
@@ -67,6 +68,8 @@ class Evaluation:
     def scores(self, batch_size: int = 64) -> Tensor:
         """The scores of all rows, in the order of the data's labels."""
         scores = self.loaded.scores(self.prepared.inputs, batch_size)
+        if self.task.kind == "regression":
+            scores = probabilities(scores, self.loaded.kind).float()
         return scores[:, self.order] if self.order else scores
 
 

@@ -106,8 +106,8 @@ class MaskRows(TextRows):
         check_count(top_k, "top_k")
         # a padded embedding table has more rows than the tokenizer has tokens
         allowed = torch.tensor(self._ids(targets) or range(self.tokenizer.vocab_size))
-        top = scores.softmax(-1)[:, allowed].topk(min(top_k, len(allowed)))
-        ids, values = allowed[top.indices].tolist(), top.values.tolist()
+        best = allowed[scores[:, allowed].topk(min(top_k, len(allowed))).indices]  # probabilities may be rounded to 0
+        ids, values = best.tolist(), scores.softmax(-1).gather(1, best).tolist()
         results, first = [], 0
         for text, count in zip(self.texts, self.counts, strict=True):
             masks = slice(first, first + count)

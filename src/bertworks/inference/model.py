@@ -82,7 +82,7 @@ class LoadedModel:
         if model is None:
             model = empty_model(folder) if exported else load_model(folder)
         head = model.supervised_head
-        settings = task_of(whole, head) if head else {}
+        settings = task_of(whole, head, str(folder / CONFIG)) if head else {}
         positions = config.max_length
         if max_length is not None and not 3 <= max_length <= positions:
             raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
@@ -135,9 +135,13 @@ class LoadedModel:
     def check_kind(self, kind: str) -> None:
         """Raises InputError if the folder was not fine-tuned for this kind of task; single and pair count as one."""
         self.check_head(kind)
-        found = self.kind
+        found, outputs = self.kind, len(self.labels)
+        if kind == "regression" and found == "single" and outputs == 1:
+            return  # of other software: its probability is compared with the numbers
         if found != kind and {found, kind} & {"regression", "multilabel"}:
             raise InputError(f"{self.folder} was fine-tuned for the kind {found}; expected one for {kind}")
+        if kind == "regression" and outputs > 1:
+            raise InputError(f"{self.folder} has {outputs} outputs; expected one for {kind}")
 
     def scores(self, inputs: Inputs, batch_size: int = BATCH, head: str = "") -> Tensor:
         """Scores of a head before any softmax, on the CPU: (S, K), of a token head (T, K).

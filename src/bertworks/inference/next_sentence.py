@@ -71,6 +71,6 @@ class FollowingRows(TextRows):
 
     def decode(self, scores: Tensor, *_: Any) -> list[Following]:
         """The answer for each pair, from (N, 2) scores."""
-        chances = scores.softmax(-1)[:, FOLLOWS].tolist()
+        chances = scores.double().softmax(-1)[:, FOLLOWS].tolist()
         counts = zip(chances, self.tokens.tolist(), self.cut.tolist(), strict=True)
         return [Following(follows=p > 0.5, score=p, tokens=tokens, cut=cut) for p, tokens, cut in counts]

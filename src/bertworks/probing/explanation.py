@@ -253,14 +253,14 @@ def _masks(one: Explained) -> list[dict[str, Any]] | None:
     given = [i for i, token in enumerate(ids) if token == tokenizer.mask_id]
     positions = given or [i for i, token in enumerate(ids) if token not in (tokenizer.cls_id, tokenizer.sep_id)]
     logits = masked_logits(model, ids, one.encoding.type_ids, positions, tokenizer.mask_id)
-    chances = one.predictor.loaded.check_finite(logits)[:, : tokenizer.vocab_size].softmax(-1)
-    top = chances.topk(min(one.top_k, chances.shape[1]))
+    logits = one.predictor.loaded.check_finite(logits)[:, : tokenizer.vocab_size].double()
+    chances, top = logits.softmax(-1), logits.topk(min(one.top_k, logits.shape[1])).indices
     results = []
     for m, position in enumerate(positions):
         token = ids[position]
         score = None if given else float(chances[m, token])
-        rank = None if given else int((chances[m] > chances[m, token]).sum()) + 1
-        best = zip(top.indices[m].tolist(), top.values[m].tolist(), strict=True)
+        rank = None if given else int((logits[m] > logits[m, token]).sum()) + 1
+        best = zip(top[m].tolist(), chances[m, top[m]].tolist(), strict=True)
         some = [{"id": i, "token": _shown(tokenizer, i), "score": p} for i, p in best]
         results.append({"position": position, "token": token, "score": score, "rank": rank, "top": some})
     return results

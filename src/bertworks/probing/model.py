@@ -112,7 +112,8 @@ class StateSteps(Steps[TextRows]):
 
 
 def cosine(a: Floats, b: Floats) -> Floats:
-    """Cosine of the vectors in the last dimension."""
+    """Cosine of the vectors in the last dimension, in float64: near 1 many are equal in float32."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
     norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
     products: Floats = (a * b).sum(-1) / np.maximum(norms, 1e-12)
     return products

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..inference.steps import HeadSteps
+from ..tasks.calibration import function_of
 from ..tasks.tagging import Entity, Unit
 from ..tasks.tags import OUTSIDE
 from .bodies import Body, Count, Many
@@ -22,7 +23,7 @@ from .embedding import EmbeddingInput
 from .errors import Refusal
 from .limits import check_masks, check_template
 from .models import ServedModel
-from .vectors import decoder, embedder_of
+from .vectors import cosines, decoder, embedder_of
 
 T = TypeVar("T")
 DENIES = ("contradict", "not_entail")  # how labels against entailment begin
@@ -125,14 +126,12 @@ def text_classification(model: ServedModel, body: PipelineRequest) -> Call:
         (value, None) if isinstance(value, str) else _pair(value, names, f"inputs[{i}]")
         for i, value in enumerate(body.each)
     ]
-    function, kind = asked.function_to_apply, model.predictor.kind
-    own = {"regression": "none", "multilabel": "sigmoid"}.get(kind, "softmax")
+    function, loaded = asked.function_to_apply, model.predictor.loaded
+    raw = function not in (None, function_of(loaded.kind, len(loaded.labels)))
 
     def decode(prepared: Any, scores: Tensor) -> list[Any]:
-        raw = function is not None and function != own
-        results = prepared.decode(scores, model.predictor.loaded.settings, raw=raw)
-        each = [(list(one["scores"]), list(one["scores"].values())) for one in results]
-        return [ranked(names, applied(values, function if raw else None))[: asked.top_k] for names, values in each]
+        each = [zip(*row, strict=True) for row in prepared.best_first(scores, raw)]
+        return [listed(names, applied(values, function if raw else None))[: asked.top_k] for names, values in each]
 
     return Call("classify", rows, decode, list)
 
@@ -151,10 +150,9 @@ def applied(scores: Sequence[float], function: str | None) -> list[float]:
     return found
 
 
-def ranked(names: Sequence[str], scores: Sequence[float]) -> list[dict[str, Any]]:
-    """Labels by falling score."""
-    pairs = sorted(zip(names, scores, strict=True), key=lambda pair: -pair[1])
-    return [{"label": name, "score": score} for name, score in pairs]
+def listed(names: Sequence[str], scores: Sequence[float]) -> list[dict[str, Any]]:
+    """Labels with their scores, in this order."""
+    return [{"label": name, "score": score} for name, score in zip(names, scores, strict=True)]
 
 
 def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
@@ -173,10 +171,13 @@ def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
         return scores[:, [denies, entails]].tolist()  # a pair is one sequence
 
     def shape(results: Sequence[Any]) -> Any:
-        logits = torch.tensor(results).view(len(texts), len(names), 2)
+        logits = torch.tensor(results, dtype=torch.float64).view(len(texts), len(names), 2)
         each = asked.multi_label or len(names) == 1
-        values = logits.softmax(-1)[..., 1] if each else logits[..., 1].softmax(-1)
-        return body.as_asked([ranked(names, row) for row in values.tolist()])
+        # ordered by logits, because probabilities near 1 are equal by rounding
+        ordered, order = (logits.diff()[..., 0] if each else logits[..., 1]).sort(descending=True, stable=True)
+        values = ordered.sigmoid() if each else ordered.softmax(-1)
+        rows = zip(order.tolist(), values.tolist(), strict=True)
+        return body.as_asked([listed([names[i] for i in order], scores) for order, scores in rows])
 
     return Call("classify", rows, decode, shape)
 
@@ -328,7 +329,7 @@ def sentence_similarity(model: ServedModel, body: PipelineRequest) -> Call:
     others = body.inputs.get("sentences")
     if not isinstance(others, list) or not others or not all(isinstance(text, str) for text in others):
         raise Refusal(422, "inputs.sentences: expected a list of texts", param="inputs")
-    return Call("embed", [source, *others], decoder(model), lambda vectors: vectors[1:] @ vectors[0])
+    return Call("embed", [source, *others], lambda rows, scores: cosines(scores), lambda found: found)
 
 
 TASKS: dict[str, tuple[str, Callable[[ServedModel, PipelineRequest], Call]]] = {

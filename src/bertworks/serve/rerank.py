@@ -10,9 +10,10 @@ An embedder without a classifier reads the query and each document on its own. I
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 from fastapi import Request, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
@@ -26,7 +27,7 @@ from .limits import check_once, check_rows
 from .models import ServedModel
 from .routes import dialect, reply, service_of
 from .service import Answers, Options, Service
-from .vectors import decoder, embedder_of
+from .vectors import cosines, embedder_of
 
 router = dialect("Cohere and Jina")
 
@@ -122,8 +123,9 @@ def relevant_outputs(model: ServedModel) -> NDArray[np.float64] | None:
 
 
 def reads_single(model: ServedModel) -> bool:
-    """Whether a model was fine-tuned on single texts."""
-    return model.predictor.kind == "single" or len(model.predictor.loaded.settings.get("text", "ab")) == 1
+    """Whether a model was fine-tuned on single texts; of other software a model of one output ranks pairs."""
+    loaded = model.predictor.loaded
+    return model.reads_single or (loaded.kind == "single" and len(loaded.labels) > 1)
 
 
 def ranks(model: ServedModel) -> bool:
@@ -159,25 +161,20 @@ async def scored(request: Request, model: ServedModel, query: str, texts: Sequen
 
         # the query is no row of its own: as many texts are taken as of a model of pairs
         rows: list[Any] = [(query, text) if i == 0 else text for i, text in enumerate(texts)]
-        return await service.run(request, "embed", rows, Options(model.name, how.truncate, prepare, cosines(model)))
+        return await service.run(request, "embed", rows, Options(model.name, how.truncate, prepare, compared))
     decode, steps = relevance(model, how.raw), cast(HeadSteps[Any], model.steps_of("classify"))
     options = Options(model.name, how.truncate, lambda rows: steps.prepare(rows, how.left), decode)
     return await service.run(request, "classify", [(query, text) for text in texts], options)
 
 
-def cosines(model: ServedModel) -> Callable[[Any, Tensor], list[float]]:
-    """Returns the cosine of each text's vector and the query's, which is the first (`Options.decode`)."""
-    vectors_of = decoder(model)
+class Relevance(NamedTuple):
+    """How relevant a text is to the query."""
 
-    def decode(rows: Any, scores: Tensor) -> list[float]:
-        vectors = vectors_of(rows, scores)
-        found: list[float] = np.clip(vectors[1:] @ vectors[0], -1, 1).tolist()
-        return found
-
-    return decode
+    score: float
+    order: float  # texts are ranked by it: it differs where scores are equal by rounding
 
 
-def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], list[float]]:
+def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], list[Relevance]]:
     """Returns the relevance of each pair from prepared rows and their scores (`Options.decode`).
 
     raw: the score before sigmoid or softmax; grades have none. Raises Refusal if the model ranks no pairs.
@@ -200,12 +197,27 @@ def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], 
     apart = len(labels) == 1 or model.predictor.kind == "multilabel"  # each output is a probability of its own
     graded = np.count_nonzero(weights) > 1
 
-    def decode(rows: Any, scores: Tensor) -> list[float]:
-        values = scores if raw and not graded else scores.sigmoid() if apart else scores.softmax(-1)
-        found: list[float] = (rows.windows.mean(values.numpy()) @ weights).tolist()
-        return found
+    def decode(rows: Any, scores: Tensor) -> list[Relevance]:  # a pair is one sequence
+        odds = log_odds(scores.double(), torch.from_numpy(weights), apart)
+        values = scores.double() @ torch.from_numpy(weights) if raw and not graded else odds.sigmoid()
+        return [Relevance(*pair) for pair in zip(values.tolist(), odds.tolist(), strict=True)]
 
     return decode
+
+
+def log_odds(scores: Tensor, weights: Tensor, apart: bool) -> Tensor:
+    """(N,) log-odds of the relevance of each pair, by (N, K) scores: unlike relevances they are not rounded to 0 or 1.
+
+    weights (K,): how relevant a pair of each label is, 0 to 1. apart: each output is a probability of its own.
+    """
+    if apart:
+        return scores @ weights
+    return (scores + weights.log()).logsumexp(-1) - (scores + (1 - weights).log()).logsumexp(-1)
+
+
+def compared(rows: Any, scores: Tensor) -> list[Relevance]:
+    """The cosine of each text's vector and the query's, which is the first (`Options.decode`)."""
+    return [Relevance(one, one) for one in cosines(scores)]
 
 
 def weights_of(labels: Sequence[str], multilabel: bool) -> NDArray[np.float64] | None:
@@ -220,8 +232,8 @@ def weights_of(labels: Sequence[str], multilabel: bool) -> NDArray[np.float64] |
     return None if number is None else np.eye(len(names))[number]
 
 
-def ranked(scores: Sequence[float], texts: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The documents by falling score; equal ones stay in their order."""
-    order = np.argsort(-np.array(scores, np.float64), kind="stable").tolist()
-    results: list[dict[str, Any]] = [{"index": i, "relevance_score": scores[i]} for i in order]
+def ranked(found: Sequence[Relevance], texts: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The documents by falling relevance; equal ones stay in their order."""
+    order = sorted(range(len(found)), key=lambda i: -found[i].order)
+    results: list[dict[str, Any]] = [{"index": i, "relevance_score": found[i].score} for i in order]
     return results if texts is None else [row | {"document": {"text": texts[row["index"]]}} for row in results]

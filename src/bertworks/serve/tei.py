@@ -21,10 +21,10 @@ from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
 from .limits import check_rows, check_size, least_tokens
 from .models import ServedModel
-from .rerank import How, described, ranked, ranker_of, scored
+from .rerank import How, described, ranked, ranker_of, reads_single, scored
 from .routes import dialect, reply, service_of
 from .service import Answers, Options
-from .vectors import decoder, embedder_of
+from .vectors import cosines, decoder, embedder_of
 
 router = dialect("text-embeddings-inference")
 
@@ -183,9 +183,8 @@ async def similarity(body: SimilarityRequest, request: Request) -> Response:
     if not body.inputs.sentences:
         raise Refusal(400, "no sentences; expected one or more", error_type="Empty")
     asked = EmbedAllRequest(inputs=texts, model=body.model, **how.model_dump())
-    answers = await _embedded(request, "embed", asked, decoder)
-    vectors = np.asarray(answers.results)
-    return reply(np.clip(vectors[1:] @ vectors[0], -1, 1), answers)
+    answers = await _embedded(request, "embed", asked, lambda model: lambda rows, scores: cosines(scores))
+    return reply(answers.results, answers)
 
 
 # ---- labels
@@ -202,24 +201,21 @@ async def predict(body: PredictRequest, request: Request) -> Response:
     service = service_of(request)
     model = service.find(body.model, "classify")
     if flat:
-        _check_flat(batch[0], model.predictor.kind)
+        _check_flat(batch[0], reads_single(model) or model.predictor.kind == "multilabel")
     rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
 
     def decode(rows: Any, scores: Tensor) -> Any:
-        return rows.decode(scores, model.predictor.loaded.settings, body.raw_scores)
+        return rows.best_first(scores, body.raw_scores)
 
     options = Options(model.name, body.truncate, _cutting(model, body), decode)
     answers = await service.run(request, "classify", rows, options)
-    labels = [
-        [{"label": label, "score": score} for label, score in sorted(row["scores"].items(), key=lambda cell: -cell[1])]
-        for row in answers.results
-    ]
+    labels = [[{"label": label, "score": score} for label, score in row] for row in answers.results]
     return reply(labels[0] if flat else labels, answers)
 
 
-def _check_flat(texts: Sequence[str], kind: str) -> None:
-    """A flat list is one text or one pair. Raises Refusal (422) for more, and for a pair if the kind reads one text."""
-    most = 1 if kind in ("single", "multilabel") else 2
+def _check_flat(texts: Sequence[str], single: bool) -> None:
+    """A flat list is one text or one pair. Raises Refusal (422) for more, and for a pair if it reads `single` texts."""
+    most = 1 if single else 2
     if len(texts) > most:
         expected = "one text" if most == 1 else "a text or a pair"
         message = f'a flat list of {len(texts)} texts; this model reads {expected}; write a batch as [["a"],["b"]]'

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..inference.steps import Embedder, EmbeddingRows
 from .errors import Refusal
@@ -21,6 +22,13 @@ Vectors = NDArray[np.float32]
 def embedder_of(model: ServedModel) -> Embedder:
     """The steps of `embed`."""
     return cast(Embedder, model.steps_of("embed"))
+
+
+def cosines(vectors: Tensor) -> list[float]:
+    """(N - 1,) the cosine of each of (N, D) vectors and the first, which is left out, in float64."""
+    unit = F.normalize(vectors.double(), dim=-1)
+    found: list[float] = (unit[1:] @ unit[0]).clamp(-1, 1).tolist()
+    return found
 
 
 def decoder(

@@ -10,7 +10,7 @@ Shapes: N examples, K labels, P predictions (N, or N * K of several labels).
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,22 @@ BINS = 15  # as Guo et al. have them
 HALF = 0.5  # a label is there above this probability, unless a threshold was chosen for it
 
 Floats = NDArray[np.floating[Any]]
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def function_of(kind: str, outputs: int) -> Literal["none", "sigmoid", "softmax"]:
+    """What turns a classifier's scores into its answers, as in the text-classification pipeline of transformers."""
+    if kind == "regression":
+        return "none"
+    return "sigmoid" if kind == "multilabel" or outputs == 1 else "softmax"
+
+
+def probabilities(scores: "Tensor", kind: str) -> "Tensor":
+    """(N, K) float64 probabilities from (N, K) scores; the values of a regression as they are."""
+    function, scores = function_of(kind, scores.shape[-1]), scores.double()
+    return scores if function == "none" else scores.sigmoid() if function == "sigmoid" else scores.softmax(-1)
 
 
 def reliability(probabilities: Floats, true: NDArray[Any]) -> list[dict[str, float]]:
@@ -71,6 +87,12 @@ def confusion(true: NDArray[Any], predicted: NDArray[Any], labels: Sequence[str]
         for k, name in enumerate(labels)
         if any((k, j) in pairs for j in range(len(labels)))
     }
+
+
+def thresholds_of(labels: Sequence[str], settings: Mapping[str, Any]) -> NDArray[np.float64]:
+    """(K,) probabilities above which each of several labels is there, by the settings stored with a model."""
+    chosen = settings.get("thresholds", {})
+    return np.array([chosen.get(name, HALF) for name in labels], np.float64)
 
 
 def best_thresholds(probabilities: Floats, true: NDArray[Any], labels: Sequence[str]) -> dict[str, float]:

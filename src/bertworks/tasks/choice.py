@@ -122,10 +122,11 @@ class ChoiceRows:
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[Chosen]:
         """The best choice of each row from (N * C, 1) scores."""
-        chances = scores.view(-1, self.inputs.choices).softmax(-1).tolist()
+        scores = scores.view(-1, self.inputs.choices).double()
+        answers = zip(scores.argmax(-1).tolist(), scores.softmax(-1).tolist(), strict=True)
+        counts = zip(self.tokens.tolist(), self.cut.tolist(), strict=True)
         found = []
-        for row, each, tokens, cut in zip(self.rows, chances, self.tokens.tolist(), self.cut.tolist(), strict=True):
-            best = each.index(max(each))
+        for row, (best, each), (tokens, cut) in zip(self.rows, answers, counts, strict=True):
             text = row.choices[best]
             found.append(Chosen(choice=best, text=text, score=each[best], scores=each, tokens=tokens, cut=cut))
         return found

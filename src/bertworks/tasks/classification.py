@@ -24,7 +24,15 @@ from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Task
-from .calibration import HALF, best_thresholds, confusion, expected_calibration_error, reliability
+from .calibration import (
+    HALF,
+    best_thresholds,
+    confusion,
+    expected_calibration_error,
+    probabilities,
+    reliability,
+    thresholds_of,
+)
 from .inputs import Inputs
 from .labels import (
     SEPARATOR,
@@ -37,12 +45,11 @@ from .labels import (
     several_labels,
     unknown_label,
 )
-from .metrics import METRICS, guessing
+from .metrics import METRICS, all_same, guessing
 from .records import Source
 from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame, tokens_of_rows
 from .table import check_end, location, read_table
 
-SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
 FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
 
 
@@ -186,33 +193,41 @@ class ClassRows:
         raw: the results hold scores before softmax or sigmoid instead of probabilities. `settings` may have
         `thresholds` of several labels, by name; others begin above one half.
         """
-        kind, names = self.task.kind, self.task.labels
-        least = _thresholds(self.task, settings)
+        names, least = self.task.labels, thresholds_of(self.task.labels, settings)
         least = np.log(least) - np.log1p(-least) if raw else least
-        if kind != "regression" and not raw:
-            scores = scores.sigmoid() if kind == "multilabel" else scores.softmax(-1)
-        values = self.windows.mean(scores.numpy()).tolist()
+        values, order = self._ranked(scores, raw)
         windows = np.bincount(self.windows.text, minlength=len(values)).tolist()
+        counts = zip(windows, self.tokens.tolist(), self.cut.tolist(), strict=True)
         results = []
-        for row, count, tokens, cut in zip(values, windows, self.tokens.tolist(), self.cut.tolist(), strict=True):
-            label, best = names[row.index(max(row))], max(row)
-            if kind == "multilabel":
+        for row, (best, *_), (count, tokens, cut) in zip(values.tolist(), order.tolist(), counts, strict=True):
+            label, score, every = names[best], row[best], dict(zip(names, row, strict=True))
+            if self.task.kind == "multilabel":
                 label = SEPARATOR.join(name for name, value, t in zip(names, row, least, strict=True) if value > t)
-            every = dict(zip(names, row, strict=True))
-            results.append(Classified(label=label, score=best, scores=every, windows=count, tokens=tokens, cut=cut))
+            results.append(Classified(label=label, score=score, scores=every, windows=count, tokens=tokens, cut=cut))
         return results
+
+    def best_first(self, scores: Tensor, raw: bool = False) -> list[list[tuple[str, float]]]:
+        """The labels of each row with what `decode` gives them, the most probable first."""
+        rows = zip(*(array.tolist() for array in self._ranked(scores, raw)), strict=True)
+        return [[(self.task.labels[k], values[k]) for k in order] for values, order in rows]
+
+    def _ranked(self, scores: Tensor, raw: bool) -> tuple[NDArray[np.float64], Integers]:
+        """(N, K) values and (N, K) outputs, the best first; scores decide where probabilities are equal by rounding."""
+        means = self.windows.mean(scores.double().numpy())
+        values = means if raw else self.windows.mean(probabilities(scores, self.task.kind).numpy())
+        return values, np.lexsort((-means, -values), axis=-1)
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (N, K) scores."""
         true, task = self.inputs.labels, self.task
-        predicted = predictions(scores, task, _thresholds(task, settings or {}))
+        predicted = predictions(scores, task, thresholds_of(task.labels, settings or {}))
         metrics = {name: METRICS[name](true, predicted) for name in task.metrics}
         shown, gold = (named_labels(numbers, task) for numbers in (predicted, true))
         rows = zip(self.lines, gold, shown, strict=True)
         counts = Counter(shown) if task.kind in ("single", "pair") else Counter[Any]()
         if task.kind == "multilabel":
             counts = Counter(name for cell in shown for name in cell.split(SEPARATOR) if name)
-        same, differ = _all_same(predicted), not bool((true == true[:1]).all())
+        same, differ = all_same(predicted), not bool((true == true[:1]).all())
         spread = float(predicted.std()) / max(float(true.std()), 1e-12) if task.kind == "regression" else 1.0
         return Judged(
             metrics={"loss": self._loss(scores), **metrics},
@@ -226,14 +241,12 @@ class ClassRows:
 
     def thresholds(self, scores: Tensor) -> dict[str, float]:
         """The best threshold of each of several labels on these rows, by name, from their (N, K) scores."""
-        return best_thresholds(scores.double().sigmoid().numpy(), self.inputs.labels, self.task.labels)
+        return best_thresholds(probabilities(scores, self.task.kind).numpy(), self.inputs.labels, self.task.labels)
 
     def _details(self, scores: Tensor, predicted: NDArray[Any]) -> dict[str, Any]:
         """Calibration and confusion of (N, K) scores."""
-        true = self.inputs.labels
-        probabilities = scores.double().sigmoid() if true.ndim == 2 else scores.double().softmax(-1)
-        table = reliability(probabilities.numpy(), true)
-        confused = confusion(true, predicted, self.task.labels)
+        table = reliability(probabilities(scores, self.task.kind).numpy(), self.inputs.labels)
+        confused = confusion(self.inputs.labels, predicted, self.task.labels)
         return {"ece": expected_calibration_error(table), "confusion": confused, "reliability": table}
 
     def _loss(self, scores: Tensor) -> float:
@@ -246,25 +259,12 @@ class ClassRows:
         return float(F.cross_entropy(scores, labels, ignore_index=IGNORED))
 
 
-def _all_same(predicted: NDArray[Any]) -> bool:
-    """Whether all rows got the same answer; values of a regression may differ by rounding."""
-    if predicted.dtype.kind != "f" or predicted.ndim == 2:
-        return bool((predicted == predicted[:1]).all())
-    return bool(np.ptp(predicted) <= SAME * np.abs(predicted).max())
-
-
-def _thresholds(task: Task, settings: Mapping[str, Any]) -> NDArray[np.float64]:
-    """(K,) probabilities above which each of several labels is there."""
-    chosen = settings.get("thresholds", {})
-    return np.array([chosen.get(name, HALF) for name in task.labels], np.float64)
-
-
 def predictions(scores: Tensor, task: Task, thresholds: NDArray[np.float64] | float = HALF) -> NDArray[Any]:
     """(N,) class numbers or values, or (N, K) of 0 and 1, from (N, K) scores. thresholds (K,): of several labels."""
     if task.kind == "regression":
         return scores[:, 0].numpy()
     if task.kind == "multilabel":
-        return (scores.sigmoid().numpy() > thresholds).astype(np.float32)
+        return (probabilities(scores, task.kind).numpy() > thresholds).astype(np.float32)
     return scores.argmax(-1).numpy()
 
 

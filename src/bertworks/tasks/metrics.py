@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
+
 Classes = NDArray[np.int64]
 Values = NDArray[np.float32]
 
@@ -81,6 +83,13 @@ def exact_match(true: Values, predicted: Values) -> float:
 METRICS: dict[str, Callable[[Any, Any], float]] = {
     metric.__name__: metric for metric in (accuracy, f1, macro_f1, matthews, pearson, spearman, micro_f1, exact_match)
 }
+
+
+def all_same(predicted: NDArray[Any]) -> bool:
+    """Whether all rows got the same answer; values of a regression may differ by rounding."""
+    if predicted.dtype.kind != "f" or predicted.ndim == 2:
+        return bool((predicted == predicted[:1]).all())
+    return bool(np.ptp(predicted) <= SAME * np.abs(predicted).max())
 
 
 def guessing(name: str, true: Classes | Values) -> float:

@@ -185,11 +185,11 @@ class Windows:
         exists &= (before >= 0) & (after >= 0) & (self.text[window] == self.text[owner])
         return np.where(exists, np.minimum(before, after) + 0.01 * self.length[window], -np.inf)
 
-    def mean(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    def mean(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """(N, K) the mean over each text's windows of (W, K) values."""
         starts = np.flatnonzero(np.diff(self.text, prepend=-1))
         counts = np.diff([*starts, len(self.text)])
-        means: NDArray[np.float32] = (np.add.reduceat(values, starts, axis=0) / counts[:, None]).astype(np.float32)
+        means: NDArray[np.float64] = np.add.reduceat(values, starts, axis=0) / counts[:, None]
         return means
 
 

@@ -217,7 +217,8 @@ class TagRows:
         entity if the units around it are inside the same one, otherwise O (with probability 1). Where there is no O, it
         has the tag of the unit before it, with probability 0.
         """
-        chances, best = (x.numpy() for x in scores.float().softmax(-1).max(-1))
+        best = scores.argmax(-1).numpy()
+        chances = scores.float().softmax(-1).amax(-1).numpy()
         names, marks = self.task.labels, [self.scheme.standard[name] for name in self.task.labels]
         inside = [marks.index(tag) if (tag := f"I-{mark[2:]}") in marks else i for i, mark in enumerate(marks)]
         inside = inside if self.scheme.entities else [*range(len(names))]

@@ -169,7 +169,7 @@ FOLDERS = {
     "no names": (lambda f: edit_config(f, id2label={"0": "LABEL_0", "1": "LABEL_1"}), "names of labels", "note",
                  "the 2 classes have no names"),
     "one name twice": (lambda f: edit_config(f, id2label={"0": "a", "1": "a"}), "names of labels", "error",
-                       "two classes of id2label in config.json have one name"),
+                       "id2label has the name 'a' for 0 and 1"),
     "numbers exchanged": (lambda f: edit_config(f, id2label={"0": "a", "1": "b"}, label2id={"a": 1, "b": 0}),
                           "names of labels", "error",
                           "id2label and label2id of config.json contradict each other: class 0 is 'a' in id2label, but "

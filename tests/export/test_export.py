@@ -1,7 +1,9 @@
 """Exported folders: ONNX Runtime gives the answers of the source, and the certificate notices changes."""
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -46,6 +48,16 @@ def kept(source):
 def exported(kept, tmp_path):
     """A copy that a test may damage."""
     return shutil.copytree(kept, tmp_path / "onnx")
+
+
+@pytest.fixture
+def uncertified(exported):
+    """The same as an earlier version wrote it, without the checksums of the files."""
+    file = exported / "certificate.json"
+    found = json.loads(file.read_text())
+    del found["export"]
+    file.write_text(json.dumps(found))
+    return exported
 
 
 def padded(sizes=(5, 1, 9), length=9, seed=0):
@@ -130,9 +142,61 @@ def test_missing_and_new_files_are_noticed(exported):
     (exported / "vocab.txt").unlink()
     with pytest.raises(InputError, match=r"missing: vocab\.txt"):
         verify(exported)
-    (exported / "onnx/model.onnx").unlink()
-    with pytest.raises(InputError, match=r"no file onnx/model\.onnx"):
-        Predictor(exported).classify("a")
+
+
+@pytest.mark.parametrize("certified", [True, False])
+def test_a_missing_graph_is_named(exported, request, certified):
+    folder = exported if certified else request.getfixturevalue("uncertified")
+    (folder / "onnx/model.onnx").unlink()
+    with pytest.raises(InputError, match=r"(missing:|no file) onnx/model\.onnx"):
+        Predictor(folder).classify("a")
+
+
+def swap(folder):
+    settings = json.loads((folder / "config.json").read_text())
+    settings["id2label"] = {"0": "yes", "1": "no"}
+    (folder / "config.json").write_text(json.dumps(settings))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (swap, r"altered: config\.json"),
+        (lambda folder: flip(folder / "onnx/model.onnx"), r"altered: onnx/model\.onnx"),
+        (lambda folder: flip(folder / "tokenizer.json"), r"altered: tokenizer\.json"),
+        (lambda folder: (folder / "vocab.txt").unlink(), r"missing: vocab\.txt"),
+        (lambda folder: (folder / "added_tokens.json").write_text("{}"), r"not of this export: added_tokens\.json"),
+        (lambda folder: (folder / "modules.json").write_text("[]"), r"modules"),
+    ],
+)
+def test_an_export_whose_files_changed_is_not_used(exported, change, message, capsys):
+    change(exported)
+    ServedModel = pytest.importorskip("bertworks.serve.models").ServedModel
+    for use in (Predictor, lambda folder: ServedModel.load(str(folder))):
+        with pytest.raises(InputError, match=message):
+            use(exported)
+    for verb in (["predict", str(exported), "--string", "a"], ["doctor", str(exported)]):
+        with pytest.raises(SystemExit) as end:
+            main(verb)
+        said = capsys.readouterr()
+        assert end.value.code and re.search(message, said.out + said.err)
+
+
+def test_files_that_decide_nothing_may_change(exported):
+    (exported / "README.md").write_text("Ours.")
+    (exported / ".gitattributes").write_text("")
+    (exported / ".cache").mkdir()
+    (exported / ".cache/download.json").write_text("{}")
+    assert not Predictor(exported).note
+
+
+def test_an_export_of_an_earlier_version_opens_with_a_note(uncertified, kept, capsys):
+    assert Predictor(uncertified).classify("a") == Predictor(kept).classify("a")
+    main(["predict", str(uncertified), "--string", "a"])
+    assert "no checksums of the files" in capsys.readouterr().err
+    with contextlib.suppress(SystemExit):
+        main(["doctor", str(uncertified)])
+    assert "no checksums of the files" in capsys.readouterr().out
 
 
 def test_a_new_file_is_noticed(exported):
@@ -150,22 +214,22 @@ def test_scores_that_differ_more_than_certified_are_noticed(exported):
         verify(exported)
 
 
-def test_a_certificate_that_was_changed_gives_one_message(exported):
-    file = exported / "certificate.json"
+def test_a_certificate_that_was_changed_gives_one_message(uncertified):
+    file = uncertified / "certificate.json"
     found = json.loads(file.read_text())
     for change in ({"graph": 3}, {"format": 99}, {"graph": {**found["graph"], "to": "pickle"}}):
         file.write_text(json.dumps(found | change))
         with pytest.raises(InputError, match=r"certificate\.json|newer"):
-            Predictor(exported).classify("a")
+            Predictor(uncertified).classify("a")
     file.write_text(json.dumps(found | {"graph": {**found["graph"], "outputs": {"logits": "../model.onnx"}}}))
     with pytest.raises(InputError, match="no file"):
-        Predictor(exported).classify("a")
+        Predictor(uncertified).classify("a")
 
 
-def test_a_damaged_graph_is_one_message(exported):
-    (exported / "onnx/model.onnx").write_bytes(b"no graph")
+def test_a_damaged_graph_is_one_message(uncertified):
+    (uncertified / "onnx/model.onnx").write_bytes(b"no graph")
     with pytest.raises(InputError, match="not readable by ONNX Runtime"):
-        Predictor(exported).classify("a")
+        Predictor(uncertified).classify("a")
 
 
 @pytest.mark.parametrize(
@@ -180,11 +244,11 @@ def test_a_damaged_graph_is_one_message(exported):
         ("certificate.json", {"parts": ["encoder", "mlm"]}, r"logits has the shape \(1, 2\); expected \(1, 9, "),
     ],
 )
-def test_a_graph_of_another_model_is_one_message(exported, file, change, message):
-    settings = json.loads((exported / file).read_text())
+def test_a_graph_of_another_model_is_one_message(uncertified, file, change, message):
+    settings = json.loads((uncertified / file).read_text())
     (settings if file == "config.json" else settings["graph"]).update(change)
-    (exported / file).write_text(json.dumps(settings))
-    engine = Predictor(exported).loaded.engine
+    (uncertified / file).write_text(json.dumps(settings))
+    engine = Predictor(uncertified).loaded.engine
     with pytest.raises(InputError, match=message):
         if "parts" in change:
             engine.masked(padded((9,)), torch.tensor([1]))
@@ -192,15 +256,15 @@ def test_a_graph_of_another_model_is_one_message(exported, file, change, message
             engine.scores(padded((9, 3)), "classifier")
 
 
-def test_onnx_runtime_prints_nothing_beside_our_message(exported, capfd):
-    graph = exported / "onnx/model.onnx"
+def test_onnx_runtime_prints_nothing_beside_our_message(uncertified, capfd):
+    graph = uncertified / "onnx/model.onnx"
     whole = graph.read_bytes()
     start, _, end = whole.rpartition(b"logits")
     not_a_name = start + b"lo\xff\xfets" + end  # its own message is no UTF-8 then
     for damaged in (b"", b"no graph", whole[: len(whole) // 2], not_a_name, whole.replace(b"logits", b"otherl")):
         graph.write_bytes(damaged)
         with pytest.raises(InputError, match=r"model\.onnx: .*; export again"):
-            Predictor(exported).classify("a")
+            Predictor(uncertified).classify("a")
         assert capfd.readouterr() == ("", "")
 
 
@@ -346,31 +410,31 @@ def test_the_limit_of_float32_grows_with_the_scores():
 # ---- a compiled package, without compiling
 
 
-def test_a_package_of_unknown_origin_is_not_loaded(exported, tmp_path, monkeypatch, capsys):
+def test_a_package_of_unknown_origin_is_not_loaded(uncertified, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     loaded = []
     monkeypatch.setattr(
         "torch._inductor.aoti_load_package", lambda path: loaded.append(path) or (lambda *_: (torch.ones(3, 2),))
     )
-    file = exported / "certificate.json"
+    file = uncertified / "certificate.json"
     found = json.loads(file.read_text())
-    (exported / "torch").mkdir()
-    (exported / "torch/scores.pt2").write_bytes(b"code")
+    (uncertified / "torch").mkdir()
+    (uncertified / "torch/scores.pt2").write_bytes(b"code")
     graph = {**found["graph"], "to": "torch", "outputs": {"logits": "torch/scores.pt2"}}
     file.write_text(json.dumps(found | {"graph": graph}))
     batch = padded()
     with pytest.raises(InputError, match="has not compiled on this machine"):
-        Predictor(exported).loaded.engine.scores(batch, "classifier")
+        Predictor(uncertified).loaded.engine.scores(batch, "classifier")
     assert not loaded
-    main(["export", "--trust", str(exported)])
+    main(["export", "--trust", str(uncertified)])
     assert "torch/scores.pt2" in capsys.readouterr().out
-    assert Predictor(exported).loaded.engine.scores(batch, "classifier").sum() == 6 and len(loaded) == 1
-    flip(exported / "torch/scores.pt2")
+    assert Predictor(uncertified).loaded.engine.scores(batch, "classifier").sum() == 6 and len(loaded) == 1
+    flip(uncertified / "torch/scores.pt2")
     with pytest.raises(InputError, match="has not compiled on this machine"):
-        Predictor(exported).loaded.engine.scores(batch, "classifier")
+        Predictor(uncertified).loaded.engine.scores(batch, "classifier")
     file.write_text(json.dumps(found | {"graph": {**graph, "capability": "torch 1.0, Plan9 z80"}}))
     with pytest.raises(InputError, match="this machine is torch"):
-        Predictor(exported).loaded.engine.scores(batch, "classifier")
+        Predictor(uncertified).loaded.engine.scores(batch, "classifier")
     assert processor() == graph["capability"]
 
 

@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..export.config import ExportConfig
 from ..files import InputError
@@ -84,10 +85,8 @@ def _check(arguments: Arguments) -> None:
     print(SCORES)
 
 
-def _print_difference(what: str, found: dict[str, float]) -> None:
-    equal = (
-        ""
-        if found["equal_answers"] is None
-        else f", {found['equal_answers']:.1%} of {found['answers']:,} answers equal"
-    )
-    print(f"{what}: largest difference {found['largest']:.2g}, mean {found['mean']:.2g}{equal}")
+def _print_difference(what: str, found: dict[str, Any]) -> None:
+    from ..export.samples import agreement
+
+    _, equal = agreement(found)
+    print(f"{what}: largest difference {found['largest']:.2g}, mean {found['mean']:.2g}{equal and f', {equal}'}")

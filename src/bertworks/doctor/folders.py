@@ -12,8 +12,9 @@ from torch import Tensor
 from ..checkpoint.folder import FolderContents, assemble, load_tokenizer, read_config
 from ..checkpoint.metadata import labels_of
 from ..checkpoint.names import listed
-from ..checkpoint.weights import read_weights, refuse_export
+from ..checkpoint.weights import is_export, read_weights, refuse_export
 from ..files import InputError, read_json, read_json_object, read_lines
+from ..inference.exported import check_export
 from ..model.config import ModelConfig
 from ..tokenizer import Tokenizer
 from ..tokenizer.check import misfits
@@ -51,7 +52,14 @@ class ModelFolder:
 
 
 def weights(found: ModelFolder) -> Iterator[Finding]:
-    """config.json against the weights: tensors that are missing, left over or of another shape; unread ones."""
+    """config.json against the weights: tensors that are missing, left over or of another shape; unread ones.
+
+    Of an export, whether its files are those of its certificate.
+    """
+    if is_export(found.folder):
+        if note := check_export(found.folder):  # raises InputError, which is the finding
+            yield Finding("note", note)
+        return
     config, settings = found.config
     assemble(config, settings, found.tensors, found.folder, finite=False)  # raises InputError, which is the finding
     contents = FolderContents.of(config, settings, found.tensors, found.folder)
@@ -156,14 +164,11 @@ def differing_vocab(folder: Path, own: Tokenizer) -> bool:
 
 
 def labels(found: ModelFolder) -> Iterator[Finding]:
-    """Classes without names, with one name, or with other numbers in label2id than in id2label."""
+    """Classes without names, or with other numbers in label2id than in id2label."""
     names = labels_of(found.config[1], str(found.folder / "config.json"))
     if names is None:
         raise NotChecked("the folder names no labels")
-    if len({*names}) == len(names):
-        yield from _contradiction(names, found.config[1].get("label2id"))
-    else:
-        yield Finding("error", "two classes of id2label in config.json have one name", "give each class its own name")
+    yield from _contradiction(names, found.config[1].get("label2id"))
     if len(names) > 1 and names == [f"LABEL_{i}" for i in range(len(names))]:
         yield Finding(
             "note",

@@ -27,7 +27,7 @@ from ..tasks.base import Task
 from ..training.machine import facts
 from .config import AdviceConfig, ExportConfig
 from .folder import export
-from .samples import SCORES, Sample, shipped_texts, texts_in
+from .samples import SCORES, Sample, agreement, shipped_texts, texts_in
 from .workers import Choice, Work, Worker
 
 _TEXTS = 96  # ours are repeated to so many, for a batch of usual size
@@ -203,7 +203,7 @@ def _refused(measured: Sequence[Measured], equal: float, rows: int) -> str:
         name, found = next(iter(fastest.metrics.items()))
         why = f"its {name} of {found:.4f} is too far below that of float32, {measured[0].metrics[name]:.4f}"
     else:
-        why = f"only {fastest.difference['equal_answers']:.1%} of its answers are equal; {equal:.1%} were asked for"
+        why = f"it agrees less ({agreement(fastest.difference)[1]}) than the {equal:.1%} that were asked for"
     return f" {fastest.name} is faster ({ratio:.1f} times float32), but {why}."
 
 
@@ -212,8 +212,8 @@ def _chosen(measured: Sequence[Measured], equal: float, rows: int) -> tuple[Meas
     exact = [one for one in measured if _exact_enough(one, measured[0], equal, rows)]
     best = max(exact, key=lambda one: one.rate)
     rivals = [one for one in exact if one is not best and max(one.throughput) >= min(best.throughput)]
-    share = best.difference["equal_answers"]
-    same = "" if share is None else f", {share:.1%} of the answers equal"
+    _, agrees = agreement(best.difference)
+    same = f", {agrees}" if agrees else ""
     if best is measured[0] and not rivals:
         return best, "On this machine use float32 as it is: no other engine with the same answers is faster."
     if rivals:
@@ -236,7 +236,7 @@ def _exact_enough(one: Measured, first: Measured, equal: float, rows: int) -> bo
     if one.metrics:
         name, before = next(iter(first.metrics.items()))
         return one.metrics[name] >= before - _half_width(before, rows)
-    share = one.difference["equal_answers"]
+    share, _ = agreement(one.difference)
     return share is None or share >= equal
 
 
@@ -268,7 +268,7 @@ def table(report: dict[str, Any]) -> ResultTable:
     )
     rows = []
     for engine, one in report["engines"].items():
-        rates, share = one["texts_per_second_rounds"], one["difference"]["equal_answers"]
+        rates, share = one["texts_per_second_rounds"], agreement(one["difference"])[0]
         cells = [engine, f"{one['texts_per_second']:.0f}", f"{min(rates):.0f}-{max(rates):.0f}"]
         cells += [f"{one['single_ms_p50']:.1f}", f"{one['memory_mb']:.0f}", f"{one['difference']['largest']:.1e}"]
         cells += ["-" if share is None else f"{share:.1%}", *([f"{one['metrics'][name]:.4f}"] if scored else [])]
@@ -278,7 +278,8 @@ def table(report: dict[str, Any]) -> ResultTable:
     repeated = f", repeated to {used['count']:,}" if used["count"] > used["distinct"] else ""
     notes += [
         f"Medians of {report['rounds']} interleaved rounds over {used['distinct']:,} texts{repeated}.",
-        "difference: the largest of a score from float32; equal: answers equal to those of float32.",
+        "difference: the largest of a score from float32; equal: answers equal to those of float32, of an embedder "
+        "the mean cosine.",
         f"{SCORES}.",
         report["advice"],
         *(f"    {line}" for line in report["commands"]),

@@ -15,8 +15,8 @@ import safetensors.torch
 from torch import Tensor
 
 from ..checkpoint.locate import CERTIFICATE, find_model, is_export, run_name
-from ..files import InputError, check_fields, checksum, read_json_object, write_json
-from ..inference.exported import FORMAT, read_graph
+from ..files import InputError, check_fields, checksum, write_json
+from ..inference.exported import FORMAT, check_files, read_certificate
 from ..inference.predictor import Predictor
 from ..training.machine import facts
 from .samples import Sample, shipped_texts
@@ -88,8 +88,7 @@ def verify(folder: Path | str) -> dict[str, Any]:
     folder = find_model(folder)
     if not is_export(folder):
         raise InputError(f"{folder}: no {CERTIFICATE}; expected a folder that `bertworks export` wrote")
-    read_graph(folder)
-    certified = read_json_object(folder / CERTIFICATE)
+    certified = read_certificate(folder)
     check_fields(certified, _FORM, str(folder / CERTIFICATE), "export again")
     check_files(folder, certified["export"]["files"])
     sample = Sample.of(Predictor(folder), shipped_texts())
@@ -101,22 +100,6 @@ def verify(folder: Path | str) -> dict[str, Any]:
             f"{limit:.3g}; export again on this machine"
         )
     return {**found, "limit": limit, "files": len(certified["export"]["files"])}
-
-
-def check_files(folder: Path, certified: dict[str, str]) -> None:
-    """Raises InputError that names the files of an export that are altered, missing or new."""
-    found = file_sums(folder)
-    for what, names in (
-        ("missing", certified.keys() - found.keys()),
-        ("altered", [name for name, one in certified.items() if found.get(name, one) != one]),
-        ("not of this export", found.keys() - certified.keys()),
-    ):
-        if names:
-            listed = ", ".join(sorted(names)[:4])
-            raise InputError(
-                f"{folder}: {what}: {listed}; expected the {len(certified)} files that {CERTIFICATE} lists, unchanged; "
-                "export again, or copy the folder again"
-            )
 
 
 def _reference(folder: Path) -> Tensor:

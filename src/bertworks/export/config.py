@@ -16,7 +16,8 @@ class AdviceConfig:
     rounds: int = 5  # rounds, in each of which every engine computes all texts once; figures are medians over them
     singles: int = 20  # texts that are computed one by one in each round
     packages: bool = False  # also compile packages (--to torch), which takes minutes
-    equal: float = 0.99  # least share of answers equal to those in float32 that an engine needs to be advised
+    # least share of answers equal to those in float32, of an embedder mean cosine, that an engine needs to be advised
+    equal: float = 0.99
 
     def __post_init__(self) -> None:
         if self.rounds < 2 or self.singles < 1 or not 0 <= self.equal <= 1:

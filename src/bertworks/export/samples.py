@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -78,33 +77,46 @@ class Sample:
         return self.steps.score([self.prepared])[0]
 
     def answers(self, scores: Tensor) -> list[Any]:
-        """What the scores decide: a label, tag, word or choice a row; of vectors each text's nearest neighbour.
-
-        A single output decides nothing.
-        """
+        """What the scores decide: a label, tag, word or choice a row; nothing of a single output, and of vectors."""
         settings = self.steps.loaded.settings
         if self.kind == "span":
             return [best[0]["text"] for best in self.prepared.decode(scores, settings)]
         if self.kind == "choice":
             return scores.view(-1, 2).argmax(1).tolist()
         if self.kind == "vectors":
-            vectors = F.normalize(scores, dim=-1)
-            return (vectors @ vectors.T - 2 * torch.eye(len(vectors))).argmax(1).tolist()
+            return []
         if settings.get("kind") == "multilabel":
             return [tuple(row) for row in (scores > 0).tolist()]
         return [] if scores.shape[-1] == 1 else scores.argmax(-1).tolist()
 
     def difference(self, expected: Tensor, found: Tensor) -> dict[str, Any]:
-        """How much two models' scores of these texts differ; `equal_answers` is a share of `answers`."""
+        """How much two models' scores of these texts differ.
+
+        `equal_answers` is a share of `answers`. Of vectors there are `cosine_min` and `cosine_mean` instead, over the
+        texts, of each vector and the other model's.
+        """
         gaps = (expected - found).abs()
         pairs = list(zip(self.answers(expected), self.answers(found), strict=True))
+        cosines = F.cosine_similarity(expected.double(), found.double(), dim=-1) if self.kind == "vectors" else None
         return {
             "largest": float(gaps.max()),
             "mean": float(gaps.mean()),
             "largest_score": float(expected.abs().max()),
             "answers": len(pairs),
             "equal_answers": sum(a == b for a, b in pairs) / len(pairs) if pairs else None,
+            **({} if cosines is None else {"cosine_min": float(cosines.min()), "cosine_mean": float(cosines.mean())}),
         }
+
+
+def agreement(difference: dict[str, Any]) -> tuple[float | None, str]:
+    """How far two models agree, by what `Sample.difference` returned: a number up to 1, and the same in words.
+
+    It is the share of equal answers, of an embedder the mean cosine; None, "" of a single output.
+    """
+    if (mean := difference.get("cosine_mean")) is not None:
+        return mean, f"cosines of the vectors: minimum {difference['cosine_min']:.4f}, mean {mean:.4f}"
+    share = difference["equal_answers"]
+    return share, "" if share is None else f"{share:.1%} of {difference['answers']:,} answers equal"
 
 
 def _beginning(text: str, limit: int) -> str:

@@ -13,7 +13,7 @@ Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V v
 import functools
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ from ..model.heads import TOKEN_HEADS, Model, build_model
 from ..model.rectangular import STATES
 
 FORMAT = 1
+PASSIVE = ("README.md", "reference.safetensors")  # files of an export that decide no answer
+READ = (".json", ".txt", ".model", ".onnx", ".pt2")  # endings of files that are read where they are found
+UNCERTIFIED = f"{CERTIFICATE} has no checksums of the files, so changes of them are not noticed; export again"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 SENTENCE = "sentence_embedding"
 _OUTPUTS = {  # of a head
@@ -52,6 +55,7 @@ _OUTPUTS = {  # of a head
 }
 _LOGITS = 1 << 26  # scores of the vocabulary that a pass may return: 256 MB
 _FORM = {
+    "export?": {"files": {str: str}},
     "graph": {
         "to": str,
         "precision": str,
@@ -59,7 +63,7 @@ _FORM = {
         "parts": [str],
         "labels": range(0, 1 << 24),
         "capability": str,
-    }
+    },
 }
 
 
@@ -74,14 +78,53 @@ def outputs_of(model: Model) -> dict[str, str]:
     return named if head else {**named, STATES: STATES, SENTENCE: STATES}
 
 
-def read_graph(folder: Path) -> dict[str, Any]:
-    """What an exported folder's certificate says of its graph. Raises InputError if it is damaged or too new."""
+def read_certificate(folder: Path) -> dict[str, Any]:
+    """The certificate of an exported folder. Raises InputError if it is damaged or too new."""
     file = folder / CERTIFICATE
     found = read_json_object(file)
     check_version(found.get("format"), range(1, FORMAT + 1), str(file), "export again")
     check_fields(found, _FORM, str(file), "export again")
-    graph: dict[str, Any] = found["graph"]
+    return found
+
+
+def read_graph(folder: Path) -> dict[str, Any]:
+    """What an exported folder's certificate says of its graph. Raises InputError if it is damaged or too new."""
+    graph: dict[str, Any] = read_certificate(folder)["graph"]
     return graph
+
+
+def check_export(folder: Path) -> str:
+    """Check the files that decide an export's answers; returns a note for the user if its certificate lists none.
+
+    Raises InputError that names the files that are altered, missing or new.
+    """
+    certified = read_certificate(folder).get("export")
+    if certified is None:  # of an earlier version
+        return f"{folder}: {UNCERTIFIED}"
+    check_files(folder, certified["files"], every=False)
+    return ""
+
+
+def check_files(folder: Path, certified: Mapping[str, str], every: bool = True) -> None:
+    """Raises InputError that names the files of an export that are altered, missing or new.
+
+    every: if false, files that decide no answer are not checked, nor new ones that would not be read.
+    """
+    there = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    listed = {name for name in certified if every or name not in PASSIVE}
+    new = there.keys() - certified.keys() - {CERTIFICATE}
+    if not every:
+        new = {name for name in new if name.endswith(READ) and not name.startswith(".")}
+    for what, names in (
+        ("missing", listed - there.keys()),
+        ("altered", {name for name in listed & there.keys() if checksum(there[name]) != certified[name]}),
+        ("not of this export", new),
+    ):
+        if names:
+            raise InputError(
+                f"{folder}: {what}: {', '.join(sorted(names)[:4])}; expected the {len(certified)} files that "
+                f"{CERTIFICATE} lists, unchanged; export again, or copy the folder again into an empty one"
+            )
 
 
 def empty_model(folder: Path) -> Model:

@@ -30,7 +30,7 @@ from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.machine import World
 from .engines import FLOAT32, Computing, Engine, build_engine
-from .exported import Exported, empty_model, open_engine
+from .exported import Exported, check_export, empty_model, open_engine
 
 BATCH = 32  # sequences a forward pass
 TOKENS = {"cpu": 2048, "cuda": 32768}  # of a forward pass for vectors, padding included
@@ -48,6 +48,7 @@ class LoadedModel:
     limits: Limits
     device: torch.device
     computing: Computing = FLOAT32
+    note: str = ""  # what the user should know of the folder
 
     @property
     def texts_a_row(self) -> int:
@@ -78,6 +79,7 @@ class LoadedModel:
         folder = find_model(path)
         config, whole = read_config(folder)
         exported = is_export(folder)
+        note = check_export(folder) if exported else ""
         tokenizer, model = load_tokenizer(folder), network
         if model is None:
             model = empty_model(folder) if exported else load_model(folder)
@@ -99,7 +101,7 @@ class LoadedModel:
         names = _output_names(folder, model, whole)
         check_thresholds(settings, names, str(folder / CONFIG))
         model = model if exported else model.to(where)
-        return cls(folder, model, tokenizer, names, settings, limits, where, computing)
+        return cls(folder, model, tokenizer, names, settings, limits, where, computing, note)
 
     @functools.cached_property
     def network(self) -> Model:

@@ -82,7 +82,8 @@ class Predictor:
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
-        notes = [check_size(self.tokenizer, self.model.config, str(self.folder)), note_of(self.loaded.computing)]
+        size = check_size(self.tokenizer, self.model.config, str(self.folder))
+        notes = [self.loaded.note, size, note_of(self.loaded.computing)]
         notes += [self.tokenizer.note, unread_note(self.folder), pooling_note(origin_of(folder))]
         self.note = "\n".join(filter(None, notes))  # "", or what the user should know
 

@@ -56,7 +56,7 @@ def refusal(service, step, rows):
 def test_a_text_that_is_surely_too_long_is_refused_untokenized(service, monkeypatch):
     monkeypatch.setattr(service.models["tiny"].steps["embed"], "prepare", lambda rows: pytest.fail("tokenized"))
     refused = refusal(service, "embed", ["good " * 101])
-    assert refused.status == 413 and "at least 101 tokens; expected at most 100" in refused.message
+    assert refused.status == 413 and "at least 101 tokens in a request; expected at most 100" in refused.message
     assert refusal(service, "embed", [[5] * 101]).status == 413
 
 
@@ -73,17 +73,17 @@ def test_token_ids_count_as_tokens():
 
 def test_what_is_expected_of_a_long_text_is_no_more_than_a_request_may_have(service, monkeypatch):
     lane, seen = service.queue.lane(service.models["tiny"].steps["embed"]), []
-    monkeypatch.setattr(lane.steps, "prepare", lambda rows: seen.append(lane.expected) or pytest.fail("seen"))
+    monkeypatch.setattr(lane.steps, "prepare", lambda rows: seen.append([*lane.expected]) or pytest.fail("seen"))
     with pytest.raises(BaseException, match="seen"):
         run(service, "embed", ["a" * 100_000])
-    assert seen == [100] and lane.expected == 0 and service.preparing == 0
+    assert seen == [[100]] and lane.expected == [] and service.preparing == 0
 
 
 # ---- where the work is done
 
 
 @pytest.mark.parametrize(
-    ("rows", "inline"), [(["a b"], True), ([[5, 6]] * 2, True), (["a " * 510], False), ([[5] * 251], False)]
+    ("rows", "inline"), [(["a b"], True), ([[2, 5, 3]] * 2, True), (["a " * 510], False), ([[2, *[5] * 250, 3]], False)]
 )
 def test_long_texts_and_many_ids_are_prepared_beside_the_event_loop(predictors, monkeypatch, rows, inline):
     from bertworks.serve.embedding import EmbeddingInput
@@ -152,9 +152,9 @@ def test_the_pace_is_measured_with_a_small_and_a_large_batch(predictors, monkeyp
 def test_an_idle_server_refuses_nobody_whatever_was_measured(service):
     lane = service.queue.lane(service.models["tiny"].steps["embed"])
     lane.pace.add(1, 1000.0)
-    service.queue.expect(lane, 50)  # of a request that is being tokenized
-    assert service.queue.wait_seconds() > service.config.max_wait
-    assert len(run(service, "embed", ["a b"]).results) == 1
+    with service.queue.expecting(lane, 50):  # of a request that is being tokenized
+        assert service.queue.wait_seconds() > service.config.max_wait
+        assert len(run(service, "embed", ["a b"]).results) == 1
 
 
 def test_nobody_is_told_to_wait_for_longer_than_a_minute(service, monkeypatch):
@@ -167,7 +167,7 @@ def test_nobody_is_told_to_wait_for_longer_than_a_minute(service, monkeypatch):
         service.queue.submit(lane, inputs, steps.costs(inputs))
     assert entered.wait(20)
     for seconds, expected in ((12.0, 2), (1e4, LATEST)):
-        monkeypatch.setattr(service.queue, "wait_seconds", lambda seconds=seconds: seconds)
+        monkeypatch.setattr(service.queue, "wait_seconds", lambda tokens, seconds=seconds: seconds)
         refused = refusal(service, "embed", ["a"])
         assert (refused.status, refused.headers) == (429, {"Retry-After": str(expected)})
     gate.set()

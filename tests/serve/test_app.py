@@ -1,5 +1,6 @@
 """The application: answers equal to Predictor's, refusals in the form of each dialect, the guard before every route."""
 
+import gzip
 import json
 
 import numpy as np
@@ -79,8 +80,9 @@ def test_fields_of_other_servers_are_not_taken_for_misspelt_ones():
 def test_limits(client):
     refused(client.post("/embed", json={"inputs": []}), 400, "Empty")
     refused(client.post("/embed", json={"inputs": ["a", " \n"]}), 400, "Empty")
-    refused(client.post("/embed", json={"inputs": ["a"] * 33}), 413, "Validation")
-    refused(client.post("/embed", json={"inputs": " " * 2_000_001}), 413, "Validation")
+    assert len(client.post("/embed", json={"inputs": ["a"] * 2_048}).json()) == 2_048
+    refused(client.post("/embed", json={"inputs": ["a"] * 100_001}), 413, "Validation")
+    refused(client.post("/embed", json={"inputs": " " * 4_000_001}), 413, "Validation")
     assert "truncate" in refused(client.post("/embed", json={"inputs": "a " * 40}), 413, "Validation")
     cut = client.post("/embed", json={"inputs": "a " * 40, "truncate": True})
     assert (cut.status_code, cut.headers["x-truncated-tokens"], cut.headers["x-compute-tokens"]) == (200, "10", "32")
@@ -112,6 +114,50 @@ def test_only_this_servers_names_are_served(make_client):
         assert client.get("/health", headers={"host": host}).status_code == 200, host
     for host in ("evil.example", "localhost.evil.example:8080", ""):
         refused(client.get("/health", headers={"host": host}), 400, "Validation")
+
+
+def test_any_name_or_all_of_a_domain(make_client):
+    client = make_client("tiny", allow_host=("*.Example.com", "bertworks"))
+    for host in ("a.example.com", "a.b.example.com:8080", "A.EXAMPLE.COM.", "bertworks:8080"):
+        assert client.get("/health", headers={"host": host}).status_code == 200, host
+    for host in ("example.com", "aexample.com", "example.com.evil.example", "a.example.com/", ""):
+        refused(client.get("/health", headers={"host": host}), 400, "Validation")
+    client = make_client("tiny", allow_host=("*",))
+    for host in ("evil.example", "a_b:80", ""):
+        assert client.get("/health", headers={"host": host}).status_code == 200, host
+
+
+BODY = b'{"inputs": "a"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "status"),
+    [
+        (gzip.compress(BODY), "gzip", 200),
+        (gzip.compress(BODY[:5]) + gzip.compress(BODY[5:]), "GZIP", 200),
+        (b"\xef\xbb\xbf" + BODY, "identity", 200),
+        (gzip.compress(b"\xef\xbb\xbf" + BODY), "x-gzip", 200),
+        (BODY, "gzip", 400),
+        (gzip.compress(BODY)[:-9], "gzip", 400),
+        (gzip.compress(BODY), "identity", 400),
+        (BODY, "br", 415),
+        (BODY, "gzip, gzip", 415),
+        (gzip.compress(b" " * 4_000_001 + BODY), "gzip", 413),
+    ],
+)
+def test_bodies_are_decompressed(client, content, encoding, status):
+    headers = {"content-type": "application/json", "content-encoding": encoding}
+    found = client.post("/embed", content=content, headers=headers)
+    assert found.status_code == status, found.text
+    if status == 200:
+        assert found.json() == client.post("/embed", json={"inputs": "a"}).json()
+
+
+def test_head_is_answered_like_get(http):
+    for path in ("/", "/health", "/info", "/models", "/metrics", "/v1/models", "/openapi.json", "/nothing"):
+        head, get = http.head(path), http.get(path)
+        assert (head.status_code, head.content) == (get.status_code, b""), path
+        assert head.headers["content-type"] == get.headers["content-type"] and int(head.headers["content-length"]) > 0
 
 
 def test_with_a_key_only_health_is_public(make_client):

@@ -62,18 +62,53 @@ def test_dimensions_are_cut_and_the_vectors_scaled_again(api, expected):
     }
 
 
-def test_ids_with_and_without_their_frame_are_read_as_the_text_is(api, expected, served):
+def test_ids_are_read_as_the_text_is(api, expected, served):
     ids = [served["mlm"].predictor.tokenizer.encode(text).ids for text in TEXTS]
-    for rows in (ids, [row[1:-1] for row in ids]):
-        found = api.embeddings.create(model="mlm", input=rows)
-        np.testing.assert_allclose(vectors(found), expected, atol=1e-6)
+    found = api.embeddings.create(model="mlm", input=ids)
+    np.testing.assert_allclose(vectors(found), expected, atol=1e-6)
     one = api.embeddings.create(model="mlm", input=ids[0])
     np.testing.assert_allclose(vectors(one), expected[:1], atol=1e-6)
 
 
+@pytest.mark.parametrize("ids", [[5, 6], [5], [2, 5], [5, 3], [2], [2, 5, 3, 5]])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed", "/embed_all", "/embed_sparse"])
+def test_ids_that_may_be_of_another_tokenizer_are_refused(http, path, ids):
+    """Other tokenizers do not begin and end with this one's [CLS] and [SEP]."""
+    name = "input" if path.startswith("/v1") else "inputs"
+    found = http.post(path, json={"model": "mlm", name: [[2, 5, 3], ids]})
+    assert found.status_code == 422 and "input 1 has token ids from" in found.text
+    assert http.post(path, json={"model": "mlm", name: [[2, 5, 3]]}).status_code == 200
+
+
+def test_as_many_texts_as_clients_send(api, http):
+    texts = [f"a {'b ' * (i % 9)}" for i in range(2_048)]
+    found = api.embeddings.create(model="mlm", input=texts)
+    assert len(found.data) == 2_048
+    some = api.embeddings.create(model="mlm", input=[texts[i] for i in (0, 33, 2_047)])
+    np.testing.assert_allclose(vectors(some), vectors(found)[[0, 33, 2_047]], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (["a b c d e f g h"] * 30_001, "max_tokens_per_request"),  # 300,010 tokens
+        (["a"] * 300_001, "request_too_large"),
+        ("a" * 4_000_001, "request_too_large"),
+        ("d " * 60, "context_length_exceeded"),
+        (["a", "d " * 60], "context_length_exceeded"),
+    ],
+    ids=["tokens", "elements", "bytes", "long", "long in a list"],
+)
+def test_clients_are_told_to_shorten_a_text_only_if_one_is_too_long(http, given, code):
+    found = http.post("/v1/embeddings", json={"model": "mlm", "input": given})
+    error = found.json()["error"]
+    assert (found.status_code, error["code"]) == (413, code)
+    assert ("input 1: " in error["message"]) == (code == "context_length_exceeded" and isinstance(given, list))
+
+
 @pytest.mark.parametrize("number", [-1, 62, 2**31, 2**63])
 def test_ids_of_another_vocabulary_are_refused(http, number):
-    found = http.post("/v1/embeddings", json={"model": "mlm", "input": [[5, number]]})
+    found = http.post("/v1/embeddings", json={"model": "mlm", "input": [[2, number, 3]]})
     assert found.status_code == 422
     assert f"token id {number}; this vocabulary has 0 to 61" in found.json()["error"]["message"]
 
@@ -84,7 +119,7 @@ def test_long_input_is_refused_or_cut(api, http):
     assert error.value.status_code == 413 and "truncate" in str(error.value)
     found = api.embeddings.create(model="mlm", input="d " * 60, extra_body={"truncate": True})
     np.testing.assert_allclose(vectors(found), vectors(api.embeddings.create(model="mlm", input="d " * 30)), atol=1e-6)
-    ids = http.post("/v1/embeddings", json={"model": "mlm", "input": [5] * 60, "truncate": True})
+    ids = http.post("/v1/embeddings", json={"model": "mlm", "input": [2, *[5] * 60, 3], "truncate": True})
     assert ids.headers["x-truncated-tokens"] == "30"
 
 
@@ -112,7 +147,6 @@ def test_models(api, served):
         ([5, "a"], 422),
         ([[5], "a"], 422),
         ({"text": "a"}, 422),
-        (["a"] * 33, 413),
     ],
     ids=lambda value: str(value)[:20],
 )

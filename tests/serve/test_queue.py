@@ -134,10 +134,30 @@ def test_waiting_is_predicted_from_measured_batches(queue):
     for tokens in (10, 20, 40, 80):
         pace.add(tokens, 0.5 + 0.1 * tokens)
     submit(queue, steps, *[[2] * 5] * 5)  # 25 tokens: three batches of at most 10
-    assert queue.wait_seconds() == pytest.approx(3 * 0.5 + 25 * 0.1, rel=1e-3)
-    queue.expect(queue.lane(steps), 10)
-    assert queue.wait_seconds() == pytest.approx(4 * 0.5 + 35 * 0.1, rel=1e-3)
+    assert queue.wait_seconds(100) == pytest.approx(3 * 0.5 + 25 * 0.1, rel=1e-3)
+    assert queue.wait_seconds() == pytest.approx(0.5 + 10 * 0.1, rel=1e-3)  # a small job waits for one batch of it
+    with queue.expecting(queue.lane(steps), 10):
+        assert queue.wait_seconds(100) == pytest.approx(4 * 0.5 + 35 * 0.1, rel=1e-3)
     steps.go.set()
+
+
+def test_a_small_job_waits_for_a_batch_of_a_large_one(queue):
+    steps, first = blocked(queue)
+    large = submit(queue, steps, *[[2] * 5] * 6)
+    small = submit(queue, steps, [3] * 5)
+    steps.go.set()
+    assert firsts(large) == [2] * 6 and firsts(small) == [3] and firsts(first) == [1]
+    assert steps.passes == [[[1]], [[2, 2]], [[3], [2]], [[2, 2]], [[2]]]
+
+
+def test_small_jobs_do_not_hold_up_a_large_one_for_long(queue, monkeypatch):
+    monkeypatch.setattr("bertworks.serve.queue.PATIENCE", 0.0)
+    steps, _ = blocked(queue)
+    large = submit(queue, steps, *[[2] * 5] * 4)
+    several = [submit(queue, steps, [3 + i] * 10) for i in range(3)]
+    steps.go.set()
+    assert firsts(large) == [2] * 4 and [firsts(one) for one in several] == [[3], [4], [5]]
+    assert steps.passes[1:3] == [[[2, 2]], [[2, 2]]]
 
 
 def test_pace_without_a_slope_is_a_rate():
@@ -251,8 +271,8 @@ def test_the_wait_is_shared_by_the_workers():
         queue = ComputeQueue(workers=workers)
         lane = queue.lane(Echo())
         lane.pace.add(100, 1.0)
-        queue.expect(lane, 400)
-        seconds[workers] = queue.wait_seconds()
+        with queue.expecting(lane, 400):
+            seconds[workers] = queue.wait_seconds(400)
         queue.close()
         assert queue.join(10)
     assert seconds == {1: 4.0, 2: 2.0}

@@ -28,20 +28,14 @@ def test_a_field_of_documents_is_named_once(http):
     refused(http.post("/v2/rerank", json=body | {"rank_fields": ["text"] * 101}), 422, "rank_fields")
 
 
-def test_documents_are_counted_before_their_fields_are_read(http):
-    body = {"model": "ranker", "query": "a", "documents": [{"text": "a"}] * 33, "rank_fields": ["none"]}
-    refused(http.post("/v1/rerank", json=body), 413, "33 inputs")
-
-
 def test_a_query_for_many_documents_counts_with_each(http):
     body = {"model": "ranker", "query": "a " * 100_000, "documents": ["a"] * 20}
     refused(http.post("/v1/rerank", json=body), 413, "4,000,020 characters")
 
 
-def test_choices_are_inputs(http):
-    body = {"model": "choice", "text": "a b", "choices": ["c"] * 33, "truncate": True}
-    refused(http.post("/choose", json=body), 413, "33 inputs")
-    assert http.post("/choose", json=body | {"choices": ["c"] * 32}).status_code == 200
+def test_many_choices(http):
+    body = {"model": "choice", "text": "a b", "choices": ["c"] * 100}
+    assert len(http.post("/choose", json=body).json()["scores"]) == 100
 
 
 # ---- zero-shot classification
@@ -61,7 +55,7 @@ def test_a_template_has_one_place_and_no_great_length(http, template):
 def test_texts_and_labels_are_counted_before_they_are_paired(http, monkeypatch, task):
     monkeypatch.setattr("bertworks.serve.pipelines.check_template", lambda template: pytest.fail("pairs are built"))
     body = {"inputs": ["a"] * 1_000, "parameters": {"candidate_labels": ["b"] * 1_000}}
-    refused(http.post(f"/models/nli{task}", json=body), 413, "1,000 texts with 1,000 labels", "fewer")
+    refused(http.post(f"/models/nli{task}", json=body), 413, "1,000 texts with 1,000 labels", "4,000,000 tokens")
     body["parameters"]["candidate_labels"] = ",".join("b" * 1_000)
     refused(http.post(f"/models/nli{task}", json=body), 413, "1,000 texts with 1,000 labels")
 

@@ -63,7 +63,7 @@ def fault_of(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str, str]:
     errors: pydantic's, several for a field that may be of several kinds. What got furthest into the body counts.
     """
     places = [_place(error, body) for error in errors]
-    path, value = max(places, key=lambda place: len(place[0]))
+    path, value = max(places, key=lambda place: (len(place[0]), [one for one in place[0] if isinstance(one, int)]))
     here = [error for error, place in zip(errors, places, strict=True) if place[0] == path]
     where = ".".join(map(str, path))[:200]
     if here[0]["type"] == "missing" and path:

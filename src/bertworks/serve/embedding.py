@@ -77,7 +77,11 @@ class EmbeddingInput:
 
 
 def _with_ids(tokens: Spans, rows: Sequence[Text], embedder: Embedder) -> Spans:
-    """The spans of all rows, from those of the texts among them. [CLS] and [SEP] around ids are left out."""
+    """The spans of all rows, from those of the texts among them, without [CLS] and [SEP] around ids.
+
+    Raises Refusal (422) for ids that are not in the vocabulary, or without [CLS] and [SEP]: they may be of another
+    tokenizer, such as those that LangChain's OpenAI client sends, and their vectors would mean nothing.
+    """
     tokenizer = embedder.loaded.tokenizer
     texts = iter(zip(tokens.start.tolist(), tokens.length.tolist(), strict=True))
     parts: list[Any] = []
@@ -94,8 +98,14 @@ def _with_ids(tokens: Spans, rows: Sequence[Text], embedder: Embedder) -> Spans:
                 f"input {i} has the token id {wrong[0]}; this vocabulary has 0 to {most}; send texts, or ids of this "
                 "model's own tokenizer",
             )
-        begin = int(row[:1] == [tokenizer.cls_id])
-        parts.append(row[begin : len(row) - (len(row) > begin and row[-1] == tokenizer.sep_id)])
+        if len(row) < 2 or (row[0], row[-1]) != (tokenizer.cls_id, tokenizer.sep_id):
+            raise Refusal(
+                422,
+                f"input {i} has token ids from {row[0]} to {row[-1]}; expected {tokenizer.cls_id} first and "
+                f"{tokenizer.sep_id} last, as this model's tokenizer gives them; ids of another tokenizer mean other "
+                "words: send texts (LangChain: check_embedding_ctx_length=False)",
+            )
+        parts.append(row[1:-1])
     edges = edges_of([len(part) for part in parts])
     return Spans(np.fromiter(chain.from_iterable(parts), np.int32), edges[:-1], np.diff(edges))
 

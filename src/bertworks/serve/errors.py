@@ -8,8 +8,8 @@
 | 404 | NotFound | an unknown route; an unknown model, where several are loaded |
 | 405 | NotFound | a route with another method; the message names the right one |
 | 408 | Timeout | the body did not arrive in time |
-| 413 | Validation | too many bytes, inputs, tokens or results; an input longer than the model's, without `truncate` |
-| 415 | Validation | another content type than application/json |
+| 413 | Validation | too many bytes, tokens or results; an input longer than the model's, without `truncate` |
+| 415 | Validation | another content type than application/json, or another encoding of the body than gzip |
 | 422 | Validation | a field that is missing or has another form |
 | 422 | Tokenizer | a text that cannot be read |
 | 424 | Backend | the model has no head for it; the forward pass failed |
@@ -39,7 +39,7 @@ CODES = {  # of OpenAI's errors; no words of Python's, which change with its ver
     404: "not_found",
     405: "method_not_allowed",
     408: "timeout",
-    413: "context_length_exceeded",
+    413: "request_too_large",  # context_length_exceeded only of a single text, since clients shorten texts then
     415: "unsupported_media_type",
     422: "invalid_value",
     424: "model_cannot",
@@ -68,14 +68,16 @@ class Refusal(Exception):
         headers: Mapping[str, str] | None = None,
         param: str | None = None,
         error_type: str = "",
+        code: str = "",
     ):
         """headers: of the response, such as Retry-After. param: the field of the request that is at fault.
 
-        error_type: by default that of the status, in the table above.
+        error_type, code: by default those of the status, in the tables above.
         """
         super().__init__(message)
         self.status, self.message, self.headers, self.param = status, message, dict(headers or {}), param
         self.error_type = error_type or TYPES.get(status, "Validation")
+        self.code = code or ("model_not_found" if param == "model" else CODES.get(status, "server_error"))
 
 
 def shutting_down() -> Refusal:
@@ -92,8 +94,7 @@ def openai(refusal: Refusal) -> dict[str, Any]:
     """{"error": {"message", "type", "param", "code"}}."""
     kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(refusal.status, "server_error" if refusal.status >= 500 else "invalid_request_error")
-    code = "model_not_found" if refusal.param == "model" else CODES.get(refusal.status, "server_error")
-    return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": code}}
+    return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}}
 
 
 def kserve(refusal: Refusal) -> dict[str, Any]:

@@ -7,9 +7,12 @@ An ASGI middleware. The body is read here, whole, so that a slow client holds no
 import asyncio
 import base64
 import binascii
+import gzip
 import hmac
+import io
 import logging
 import traceback
+import zlib
 from collections.abc import Mapping
 
 import orjson
@@ -24,6 +27,7 @@ log = logging.getLogger(__name__)
 
 PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key, a body, or a count
 MOST_UNSENT = 1 << 28
+ENCODINGS = ("identity", "gzip", "x-gzip")  # of a body
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -45,6 +49,7 @@ class Guard:
         self.app, self.config, self.service = app, config, service
         self.key = None if key is None else key.encode()
         self.hosts = {"localhost", config.host.lower(), *map(str.lower, config.allow_host)}
+        self.domains = tuple(host.removeprefix("*") for host in self.hosts if host.startswith("*."))
         self.open = 0  # requests that passed the checks and are being answered
         self.unsent = 0  # bytes of answers that their clients have not taken yet
 
@@ -77,8 +82,11 @@ class Guard:
                 self.unsent -= len(body)
 
         try:
-            if self.check(scope):
-                await self.app({**scope, "method": "GET"}, receive, answer)
+            public = self.check(scope)
+            if scope["method"] == "HEAD":  # answered like GET; the protocol leaves the body out
+                scope = {**scope, "method": "GET"}
+            if public:
+                await self.app(scope, receive, answer)
                 return
             self.open += 1
             try:
@@ -134,6 +142,9 @@ class Guard:
                 raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
             if kind != "application/json":
                 raise Refusal(415, f"content type {kind[:80]!r}; expected application/json; set that header")
+            encoding = headers.get("content-encoding", "identity").strip().lower()
+            if encoding not in ENCODINGS:
+                raise Refusal(415, f"content encoding {encoding[:80]!r}; expected gzip, or none; remove that header")
             length = headers.get("content-length", "")
             if length.isdigit() and int(length) > self.config.max_body:
                 raise self.too_large()
@@ -141,8 +152,10 @@ class Guard:
 
     def check_host(self, host: str) -> None:
         """Raises Refusal for a name that is not this server's: a page elsewhere may have pointed its own name here."""
+        if "*" in self.hosts:
+            return
         name = name_of(host)
-        if name is None or not (name in self.hosts or is_address(name)):
+        if name is None or not (name in self.hosts or name.endswith(self.domains) or is_address(name)):
             raise Refusal(400, f"the Host header names {host[:80]!r}; allow it with: bertworks serve --allow-host NAME")
 
     def check_key(self, header: str) -> None:
@@ -163,13 +176,27 @@ class Guard:
     # ---- the body
 
     async def body_of(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body. Raises Refusal: 413 if it is too large, 408 if it does not arrive in time."""
+        """The whole body, decompressed. Raises Refusal: 413 if it is too large, 408 if it does not arrive in time."""
         try:
             async with asyncio.timeout(self.config.body_seconds):
-                return await self.read(receive)
+                body = await self.read(receive)
         except TimeoutError:
             message = f"the body did not arrive in {self.config.body_seconds:g} seconds; send it faster"
             raise Refusal(408, message, {"Connection": "close"}) from None
+        encodings = [value.strip().lower() for name, value in scope["headers"] if name == b"content-encoding"]
+        return self.unzipped(body) if body and set(encodings) & {b"gzip", b"x-gzip"} else body
+
+    def unzipped(self, body: bytes) -> bytes:
+        """A body without its compression. Raises Refusal: 400 if it is no gzip, 413 if it is too large."""
+        try:
+            with gzip.open(io.BytesIO(body)) as file:
+                found = file.read(self.config.max_body + 1)
+        except (OSError, EOFError, zlib.error):
+            message = "the body is no gzip, or a part of one; send it whole, or without Content-Encoding"
+            raise Refusal(400, message) from None
+        if len(found) > self.config.max_body:
+            raise self.too_large()
+        return found
 
     async def read(self, receive: Receive) -> bytes:
         parts: list[bytes] = []

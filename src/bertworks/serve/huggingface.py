@@ -71,7 +71,7 @@ async def answer(body: PipelineRequest, request: Request, name: str | None = Non
     task = task or task_of_payload(body)
     model = service.find(name, TASKS[task][0] if task else "", CAN.get(task or "", lambda model: True))
     if task == "zero-shot-classification":
-        check_product(len(body.each), len(body.labels), service.config.max_inputs)
+        check_product(len(body.each), len(body.labels), service.config.max_tokens)
     _, translate = TASKS[task or task_of(model, body)]
     call = translate(model, body)
     options = Options(model.name, body.asked.truncate, call.prepare, call.decode)

@@ -7,6 +7,7 @@ from .errors import Refusal
 from .models import ServedModel
 
 DEPTH = 4  # levels of a body at which lists are counted; no field that is read has more
+PAIR = 4  # tokens of a pair, at least
 MASKS = 128  # masks of a request: each has a score for every token of the vocabulary
 CANDIDATES = 1_000  # tokens returned for all masks of a request: each comes with the whole text
 TEMPLATE = 1_000  # characters of a hypothesis template
@@ -62,12 +63,10 @@ def check_lists(value: Any, most: int, depth: int = DEPTH) -> None:
                 check_lists(part, most, depth - 1)
 
 
-def check_rows(rows: Sequence[Any], most: int) -> None:
-    """Raises Refusal: 400 if there is no row or a text is blank, 413 if there are too many rows."""
+def check_rows(rows: Sequence[Any]) -> None:
+    """Raises Refusal (400) if there is no row or a text is blank."""
     if not rows:
         raise Refusal(400, "no input; expected one text or more", error_type="Empty")
-    if len(rows) > most:
-        raise Refusal(413, f"{len(rows):,} inputs; expected at most {most} a request; send several requests")
     for i, row in enumerate(rows):
         if not row or not all(text.strip() for text in texts_in(row)):
             raise Refusal(400, f"input {i} has no text; leave it out", error_type="Empty")
@@ -86,7 +85,8 @@ def check_characters(characters: int, most: int) -> None:
 def check_size(tokens: int, most: int, least: str = "") -> None:
     """Raises Refusal (413) if a request has more tokens than the server takes. least: "at least " of an estimate."""
     if tokens > most:
-        raise Refusal(413, f"{least}{tokens:,} tokens; expected at most {most:,} a request; send fewer")
+        message = f"{least}{tokens:,} tokens in a request; expected at most {most:,}; send several requests"
+        raise Refusal(413, message, code="max_tokens_per_request")
 
 
 # ---- single tasks
@@ -102,13 +102,8 @@ def check_once(names: Iterable[str], what: str) -> None:
 
 
 def check_product(texts: int, labels: int, most: int) -> None:
-    """Raises Refusal (413) if the pairs of texts and labels are more inputs than a request may have."""
-    if texts * labels > most:
-        raise Refusal(
-            413,
-            f"{texts:,} texts with {labels:,} labels each; expected at most {most} pairs a request; send fewer texts, "
-            "or fewer candidate_labels",
-        )
+    """Raises Refusal (413) if the pairs of texts and labels surely have more tokens than a request may have."""
+    check_size(PAIR * texts * labels, most, f"{texts:,} texts with {labels:,} labels each: at least ")
 
 
 def check_template(template: str) -> None:

@@ -36,10 +36,9 @@ class Chosen(BaseModel):
 @router.post("/choose", response_model=Chosen)
 async def choose(body: ChooseRequest, request: Request) -> Response:
     """The choice that fits the text, and the probabilities of all."""
-    service = service_of(request)
-    check_rows(body.choices, service.config.max_inputs)
+    check_rows(body.choices)
     options = Options(model=body.model, truncate=body.truncate)
-    answers = await service.run(request, "choose", [(body.text, body.choices)], options)
+    answers = await service_of(request).run(request, "choose", [(body.text, body.choices)], options)
     return reply(answers.results[0], answers)
 
 

@@ -1,9 +1,11 @@
-"""The threads that compute, and the queue before them: first in, first out, by real tokens.
+"""The threads that compute, and the queue before them, which counts tokens.
 
-A request is a job of S sequences (the windows of a long document are several). A batch takes sequences from the oldest
-job on, and from the next jobs of the same model and steps, until it has `batch_tokens`, or its share of what waits if
-other threads are free. There is no waiting timer: the next batch is what has queued while the last ones were computed.
-A job is done when all its sequences are scored.
+A request is a job of S sequences (texts, or windows of a long document). A batch takes sequences from the first job on,
+and from the next jobs of the same model and steps, until it has `batch_tokens`, or its share of what waits if other
+threads are free. First is the job of which the fewest batches have been computed, of these the oldest: so a small job
+waits for one batch of a large one at most. A job that has got no batch for PATIENCE seconds counts as a new one. There
+is no waiting timer: the next batch is what has queued while the last ones were computed. A job is done when all its
+sequences are scored.
 
 A job whose client left is dropped before it is batched. A batch that fails is computed again job by job, so that only
 the job at fault fails; the thread lives on.
@@ -16,8 +18,7 @@ import itertools
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -52,10 +53,21 @@ class Job:
     future: "Future[Scored]"
     arrived: float
     next: int = 0  # the first sequence that is not batched yet
+    batches: int = 0  # that have some of its sequences
+    served: float = 0.0  # when the last of them began or ended
     computed: int = 0  # sequences whose batches have ended
     started: float = 0.0
     seconds: float = 0.0
     scores: dict[int, Tensor] = field(default_factory=dict)  # by their first sequence
+
+    @property
+    def left(self) -> int:
+        """Tokens that are not batched yet."""
+        return int(self.edges[-1] - self.edges[self.next])
+
+    def place(self, now: float) -> tuple[int, int]:
+        """Its place in the queue: the job with the lowest comes first."""
+        return self.batches if now - self.served < PATIENCE else 0, self.number
 
     def part(self, start: int, stop: int) -> Inputs:
         """Some of its sequences; all of them as they are, so that a request alone is computed as a Predictor does."""
@@ -86,13 +98,18 @@ class Lane:
 
     def __init__(self, steps: Steps[Any]):
         self.steps = steps
-        self.jobs: deque[Job] = deque()
-        self.tokens = 0  # of all sequences that are not batched yet
-        self.expected = 0  # of requests that are being tokenized
+        self.jobs: list[Job] = []
+        self.expected: list[int] = []  # tokens of each request that is being tokenized
         self.pace = Pace()
         self.width = 0  # numbers in a row of scores; 0 before the first
 
+    @property
+    def tokens(self) -> int:
+        """Of all sequences that are not batched yet."""
+        return sum(job.left for job in self.jobs)
 
+
+PATIENCE = 1.0  # seconds
 SMALLEST = 128  # tokens below which a batch is not divided: the packed pass fills up to as many
 
 
@@ -132,14 +149,19 @@ class ComputeQueue:
         with self._changed:
             return self.lanes.setdefault(steps, Lane(steps))
 
-    def wait_seconds(self) -> float:
-        """Predicted seconds until a job that comes now begins."""
+    def wait_seconds(self, tokens: int = 0) -> float:
+        """Predicted seconds until the last batch of a job of so many tokens that comes now begins, without its own.
+
+        Of every other job, as many tokens are computed before, at most; the least is a batch.
+        """
+        most = max(tokens, self.batch_tokens)
         with self._changed:
             now = time.perf_counter()
             running = sum(max(0.0, batch.until - now) for batch in self._running.values())
-            waiting = sum(
-                lane.pace.seconds(lane.tokens + lane.expected, self.batch_tokens) for lane in self.lanes.values()
-            )
+            waiting = 0.0
+            for lane in self.lanes.values():
+                before = [*(job.left for job in lane.jobs), *lane.expected]
+                waiting += lane.pace.seconds(sum(min(each, most) for each in before), self.batch_tokens)
             return (running + waiting) / len(self._threads)
 
     @property
@@ -165,10 +187,16 @@ class ComputeQueue:
         with self._changed:
             return sum(lane.tokens for lane in self.lanes.values())
 
-    def expect(self, lane: Lane, tokens: int) -> None:
-        """A request of about so many tokens is being tokenized; negative: it is no more."""
+    @contextlib.contextmanager
+    def expecting(self, lane: Lane, tokens: int) -> Iterator[None]:
+        """While a request of about so many tokens is being tokenized."""
         with self._changed:
-            lane.expected += tokens
+            lane.expected.append(tokens)
+        try:
+            yield
+        finally:
+            with self._changed:
+                lane.expected.remove(tokens)
 
     def submit(self, lane: Lane, inputs: Inputs, costs: Integers) -> "Future[Scored]":
         """Queue the sequences of a request; costs (S,): their tokens. Cancel the future to take them out again.
@@ -183,7 +211,6 @@ class ComputeQueue:
                 job.future.set_result(Scored(torch.empty(0), 0.0, 0.0))
                 return job.future
             lane.jobs.append(job)
-            lane.tokens += int(job.edges[-1])
             self._changed.notify_all()
         job.future.add_done_callback(lambda future: self._forget(lane, job) if future.cancelled() else None)
         return job.future
@@ -203,7 +230,6 @@ class ComputeQueue:
             for lane in self.lanes.values():
                 jobs.update(lane.jobs)
                 lane.jobs.clear()
-                lane.tokens = 0
         return sum(_fail(job, shutting_down()) for job in jobs)
 
     def join(self, seconds: float) -> bool:
@@ -244,32 +270,27 @@ class ComputeQueue:
             self.observe(len(shares), tokens)
 
     def _take(self) -> tuple[Lane, list[Share]] | None:
-        """The next batch, headed by the oldest job; None if nobody waits."""
+        """The next batch; None if nobody waits."""
         for lane in self.lanes.values():
-            while lane.jobs and lane.jobs[0].future.done():
-                self._drop(lane)
-        waiting = [lane for lane in self.lanes.values() if lane.jobs]
+            lane.jobs = [job for job in lane.jobs if not job.future.done()]  # without those whose clients left
+        now, waiting = time.perf_counter(), [lane for lane in self.lanes.values() if lane.jobs]
         if not waiting:
             return None
-        lane = min(waiting, key=lambda lane: lane.jobs[0].number)
+        lane = min(waiting, key=lambda lane: min(job.place(now) for job in lane.jobs))
         shares: list[Share] = []
         free = len(self._threads) - len(self._running)
         room = min(self.batch_tokens, max(SMALLEST, math.ceil(lane.tokens / free)))
-        while lane.jobs and room > 0:
-            job = lane.jobs[0]
-            if job.future.done():  # cancelled: its client left
-                self._drop(lane)
-                continue
+        for job in sorted(lane.jobs, key=lambda job: job.place(now)):
             stop = int(np.searchsorted(job.edges, job.edges[job.next] + room, "right")) - 1
             stop = max(stop, job.next + (not shares))  # at least one sequence, whatever its length
             if stop == job.next:
                 break
             shares.append(Share(job, job.next, stop))
-            lane.tokens -= shares[-1].tokens
             room -= shares[-1].tokens
-            job.next = stop
-            if stop == len(job.edges) - 1:
-                lane.jobs.popleft()
+            job.next, job.batches, job.served = stop, job.batches + 1, now
+            if room <= 0:
+                break
+        lane.jobs = [job for job in lane.jobs if job.next < len(job.edges) - 1]
         return lane, shares
 
     def _forget(self, lane: Lane, job: Job) -> None:
@@ -277,11 +298,6 @@ class ComputeQueue:
         with self._changed:
             if job in lane.jobs:
                 lane.jobs.remove(job)
-                lane.tokens -= int(job.edges[-1] - job.edges[job.next])
-
-    def _drop(self, lane: Lane) -> None:
-        job = lane.jobs.popleft()
-        lane.tokens -= int(job.edges[-1] - job.edges[job.next])
 
     def _compute(self, lane: Lane, shares: Sequence[Share]) -> None:
         """Add the scores of each share to its job; a job at fault fails alone."""
@@ -301,7 +317,7 @@ class ComputeQueue:
     def _is_last(self, share: Share, seconds: float) -> bool:
         """Count the sequences of a batch that took so many seconds; returns whether these were the job's last."""
         job = share.job
-        job.seconds += seconds
+        job.seconds, job.served = job.seconds + seconds, time.perf_counter()
         job.computed += share.stop - share.start
         return job.computed == len(job.edges) - 1
 

@@ -80,7 +80,7 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     """The documents by their relevance to the query, the most relevant first."""
     service = service_of(request)
     model = ranker_of(service, body.model)
-    check_rows(body.documents, service.config.max_inputs)
+    check_rows(body.documents)
     check_once(body.rank_fields, "rank_fields")  # so that the joined texts are no longer than the body
     texts = [text_of(document, body.rank_fields, i) for i, document in enumerate(body.documents)]
     answers = await scored(request, model, body.query, texts, How(body.truncate))

@@ -1,5 +1,6 @@
 """What every dialect's file shares: its router, the service behind it, and the response."""
 
+import codecs
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -23,7 +24,7 @@ class JsonRequest(Request):
 
     async def json(self) -> Any:
         if self.parsed is None:
-            body = await self.body()
+            body = (await self.body()).removeprefix(codecs.BOM_UTF8)
             try:
                 self.parsed = orjson.loads(body)
             except orjson.JSONDecodeError:
@@ -33,9 +34,8 @@ class JsonRequest(Request):
 
     async def check(self) -> None:
         """Raises Refusal (413) for a long list. A body that is no JSON is refused when the route reads it."""
-        config = self.app.state.service.config
         with contextlib.suppress(orjson.JSONDecodeError):
-            check_lists(await self.json(), max(config.max_inputs, config.max_tokens))  # of texts, of token ids
+            check_lists(await self.json(), self.app.state.service.config.max_tokens)  # an element has a token or more
 
 
 def _check_utf8(body: bytes) -> None:

@@ -192,13 +192,12 @@ class Service:
         options, begun = options or Options(), time.perf_counter()
         method = "single" if len(rows) == 1 else "batch"
         self.metrics.count.labels(method).inc()
-        check_rows(rows, self.config.max_inputs)
+        check_rows(rows)
         model = self.find(options.model, step)
         if step == "classify":
             check_pairs(model, rows)
         steps = model.steps_of(step)
         lane = self.queue.lane(steps)
-        self.admit()
         prepared, short = await self._prepared(lane, rows, options)
         ready = time.perf_counter()
         tokens = [int(n) for n in prepared.tokens]
@@ -222,6 +221,7 @@ class Service:
         characters, ids = size_of(rows)
         check_characters(characters, self.config.max_body)
         expected = min(characters // CHARACTERS + ids + len(rows), most)
+        self.admit(expected)
         prepare = options.prepare or lane.steps.prepare
 
         def work() -> Any:
@@ -231,13 +231,12 @@ class Service:
             return prepare(rows)
 
         short = characters + CHARACTERS * ids <= SHORT
-        self.queue.expect(lane, expected)
         self.preparing += 1
         try:
-            return await self.in_pool(work, short), short
+            with self.queue.expecting(lane, expected):
+                return await self.in_pool(work, short), short
         finally:
             self.preparing -= 1
-            self.queue.expect(lane, -expected)
 
     def _truncates(self, asked: bool | None) -> bool:
         return self.config.auto_truncate if asked is None else asked
@@ -251,11 +250,14 @@ class Service:
         except InputError as error:
             raise Refusal(422, str(error)) from None
 
-    def admit(self) -> None:
-        """Raises Refusal (429) if what has queued takes longer than `max_wait`; an idle server refuses nobody."""
+    def admit(self, tokens: int = 0) -> None:
+        """Raises Refusal (429) if a request of about so many tokens waits longer than `max_wait` for its last batch.
+
+        An idle server refuses nobody.
+        """
         if self.queue.idle and self.preparing < self.workers:
             return
-        wait, most = self.queue.wait_seconds(), self.config.max_wait
+        wait, most = self.queue.wait_seconds(tokens), self.config.max_wait
         if wait > most:
             again = str(min(max(1, math.ceil(wait - most)), LATEST))
             raise Refusal(
@@ -268,18 +270,18 @@ class Service:
     def _check_tokens(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
         """Raises Refusal (413) for too many tokens, or tokens that would be lost although nobody said `truncate`."""
         check_size(int(prepared.tokens.sum()), self.config.max_tokens)
-        cut = int(prepared.cut.sum())
-        if cut and not self._truncates(truncate):
-            if isinstance(prepared, SpanRows):
-                most = prepared.decoder.limits.max_query_length
-                message = f"{cut:,} tokens more than the {most} that are read of a question; shorten it"
-                raise Refusal(413, f'{message}, or send "truncate": true')
-            steps = model.steps[step]
-            most = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
-            advice = "shorten the text" + ("" if step == "states" else ', or send "truncate": true')
-            raise Refusal(
-                413, f"{cut:,} tokens more than the {most} that the model {model.name!r} reads for {step}; {advice}"
-            )
+        if not prepared.cut.any() or self._truncates(truncate):
+            return
+        row = int(prepared.cut.argmax())
+        cut, where = int(prepared.cut[row]), f"input {row}: " if len(prepared.cut) > 1 else ""
+        steps = model.steps[step]
+        most = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
+        read = f"the {most} that the model {model.name!r} reads for {step}"
+        if isinstance(prepared, SpanRows):
+            read = f"the {prepared.decoder.limits.max_query_length} that are read of a question"
+        advice = "" if step == "states" else ', or send "truncate": true'  # /compare-word does not cut
+        message = f"{where}{cut:,} tokens more than {read}; shorten the text{advice}"
+        raise Refusal(413, message, code="context_length_exceeded")
 
     async def _scores(self, request: "Request", lane: Lane, inputs: Inputs) -> Scored:
         """The scores of a request. Raises Refusal (424) if the pass failed, ClientLeft if nobody waits for them."""

@@ -251,7 +251,7 @@ async def tokenize(body: TokenizeRequest, request: Request) -> Response:
     """The tokens of each text; `start` and `stop` count characters of the text with its prompt."""
     service = service_of(request)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
-    check_rows(texts, service.config.max_inputs)
+    check_rows(texts)
     service.admit()
     model = service.find(body.model, "embed")
     prompt = EmbeddingInput(body.prompt_name).prompt(embedder_of(model).pooling, model.prompts)
@@ -282,7 +282,7 @@ async def decode(body: DecodeRequest, request: Request) -> Response:
     """The text of each list of token ids."""
     service = service_of(request)
     rows = rows_of(body.ids)
-    check_rows(rows, service.config.max_inputs)
+    check_rows(rows)
     check_size(sum(map(len, rows)), service.config.max_tokens)
     service.admit()
     tokenizer = service.find(body.model, "embed").predictor.tokenizer
@@ -316,7 +316,7 @@ async def info(request: Request) -> dict[str, Any]:
         "max_input_length": first.predictor.max_length,
         "max_batch_tokens": service.batch_tokens,
         "max_batch_requests": None,
-        "max_client_batch_size": config.max_inputs,
+        "max_client_batch_size": max(1, config.max_tokens // first.predictor.max_length),  # of the longest inputs
         "auto_truncate": config.auto_truncate,
         "tokenization_workers": service.workers,
         "version": __version__,

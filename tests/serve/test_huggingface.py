@@ -31,6 +31,18 @@ def predictor(served, name) -> Predictor:
 # ---- the seven tasks by the stock client
 
 
+def test_many_texts(inference, served):
+    texts = [f"a {'b ' * (i % 9)}".strip() for i in range(300)]
+    found = inference("mlm").sentence_similarity("a", texts)
+    unit = predictor(served, "mlm").embed(["a", *texts], normalize=True)
+    np.testing.assert_allclose(found, unit[1:] @ unit[0], atol=1e-5)
+    names = [f"a {name}" for name in "bcdefghijk" * 10]
+    every = inference("nli").zero_shot_classification("a", names, multi_label=True)
+    some = inference("nli").zero_shot_classification("a", names[:10], multi_label=True)
+    expected = {one.label: one.score for one in some}
+    assert len(every) == 100 and all(one.score == pytest.approx(expected[one.label], abs=1e-5) for one in every)
+
+
 def test_text_classification(inference, served):
     found = inference("labels").text_classification("a good film")
     expected = predictor(served, "labels").classify("a good film", all_scores=True)["scores"]

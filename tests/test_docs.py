@@ -73,6 +73,8 @@ OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and k
         "--index-url",
         "--now",
         "--publish",
+        "--name",
+        "--network",
         "--read-only",
         "--tag",
         "--tmpfs",

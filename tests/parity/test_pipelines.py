@@ -151,6 +151,11 @@ def test_the_scores_of_a_cross_encoder(foreign, tmp_path, labels, activation, st
         (tmp_path / "cross/config.json").write_text(json.dumps(config))
     ours = Predictor(tmp_path / "cross", device="cpu").classify(SHORT[:2], SHORT[2:4], all_scores=True)
     expected = theirs.predict([*zip(SHORT[:2], SHORT[2:4], strict=True)]).reshape(2, -1)
+    if stored == "file":
+        pytest.importorskip("onnxruntime")
+        export(tmp_path / "cross", tmp_path / "onnx")
+        exported = Predictor(tmp_path / "onnx").classify(SHORT[:2], SHORT[2:4], all_scores=True)
+        np.testing.assert_allclose([[*one["scores"].values()] for one in exported], expected, atol=1e-4)
     np.testing.assert_allclose([[*one["scores"].values()] for one in ours], expected, atol=1e-5)
 
 

@@ -1,5 +1,6 @@
 """The routes of Cohere and Jina: documents ranked by a model of pairs, or by an embedder, which `/rerank` takes too."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -11,6 +12,27 @@ from support.served import loaded
 
 DOCUMENTS = ["b c", {"text": "good film"}, "a"]
 TEXTS = ["b c", "good film", "a"]
+
+
+def test_a_single_output_of_other_software_has_one_score_on_every_route(served, tmp_path):
+    folder = shutil.copytree(served["ranker"].predictor.folder, tmp_path / "cross")
+    settings = json.loads((folder / "config.json").read_text())
+    del settings["problem_type"]
+    (folder / "config.json").write_text(json.dumps(settings))
+    from fastapi.testclient import TestClient
+
+    from bertworks.serve.app import create_app
+
+    client = TestClient(create_app(loaded({"cross": folder}, "cross")), base_url="http://localhost")
+    raw = served["ranker"].predictor.classify("a film", "good film", raw=True)["score"]
+    expected = 1 / (1 + np.exp(-raw))
+    (pair,) = client.post("/predict", json={"inputs": ["a film", "good film"]}).json()
+    ((bare,),) = client.post("/", json={"inputs": [{"text": "a film", "text_pair": "good film"}]}).json()
+    (first,) = client.post("/rerank", json={"query": "a film", "texts": ["good film"]}).json()
+    for found in (pair, bare, first):
+        assert found["score"] == pytest.approx(expected, abs=1e-6)
+    (raw_pair,) = client.post("/predict", json={"inputs": ["a film", "good film"], "raw_scores": True}).json()
+    assert raw_pair["score"] == pytest.approx(raw, abs=1e-5)
 
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])

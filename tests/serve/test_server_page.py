@@ -162,6 +162,7 @@ def test_a_word_that_is_missing_is_refused_without_a_path(predictor):
     for word, sentences, status in (
         ("bad", ["good .", "a good"], 422),
         ("good", ["good"], 422),
+        ("good", ["a good"] * 33, 422),
         ("good", ["a good " * 30] * 2, 413),
     ):
         answer = client.post("/compare-word", json={"word": word, "sentences": sentences})

@@ -16,6 +16,7 @@ from .routes import dialect, reply, service_of
 from .service import Options
 
 router = dialect("bertworks")
+SENTENCES = 32  # of a word: every two are compared, in every layer
 SHOWN = ("word", "pieces", "layers", "similarity", "baseline", "baseline_pairs")
 
 
@@ -23,7 +24,7 @@ class WordRequest(Body):
     """A word, and sentences that have it."""
 
     word: str = Field(min_length=1, max_length=200)
-    sentences: Many[str] = Field(min_length=2)
+    sentences: Many[str] = Field(min_length=2, max_length=SENTENCES)
     beginning: bool = False  # also find longer words that begin with it, as a Korean noun with its particle
     model: str | None = None
 

@@ -165,7 +165,7 @@ def test_what_is_refused(saved, tmp_path):
 
     words, new = tmp_path / "words.txt", tmp_path / "new"
     assert "exists and is not empty; give a new folder" in refusal(saved, words, saved)
-    assert "nothing.txt: no such file; expected one word a line" in refusal(saved, tmp_path / "nothing.txt", new)
+    assert "nothing.txt: no such file; expected one word per line" in refusal(saved, tmp_path / "nothing.txt", new)
     words.write_text("the\n\n")
     assert "no word to add (the: already in the vocabulary)" in refusal(saved, words, new)
     words.write_bytes(b"caf\xe9\n")

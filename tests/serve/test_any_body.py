@@ -6,10 +6,10 @@ hypothesis builds bodies near the right ones, schemathesis builds them from /ope
 import string
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
-SEVERAL = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+SEVERAL = settings(max_examples=60)
 TEXTS = some.one_of(
     some.sampled_from(["a good film", "[MASK] a", "", " ", "\0", "é́", "bank 배", "d " * 70, "[CLS] [SEP] [PAD]"]),
     some.text(max_size=12),

@@ -1,10 +1,10 @@
 """Requests that schemathesis makes from /openapi.json: no 500, no undocumented status, no undocumented form."""
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 schemathesis = pytest.importorskip("schemathesis")
-BOUNDED = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+BOUNDED = settings(max_examples=12, derandomize=True)
 
 
 def checks():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
@@ -231,7 +231,6 @@ def test_a_long_sentence_has_overlapping_windows(tokenizer: Tokenizer):
     assert counted == ["xy", "abcde", "fgh", "ij", "klm", "z"]
 
 
-@settings(deadline=None)
 @given(
     lengths=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=5), min_size=1, max_size=4),
     limit=st.integers(3, 20),

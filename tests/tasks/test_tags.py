@@ -4,7 +4,7 @@ import gzip
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bertworks.files import InputError
@@ -67,7 +67,6 @@ some_phrases = st.lists(st.tuples(st.sampled_from(["", "PER", "LOC", "date-time"
 any_tags = st.lists(st.sampled_from(["O", *(f"{p}-{k}" for p in "BIESLU" for k in ("PER", "LOC"))]), max_size=12)
 
 
-@settings(deadline=None)
 @given(some_phrases)
 def test_every_scheme_comes_back_as_iob2(phrases: Phrases):
     expected = iob2(phrases)
@@ -86,7 +85,6 @@ def test_the_schemes_of_the_test_above_are_what_they_are_called():
     assert ioe2(phrases) == ["I-LOC", "E-LOC", "O", "E-LOC", "E-LOC", "I-PER", "I-PER", "E-PER"]
 
 
-@settings(deadline=None)
 @given(some_phrases)
 def test_chunks_are_the_phrases(phrases: Phrases):
     expected, at = [], 0
@@ -96,7 +94,6 @@ def test_chunks_are_the_phrases(phrases: Phrases):
     assert chunks(iob2(phrases)) == chunks(iob1(phrases)) == expected
 
 
-@settings(deadline=None)
 @given(any_tags)
 def test_ill_formed_tags_keep_their_entities(tags: list[str]):
     repaired = to_iob2(tags)

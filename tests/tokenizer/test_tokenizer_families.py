@@ -237,7 +237,7 @@ def test_pieces_hold_no_mark_beside_letters() -> None:
 # ---- using
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 @example("한국😀\u200b<mask></s> \n\n  é\x00")
 def test_bytes_come_back(bpe: Tokenizer, text: str) -> None:
@@ -357,7 +357,7 @@ def test_bad_models_are_named(tmp_path: Path, content: bytes, message: str) -> N
     assert str(path) in str(error.value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.integers(0, 1 << 30), st.integers(1, 255)), max_size=4), st.integers(0, 1 << 30))
 def test_damaged_models_are_refused_or_usable(
     tmp_path_factory: pytest.TempPathFactory, flips: list[tuple[int, int]], cut: int

@@ -36,7 +36,7 @@ from .names import Family, heads_in, listed
 from .pooling import cross_encoder_settings
 from .weights import WEIGHTS, check_finite, read_weights
 
-SPARE, ROUND = 1_024, 8  # a padded embedding table: rows that no token has, at most; its rows are a multiple of 8
+ROUND, SPARE = 8, 1_024  # embedding tables are padded to a multiple of a power of two from 8 to 1,024
 
 
 def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
@@ -285,14 +285,15 @@ def part_sizes(model: Model) -> dict[str, int]:
 
 def is_padded(rows: int, tokens: int) -> bool:
     """Whether an embedding table of `rows` may belong to a vocabulary of fewer `tokens`, padded for speed."""
-    return rows % ROUND == 0 and tokens < rows <= tokens + SPARE
+    largest = rows & -rows  # power of two that divides the rows
+    return largest >= ROUND and tokens < rows < tokens + min(largest, SPARE)
 
 
 def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
     """A note for the user if the embedding table has more rows than the tokenizer has tokens; "" if they are equal.
 
-    Raises InputError if it has fewer, over a thousand more, or a number that tables are not padded to: then the
-    tokenizer is another model's, or its file was cut.
+    Raises InputError if it has fewer, or more without being padded (`is_padded`): then the tokenizer is another
+    model's, or its file was cut.
     """
     rows, tokens = config.vocab_size, tokenizer.vocab_size
     added = {*tokenizer.added, *tokenizer.roles.values()}
@@ -302,9 +303,10 @@ def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
             "them out of the tokenizer's files, or train rows for them (resize_token_embeddings of transformers)"
         )
     if rows != tokens and not is_padded(rows, tokens):
+        blank = "" if tokenizer.vocab[-1] else " (the last line of the vocabulary is empty, and counts as one)"
         raise InputError(
-            f"{where}: the tokenizer has {tokens} tokens, the model's embedding table {rows} rows; use the tokenizer "
-            "the model was trained with"
+            f"{where}: the tokenizer has {tokens} tokens{blank}, the model's embedding table {rows} rows; use the "
+            "tokenizer the model was trained with"
         )
     spare = f"the embedding table has {rows - tokens} rows more than the tokenizer has tokens ({tokens:,}); "
     return f"{spare}no token has them, and no prediction names them" if rows > tokens else ""

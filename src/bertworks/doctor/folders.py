@@ -13,12 +13,13 @@ from ..checkpoint.folder import FolderContents, assemble, load_tokenizer, read_c
 from ..checkpoint.metadata import labels_of
 from ..checkpoint.names import listed
 from ..checkpoint.weights import is_export, read_weights, refuse_export
-from ..files import InputError, read_json, read_json_object, read_lines
+from ..files import InputError, read_json, read_json_object
 from ..inference.exported import check_export
 from ..model.config import ModelConfig
 from ..tokenizer import Tokenizer
 from ..tokenizer.check import misfits
 from ..tokenizer.pipeline import lowercases
+from ..tokenizer.wordpiece import ids_of_lines, read_vocab
 from .findings import Finding, NotChecked, named, percent
 
 DENORMAL = 0.001  # share of the weights
@@ -158,9 +159,9 @@ def differing_vocab(folder: Path, own: Tokenizer) -> bool:
     path = folder / VOCAB
     if own.kind != "wordpiece" or not path.exists() or not (folder / "tokenizer.json").exists():
         return False
-    lines = [line.removesuffix("\r") for line in read_lines(path, "a token in each line")]
-    rest = own.vocab[len(lines) :]
-    return lines + rest != own.vocab or not own.added.issuperset(rest)
+    found, expected = read_vocab(path), ids_of_lines(own.vocab)
+    rest = own.vocab[len(found) :]
+    return found | {token: expected[token] for token in rest} != expected or not own.added.issuperset(rest)
 
 
 def labels(found: ModelFolder) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .normalization import normalize
+from .pipeline import NO_TOKEN
 from .tokenizer import Encoding, Tokenizer
 from .training import ASCII
 from .wordpiece import JAMO, SYLLABLE
@@ -81,7 +82,8 @@ def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS
             row.unknown += count * unknown
     scripts = sorted(rows.values(), key=lambda row: -row.words)
     dead = misfits(tokenizer)
-    report = CheckReport(chars, scripts, [*dead, *_text_warnings(tokenizer, chunks, scripts)], [], [])
+    unnamed = list(without_text(tokenizer))
+    report = CheckReport(chars, scripts, [*dead, *unnamed, *_text_warnings(tokenizer, chunks, scripts)], [], [])
     report.reasons.extend(_reasons(report.total, dead, sum(len(chunk) * n for chunk, n in chunks.items())))
     report.missing.extend(_missing(tokenizer, chunks))
     return report
@@ -177,6 +179,17 @@ def misfits(tokenizer: Tokenizer) -> list[str]:
             f"{len(others):,} more subwords can never match, the normaliser changes them ({', '.join(others[:5])})."
         )
     return out
+
+
+def without_text(tokenizer: Tokenizer) -> Iterator[str]:
+    """A warning if some ids belong to no text: lines of a vocab.txt that are blank or that a later line repeats."""
+    ids = [number for number, token in enumerate(tokenizer.vocab) if not token.strip() or token.startswith(NO_TOKEN)]
+    if ids:
+        more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
+        yield (
+            f"no text becomes the ids {', '.join(map(str, ids[:5]))}{more}: these lines of the vocabulary are blank, "
+            "or a later line repeats them. They count as ids, as in the original code: leave them where they are."
+        )
 
 
 def _text_warnings(tokenizer: Tokenizer, chunks: dict[str, int], scripts: list[ScriptCount]) -> list[str]:

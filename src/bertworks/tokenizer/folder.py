@@ -61,7 +61,7 @@ def _check_truncation(found: Any, path: Path) -> None:
         raise InputError(f'{path}: truncation.direction = "Left"; expected "Right": texts are cut at their end here')
 
 
-def _check_wordpiece(tokens: Sequence[str], path: Path) -> None:
+def _check_wordpiece(tokens: Iterable[str], path: Path) -> None:
     """Raises InputError for the pieces of a SentencePiece model, which no class need name (KoBERT)."""
     begin = sum(token[:1] == METASPACE and len(token) > 1 for token in tokens)
     if begin > sum(token.startswith("##") for token in tokens):

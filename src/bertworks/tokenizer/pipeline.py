@@ -5,7 +5,7 @@ Special tokens are known by what they do (their role), not by their text: BERT's
 
 import contextlib
 import json
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -25,6 +25,8 @@ ROLES = {  # the texts a special token goes by, BERT's first
     "mask": ("[MASK]", "<mask>"),
 }
 SPACE, METASPACE = "\u0120", "\u2581"  # how a token begins if there is a space before it: byte-level BPE, Unigram
+
+NO_TOKEN = "[no token has id"  # how the names of ids without a token begin
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def check_pipeline(pipeline: str, where: str) -> str:
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
     _check_ids(found, where)
-    read = library_of(pipeline, where).to_str()
+    read = library_of(_without_gaps(found, pipeline), where).to_str()
     parts = json.loads(read)
     for step in [*steps(parts, "normalizer"), *steps(parts, "pre_tokenizer")]:
         if step.get("pattern") in ({"String": ""}, {"Regex": ""}):
@@ -66,14 +68,38 @@ def check_pipeline(pipeline: str, where: str) -> str:
 
 
 def _check_ids(parts: Mapping[str, Any], where: str) -> None:
-    """Raise InputError if a token has an id far above the others: the library counts from 0 to it, for minutes."""
+    """Raise InputError if a token has an id far above the others: the library counts from 0 to it, for minutes.
+
+    Some ids may have no token; see `without_gaps`.
+    """
     vocab, added = parts["model"].get("vocab"), parts.get("added_tokens")
     if not isinstance(vocab, dict):
         return  # Unigram's is a list
-    highest = len(vocab) + (len(added) if isinstance(added, list) else 0) - 1
+    highest = 2 * (len(vocab) + (len(added) if isinstance(added, list) else 0)) - 1
     for token, number in vocab.items():
         if isinstance(number, int) and number > highest:
             raise InputError(f"{where}: the token {token!r} has the id {number}; expected at most {highest}")
+
+
+def _without_gaps(parts: dict[str, Any], pipeline: str) -> str:
+    """`pipeline`, in which each id has a token; transformers leaves out those of repeated lines of a vocab.txt."""
+    vocab, added = parts["model"].get("vocab"), parts.get("added_tokens")
+    if not isinstance(vocab, dict) or not all(type(number) is int for number in vocab.values()):
+        return pipeline
+    if len({*vocab.values()}) < len(vocab):
+        return pipeline  # refused later
+    more = [token.get("id") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    filled = without_gaps(vocab, [number for number in more if type(number) is int])
+    return pipeline if len(filled) == len(vocab) else json.dumps(parts | {"model": parts["model"] | {"vocab": filled}})
+
+
+def without_gaps(vocab: Mapping[str, int], others: Iterable[int] = ()) -> dict[str, int]:
+    """`vocab` with names for the ids below its highest one that neither it nor `others` have.
+
+    With their spaces the names match no text.
+    """
+    free = sorted({*range(max(vocab.values(), default=0))} - {*vocab.values(), *others})
+    return {**vocab, **{f"{NO_TOKEN} {number}]": number for number in free}}
 
 
 def library_of(pipeline: str, where: str) -> tokenizers.Tokenizer:

@@ -14,9 +14,9 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, trainers
 
-from ..files import InputError, read_lines
+from ..files import read_lines
 from .bert_rules import BertRules
-from .pipeline import bert_template, ordered
+from .pipeline import bert_template, without_gaps
 from .training import LAYOUTS, TokenizerConfig, alphabet_of, sample_lines
 
 SPECIAL_TOKENS = LAYOUTS["wordpiece"]
@@ -32,7 +32,7 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
     """
     lines = sample_lines(texts, config.max_chars)
     rules = BertRules(config.uncased, compose=config.uncased)
-    learner = tokenizers.Tokenizer.from_str(pipeline_of([], rules))
+    learner = tokenizers.Tokenizer.from_str(pipeline_of({}, rules))
     normalizer, split = learner.normalizer, learner.pre_tokenizer
     assert normalizer is not None and split is not None
     alphabet = alphabet_of(lines, normalizer, config)
@@ -46,12 +46,11 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
         show_progress=False,
     )
     learner.train_from_iterator(lines, trainer, length=len(lines))
-    return pipeline_of(ordered(learner.get_vocab(), "training"), rules)
+    return pipeline_of(learner.get_vocab(), rules)
 
 
-def pipeline_of(vocab: list[str], rules: BertRules) -> str:
+def pipeline_of(ids: dict[str, int], rules: BertRules) -> str:
     """The tokenizer.json of a WordPiece vocabulary."""
-    ids = {token: i for i, token in enumerate(vocab)}
     model = models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=MAX_INPUT_CHARS_PER_WORD)
     library = tokenizers.Tokenizer(model)
     library.decoder = decoders.WordPiece(prefix="##")  # type: ignore[assignment]
@@ -61,19 +60,18 @@ def pipeline_of(vocab: list[str], rules: BertRules) -> str:
     return json.dumps({**json.loads(library.to_str()), **rules.steps}, ensure_ascii=False)
 
 
-def read_vocab(path: Path) -> list[str]:
-    """The tokens of a vocab.txt, a line each, stripped as in the original. Raises InputError with the line."""
-    vocab = [line.strip() for line in read_lines(path, "a folder, a tokenizer.json or a vocab.txt, in UTF-8")]
-    seen: dict[str, int] = {}
-    for number, token in enumerate(vocab, 1):
-        if not token:
-            raise InputError(
-                f"{path}: line {number} is empty; every line is an id, so remove or fill it where it was made"
-            )
-        if token in seen:
-            raise InputError(f"{path}: line {number} repeats line {seen[token]} ({token!r}); every token has one id")
-        seen[token] = number
-    return vocab
+def read_vocab(path: Path) -> dict[str, int]:
+    """The ids of a vocab.txt. Raises InputError if it cannot be read; see `ids_of_lines`."""
+    return ids_of_lines(read_lines(path, "a folder, a tokenizer.json or a vocab.txt, in UTF-8"))
+
+
+def ids_of_lines(lines: Iterable[str]) -> dict[str, int]:
+    """The ids of tokens, one per line, by the original's rules (`load_vocab` in tokenization.py).
+
+    A line's number is the id of its stripped text, so a blank line (line 344 of Google's Chinese vocabulary is U+2028)
+    has an id that no text gets. Of equal lines the last one counts. The ids of the others are named by `without_gaps`.
+    """
+    return without_gaps({line.strip(): number for number, line in enumerate(lines)})
 
 
 def evidently_syllables(vocab: Iterable[str]) -> bool:

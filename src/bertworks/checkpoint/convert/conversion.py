@@ -103,7 +103,7 @@ def _changed(model: Model, found: Source, options: ConvertOptions) -> tuple[Mode
     if found.tokenizer is None:
         notes.append("warning: there is no tokenizer beside the weights, so none is written")
     elif spare := check_size(found.tokenizer, model.config, str(found.folder)):
-        notes.append(spare)
+        notes.append(f"warning: {spare}; if a line was removed from the vocabulary, all later ids are wrong")
     had = model.config.max_length
     if options.positions not in (0, had):
         model = with_positions(model, options.positions)

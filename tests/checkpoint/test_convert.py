@@ -148,6 +148,20 @@ def test_an_old_pickle_by_an_explicit_flag(tmp_path):
     assert not load_tokenizer(tmp_path / "out").lowercase
 
 
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "model.", "module._orig_mod.", "model.module."])
+def test_names_of_a_wrapped_model(prefix, saved, tmp_path):
+    """Of DataParallel, torch.compile or a module around the model, if all names have it; else the names are listed."""
+    right = safetensors.torch.load_file(saved / "model.safetensors")
+    wrapped = {f"{prefix}{name}": tensor for name, tensor in right.items()}
+    safetensors.torch.save_file(wrapped, saved / "model.safetensors")
+    convert(saved, tmp_path / "out")
+    back = safetensors.torch.load_file(tmp_path / "out" / "model.safetensors")
+    assert back.keys() == right.keys() and all(back[name].equal(right[name]) for name in right)
+    some = {name.removeprefix(prefix) if i == 3 else name: tensor for i, (name, tensor) in enumerate(wrapped.items())}
+    safetensors.torch.save_file(some, saved / "model.safetensors")
+    assert f"\n  {prefix}bert." in refusal(saved, tmp_path / "other")
+
+
 def test_an_old_pickle_in_several_files(tmp_path):
     """As transformers wrote them above 10 GB, with an index."""
     model = old_pickle(tmp_path)

@@ -215,10 +215,12 @@ class Family:
                     f"{copy}: differs from {original}, to which it is tied here; if it is meant to be a matrix of its "
                     'own, config.json must say "tie_word_embeddings": false'
                 )
-        faults += [f"{name}: left over, no part of the model reads it" for name in left]
-        if faults:
-            shown = [clip(fault, 200) for fault in faults[:8]]
-            shown += [f"... and {len(faults) - 8} more"] if len(faults) > 8 else []
+        unread = [f"{name}: left over, no part of the model reads it" for name in left]
+        if faults or unread:
+            most = max(4, 8 - len(unread))  # of 8 lines
+            shown = [clip(fault, 200) for fault in [*faults[:most], *unread][:8]]
+            more = len(faults) + len(unread) - len(shown)
+            shown += [f"... and {more} more"] if more else []
             raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))
         return found
 

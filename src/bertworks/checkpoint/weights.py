@@ -16,6 +16,7 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 CERTIFICATE = "certificate.json"  # of an exported folder
 _FOREIGN = (PICKLE, PICKLE_INDEX, "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
+_WRAPPERS = ("module.", "_orig_mod.", "model.")
 
 
 def is_export(folder: Path) -> bool:
@@ -30,7 +31,7 @@ def refuse_export(folder: Path) -> None:
 
 
 def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
-    """The tensors of a folder, from one file or from those that an index names.
+    """The tensors of a folder, from one file or from those that an index names, without the names of wrappers.
 
     allow_pickle: read pytorch_model.bin or its shards where there is no safetensors file, by torch's restricted loader.
     Raises InputError if the folder is an export, a file is missing or damaged, or an index names other tensors.
@@ -45,13 +46,20 @@ def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
         raise InputError(f"{path}: no {WEIGHTS}{way}")
     read = read_pickle if name in (PICKLE, PICKLE_INDEX) else _read_safetensors
     if name in (WEIGHTS, PICKLE):
-        return read(path / name)
+        return _unwrapped(read(path / name))
     tensors: dict[str, Tensor] = {}
     for file, names in _shards(path, name).items():
         shard = read(file)
         if wrong := sorted(shard.keys() ^ names):
             raise InputError(f"{file}: it and {name} do not agree on {clip(wrong[0])}; copy or download both again")
         tensors |= shard
+    return _unwrapped(tensors)
+
+
+def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors without a prefix of all names that a wrapper added: DataParallel, torch.compile, a module around it."""
+    while tensors and (prefix := next((one for one in _WRAPPERS if all(n.startswith(one) for n in tensors)), "")):
+        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     return tensors
 
 

@@ -25,6 +25,7 @@ from bertworks.inference.exported import processor, trust
 from bertworks.inference.predictor import Predictor
 from bertworks.tasks.base import Example, Task
 from support.export_folders import LONG, ONE, TEXTS, folder_of
+from support.processes import predicts_when_forked
 from support.tiny_task import VOCAB
 
 ort = pytest.importorskip("onnxruntime")
@@ -85,6 +86,14 @@ def test_the_graph_takes_any_batch_and_names_its_axes(kept, source):
             expected = model.heads["classifier"](model.encode(batch).pooled)
         np.testing.assert_allclose(found, expected, atol=1e-4)
         assert len(sizes) == 1 or expected.std(0).max() > 0.1
+
+
+def test_a_forked_process_opens_a_session_of_its_own(kept, monkeypatch):
+    assert predicts_when_forked(kept)
+    predictor = Predictor(kept)
+    before = predictor.classify("a b")
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert predictor.classify("a b") == before and len(predictor.loaded.engine._open) == 2
 
 
 def test_an_exported_folder_answers_like_its_source(kept, source):

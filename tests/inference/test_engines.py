@@ -16,6 +16,7 @@ from bertworks.inference.engines import Computing, chosen_precision
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
 from bertworks.tasks.inputs import Inputs
+from support.processes import predicts_when_forked
 from support.tiny_task import TINY, tiny_folder
 
 TEXTS = ["a b c", "good film , bad film", "d", "good a b c " * 5]
@@ -107,6 +108,18 @@ def test_the_verbs_take_a_precision(folders, capsys):
         main(["predict", str(folders("classifier")), "--string", "good film", "--precision", precision])
         labels.append(capsys.readouterr().out)
     assert labels[0] != labels[1] and labels[0].split('"score"')[0] == labels[1].split('"score"')[0]
+
+
+def test_a_forked_process_predicts(folders):
+    assert predicts_when_forked(folders("classifier"))
+
+
+def test_compiled_code_is_refused_in_a_forked_process(folders, monkeypatch):
+    compiled = Predictor(folders("classifier"), device="cpu", engine="compiled")
+    if compiled.loaded.engine.name == "compiled":
+        monkeypatch.setattr(engines.os, "getpid", lambda: -1)
+        with pytest.raises(InputError, match="engine compiled was loaded in another process"):
+            compiled.classify("a b")
 
 
 @pytest.mark.heavy  # Inductor compiles two graphs

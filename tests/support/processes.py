@@ -3,11 +3,37 @@
 import os
 import queue
 import socket
+import subprocess
+import sys
 import traceback
 
 import torch
 
 from support.segments import PROCESSES
+
+FORKED = """
+import multiprocessing, sys, torch
+from bertworks import Predictor
+
+predictor, texts = Predictor(sys.argv[1]), ["a b c good film , bad film " * 4] * 64
+
+def answers():
+    torch.ones(1 << 22).sum()  # in several threads, if there are
+    return predictor.classify(texts)
+
+before = answers()
+child = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(answers() != before))
+child.start()
+child.join(30)
+child.kill()
+sys.exit(child.exitcode)
+"""
+
+
+def predicts_when_forked(folder) -> bool:
+    """Whether a process forked from one that has predicted with two threads predicts the same, and ends."""
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
+    return subprocess.run([sys.executable, "-c", FORKED, str(folder)], env=environment, timeout=120).returncode == 0
 
 
 def together(work, *given, size=2, timeout=60):

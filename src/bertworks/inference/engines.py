@@ -7,6 +7,7 @@ Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V v
 """
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
@@ -84,6 +85,23 @@ class Packed:
         return self.network.masked_lm_logits(out.packed[out.packing.rows(cells)]).float()
 
 
+class Unforked:
+    """Raises InputError, when called, in a process that was forked after this object was made.
+
+    Compiled code has a fixed number of threads, which a forked process lacks: it would wait for ever.
+    """
+
+    def __init__(self, what: str):
+        self.what, self.process = what, os.getpid()
+
+    def __call__(self) -> None:
+        if os.getpid() != self.process:
+            raise InputError(
+                f"{self.what} was loaded in another process, from which this one was forked, and cannot compute here; "
+                "load it in each worker process, or start workers by spawn (gunicorn without --preload)"
+            )
+
+
 class Compiled:
     """The rectangular pass (model/rectangular.py), compiled by Inductor into a graph with the weights built in.
 
@@ -101,7 +119,7 @@ class Compiled:
                 f"the model has {found}: recurrent layers work on packed sequences only, so it cannot be "
                 "compiled; choose the engine packed"
             )
-        self.model, self.precision = model, precision
+        self.model, self.precision, self.check = model, precision, Unforked("the engine compiled")
         halved = precision == "bfloat16"
         self.network = in_bfloat16(model) if halved else for_inference(model)
         self.graphs = {name: self._graph(name) for name in (STATES, *model.heads) if name != "mlm"}
@@ -126,6 +144,7 @@ class Compiled:
     def _compute(self, batch: Batch, output: str) -> Tensor:
         from torch._inductor import config
 
+        self.check()
         with torch.no_grad(), config.patch(freezing=True):
             results = self.graphs[output](*(batch[name] for name in INPUTS))
         return results[output].float()

@@ -37,6 +37,7 @@ from ..files import (
 )
 from ..model.heads import TOKEN_HEADS, Model, build_model
 from ..model.rectangular import STATES
+from .engines import Unforked
 
 FORMAT = 1
 PASSIVE = ("README.md", "reference.safetensors")  # files of an export that decide no answer
@@ -171,7 +172,7 @@ class Exported:
         self.files: dict[str, str] = graph["outputs"]  # of each output
         self.name, self.precision, self.capability = graph["to"], graph["precision"], graph["capability"]
         self.segments = model.config.type_vocab_size > 1
-        self._open: dict[str, OnnxFile | CompiledPackage] = {}
+        self._open: dict[tuple[str, int], OnnxFile | CompiledPackage] = {}
 
     def states(self, batch: Batch) -> Tensor:
         """(B, L, D) of the last layer. Raises InputError if the export has none."""
@@ -218,12 +219,13 @@ class Exported:
         return self._runner(self.files[names[0]]).run(inputs, names)
 
     def _runner(self, file: str) -> Any:
-        """What runs a file, loaded at the first use."""
-        if file not in self._open:
+        """What runs a file, loaded at the first use in each process: a forked one lacks the threads of ONNX Runtime."""
+        key = file, os.getpid()
+        if key not in self._open:
             outputs = [name for name, of in self.files.items() if of == file]
             kind = OnnxFile if self.name == "onnx" else CompiledPackage
-            self._open[file] = kind(self.folder / file, outputs, self.capability)
-        return self._open[file]
+            self._open[key] = kind(self.folder / file, outputs, self.capability)
+        return self._open[key]
 
 
 class OnnxFile:
@@ -274,7 +276,7 @@ class CompiledPackage:
                 f"{path} holds machine code that this user has not compiled on this machine; if you trust its origin, "
                 f"run: bertworks export --trust {path.parent.parent}"
             )
-        self.outputs, self.path = outputs, path
+        self.outputs, self.path, self.check = outputs, path, Unforked(f"{path}: a compiled package")
 
     @functools.cached_property
     def package(self) -> Any:
@@ -283,6 +285,7 @@ class CompiledPackage:
 
     def run(self, inputs: list[Tensor], names: Any) -> list[Tensor]:
         """The outputs of these names."""
+        self.check()
         with torch.no_grad():
             found = dict(zip(self.outputs, self.package(*inputs), strict=True))
         return [found[name] for name in names]

@@ -20,7 +20,7 @@ from ..checkpoint.metadata import check_thresholds, input_length, labels_of, tas
 from ..checkpoint.pooling import Pooling
 from ..files import InputError, shorten
 from ..model.heads import Model
-from ..model.prepare import for_inference
+from ..model.prepare import for_inference, one_thread_after_fork
 from ..model.rectangular import STATES
 from ..tasks.base import Limits
 from ..tasks.inputs import Inputs, compute_scores
@@ -76,6 +76,7 @@ class LoadedModel:
         if max_length is not None:
             check_integer(max_length, "max_length")
         openmp.watch()
+        one_thread_after_fork()
         folder = find_model(path)
         config, whole = read_config(folder)
         exported = is_export(folder)

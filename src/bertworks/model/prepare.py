@@ -3,7 +3,9 @@
 import contextlib
 import copy
 import dataclasses
+import functools
 import math
+import os
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any, TypeVar, cast
@@ -17,6 +19,16 @@ from .layer import Layer, run_layer
 from .products import has_bfloat16
 
 Network = TypeVar("Network", bound=nn.Module)
+
+
+@functools.cache
+def one_thread_after_fork() -> None:
+    """From now on a process that is forked from this one computes with one thread.
+
+    It has no copies of torch's other threads, and waiting for them would never end.
+    """
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=functools.partial(torch.set_num_threads, 1))
 
 
 # ---- shapes

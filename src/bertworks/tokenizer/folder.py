@@ -1,7 +1,7 @@
 """The files of a tokenizer: tokenizer.json, or what published models have instead, and what a saved folder holds."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 

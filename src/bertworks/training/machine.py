@@ -28,6 +28,7 @@ from torch import Tensor
 
 from .. import openmp
 from ..files import InputError
+from ..model.prepare import one_thread_after_fork
 from ..model.products import is_supported
 from ..reporting.run_files import commit
 from .heap import THRESHOLDS, set_thresholds
@@ -208,12 +209,12 @@ def caught_signals() -> Iterator[Stop]:
 
 
 def prepare_process() -> None:
-    """Settings of this process that make training fast and repeatable; harmless to call twice.
+    """Settings of this process that make training fast and repeatable. Repeated calls change nothing.
 
-    Freed memory is kept for the next step (glibc would give it back to the system and fault every page in again,
-    which took a fifth of a training step), and operations whose result would depend on the order of threads are
-    excluded. Beside a GPU one thread reads the batches: several wait longer for each other than they compute.
+    Freed memory is kept for the next step (else page faults take a fifth of a step). Operations whose result depends
+    on the order of threads are excluded. Beside a GPU one thread reads batches: several would wait for each other.
     """
+    one_thread_after_fork()
     set_thresholds(2**31 - 1, 2**31 - 1)
     openmp.watch()
     if torch.cuda.is_available():

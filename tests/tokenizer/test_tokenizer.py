@@ -22,7 +22,7 @@ from bertworks.tokenizer import Tokenizer, TokenizerConfig, bert_rules, compose,
 from bertworks.tokenizer.bert_rules import BertRules
 from bertworks.tokenizer.check import check, script
 from bertworks.tokenizer.pipeline import steps
-from bertworks.tokenizer.training import sample_lines
+from bertworks.tokenizer.training import VocabModel, sample_lines
 from bertworks.tokenizer.wordpiece import SPECIAL_TOKENS
 from support import reference_tokenizer as reference
 
@@ -313,6 +313,28 @@ def test_bare_vocabulary_follows_the_original_for_hangul() -> None:
     uncased = Tokenizer.load(VOCABS / "bert-base-uncased.txt", lowercase=True)
     assert uncased.tokenize("한국") == ["ᄒ", "##ᅡ", "##ᆫ", "##ᄀ", "##ᅮ", "##ᆨ"]
     assert (uncased.pad_id, uncased.unk_id, uncased.cls_id, uncased.sep_id, uncased.mask_id) == (0, 100, 101, 102, 103)
+
+
+@pytest.mark.parametrize("algorithm", ["wordpiece", "unigram"])
+@pytest.mark.parametrize(
+    ("text", "size", "limit", "all_of_them"),
+    [
+        (KOREAN, 7_400, 0, True),
+        (KOREAN, 6_000, 2_500, True),
+        (KOREAN, 6_000, 0, False),
+        (KOREAN + 9 * ENGLISH, 12_000, 0, False),
+    ],
+)
+def test_korean_text_gets_the_syllables_of_ks_x_1001(
+    algorithm: VocabModel, text: str, size: int, limit: int, all_of_them: bool
+) -> None:
+    """If there is room for all of them; other text gets those that it has."""
+    config = TokenizerConfig(algorithm, vocab_size=size, limit_alphabet=limit)
+    vocab = Tokenizer.train([text + "똠"] * 20, config).vocab
+    found = {char for char in vocab if "가" <= char <= "힣" and len(char) == 1}
+    assert {char for char in text + "똠" if "가" <= char <= "힣"} <= found
+    standard = {char for char in found if len(char.encode("euc_kr")) == 2}  # the codec spells out the others
+    assert found - standard == {"똠"} and (len(standard) == 2350) == all_of_them
 
 
 # Lines of a vocab.txt: with white space, blank, repeated, with a line break of another kind, without one at the end.

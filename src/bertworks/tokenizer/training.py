@@ -3,7 +3,7 @@
 import collections
 import logging
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -22,6 +22,8 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
 }
 
 ASCII = "".join(map(chr, range(33, 127)))  # printable, without the space
+# The 2,350 Hangul syllables of KS X 1001.
+SYLLABLES = "".join(bytes((row, column)).decode("euc_kr") for row in range(0xB0, 0xC9) for column in range(0xA1, 0xFF))
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class TokenizerConfig:
     max_chars: int = 200_000_000  # characters of text to train on; longer text is sampled evenly, by lines
     min_frequency: int = 2  # a pair of subwords seen less often is not merged; unigram merges nothing
     character_coverage: float = 0.9999  # share of the text's characters that get a token; no effect on bpe
-    limit_alphabet: int = 0  # largest number of single characters; 0: a quarter of vocab_size
+    limit_alphabet: int = 0  # largest number of single characters; 0: a quarter of vocab_size, for Korean up to a third
     special_tokens: tuple[str, ...] = ()  # special tokens in order of ids (bpe's <mask> last); none: the usual five
 
     def __post_init__(self) -> None:
@@ -91,7 +93,9 @@ def _hash(number: int) -> int:
 def alphabet_of(lines: list[str], normalizer: normalizers.Normalizer, config: TokenizerConfig) -> list[str]:
     """Printable ASCII and the most frequent characters up to coverage and limit, by code point.
 
-    ASCII is left out where the limit has no room for all of it. Raises InputError if the lines have no character.
+    Korean text (half of its letters are Hangul) also gets the 2,350 syllables of KS X 1001, for which the limit may
+    grow to a third of the vocabulary: without one of them a whole word becomes [UNK]. Both sets are left out where the
+    limit has no room for them. Raises InputError if the lines have no character.
     """
     raw: collections.Counter[str] = collections.Counter()
     for line in lines:
@@ -108,8 +112,18 @@ def alphabet_of(lines: list[str], normalizer: normalizers.Normalizer, config: To
     limit = config.limit_alphabet or config.vocab_size // 4
     always = {part for char in ASCII for part in normalizer.normalize_str(char)}
     always = always if len(always) <= limit else set()
+    if _is_korean(raw):
+        wanted = always.union(*map(normalizer.normalize_str, SYLLABLES))
+        most = config.limit_alphabet or config.vocab_size // 3
+        always, limit = (wanted, most) if len(wanted) <= most else (always, limit)
     others = [char for char in ranked[:size] if char not in always]
     return sorted([*always, *others[: limit - len(always)]])
+
+
+def _is_korean(counts: Mapping[str, int]) -> bool:
+    """Whether more than half of the letters are Hangul syllables."""
+    letters = sum(count for char, count in counts.items() if char.isalpha())
+    return 2 * sum(count for char, count in counts.items() if "가" <= char <= "힣") > letters
 
 
 def no_text() -> InputError:

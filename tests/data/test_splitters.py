@@ -1,12 +1,13 @@
 """What cuts text into sentences: Korean rules, kiwi, lines; languages and the rules that they borrow."""
 
 import json
+import textwrap
 
 import pytest
 import sentencex
 
 from bertworks.data.build import BuildConfig, build
-from bertworks.data.corpus import Document, InputOptions
+from bertworks.data.corpus import Document, InputOptions, read_documents
 from bertworks.data.languages import BORROWED, ENGLISH_RULES, OWN, borrowing, rules_for
 from bertworks.data.sentences import check_documents, split_sentences, splitter_version
 from bertworks.files import InputError
@@ -130,7 +131,7 @@ def test_the_manifest_names_the_splitter(text, tokenizer, tmp_path):
         splitter: run(text, tokenizer, tmp_path / splitter, language="ko", splitter=splitter)
         for splitter in ("auto", "line", "kiwi")
     }
-    assert [one["splitter"] for one in found.values()] == ["Korean rules 1", "line", splitter_version("kiwi", "ko")]
+    assert [one["splitter"] for one in found.values()] == ["Korean rules 2", "line", splitter_version("kiwi", "ko")]
     sentences = [sum(one["counts"][split]["sentences"] for split in ("train", "validation")) for one in found.values()]
     assert sentences[:2] == [27, 9] and sentences[2] >= 27
     assert "splitter" not in found["auto"]["settings"] and found["line"]["settings"]["splitter"] == "line"
@@ -138,8 +139,8 @@ def test_the_manifest_names_the_splitter(text, tokenizer, tmp_path):
 
 def test_another_version_of_the_splitter_is_refused(text, tokenizer, tmp_path, monkeypatch):
     run(text, tokenizer, tmp_path / "store", language="ko")
-    monkeypatch.setattr("bertworks.data.sentences.RULES_VERSION", 2)
-    with pytest.raises(InputError, match="splitter Korean rules 1, now Korean rules 2"):
+    monkeypatch.setattr("bertworks.data.sentences.RULES_VERSION", 3)
+    with pytest.raises(InputError, match="splitter Korean rules 2, now Korean rules 3"):
         run(text, tokenizer, tmp_path / "store", language="ko")
 
 
@@ -162,3 +163,67 @@ def test_borrowed_rules_are_reported_once(text, tokenizer, tmp_path, capsys):
     build([text], tokenizer, tmp_path / "sw", BuildConfig(LINES, language="sw", workers=1, allow_unknown=True))
     build([text], tokenizer, tmp_path / "de", BuildConfig(LINES, language="de", workers=1, allow_unknown=True))
     assert capsys.readouterr().err.count("no sentence rules for 'sw'; those of 'en' are used") == 1
+
+
+# ---- wrapped lines, lists and faces
+
+KOREAN_TEXT = (
+    "이 계약의 당사자는 상환 일정과 이자율을 서면으로 합의하며 어느 한쪽이 이를 어길 때에는 다른 쪽이 계약을 해지할 수 "
+    "있다. 해지의 효력은 상대방에게 통지가 도달한 날부터 생기고 이미 지급한 금액은 돌려받지 못한다. 분쟁이 생기면 "
+    "서울중앙지방법원을 관할 법원으로 한다."
+)
+CUTS = {
+    "inside words": lambda text: [text[i : i + 30] for i in range(0, len(text), 30)],
+    "inside words, without the blanks at the ends": lambda text: [
+        text[i : i + 30].rstrip() for i in range(0, len(text), 30)
+    ],
+    "between words": lambda text: textwrap.wrap(text, 30),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=[*CUTS])
+def test_wrapped_korean_lines_are_recognised_and_joined(cut, tmp_path):
+    texts = [f"{word} {KOREAN_TEXT}" for word in ("첫째", "두 번째", "그다음", "넷째로", "마지막") * 2]
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join("\n".join(cut(text)) for text in texts), encoding="utf-8")
+    found = check_documents(read_documents([path]), "ko")
+    assert any("the text looks wrapped; give --input.paragraphs blank-line" in one for one in found)
+    document, *_ = read_documents([path], InputOptions(paragraphs="blank-line"))
+    assert document.text.split("\n") == texts
+    assert not any("wrapped" in one for one in check_documents([document] * 2, "ko"))
+
+
+def test_messages_of_a_chat_are_not_called_wrapped():
+    said = [
+        "오늘 회의 자료는 메일로 보내 드렸으니 확인하고 답장 부탁드려요",
+        "네 지금 보고 있어요 잠시만요",
+        "점심 먹고 다시 얘기해요 우리",
+    ]
+    for form in (
+        "2024년 3월 1일 오후 3:0{}, 김민수 : {}",
+        "[김민수] [오후 3:0{}] {}",
+        "2024. 3. 1. 오전 9:0{}, 이 : {}",
+    ):
+        lines = [form.format(i % 10, said[i % 3]) for i in range(40)]
+        (found,) = [one for one in check_documents([Document("\n".join(lines), "a")] * 2, "ko") if "lines" in one]
+        assert "an exported chat" in found and "wrapped" not in found
+    reviews = [" ".join(said[: i % 3 + 1]) + "요" * (i % 19) for i in range(60)]
+    assert not any("wrapped" in one for one in check_documents([Document("\n".join(reviews), "a")] * 2, "ko"))
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["상환 금액은 1. 원금 2. 이자 3. 비용 순으로 충당한다.", "끝이다."],
+        ["다음을 더한다.", "1. 원금 2. 이자 3. 비용"],
+        ["1. 원금은 갚는다.", "2. 이자는 낸다."],
+        ["가. 원금 나. 이자 다. 비용을 더한다.", "끝이다."],
+        ["평점은 1.", "다시는 안 본다."],
+        ["정말 ㅡㅡ 별로네요 ㅡㅡ", "다시는 안 봐요."],
+        ["짜증나요ㅡㅡ;", "돈 아까워요."],
+        ["진짜 재밌어요 :)", "또 왔네요 ^_^", "좋았다. :D", "끝."],
+        ["비율은 3:1 이다.", "목록은 (가) 와 (나) 이다."],
+    ],
+)
+def test_lists_and_faces_in_korean_sentences(sentences):
+    assert split_sentences(" ".join(sentences), "ko") == sentences

@@ -20,6 +20,7 @@ from typing import BinaryIO, ClassVar, Literal
 from ..files import InputError, parse_json, shorten
 from .encodings import codec_of, hint, likely
 from .streams import MAX_WINDOW
+from .wrapping import joined_paragraphs
 
 MAX_BLANK = 1 << 20  # bytes of blank lines in a row; a small compressed file can hold 50 GB of them
 MANY_BLANK = 16  # blank lines in a row, after which they are skipped a buffer at a time
@@ -208,13 +209,15 @@ def _text(lines: Lines, options: InputOptions) -> Iterator[Document]:
 
 
 def _unwrapped(lines: Iterable[str], options: InputOptions, found: Callable[[int], None]) -> Iterator[str]:
-    """The paragraphs of hard-wrapped text, which blank lines separate; cut at the longest document allowed."""
-    for blank, group in itertools.groupby(lines, key=lambda line: not line.strip()):
-        if not blank:
-            paragraph = _Paragraphs(options, found)
-            for line in group:
-                paragraph.add(line.strip())
-            yield " ".join(paragraph.lines)
+    """The paragraphs of hard-wrapped text, cut at the longest document allowed; see `joined_paragraphs`."""
+
+    def collect(group: Iterable[str]) -> list[str]:
+        paragraph = _Paragraphs(options, found)
+        for line in group:
+            paragraph.add(line)
+        return paragraph.lines
+
+    return joined_paragraphs(lines, collect)
 
 
 RULE = re.compile(r"\s*([-*_=]\s*){3,}$")  # a Markdown rule, or the underline of a heading

@@ -17,6 +17,7 @@ from ..files import InputError
 from .corpus import Document
 from .korean import RULES_VERSION, korean_sentences
 from .languages import KOREAN, check_language, rules_for
+from .wrapping import looks_like_chat, looks_wrapped
 
 Splitter = Literal["auto", "kiwi", "line"]
 
@@ -201,10 +202,13 @@ def _check_counts(sentences: list[int], size: int, flags: bool, by_line: bool) -
 
 
 def _check_wrapping(lines: list[str], flags: bool) -> str | None:
-    """Lines of nearly one length that stop in mid-sentence are wrapped text: each would be a paragraph."""
-    full = [line for line in lines if len(line) > 40]
-    wrapped = [line for line in full if len(line) < 100 and (line[-1].isalpha() or line[-1] == ",")]
-    if len(full) >= 20 and len(wrapped) > 0.6 * len(full):
+    """Lines that stop in mid-sentence are wrapped text, where each would be a paragraph, or messages of a chat."""
+    if looks_like_chat(lines):
+        return (
+            "lines begin with a time and a name: an exported chat; expected the text of the messages alone: remove "
+            "what is before it. Do not join the lines, because each is a message"
+        )
+    if looks_wrapped(lines):
         advice = "give --input.paragraphs blank-line to join its lines" if flags else "join its lines first"
         return f"lines end in mid-sentence: the text looks wrapped; {advice}"
     return None

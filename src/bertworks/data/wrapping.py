@@ -1,0 +1,79 @@
+"""Hard-wrapped text: how it is recognised, and how its lines are joined.
+
+Widths are in columns: a Hangul syllable or an ideograph fills two.
+"""
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+FULL, LONGEST = 40, 100  # columns of a line that may be full; characters of a line that is a whole paragraph
+RAGGED = 16  # columns by which the lines of wrapped text differ
+HEAD, HEAD_CHARS = 1_000, 1 << 20  # lines and characters that are looked at before lines are joined
+_HANGUL = re.compile("[가-힣]")
+_TIME = r"(?:오전|오후|AM|PM)? ?\d{1,2}:\d{2}"
+_MESSAGE = re.compile(rf"\[[^\]]{{1,40}}\] ?\[{_TIME}|\d{{2,4}} ?[년./-].{{1,20}}? {_TIME}")  # of KakaoTalk's exports
+
+
+def columns(text: str) -> int:
+    """The width of a text."""
+    return len(text) + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+
+
+def looks_like_chat(lines: Sequence[str]) -> bool:
+    """Whether these lines are messages of an exported chat: a third begins with a time and a name."""
+    return len(lines) >= 20 and 3 * sum(bool(_MESSAGE.match(line)) for line in lines) > len(lines)
+
+
+def looks_wrapped(lines: Sequence[str]) -> bool:
+    """Whether these lines, without white space at their ends, have nearly one width and stop in mid-sentence."""
+    widths = {line: columns(line) for line in lines}
+    full = [line for line in lines if widths[line] > FULL]
+    wrapped = [line for line in full if len(line) < LONGEST and (line[-1].isalpha() or line[-1] == ",")]
+    if len(full) < 20 or len(wrapped) <= 0.6 * len(full):
+        return False
+    usual = sorted(widths[line] for line in wrapped)[len(wrapped) * 9 // 10]
+    return sum(abs(widths[line] - usual) <= RAGGED for line in wrapped) > 0.6 * len(wrapped)
+
+
+def joined_paragraphs(lines: Iterable[str], collect: Callable[[Iterable[str]], list[str]]) -> Iterator[str]:
+    """The paragraphs of hard-wrapped text, which blank lines separate, each as one line.
+
+    Lines are joined by a space; Korean lines that were filled to their last column without one if the cut is inside a
+    word. `collect` returns those of a paragraph's lines that are used.
+    """
+    lines, head, size = iter(lines), list[str](), 0
+    for line in itertools.islice(lines, HEAD):
+        head.append(line)
+        size += len(line)
+        if size > HEAD_CHARS:
+            break
+    measure, width = _filled(head)
+    for blank, group in itertools.groupby(itertools.chain(head, lines), key=lambda line: not line.strip()):
+        if not blank:
+            yield _joined(collect(line.rstrip("\r\n") for line in group), measure, width)
+
+
+def _filled(lines: Iterable[str]) -> tuple[Callable[[str], int], int]:
+    """How lines are measured, and the size to which Korean ones are filled; 0 if they are wrapped between words."""
+    full: list[str] = []
+    for blank, group in itertools.groupby(lines, key=lambda line: not line.strip()):
+        full += [] if blank else [line.rstrip("\r\n") for line in group][:-1]
+    if len(full) < 5 or 2 * sum(bool(_HANGUL.search(line[-1:])) for line in full) < len(full):
+        return len, 0
+    for measure in (len, columns):
+        sizes = [measure(line) for line in full]
+        if sum(size >= max(sizes) - 1 for size in sizes) >= 0.95 * len(sizes):
+            return measure, max(sizes)
+    return len, 0
+
+
+def _joined(lines: Sequence[str], measure: Callable[[str], int], width: int) -> str:
+    parts = [lines[0].strip()] if lines else []
+    for line, following in itertools.pairwise(lines):
+        spaced = line[-1].isspace() or following[0].isspace()
+        missing = width - measure(line)
+        cut = missing <= 0 or (missing == 1 and measure is columns and columns(following[0]) == 2)
+        parts += ["" if width and cut and not spaced else " ", following.strip()]
+    return "".join(parts)

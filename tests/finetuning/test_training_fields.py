@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -223,6 +224,17 @@ def test_weights_in_the_forms_of_scikit_learn(place, tmp_path):
         )
     with pytest.raises(InputError, match=r"class_weights = bad=1e\+39; expected .* from 0\.000001 to 1,000,000"):
         bertworks.finetune(place / "model", tmp_path / "c", class_weights={"bad": 1e39}, **given)
+
+
+@pytest.mark.parametrize("change", [{}, {"frozen": True}])
+def test_a_batch_that_no_memory_holds_is_refused(place, table, tmp_path, monkeypatch, change):
+    """By the tokens of the rows, not by max_seq_length; a micro-batch makes it fit."""
+    config = dataclasses.replace(CONFIG, batch_size=1 << 20, **change)
+    there = psutil.virtual_memory()._replace(total=10_000_000 - psutil.swap_memory().total)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: there)
+    with pytest.raises(InputError, match=r"^1,048,576 sequences of \d tokens in each forward pass: .* need [12] GB"):
+        finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
+    finetune(dataclasses.replace(CONFIG, **change), *table, place / "model", tmp_path / "other", quiet=True)
 
 
 def test_one_wrong_value_is_named_alone():

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -321,6 +322,7 @@ def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path
         ("steps = 40", "steps = -5", "recipe.toml: loop.steps = -5; expected 0 (no such limit) or more"),
         ("eval_batches = 2", "eval_batches = -1", "eval_batches = -1; expected 1 or more"),
         ("batch_size = 36", "batch_size = 0", "batch_size = 0; expected 1 or more"),
+        ("batch_size = 36", "batch_size = 100000000000", "batch_size = 100000000000; expected at most 1,048,576"),
         ("micro_batch_size = 9", "micro_batch_size = -1", "micro_batch_size = -1; expected 0 (as many"),
         ("lr = 1e-3", "weight_decay = -1.0", "optim.weight_decay = -1.0; expected 0 or more"),
         ("eval_batches = 2", 'objective = "ltr"', "model.direction = 'both'; expected 'left'"),
@@ -337,6 +339,22 @@ def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, n
     assert "none.toml: no such file, and no recipe" in refused(
         capsys, line(tmp_path / "none.toml", tiny_store.path, tmp_path / "run")
     )
+
+
+def test_a_batch_that_no_memory_holds_is_refused(tiny_store, tmp_path, capsys, monkeypatch):
+    """Micro-batches of 20 and 9 instances of 24 and 40 tokens, 2 layers of 16 elements: at least 30,720 bytes."""
+    memory = psutil.virtual_memory()
+    for total, fits in ((30_720, True), (30_719, False)):
+        total -= psutil.swap_memory().total
+        monkeypatch.setattr(psutil, "virtual_memory", lambda total=total: memory._replace(total=total))
+        given = line(write_recipe(tmp_path, steps=1), tiny_store.path, tmp_path / f"run-{fits}")
+        if fits:
+            main(given)
+        else:
+            with pytest.raises(SystemExit) as end:
+                main(given)
+            said = capsys.readouterr().err.splitlines()[-1]
+            assert end.value.code == 1 and said.startswith("bertworks: 20 sequences of 24 tokens in each forward pass")
 
 
 def test_flags_that_do_not_fit_together_are_refused(tiny_store, tmp_path, capsys):

@@ -644,6 +644,32 @@ def test_a_hand_damaged_pipeline_is_one_message(
     assert str(error.value).startswith(str(file))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "content", "times", "fits"),
+    [
+        ({"String": "a"}, "aa", 34, False),
+        ({"String": "한"}, "한한", 34, False),
+        ({"String": "ab"}, "abab", 34, False),
+        ({"Regex": "\\s"}, "  ", 34, False),
+        ({"Regex": "[가-힣]"}, "가나", 34, False),
+        ({"String": "a"}, "b" * 101, 1, False),
+        ({"String": "a"}, "b" * 100, 1, True),
+        ({"String": "a"}, "aa", 6, True),
+        ({"String": "…"}, "...", 34, True),
+    ],
+)
+def test_a_normalizer_that_makes_texts_explode_is_refused(
+    trained: Tokenizer, pattern: dict[str, str], content: str, times: int, fits: bool
+) -> None:
+    step = {"type": "Replace", "pattern": pattern, "content": content}
+    pipeline = damaged(trained, "normalizer", value={"type": "Sequence", "normalizers": [step] * times})
+    if fits:
+        Tokenizer(pipeline)
+    else:
+        with pytest.raises(InputError, match=r"its/tokenizer\.json: its normalizer turns .* expected at most 100 per"):
+            Tokenizer(pipeline, "its/tokenizer.json")
+
+
 def test_an_endless_expression_ends_in_a_message(trained: Tokenizer, capfd: pytest.CaptureFixture[str]) -> None:
     tokenizer = Tokenizer(damaged(trained, *REPLACE, value={"Regex": "(x+x+)+y"}), "its/tokenizer.json")
     with pytest.raises(InputError, match=r"its/tokenizer\.json: the tokenizers library stopped at a text"):

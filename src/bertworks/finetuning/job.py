@@ -207,14 +207,14 @@ def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
 
 def _negatives(config: FinetuneConfig, task: Task, world: machine.World) -> tuple[str, ...]:
     """How many negatives a text has, if micro-batches or processes leave it fewer than the batch has."""
-    together = _together(config, world)
+    together = rows_of_a_pass(config, world)
     if task.kind != "embedding" or task.label or together == config.batch_size:
         return ()
     found = f"a text has at most {together - 1:,} negatives instead of {config.batch_size - 1:,}"
     return (f"{found}: those of its micro-batch; micro_batch_size and processes change the loss of this task",)
 
 
-def _together(config: FinetuneConfig, world: machine.World) -> int:
+def rows_of_a_pass(config: FinetuneConfig, world: machine.World) -> int:
     """The rows of a micro-batch in the process that has most rows."""
     mine = -(-config.batch_size // world.size)
     return min(config.micro_batch_size or mine, mine)
@@ -243,7 +243,7 @@ def check_settings(config: FinetuneConfig, task: Task, folder: Path, world: mach
         raise InputError(f"reinit_layers = {config.reinit_layers}, but {folder} has {layers} layers")
     if task.kind == "embedding":
         _check_embedding(config, folder, layers)
-        if not task.label and _together(config, world) == 1:
+        if not task.label and rows_of_a_pass(config, world) == 1:
             found = f"batch_size = {config.batch_size}, micro_batch_size = {config.micro_batch_size}"
             found += f" in {world.size} processes" if world.size > 1 else ""
             raise InputError(

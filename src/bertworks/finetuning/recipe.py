@@ -13,14 +13,13 @@ from ..config import added, check_least, check_seed, find_recipe, from_dict, loa
 from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import Limits, Task
-from ..training.config import LoopConfig, OptimConfig
+from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
 LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
 MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_steps` has set
 BALANCED = "balanced"  # class weights from the frequencies of the classes
 MOST_WEIGHT = 1e6  # of a class
-MOST_ROWS = 1 << 20  # of an update: all of them are drawn at once
 
 
 def parse_weight(text: str) -> tuple[str, float]:

@@ -32,6 +32,7 @@ from ..training import machine
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop, Watch
 from ..training.optim import Optimizer
+from ..training.room import check_memory
 from ..training.run import (
     ANEW,
     STATE_FOLDER,
@@ -43,7 +44,7 @@ from ..training.run import (
     write_results,
 )
 from ..training.state import TrainerState, saved_shapes
-from .job import ExampleFeed, Job
+from .job import ExampleFeed, Job, rows_of_a_pass
 from .recipe import FinetuneConfig
 
 
@@ -153,6 +154,9 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
 def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
     """The loop of a run before its first step. The model has the rows of its texts alone until `_write` saves it."""
     model.to(job.world.device)
+    tokens = len(job.train.ids) / max(1, len(job.train))  # of a row, with all its choices
+    frozen = model.config.num_hidden_layers if config.frozen else config.frozen_layers or 0
+    check_memory(model.config, rows_of_a_pass(config, job.world), tokens, job.world.device, frozen)
     shapes = job.world.ask_first(lambda: saved_shapes(run.out / STATE_FOLDER))
     whole = [list(p.shape) == shapes.get(name) for name, p in model.named_parameters() if name.endswith("word.weight")]
     if not (config.optim.scales_by_norm or any(whole)):  # a run that was begun before tables were shortened keeps them

@@ -10,9 +10,9 @@ from ..data.batches import PretrainingData, Vocabulary
 from ..data.instances import InstanceConfig
 from ..data.masking import MaskingConfig
 from ..data.store import Store
-from ..files import InputError
+from ..files import InputError, shorten
 from ..model.config import HeadName, ModelConfig
-from ..training.config import LoopConfig, OptimConfig
+from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
 from ..training.identity import RunIdentity, without_intervals
 from ..training.objectives import PRETRAINING, LanguageModelObjective, ObjectiveName, PretrainingObjective
 
@@ -28,6 +28,8 @@ class Phase:
 
     def __post_init__(self) -> None:
         check_least(self, ("share",), 0)
+        if self.batch_size > MOST_ROWS:
+            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MOST_ROWS:,} per update")
         check_least(self, ("batch_size",), 1)
         check_least(self, ("micro_batch_size",), 0, "as many as the process has of the batch")
 

@@ -29,6 +29,7 @@ from ..training import machine
 from ..training.loop import Group, Loop, Watch, evaluate
 from ..training.objectives import Objective
 from ..training.optim import Optimizer
+from ..training.room import check_memory
 from ..training.run import Run, is_finished, refuse_other_folder, run_facts, train_in_folder
 from ..training.state import TrainerState
 from .recipe import Phase, PretrainConfig
@@ -141,6 +142,9 @@ class StoreTraining:
                 folder, facts = run.out / "snapshots" / f"step-{step}", {"kind": "pretrain", "steps": step}
                 save_folder(folder, model, self.tokenizer, facts)
 
+        for phase in config.phases:
+            mine = -(-phase.batch_size // world.size)
+            check_memory(model.config, min(phase.micro_batch_size or mine, mine), phase.length, world.device)
         feed = PretrainingFeed(config, self.store, vocabulary, world)
         return Loop(
             model,

@@ -5,7 +5,7 @@ Special tokens are known by what they do (their role), not by their text: BERT's
 
 import contextlib
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import tokenizers
 from tokenizers import processors
 
-from ..files import InputError
+from ..files import InputError, shorten
 
 Kind = Literal["wordpiece", "bpe", "unigram"]
 KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
@@ -26,6 +26,7 @@ ROLES = {  # the texts a special token goes by, BERT's first
 }
 SPACE, METASPACE = "\u0120", "\u2581"  # how a token begins if there is a space before it: byte-level BPE, Unigram
 
+MAX_GROWTH = 100  # characters that a normalizer makes of one; Unicode's own normalization makes 18 at most
 NO_TOKEN = "[no token has id"  # how the names of ids without a token begin
 
 
@@ -55,6 +56,7 @@ def check_pipeline(pipeline: str, where: str) -> str:
     for step in [*steps(parts, "normalizer"), *steps(parts, "pre_tokenizer")]:
         if step.get("pattern") in ({"String": ""}, {"Regex": ""}):
             raise InputError(f"{where}: its step {step['type']} has an empty pattern; expected characters to find")
+    _check_growth(steps(parts, "normalizer"), where)
     if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer")):
         raise InputError(f"{where}: its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's")
     if parts["model"].get("dropout"):
@@ -100,6 +102,29 @@ def without_gaps(vocab: Mapping[str, int], others: Iterable[int] = ()) -> dict[s
     """
     free = sorted({*range(max(vocab.values(), default=0))} - {*vocab.values(), *others})
     return {**vocab, **{f"{NO_TOKEN} {number}]": number for number in free}}
+
+
+def _check_growth(normalizer: Sequence[dict[str, Any]], where: str) -> None:
+    """Raise InputError if replacements make a text more than a hundred times as long, as 34 times "a" by "aa" does.
+
+    Each step is applied to printable ASCII, and to what the replacements find and write.
+    """
+    replacements = [step for step in normalizer if step["type"] == "Replace"]
+    if not any(step["content"] for step in replacements):
+        return
+    words = [text for step in replacements for text in (*step["pattern"].values(), step["content"])]
+    texts = {word: word for word in {*map(chr, range(32, 127)), *"".join(words), *words} if word}
+    empty = json.loads(tokenizers.Tokenizer(tokenizers.models.WordPiece()).to_str())
+    for step in normalizer:
+        apply = library_of(json.dumps({**empty, "normalizer": step}), where).normalizer
+        assert apply is not None
+        for word, text in texts.items():
+            texts[word] = apply.normalize_str(text)
+            if len(texts[word]) > MAX_GROWTH * len(word):
+                raise InputError(
+                    f"{where}: its normalizer turns {shorten(word)} into more than {len(texts[word]):,} characters; "
+                    f"expected at most {MAX_GROWTH} per character: remove replacements by longer texts"
+                )
 
 
 def library_of(pipeline: str, where: str) -> tokenizers.Tokenizer:

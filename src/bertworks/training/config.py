@@ -11,6 +11,8 @@ from ..reporting.log import duration
 if TYPE_CHECKING:
     from .state import TrainerState
 
+MOST_ROWS = 1 << 20  # of an update: all of them are drawn at once
+
 R = TypeVar("R", bound=Any)  # a recipe with the field snapshots
 
 

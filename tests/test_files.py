@@ -1,4 +1,5 @@
 import errno
+import io
 import json
 import os
 import subprocess
@@ -136,14 +137,22 @@ def test_a_temporary_name_is_not_what_a_message_is_about(tmp_path):
     assert error.value.filename == str(tmp_path / "none" / "a.json")
 
 
-def test_a_full_pipe_or_disk_behind_the_output_is_told(monkeypatch, capsys):
-    def full(_):
+@pytest.mark.parametrize("printing", [True, False])
+def test_a_full_disk_behind_the_output_is_told(monkeypatch, capsys, printing):
+    """Only a failure of the output itself is called one."""
+
+    def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(cli, "function_of", lambda _: full)
+    class Full(io.StringIO):
+        write = full
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    monkeypatch.setattr(cli, "function_of", lambda _: (lambda _: print("a")) if printing else full)
     with pytest.raises(SystemExit):
         cli.main(["plot"])
-    assert capsys.readouterr().err == "bertworks: standard output: No space left on device\n"
+    where = "standard output" if printing else "writing failed"
+    assert capsys.readouterr().err == f"bertworks: {where}: No space left on device\n"
 
 
 def test_json_lines_carry_their_place():

@@ -1,6 +1,7 @@
 """`bertworks convert`: each kind of source read, written, checked; what it changes; what it refuses, and how."""
 
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -160,6 +161,27 @@ def test_names_of_a_wrapped_model(prefix, saved, tmp_path):
     some = {name.removeprefix(prefix) if i == 3 else name: tensor for i, (name, tensor) in enumerate(wrapped.items())}
     safetensors.torch.save_file(some, saved / "model.safetensors")
     assert f"\n  {prefix}bert." in refusal(saved, tmp_path / "other")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_full_disk_names_the_new_folder(named, saved, tmp_path, monkeypatch):
+    """Not the hidden folder that is written first, whether or not the error names a file."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError) as unnamed, new_folder(tmp_path / "out") as staging:
+        staging.mkdir(parents=True)
+        if named:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(staging / "a" / "b.onnx"))
+        full()
+    assert unnamed.value.filename == str(tmp_path / "out" / "a" / "b.onnx" if named else tmp_path / "out")
+    monkeypatch.setattr(os, "fsync", full)
+    assert (
+        refusal(saved, tmp_path / "out")
+        == f"{tmp_path / 'out'}: could not write the model folder: {os.strerror(errno.ENOSPC)}"
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_old_pickle_in_several_files(tmp_path):

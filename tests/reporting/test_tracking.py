@@ -1,5 +1,6 @@
 """What trackers read is what the log has: every number at its step, also during a run and after a resume."""
 
+import errno
 import json
 import os
 import sys
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from bertworks.cli import main
-from bertworks.files import InputError
+from bertworks.files import InputError, NotWritten
 from bertworks.reporting import tracking
 from bertworks.reporting.run_files import read_log
 from bertworks.reporting.tracking import EventFile, began, followed, scalars, track
@@ -173,6 +174,18 @@ def test_a_failure_to_track_never_ends_a_run(tmp_path, capsys):
         write_log(tmp_path)
         (tmp_path / "tensorboard").write_text("a file where the folder should be")
     assert "the run is not affected" in capsys.readouterr().err
+
+
+def test_a_tracker_that_cannot_write_leaves_no_folder(tmp_path, monkeypatch):
+    write_log(tmp_path / "run")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(EventFile, "update", full)
+    with pytest.raises(NotWritten, match=rf"{tmp_path}/board: tensorboard could not write its files: No space"):
+        track([tmp_path / "run"], "tensorboard", tmp_path / "board")
+    assert not (tmp_path / "board").exists()
 
 
 def test_a_missing_package_and_a_folder_without_a_log_are_named(tmp_path, monkeypatch):

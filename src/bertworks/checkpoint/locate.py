@@ -115,7 +115,8 @@ def new_folder(out: Path | str, replaces: Callable[[Path], bool] = _nothing) -> 
     work = out.with_name(f".{out.name}.{os.getpid()}.new")
     staging = work / out.name  # beside it, so inside `work`, are its writers' temporary files
     try:
-        yield staging
+        with named_for(staging, out):
+            yield staging
         if replaces(out):
             out.rename(_earlier(work, out))
         try:
@@ -126,6 +127,20 @@ def new_folder(out: Path | str, replaces: Callable[[Path], bool] = _nothing) -> 
         _flush(out)
     finally:
         _clear(work, out)
+
+
+@contextlib.contextmanager
+def named_for(staging: Path, out: Path) -> Iterator[None]:
+    """Errors of the block name `out` where they would name the hidden folder `staging`, or no file at all."""
+    try:
+        yield
+    except InputError as error:
+        if str(staging) not in str(error):
+            raise
+        raise type(error)(str(error).replace(str(staging), str(out))) from error
+    except OSError as error:
+        error.filename = str(error.filename or out).replace(str(staging), str(out))
+        raise
 
 
 def _earlier(work: Path, out: Path) -> Path:

@@ -56,7 +56,7 @@ def explained_failures(prints_only: bool) -> Iterator[None]:
             if isinstance(error, BrokenPipeError) and prints_only:  # `head`, for example, has read enough
                 discard(sys.stdout)
                 raise SystemExit(DONE) from None
-            print(f"bertworks: {error.filename or 'standard output'}: {error.strerror or error}", file=sys.stderr)
+            print(f"bertworks: {error.filename or 'writing failed'}: {error.strerror or error}", file=sys.stderr)
             raise SystemExit(FAILED) from None
         except (KeyboardInterrupt, Exception) as error:
             if not interrupts and not isinstance(error, KeyboardInterrupt):
@@ -86,10 +86,13 @@ def _noted_interrupts() -> Iterator[list[int]]:
 
 @contextlib.contextmanager
 def lasting_output(stdout: bool) -> Iterator[None]:
-    """Let work continue when its output fails: stderr in any way; stdout, if `stdout` is true, when its reader left."""
+    """Let work continue when its output fails: stderr in any way; stdout, if `stdout` is true, when its reader left.
+
+    Other errors of stdout name it.
+    """
     before = sys.stdout, sys.stderr
-    sys.stderr = LastingStream(sys.stderr, OSError) if sys.stderr else sys.stderr
-    sys.stdout = LastingStream(sys.stdout, BrokenPipeError) if stdout and sys.stdout else sys.stdout
+    sys.stderr = LastingStream(sys.stderr, (OSError,)) if sys.stderr else sys.stderr
+    sys.stdout = LastingStream(sys.stdout, (BrokenPipeError,) if stdout else ()) if sys.stdout else sys.stdout
     try:
         yield
     finally:
@@ -97,26 +100,32 @@ def lasting_output(stdout: bool) -> Iterator[None]:
 
 
 class LastingStream:
-    """A stream that discards its output from the first failed write on, so that the work behind it continues."""
+    """A stream that discards its output from the first failed write on, so that the work behind it continues.
 
-    def __init__(self, stream: Any, error: type[OSError]):
-        self._stream, self._error = stream, error
+    errors: the failures for which it does so. Others are raised with the name of the standard output.
+    """
+
+    def __init__(self, stream: Any, errors: tuple[type[OSError], ...]):
+        self._stream, self._errors = stream, errors
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        try:
-            self._stream.write(text)
-        except self._error:
-            discard(self._stream)
+        self._attempt(lambda: self._stream.write(text))
         return len(text)
 
     def flush(self) -> None:
+        self._attempt(self._stream.flush)
+
+    def _attempt(self, write: Callable[[], Any]) -> None:
         try:
-            self._stream.flush()
-        except self._error:
+            write()
+        except self._errors:
             discard(self._stream)
+        except OSError as error:
+            error.filename = error.filename or "standard output"
+            raise
 
 
 def discard(stream: Any) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..config import RECIPE_BYTES
-from ..files import InputError, read_bytes, temporaries
+from ..files import InputError, NotWritten, clip, read_bytes, temporaries
 from .outputs import check_output_folder
 from .run_files import LOG, RESULTS, read_log, read_results
 
@@ -71,10 +71,27 @@ def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None =
     check_output_folder(target)
     write = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}[tracker]
     names, several = _names(folders), len(folders) > 1
-    return [
-        write(folder, name, target / name if several and tracker == "tensorboard" else target)
-        for folder, name in zip(folders, names, strict=True)
-    ]
+    places = [target / name if several and tracker == "tensorboard" else target for name in names]
+    with _named_failures(target, tracker):
+        return [write(*given) for given in zip(folders, names, places, strict=True)]
+
+
+@contextlib.contextmanager
+def _named_failures(target: Path, tracker: Tracker) -> Iterator[None]:
+    """A tracker's failure to write (a full disk) becomes NotWritten; a new folder without a file is removed."""
+    new, hook = not target.exists(), threading.excepthook
+    threading.excepthook = lambda _: None  # TensorBoard writes in a thread, whose error comes again in this one
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # each tracker has classes of its own
+        if new and not any(path.is_file() for path in target.rglob("*")):
+            shutil.rmtree(target, ignore_errors=True)
+        why = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+        raise NotWritten(f"{target}: {PACKAGES[tracker]} could not write its files: {clip(why, 200)}") from error
+    finally:
+        threading.excepthook = hook
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

@@ -24,6 +24,6 @@ def check_memory(config: ModelConfig, rows: int, tokens: float, device: torch.de
     if needed > there:
         raise InputError(
             f"{rows:,} sequences of {tokens:,.0f} tokens in each forward pass: their hidden states alone need "
-            f"{needed / 1e9:,.0f} GB, and {device} has {there / 1e9:,.0f} GB of memory; give a smaller batch_size, or "
+            f"{needed / 1e9:,.1f} GB, and {device} has {there / 1e9:,.1f} GB of memory; give a smaller batch_size, or "
             "a micro_batch_size, which divides a batch and gives the same gradients"
         )

@@ -332,21 +332,15 @@ def read_bytes(path: Path | str, expected: str, limit: int) -> bytes:
     return data
 
 
-def read_lines(path: Path | str, expected: str, limit: int = READ_BYTES, encoding: str = "utf-8") -> list[str]:
+def read_lines(path: Path | str, expected: str, limit: int = READ_BYTES) -> list[str]:
     """The lines of a UTF-8 file, split at newlines alone; what follows the last newline is one more if it is not empty.
 
-    encoding: "utf-8-sig" skips a byte order mark. Raises InputError, which says what was `expected`, if the file is
-    missing, larger than `limit` bytes, not UTF-8, or (in "utf-8") begins with a byte order mark.
+    Raises InputError, which says what was `expected`, if the file is missing, larger than `limit` bytes, or not UTF-8.
     """
     try:
-        lines = read_bytes(path, expected, limit).decode(encoding).split("\n")
+        lines = read_bytes(path, expected, limit).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: byte {error.start} is not UTF-8; expected {expected}") from None
-    if lines[0].startswith("\ufeff"):
-        raise InputError(
-            f"{path}: begins with a byte order mark (U+FEFF), which would be part of its first line; expected UTF-8 "
-            "without one; save the same lines as UTF-8 without a byte order mark"
-        )
     return lines if lines[-1] else lines[:-1]
 
 

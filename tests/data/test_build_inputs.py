@@ -127,7 +127,7 @@ def test_bad_input_leaves_no_store_and_can_be_mended(tokenizer, tmp_path, small_
     with pytest.raises(
         InputError,
         match=r"unfinished build of something else \(--language en, now ko; splitter "
-        r"sentencex .*, now Korean rules 1\)",
+        r"sentencex .*, now Korean rules 2\)",
     ):
         run(path, tokenizer, tmp_path / "store", language="ko")
     run(path, tokenizer, tmp_path / "store")
@@ -174,7 +174,7 @@ def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
     assert run(corpus, tokenizer, tmp_path / "store") == first
     with pytest.raises(
         InputError,
-        match=r"finished store of something else \(--language en, now ko; splitter sentencex .*, now Korean rules 1\)",
+        match=r"finished store of something else \(--language en, now ko; splitter sentencex .*, now Korean rules 2\)",
     ):
         run(corpus, tokenizer, tmp_path / "store", language="ko")
     corpus.write_text(corpus.read_text() + "\n\nMore.")

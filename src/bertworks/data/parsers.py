@@ -186,6 +186,11 @@ class _Paragraphs:
             self.lines.append(line)
             self.size += len(line) + 1
 
+    def all_of(self, lines: Iterable[str]) -> list[str]:
+        for line in lines:
+            self.add(line)
+        return self.lines
+
     def take(self, source: str) -> Document:
         document = Document("\n".join(self.lines), source)
         self.lines, self.size = [], 0
@@ -210,14 +215,7 @@ def _text(lines: Lines, options: InputOptions) -> Iterator[Document]:
 
 def _unwrapped(lines: Iterable[str], options: InputOptions, found: Callable[[int], None]) -> Iterator[str]:
     """The paragraphs of hard-wrapped text, cut at the longest document allowed; see `joined_paragraphs`."""
-
-    def collect(group: Iterable[str]) -> list[str]:
-        paragraph = _Paragraphs(options, found)
-        for line in group:
-            paragraph.add(line)
-        return paragraph.lines
-
-    return joined_paragraphs(lines, collect)
+    return joined_paragraphs(lines, lambda group: _Paragraphs(options, found).all_of(group))
 
 
 RULE = re.compile(r"\s*([-*_=]\s*){3,}$")  # a Markdown rule, or the underline of a heading

@@ -28,7 +28,7 @@ def shipped_texts() -> tuple[str, ...]:
 
 def texts_in(path: Path) -> list[str]:
     """The lines of a text file that are not blank. Raises InputError if there are fewer than three."""
-    lines = [line.strip() for line in read_lines(path, "a text in each line", encoding="utf-8-sig")]
+    lines = [line.removeprefix("\ufeff").strip() for line in read_lines(path, "a text in each line")]
     texts = [line for line in lines if line]
     if len(texts) < 3:
         raise InputError(f"{path}: {len(texts)} texts; expected three or more, each in a line of its own")

@@ -98,7 +98,7 @@ class Unforked:
         if os.getpid() != self.process:
             raise InputError(
                 f"{self.what} was loaded in another process, from which this one was forked, and cannot compute here; "
-                "load it in each worker process, or start workers by spawn (gunicorn without --preload)"
+                "load it in each worker process, or start workers by spawn (gunicorn without preload_app)"
             )
 
 

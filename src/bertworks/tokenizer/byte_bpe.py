@@ -12,8 +12,8 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from ..files import InputError, read_json, read_lines
-from .pipeline import ordered, roles_of
+from ..files import InputError, read_json
+from .pipeline import ordered, read_id_lines, roles_of
 from .training import TokenizerConfig, no_text, sample_lines
 
 BYTES = frozenset(pre_tokenizers.ByteLevel.alphabet())
@@ -39,7 +39,7 @@ def _is_special(token: str) -> bool:
 
 def _read_merges(path: Path, vocab: dict[str, int]) -> Merges:
     merges: Merges = []
-    for number, line in enumerate(read_lines(path, "a merges.txt in UTF-8 beside its vocab.json"), 1):
+    for number, line in enumerate(read_id_lines(path, "a merges.txt in UTF-8 beside its vocab.json"), 1):
         line = line.rstrip("\r")
         if number == 1 and line.startswith("#version"):
             continue

@@ -7,13 +7,14 @@ import contextlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 import tokenizers
 from tokenizers import processors
 
-from ..files import InputError, shorten
+from ..files import InputError, read_lines, shorten
 
 Kind = Literal["wordpiece", "bpe", "unigram"]
 KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
@@ -81,6 +82,17 @@ def _check_ids(parts: Mapping[str, Any], where: str) -> None:
     for token, number in vocab.items():
         if isinstance(number, int) and number > highest:
             raise InputError(f"{where}: the token {token!r} has the id {number}; expected at most {highest}")
+
+
+def read_id_lines(path: Path, expected: str) -> list[str]:
+    """The lines of a file in which a line's number has a meaning. Raises InputError as `read_lines`, and for a BOM."""
+    lines = read_lines(path, expected)
+    if lines and lines[0].startswith("\ufeff"):
+        raise InputError(
+            f"{path}: begins with a byte order mark (U+FEFF), which would be part of its first line; expected UTF-8 "
+            "without one; save the same lines as UTF-8 without a byte order mark"
+        )
+    return lines
 
 
 def _without_gaps(parts: dict[str, Any], pipeline: str) -> str:

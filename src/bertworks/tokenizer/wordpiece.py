@@ -14,9 +14,8 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, trainers
 
-from ..files import read_lines
 from .bert_rules import BertRules
-from .pipeline import bert_template, without_gaps
+from .pipeline import bert_template, read_id_lines, without_gaps
 from .training import LAYOUTS, TokenizerConfig, alphabet_of, sample_lines
 
 SPECIAL_TOKENS = LAYOUTS["wordpiece"]
@@ -62,7 +61,7 @@ def pipeline_of(ids: dict[str, int], rules: BertRules) -> str:
 
 def read_vocab(path: Path) -> dict[str, int]:
     """The ids of a vocab.txt. Raises InputError if it cannot be read; see `ids_of_lines`."""
-    return ids_of_lines(read_lines(path, "a folder, a tokenizer.json or a vocab.txt, in UTF-8"))
+    return ids_of_lines(read_id_lines(path, "a folder, a tokenizer.json or a vocab.txt, in UTF-8"))
 
 
 def ids_of_lines(lines: Iterable[str]) -> dict[str, int]:

@@ -211,9 +211,8 @@ def caught_signals() -> Iterator[Stop]:
 def prepare_process() -> None:
     """Settings of this process that make training fast and repeatable. Repeated calls change nothing.
 
-    Freed memory is kept for the next step (else page faults take a fifth of a step). Operations whose result depends
-    on the order of threads are excluded. Beside a GPU one thread reads batches: several would wait for each other.
-    """
+    Freed memory is kept: page faults took a fifth of a step. Operations whose result depends on the order of threads
+    are excluded. Beside a GPU one thread reads batches: several would wait for each other."""
     one_thread_after_fork()
     set_thresholds(2**31 - 1, 2**31 - 1)
     openmp.watch()

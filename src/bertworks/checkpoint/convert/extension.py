@@ -62,9 +62,8 @@ def _extended(folder: Path, words: Path, out: Path) -> Extended:
 
 def read_words(file: Path) -> list[str]:
     """The words of a file, a line each; empty lines are none. Raises InputError if it is missing or not UTF-8."""
-    return [
-        word for line in read_lines(file, "one word per line in UTF-8", encoding="utf-8-sig") if (word := line.strip())
-    ]
+    lines = read_lines(file, "one word per line in UTF-8")
+    return [word for line in lines if (word := line.removeprefix("\ufeff").strip())]  # after a byte order mark
 
 
 def extend(tokenizer: Tokenizer, words: Iterable[str], where: str) -> Extended:

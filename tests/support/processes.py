@@ -25,8 +25,9 @@ def answers():
 before = answers()
 child = multiprocessing.get_context("fork").Process(target=lambda: sys.exit(answers() != before))
 child.start()
-child.join(30)
+child.join(20)
 child.kill()
+child.join()
 sys.exit(child.exitcode)
 """
 

@@ -1,13 +1,14 @@
 """Idle and busy cores: our default settings beside other settings of OpenMP's threads, in turns.
 
-    python benchmarks/busy.py [--data ../shared/data] [--rounds 5] [--neighbours 0 2] [--parts NAME ...] [--smoke]
+    python benchmarks/busy.py [--data ../shared/data] [--rounds 5] [--neighbours 0 3] [--parts NAME ...] [--smoke]
 
-A neighbour is a process that computes without end on any core. The parts: `one request` (median latency of an embedding
-request, one at a time) and `32 requests` (time until 32 concurrent requests are answered) to a server with
-all-MiniLM-L6-v2, `fine-tuning` (seconds per step of MRPC with it) and `pre-training` (seconds per step of L4 H256,
-length 128, batch 32). A server is paused while another one is measured; training takes a fresh process per round. The
-settings: `default`; `fixed`, the library's own spinning whatever other programs do (3 ms); `spin 1000`; `passive`;
-`one thread`. Reported are medians, and the ratio of the default to the best setting. Needs `pip install -e '.[test]'`.
+A neighbour is a process that computes for up to 20 ms, then sleeps for up to 5 ms, and so on. The parts: `one request`
+(median latency of an embedding request, one at a time) and `32 requests` (time until 32 concurrent requests are
+answered) to a server with all-MiniLM-L6-v2, `fine-tuning` (seconds per step of MRPC with it) and `pre-training`
+(seconds per step of L4 H256, length 128, batch 32). A server is paused while another one is measured; training takes a
+fresh process per round. The settings: `default`; `fixed`, the library's own spinning whatever other programs do (3 ms);
+`spin 1000`; `passive`; `one thread`. Reported are medians, and the ratios of the default to the best setting and to
+`fixed`. Needs `pip install -e '.[test]'`.
 """
 
 import contextlib
@@ -43,7 +44,14 @@ SETTINGS = {
 PARTS = ("one request", "32 requests", "fine-tuning", "pre-training")
 SERVED, SINGLES, BURSTS = PARTS[:2], 30, 3  # a round of a server
 WARM = 40  # texts
-LOOP = [sys.executable, "-c", "while True: pass"]
+NEIGHBOUR = """
+import random, time
+while True:
+    end = time.perf_counter() + 0.02 * random.random()
+    while time.perf_counter() < end:
+        pass
+    time.sleep(0.005 * random.random())
+"""
 SMOKE = {
     "rounds": 1,
     "neighbours": [0, 1],
@@ -56,8 +64,8 @@ SMOKE = {
 
 @contextlib.contextmanager
 def neighbours(count: int) -> Iterator[None]:
-    """So many processes that compute without end, until the block ends."""
-    running = [subprocess.Popen(LOOP, start_new_session=True) for _ in range(count)]
+    """So many processes that compute in bursts, until the block ends."""
+    running = [subprocess.Popen([sys.executable, "-c", NEIGHBOUR], start_new_session=True) for _ in range(count)]
     try:
         yield
     finally:
@@ -185,7 +193,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = common.parser(__doc__, "busy.json")
     parser.add_argument("--model", type=Path, default=common.minilm(), help="a model folder that embeds and is tuned")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--neighbours", type=int, nargs="+", default=[0, 2], help="processes beside ours")
+    parser.add_argument("--neighbours", type=int, nargs="+", default=[0, 3], help="processes beside ours")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS])
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=[*SETTINGS])
     parser.add_argument("--steps", type=int, default=10, help="of training, per round")

@@ -1,4 +1,4 @@
-"""Cores that other programs use: how long torch's OpenMP threads wait actively then, and how many cores are free.
+"""How long torch's OpenMP threads wait actively for their next operation: shorter while others use the cores.
 
 Between two parallel operations the threads of GNU's OpenMP library spin for some milliseconds before they sleep. On an
 idle machine this saves the time of waking them. If another program has the core that one thread needs, the others spin
@@ -20,7 +20,7 @@ from pathlib import Path
 
 INTERVAL = 0.25  # seconds between two measurements
 LATEST = 0.3  # weight of the latest measurement in the average, which follows a change within a second
-SHORT, LONG = 0.5, 0.25  # cores that threads of ours and other programs need beyond those that there are: spin shorter
+SHORT, LONG = 0.5, 0.4  # cores that threads of ours and other programs need beyond those that there are: spin shorter
 STAT = Path("/proc/stat")
 
 
@@ -65,10 +65,6 @@ class Watcher:
     def spins_short(self) -> bool:
         """Whether threads spin shortly, because other programs use the cores."""
         return self._release is not None
-
-    def free_cores(self, most: int) -> int:
-        """How many cores are free for this process: 1 to `most`."""
-        return max(1, min(most, int(len(self.cores) - self.used + SHORT)))
 
     def run(self) -> None:
         """Measure until the process ends."""

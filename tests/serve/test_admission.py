@@ -265,8 +265,6 @@ def test_several_workers_are_for_models_that_do_not_use_all_cores_by_themselves(
 def test_only_the_queue_uses_all_cores():
     code = """
 import threading, torch
-from bertworks import openmp
-openmp.watch = lambda: None  # other programs do not count here
 from bertworks.serve.queue import ComputeQueue
 from bertworks.serve.server import in_a_thread, leave_cores_to_compute
 torch.set_num_threads(3)

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -276,24 +275,3 @@ def test_the_wait_is_shared_by_the_workers():
         queue.close()
         assert queue.join(10)
     assert seconds == {1: 4.0, 2: 2.0}
-
-
-def test_a_batch_uses_the_free_cores(monkeypatch):
-    free = SimpleNamespace(cores=1)
-    watcher = SimpleNamespace(free_cores=lambda most: min(most, free.cores))
-    monkeypatch.setattr("bertworks.openmp.watch", lambda: watcher)
-    used, before = [], torch.get_num_threads()
-
-    class Count(Echo):
-        def score_inputs(self, parts):
-            used.append(torch.get_num_threads())
-            return super().score_inputs(parts)
-
-    steps = Count()
-    steps.go.set()
-    queue = ComputeQueue(cores=3)
-    for free.cores in (1, 2, 16):
-        queue.submit(queue.lane(steps), inputs_of([1]), np.array([1])).result(10)
-    queue.close()
-    torch.set_num_threads(before)
-    assert used == [1, 2, 3]

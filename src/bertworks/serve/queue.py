@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import openmp
 from ..inference.steps import Steps
 from ..tasks.inputs import Inputs
 from ..tasks.sequences import Integers, edges_of
@@ -244,7 +243,6 @@ class ComputeQueue:
     def _work(self, worker: int, cores: int, ready: threading.Barrier) -> None:
         if cores:
             torch.set_num_threads(cores)
-        most, watcher = torch.get_num_threads(), openmp.watch()
         ready.wait()
         while True:
             with self._changed:
@@ -258,8 +256,6 @@ class ComputeQueue:
                 self._running[worker] = Running(shares, now + lane.pace.seconds(tokens, self.batch_tokens))
                 for share in shares:
                     share.job.started = share.job.started or now
-            if watcher and torch.get_num_threads() != (threads := watcher.free_cores(most)):
-                torch.set_num_threads(threads)  # one that waits for its core would hold up the others
             self._compute(lane, shares)
             seconds = time.perf_counter() - now
             with self._changed:

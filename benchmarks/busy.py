@@ -201,13 +201,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--megabytes", type=float, default=3, help="of text")
     with common.parsed(parser, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:
         found: dict[tuple[str, int, str], list[float]] = {}
+        result: common.Result = {"what": (__doc__ or "").splitlines()[0], "machine": common.machine_facts()}
+        combinations = len({*options.parts}) * len({*options.neighbours}) * len({*options.settings})
         for part, count, name, seconds in measure(options, Path(work)):
             found.setdefault((part, count, name), []).append(seconds)
             print(f"{part}, {count} neighbours, {name}: {seconds:.4f} s", file=sys.stderr, flush=True)
-        common.finish(
-            options,
-            {"what": (__doc__ or "").splitlines()[0], "rows": summary(found), "machine": common.machine_facts()},
-        )
+            if len(found) == combinations and len({len(values) for values in found.values()}) == 1:  # a round is over
+                result["rows"] = summary(found)
+                common.keep(options, result)
+        common.finish(options, result)
 
 
 if __name__ == "__main__":

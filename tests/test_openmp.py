@@ -54,7 +54,7 @@ def test_threads_spin_shortly_while_other_programs_need_their_cores(cores, threa
     for _ in range(20):
         found.add(0.0)
     assert not found.spins_short
-    assert not library.groups or library.groups == [(os.cpu_count() or 1) + 1]
+    assert not library.groups or library.groups == [max(2, cores - threads + 2)]
 
 
 @linux
@@ -89,6 +89,37 @@ def test_watch_measures_a_process_that_computes():
 def _used_after(seconds, found):
     openmp.time.sleep(seconds)
     return found.used
+
+
+@linux
+def test_where_no_thread_can_start_none_is_asked_for(monkeypatch):
+    library = FakeOpenMP(2)
+    monkeypatch.setattr(openmp, "can_start", lambda count: False)
+    found = watcher(2, library)
+    for _ in range(20):
+        found.add(1.0)
+    assert library.groups == []
+
+
+def test_threads_that_the_system_refuses(monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    assert openmp.can_start(3)
+    monkeypatch.setattr(openmp.threading.Thread, "start", start)
+    assert not openmp.can_start(3)
+
+
+@linux
+def test_a_system_that_says_nothing_more_ends_the_measurement(tmp_path, monkeypatch):
+    found = watcher(2)
+    found.used = 1.5
+    stat = tmp_path / "stat"
+    stat.write_text("cpu0 1 1 1 1 1 1 1 1\n")
+    monkeypatch.setattr(openmp, "STAT", stat)
+    monkeypatch.setattr(openmp.time, "sleep", lambda seconds: stat.unlink())
+    found.run()
+    assert found.used == 0.0
 
 
 def test_a_chosen_way_of_waiting_is_kept(monkeypatch):

@@ -41,6 +41,7 @@ def watch() -> "Watcher | None":
     chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys()
     path = None if chosen else library()
     watcher = Watcher(None if path is None else ctypes.CDLL(path))
+    os.register_at_fork(after_in_child=watch.cache_clear)  # the child has no such thread
     threading.Thread(target=watcher.run, name="watch cores", daemon=True).start()
     return watcher
 
@@ -58,6 +59,7 @@ class Watcher:
         """openmp: the library whose threads spin; None: they are left as they are."""
         self.openmp = openmp
         self.cores = sorted(os.sched_getaffinity(0))
+        self.threads = int(openmp.omp_get_max_threads()) if openmp else 0  # of an operation
         self.used = 0.0  # cores that other programs have used in the last second
         self._release: threading.Event | None = None  # ends the second group of threads
 
@@ -67,38 +69,56 @@ class Watcher:
         return self._release is not None
 
     def run(self) -> None:
-        """Measure until the process ends."""
+        """Measure until the process ends, or until the system does not say any more what its cores do."""
         start, all_before, own_before = time.monotonic(), busy_seconds(self.cores), time.process_time()
-        while True:
-            time.sleep(INTERVAL)
-            end, all_now, own_now = time.monotonic(), busy_seconds(self.cores), time.process_time()
-            self.add(((all_now - all_before) - (own_now - own_before)) / (end - start))
-            start, all_before, own_before = end, all_now, own_now
+        with contextlib.suppress(OSError, ValueError):
+            while True:
+                time.sleep(INTERVAL)
+                end, all_now, own_now = time.monotonic(), busy_seconds(self.cores), time.process_time()
+                self.add(((all_now - all_before) - (own_now - own_before)) / (end - start))
+                start, all_before, own_before = end, all_now, own_now
+        self.used = 0.0
 
     def add(self, used: float) -> None:
         """Take in one measurement of the cores that other programs use."""
         self.used += LATEST * (max(0.0, used) - self.used)
-        needed = self.used + self._threads() - len(self.cores)
+        needed = self.used + self.threads - len(self.cores)
         if needed > SHORT and self._release is None and self.openmp:
             self._shorten(self.openmp)
         elif needed < LONG and self._release is not None:
             self._release.set()
             self._release = None
 
-    def _threads(self) -> int:
-        """Threads of an operation."""
-        return int(self.openmp.omp_get_max_threads()) if self.openmp else 0
-
     def _shorten(self, openmp: ctypes.CDLL) -> None:
         """Start a second group of threads, so that there are more than cores. They sleep until their leader ends."""
         self._release = release = threading.Event()
+        size = max(2, len(self.cores) - self.threads + 2)
         harmless = ctypes.cast(openmp.omp_get_thread_num, ctypes.c_void_p)
 
         def lead() -> None:
-            openmp.GOMP_parallel(harmless, None, (os.cpu_count() or 1) + 1, 0)
-            release.wait()
+            if can_start(size):  # else the library would end the process
+                openmp.GOMP_parallel(harmless, None, size, 0)
+                release.wait()
 
-        threading.Thread(target=lead, name="idle OpenMP threads", daemon=True).start()
+        with contextlib.suppress(RuntimeError):  # the system allows no more threads
+            threading.Thread(target=lead, name="idle OpenMP threads", daemon=True).start()
+
+
+def can_start(count: int) -> bool:
+    """Whether the system lets this process start so many more threads."""
+    stop, started = threading.Event(), list[threading.Thread]()
+    try:
+        for _ in range(count):
+            started.append(threading.Thread(target=stop.wait, daemon=True))
+            started[-1].start()
+    except RuntimeError:
+        return False
+    finally:
+        stop.set()
+        for thread in started:
+            if thread.ident is not None:
+                thread.join()
+    return True
 
 
 def busy_seconds(cores: list[int]) -> float:

@@ -3,7 +3,8 @@
 A request is a job of S sequences (texts, or windows of a long document). A batch takes sequences from the first job on,
 and from the next jobs of the same model and steps, until it has `batch_tokens`, or its share of what waits if other
 threads are free. First is the job of which the fewest batches have been computed, of these the oldest: so a small job
-waits for one batch of a large one at most. A job that has got no batch for PATIENCE seconds counts as a new one. There
+waits for one batch of a large one, or of each where many are waiting. A job that has got no batch for PATIENCE seconds
+counts as a new one, which has waited since then. There
 is no waiting timer: the next batch is what has queued while the last ones were computed. A job is done when all its
 sequences are scored.
 
@@ -64,9 +65,14 @@ class Job:
         """Tokens that are not batched yet."""
         return int(self.edges[-1] - self.edges[self.next])
 
-    def place(self, now: float) -> tuple[int, int]:
-        """Its place in the queue: the job with the lowest comes first."""
-        return self.batches if now - self.served < PATIENCE else 0, self.number
+    def place(self, now: float) -> tuple[int, float, int]:
+        """Its place in the queue: the job with the lowest comes first.
+
+        Jobs without a batch come first, and those without one for PATIENCE seconds. Of these, and of the others, the
+        one that has waited longest since its last batch, so that no job waits for ever.
+        """
+        batches = self.batches if now - self.served < PATIENCE else 0
+        return batches, max(self.arrived, self.served), self.number
 
     def part(self, start: int, stop: int) -> Inputs:
         """Some of its sequences; all of them as they are, so that a request alone is computed as a Predictor does."""

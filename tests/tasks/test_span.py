@@ -460,3 +460,26 @@ def test_answers_as_a_list_of_objects_and_damaged_ones(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match=r"a\.csv, line 2: answers .*; expected JSON"):
         read_rows(task, tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (["Paris"], (("Paris", 3),)),
+        ([], ()),
+        (["Paris", "in Paris"], (("Paris", 3), ("in Paris", 0))),
+        ("in", (("in", 0),)),
+    ],
+)
+def test_answers_as_a_list_of_texts(tmp_path, answers, expected):
+    row = {"question": "where?", "context": "in Paris", "answers": answers}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    (question,) = read_rows(own_task("span", ("question", "context"), "answers"), tmp_path / "a.jsonl")
+    assert question.answers == expected and question.impossible == (not expected)
+
+
+def test_an_offset_that_no_text_has_is_refused(tmp_path):
+    row = {"question": "where?", "context": "in Paris", "answers": "Paris", "answer_start": 2**70}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    with pytest.raises(InputError, match="expected a whole number of characters"):
+        read_rows(own_task("span", ("question", "context"), "answers"), tmp_path / "a.jsonl")

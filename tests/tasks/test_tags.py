@@ -258,6 +258,9 @@ def scheme(tags: str, of_model: bool = False) -> Scheme:
         ("B_PER I_date_time O", "B-PER I-date_time O", "tags such as B_PER"),
         ("B:PER I:PER", "B-PER I-PER", "tags such as B:PER"),
         ("PER#B PER#I O", "B-PER I-PER O", "tags such as PER#B"),
+        ("E_MAIL S_NAME O", "I-E_MAIL I-S_NAME O", "types without a prefix (IO)"),
+        ("VITAMIN_B VITAMIN_E O", "I-VITAMIN_B I-VITAMIN_E O", "types without a prefix (IO)"),
+        ("NN_S VB_B D_I", "NN_S VB_B D_I", PARTS_OF_SPEECH),
         ("NOUN VERB PUNCT", "NOUN VERB PUNCT", PARTS_OF_SPEECH),
         ("NN -LRB- , I", "NN -LRB- , I", PARTS_OF_SPEECH),
     ],
@@ -266,6 +269,11 @@ def test_schemes_are_recognised(tags: str, standard: str, name: str):
     found = scheme(tags)
     assert [found.standard[tag] for tag in tags.split()] == standard.split() and found.name == name
     assert found.entities == (name != PARTS_OF_SPEECH)
+
+
+def test_prefixes_in_small_letters_are_refused():
+    with pytest.raises(InputError, match="tag 'b-per'; its prefix should be B, I"):
+        scheme("b-per i-per o")
 
 
 def test_labels_of_models_for_subwords_and_special_tokens():

@@ -14,6 +14,7 @@ _BRACKETS = ("[]", "()", "{}")
 _ITEM = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,'"]+""")  # of a list as Python or NumPy prints it
 _ITEMS = re.compile(r"\s*(?:x(?:(?:\s*,\s*|\s+)x)*\s*,?\s*)?")  # x: an item; NumPy writes no commas
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?", re.IGNORECASE)
+LONGEST = 18  # characters of a whole number
 _WHOLE = re.compile(r"[-+]?\d+(?:\.0*)?")
 _INTEGRAL = re.compile(r"([-+]?\d+)\.0+")
 
@@ -37,7 +38,7 @@ def as_list(cell: str, brackets: str = "[") -> list[str] | None:
 
 def _printed(body: str) -> list[str] | None:
     """The items between the brackets of a list that Python or NumPy printed; None if they are none."""
-    if not _ITEMS.fullmatch(_ITEM.sub("x", body)):
+    if not _ITEMS.fullmatch(" ".join(_ITEM.sub("x", body).split())):  # runs of blanks take quadratic time
         return None
     items = [_item(item) for item in _ITEM.findall(body)]
     return None if None in items else items  # type: ignore[return-value]
@@ -85,7 +86,8 @@ def truth(value: Any, where: str) -> bool:
 def whole_number(value: Any, where: str) -> int:
     """An integer, or a number or text that is one (7.0, "7"). Raises InputError for another value."""
     text = str(value).strip()
-    if isinstance(value, bool) or not isinstance(value, str | int | float) or not _WHOLE.fullmatch(text):
+    number = _WHOLE.fullmatch(text) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    if number is None or len(text) > LONGEST:
         raise InputError(f"{where} {shorten(value)}; expected a whole number of characters, or nothing")
     return int(text.partition(".")[0])
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, read_json, shorten
 from .base import Task
-from .cells import as_objects, truth, whole_number
+from .cells import as_list, as_objects, truth, whole_number
 from .lines import MAX_LINE
 from .records import Records, Source
 from .table import column_names, ending_of, in_part, location, part_of, read_table
@@ -163,7 +163,7 @@ def _label_column(task: Task, path: Source) -> str:
 
 
 def _answers_in(cell: str, start: str, context: str, where: str) -> Answers:
-    """The answers in a cell: a text, or objects of texts and offsets (as JSON or as Python prints them)."""
+    """The answers in a cell: a text, a list of texts, or objects of texts and offsets, as JSON or Python write them."""
     found = as_objects(cell)
     if isinstance(found, list) or (isinstance(found, dict) and "text" in found):
         return _listed(found, where)
@@ -171,6 +171,9 @@ def _answers_in(cell: str, start: str, context: str, where: str) -> Answers:
         raise InputError(f'{where}: answers {shorten(cell)}; expected JSON, as in {{"text": [...], "{START}": [...]}}')
     if not cell.strip():
         return ()
+    texts = None if cell in context else as_list(cell)
+    if texts is not None and (not start or len(texts) < 2):
+        return tuple((text, _number(start, where) if start else context.find(text)) for text in texts if text.strip())
     return ((cell, _number(start, where) if start else context.find(cell)),)
 
 

@@ -140,8 +140,11 @@ def _other_form(tags: Sequence[str], has_outside: bool) -> dict[str, tuple[str, 
     """Prefix and type of each tag if all are written alike with another separator or order; {} if they are not."""
     for form in _OTHER_FORMS:
         found = {tag: match for tag in tags if (match := form.fullmatch(tag))}
-        begins = has_outside or any(match["prefix"] == "B" for match in found.values())
-        if len(found) == len(tags) and begins and len({match["mark"] for match in found.values()}) == 1:
+        pairs, marks = {(m["type"], m["prefix"]) for m in found.values()}, {m["mark"] for m in found.values()}
+        begins = any((kind, "I") in pairs for kind, prefix in pairs if prefix == "B")  # not SIZE_S, E_MAIL, NN_B
+        usual = form is _OTHER_FORMS[0] or marks == {"-"}
+        begins |= usual and has_outside and {"B"} <= {prefix for _, prefix in pairs} <= {"B", "I"}
+        if len(found) == len(tags) and begins and len(marks) == 1:
             return {tag: (match["prefix"], match["type"]) for tag, match in found.items()}
     return {}
 
@@ -156,7 +159,8 @@ def _check_untyped(tags: Sequence[str], places: Mapping[str, str]) -> None:
     for tag in tags:
         prefix, hyphen, kind = tag.partition("-")
         single = len(tag) == 1 and tag.upper() in {*PREFIXES, OUTSIDE, "0"}
-        if not tag or (has_outside and (single or (hyphen and (len(prefix) < 3 or not kind)))):
+        small = not {"o", OUTSIDE}.isdisjoint(places) and re.fullmatch(f"[{PREFIXES.lower()}][-_].+", tag)
+        if not tag or small or (has_outside and (single or (hyphen and (len(prefix) < 3 or not kind)))):
             check_tag(tag, places[tag])
 
 

@@ -45,8 +45,9 @@ PARTS = ("one request", "32 requests", "fine-tuning", "pre-training")
 SERVED, SINGLES, BURSTS = PARTS[:2], 30, 3  # a round of a server
 WARM = 40  # texts
 NEIGHBOUR = """
-import random, time
-while True:
+import os, random, time
+parent = os.getppid()
+while os.getppid() == parent:
     end = time.perf_counter() + 0.02 * random.random()
     while time.perf_counter() < end:
         pass

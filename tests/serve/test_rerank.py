@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from support.served import loaded
 
@@ -76,6 +77,65 @@ def test_a_label_that_means_relevant_ranks_too(http, served):
     )
 
 
+@pytest.fixture(scope="module")
+def foreign(served, tmp_path_factory):
+    """Returns a function that gives a classifier of other software with these labels, as it is served."""
+
+    def make(labels, settings):
+        folder = shutil.copytree(served["labels"].predictor.folder, tmp_path_factory.mktemp("foreign") / "model")
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+        weights = load_file(folder / "model.safetensors")
+        weights |= {name: weights[name][: len(labels)].clone() for name in weights if name.startswith("classifier.")}
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(config | settings))
+        return loaded({"foreign": folder}, "foreign")["foreign"]
+
+    return make
+
+
+CROSS = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity", "version": "5.0.0"}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "relevant"),
+    [
+        (["LABEL_0", "LABEL_1"], {}, "LABEL_1"),
+        (["LABEL_0", "LABEL_1"], CROSS, "LABEL_1"),
+        (["contradiction", "neutral", "entailment"], {}, "entailment"),
+        (["NEGATIVE", "POSITIVE"], {}, None),
+    ],
+)
+def test_a_classifier_of_other_software_ranks_if_its_labels_allow_it(foreign, labels, settings, relevant):
+    from fastapi.testclient import TestClient
+
+    from bertworks.serve.app import create_app
+
+    model = foreign(labels, settings)
+    client = TestClient(create_app({"foreign": model}), base_url="http://localhost")
+    assert [one["reranks"] for one in client.get("/models").json()["models"]] == [relevant is not None]
+    found = client.post("/rerank", json={"query": "a film", "texts": TEXTS})
+    if relevant is None:
+        assert found.status_code == 424 and "has the labels NEGATIVE, POSITIVE" in found.json()["error"]
+        return
+    each = model.predictor.classify(["a film"] * 3, TEXTS, all_scores=True)
+    expected = {i: one["scores"][relevant] for i, one in enumerate(each)}
+    assert {one["index"]: one["score"] for one in found.json()} == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_classifier_that_may_read_single_texts_ranks_last_if_no_model_is_named(foreign, embedding):
+    from fastapi.testclient import TestClient
+
+    from bertworks.serve.app import create_app
+
+    model, body = foreign(["LABEL_0", "LABEL_1"], {}), {"query": "a film", "documents": TEXTS}
+    for others, first in ((("emb",), "emb"), (("ranker",), "ranker"), (("mlm",), "foreign")):
+        models = {"foreign": model} | {name: embedding[name] for name in others}
+        client = TestClient(create_app(models), base_url="http://localhost")
+        assert client.post("/v2/rerank", json=body).json()["model"] == first
+        assert client.post("/v2/rerank", json={"model": "foreign", **body}).json()["model"] == "foreign"
+
+
 @pytest.mark.parametrize(
     ("labels", "multilabel", "weights"),
     [
@@ -133,7 +193,12 @@ def test_texts_are_ranked_by_logits(http, served, monkeypatch, path, name, label
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("labels", "reads single texts"), ("value", "reads single texts"), ("several", "red, green, blue"), ("mlm", "")],
+    [
+        ("labels", "has the labels one, two, three"),
+        ("value", "reads single texts"),
+        ("several", "red, green, blue"),
+        ("mlm", ""),
+    ],
 )
 def test_other_models_cannot_rank(http, name, why):
     found = http.post("/v2/rerank", json={"model": name, "query": "a film", "documents": TEXTS})

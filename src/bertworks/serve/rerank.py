@@ -108,13 +108,14 @@ def text_of(document: str | dict[str, Any], fields: Sequence[str], number: int) 
 def ranker_of(service: Service, name: str | None) -> ServedModel:
     """The model of this name; without one the first model of pairs that ranks, or else the first embedder.
 
-    If none ranks, one of them is returned, and `scored` refuses it. Raises Refusal (404) for an unknown name.
+    If there is neither, a classifier that may read single texts ranks. If none ranks, one of the models is returned,
+    and `scored` refuses it. Raises Refusal (404) for an unknown name.
     """
-    model = service.find(name, "classify", ranks)
-    if ranks(model):
+    model = service.find(name, "classify", lambda one: ranks(one) and not may_read_single(one))
+    if ranks(model) and not may_read_single(model):
         return model
     embedder = service.find(name, "embed")
-    return embedder if embedder.compares else model
+    return embedder if embedder.compares else service.find(name, "classify", ranks)
 
 
 def relevant_outputs(model: ServedModel) -> NDArray[np.float64] | None:
@@ -122,15 +123,15 @@ def relevant_outputs(model: ServedModel) -> NDArray[np.float64] | None:
     return weights_of(model.predictor.loaded.labels, model.predictor.kind == "multilabel")
 
 
-def reads_single(model: ServedModel) -> bool:
-    """Whether a model was fine-tuned on single texts; of other software a model of one output ranks pairs."""
+def may_read_single(model: ServedModel) -> bool:
+    """Whether a model was fine-tuned on single texts, or is of other software and has several outputs."""
     loaded = model.predictor.loaded
     return model.reads_single or (loaded.kind == "single" and len(loaded.labels) > 1)
 
 
 def ranks(model: ServedModel) -> bool:
     """Whether a model can rank pairs by its classifier."""
-    return "classify" in model.steps and not reads_single(model) and relevant_outputs(model) is not None
+    return "classify" in model.steps and not model.reads_single and relevant_outputs(model) is not None
 
 
 def described(model: ServedModel) -> dict[str, Any]:
@@ -186,7 +187,7 @@ def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], 
             "fine-tune it on pairs, or with --kind embedding, or serve a sentence-transformers folder; "
             f"it can: {', '.join(model.abilities)}",
         )
-    labels, weights, single = model.predictor.loaded.labels, relevant_outputs(model), reads_single(model)
+    labels, weights, single = model.predictor.loaded.labels, relevant_outputs(model), model.reads_single
     if single or weights is None:
         found = "reads single texts" if single else f"has the labels {', '.join(labels)[:200]}"
         raise Refusal(

@@ -21,7 +21,7 @@ from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
 from .limits import check_rows, check_size, least_tokens
 from .models import ServedModel
-from .rerank import How, described, ranked, ranker_of, reads_single, scored
+from .rerank import How, described, may_read_single, ranked, ranker_of, scored
 from .routes import dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import cosines, decoder, embedder_of
@@ -201,7 +201,7 @@ async def predict(body: PredictRequest, request: Request) -> Response:
     service = service_of(request)
     model = service.find(body.model, "classify")
     if flat:
-        _check_flat(batch[0], reads_single(model) or model.predictor.kind == "multilabel")
+        _check_flat(batch[0], may_read_single(model) or model.predictor.kind == "multilabel")
     rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
 
     def decode(rows: Any, scores: Tensor) -> Any:

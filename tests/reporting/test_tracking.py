@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -186,6 +187,58 @@ def test_a_tracker_that_cannot_write_leaves_no_folder(tmp_path, monkeypatch):
     with pytest.raises(NotWritten, match=rf"{tmp_path}/board: tensorboard could not write its files: No space"):
         track([tmp_path / "run"], "tensorboard", tmp_path / "board")
     assert not (tmp_path / "board").exists()
+
+
+class OperationalError(Exception):
+    """As SQLAlchemy's, whose message has further lines."""
+
+
+class MlflowException(Exception):
+    """As MLflow's, which is raised from the database's error, and for wrong arguments too."""
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "named"),
+    [
+        (OperationalError("disk is full\n[SQL: INSERT]"), None, True),
+        (MlflowException("disk is full"), OperationalError("disk is full"), True),
+        (MlflowException("Invalid parameter"), None, False),
+        (KeyError("step"), None, False),
+    ],
+)
+def test_only_failures_to_write_are_named_as_such(tmp_path, monkeypatch, error, cause, named):
+    write_log(tmp_path / "run")
+
+    def fail(*_):
+        raise error from cause
+
+    monkeypatch.setattr(tracking, "find_spec", lambda name: name)
+    monkeypatch.setattr(tracking, "_mlflow", fail)
+    expected = f"{tmp_path}/board: mlflow could not write its files: disk is full$" if named else None
+    with pytest.raises(NotWritten if named else type(error), match=expected):
+        track([tmp_path / "run"], "mlflow", tmp_path / "board")
+
+
+def test_only_the_writer_of_tensorboard_is_quiet(tmp_path, monkeypatch):
+    """Its thread's error is raised again by the call; errors of other threads reach the program's hook."""
+    seen, write = [], EventFile.update
+    monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(str(args.exc_value)))
+
+    def fail(text):
+        raise OSError(text)
+
+    def update(file):
+        other = threading.Thread(target=fail, args=("of another thread",))
+        other.start()
+        other.join()
+        write(file)
+
+    writer = pytest.importorskip("tensorboard.summary.writer.record_writer").RecordWriter
+    monkeypatch.setattr(writer, "write", lambda *_: fail("disk is full"))
+    monkeypatch.setattr(EventFile, "update", update)
+    with pytest.raises(NotWritten, match="could not write its files: disk is full"):
+        track([write_log(tmp_path / "run")], "tensorboard", tmp_path / "board")
+    assert seen == ["of another thread"]
 
 
 def test_a_missing_package_and_a_folder_without_a_log_are_named(tmp_path, monkeypatch):

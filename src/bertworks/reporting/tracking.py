@@ -80,18 +80,28 @@ def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None =
 def _named_failures(target: Path, tracker: Tracker) -> Iterator[None]:
     """A tracker's failure to write (a full disk) becomes NotWritten; a new folder without a file is removed."""
     new, hook = not target.exists(), threading.excepthook
-    threading.excepthook = lambda _: None  # TensorBoard writes in a thread, whose error comes again in this one
+
+    def quiet(args: threading.ExceptHookArgs) -> None:
+        if not (type(args.thread).__module__.startswith("tensorboard.") and isinstance(args.exc_value, OSError)):
+            hook(args)
+
+    threading.excepthook = quiet  # an OSError in TensorBoard's thread is raised again in this one
     try:
         yield
-    except InputError:
-        raise
-    except Exception as error:  # each tracker has classes of its own
+    except Exception as error:
         if new and not any(path.is_file() for path in target.rglob("*")):
             shutil.rmtree(target, ignore_errors=True)
+        if isinstance(error, InputError) or not any(map(_cannot_write, (error, error.__cause__))):
+            raise
         why = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
         raise NotWritten(f"{target}: {PACKAGES[tracker]} could not write its files: {clip(why, 200)}") from error
     finally:
         threading.excepthook = hook
+
+
+def _cannot_write(error: BaseException | None) -> bool:
+    """Whether this is an error of the file system, of MLflow's database or of W&B's writing process."""
+    return isinstance(error, OSError) or type(error).__name__ in ("OperationalError", "CommError")
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

@@ -18,6 +18,7 @@ from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.kinds import kind_of, own_task, with_labels
+from bertworks.training import memory
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.task_objectives import ClassificationObjective
 from support.loops import killed_at
@@ -237,6 +238,22 @@ def test_a_batch_that_no_memory_holds_is_refused(place, table, tmp_path, monkeyp
     ):
         finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     finetune(dataclasses.replace(CONFIG, **change), *table, place / "model", tmp_path / "other", quiet=True)
+
+
+@pytest.mark.parametrize(("limit", "swap"), [("30719", "0"), ("20000", "10719"), ("30720", None), ("max", None)])
+def test_the_limit_of_a_container_counts(tmp_path, monkeypatch, limit, swap):
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    if swap:
+        (tmp_path / "memory.swap.max").write_text(f"{swap}\n")
+    machine_swap = psutil.swap_memory()._replace(total=1 << 40 if swap else 0)
+    monkeypatch.setattr(psutil, "swap_memory", lambda: machine_swap)
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    given = dataclasses.replace(TINY, hidden_size=16, num_hidden_layers=2), 20, 24.0, torch.device("cpu")
+    if swap:
+        with pytest.raises(InputError, match=r"^20 sequences of 24 tokens in each forward pass"):
+            memory.check_memory(*given)
+    else:
+        memory.check_memory(*given)
 
 
 def test_one_wrong_value_is_named_alone():

@@ -12,10 +12,10 @@ import psutil
 import torch
 
 from ..training.machine import processor_kind
+from ..training.memory import CGROUP, memory_of_container
 from ..workers import cores
 from .findings import Finding
 
-CGROUP = Path("/sys/fs/cgroup")
 LEAST = 2 << 30  # bytes of free memory
 DISK = 2 << 30  # bytes
 SLOW = 5.0  # times that products of denormal numbers take
@@ -52,8 +52,8 @@ def cpu_quota(cgroup: Path) -> float:
 
 def memory_left(cgroup: Path) -> float:
     """Bytes that a container may still use; infinity without a limit."""
-    limit, used = (_read(cgroup / name).strip() for name in ("memory.max", "memory.current"))
-    return int(limit) - int(used) if limit.isdigit() and used.isdigit() else math.inf
+    used = memory_of_container("current", cgroup)
+    return memory_of_container("max", cgroup) - used if used < math.inf else math.inf
 
 
 def _read(path: Path) -> str:

@@ -31,8 +31,8 @@ from ..tasks.table import form_facts
 from ..training import machine
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop, Watch
+from ..training.memory import check_memory
 from ..training.optim import Optimizer
-from ..training.room import check_memory
 from ..training.run import (
     ANEW,
     STATE_FOLDER,

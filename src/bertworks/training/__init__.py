@@ -13,7 +13,7 @@ In reading order:
     state.py            the resumable state; sums between two records of the log
     machine.py          device, threads, precision, processes, signals
     heap.py             what is kept of freed memory
-    room.py             whether a forward pass can fit in memory
+    memory.py           whether a forward pass can fit in memory
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,13 @@
 """What cuts text into sentences: Korean rules, kiwi, lines; languages and the rules that they borrow."""
 
 import json
+import random
 import textwrap
 
 import pytest
 import sentencex
 
+from bertworks.data import wrapping
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import Document, InputOptions, read_documents
 from bertworks.data.languages import BORROWED, ENGLISH_RULES, OWN, borrowing, rules_for
@@ -191,6 +193,36 @@ def test_wrapped_korean_lines_are_recognised_and_joined(cut, tmp_path):
     document, *_ = read_documents([path], InputOptions(paragraphs="blank-line"))
     assert document.text.split("\n") == texts
     assert not any("wrapped" in one for one in check_documents([document] * 2, "ko"))
+
+
+URL = "https://example.org/" + "a" * 80
+
+
+@pytest.mark.parametrize("strip", [str, str.rstrip, str.strip])
+@pytest.mark.parametrize("width", [30, 40])
+def test_words_stay_whole_if_one_line_is_longer_and_the_ends_of_lines_are_stripped(strip, width, tmp_path):
+    words, choose = KOREAN_TEXT.split(), random.Random(0)
+    texts = [" ".join(choose.choices(words, k=40)) for _ in range(20)]
+    cut = ["\n".join(strip(text[i : i + width]) for i in range(0, len(text), width)) for text in texts]
+    path = tmp_path / "text.txt"
+    path.write_text("\n\n".join([f"{cut[0]}\n{URL}\n{cut[1]}", *cut[2:]]), encoding="utf-8")
+    document, *_ = read_documents([path], InputOptions(paragraphs="blank-line"))
+    assert document.text.split("\n") == [f"{texts[0]} {URL} {texts[1]}", *texts[2:]]
+
+
+@pytest.mark.parametrize(
+    ("line", "following", "words", "joined"),
+    [
+        ("그는 말을 했다.", "이튿날 왔다", set(), "그는 말을 했다. 이튿날 왔다"),
+        ("그는 (다시)", "이튿날 왔다", set(), "그는 (다시) 이튿날 왔다"),
+        ("그는 말을 했으", "며 웃었다", set(), "그는 말을 했으며 웃었다"),
+        ("그 값은 3.", "5라고 한다", {"3.5라고"}, "그 값은 3.5라고 한다"),
+        ("그는 이튿날", "다시 왔다", {"이튿날", "다시"}, "그는 이튿날 다시 왔다"),
+        ("그 값은 3.", "5라고 한다", None, "그 값은 3.5라고 한다"),
+    ],
+)
+def test_what_follows_a_full_line_whose_ends_are_stripped(line, following, words, joined):
+    assert wrapping._joined([line, following], len, len(line), words) == joined
 
 
 def test_messages_of_a_chat_are_not_called_wrapped():

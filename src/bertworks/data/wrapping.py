@@ -6,11 +6,13 @@ Widths are in columns: a Hangul syllable or an ideograph fills two.
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 FULL, LONGEST = 40, 100  # columns of a line that may be full; characters of a line that is a whole paragraph
 RAGGED = 16  # columns by which the lines of wrapped text differ
 HEAD, HEAD_CHARS = 1_000, 1 << 20  # lines and characters that are looked at before lines are joined
+ENDS = ".,?!)]}…。」』》〉"  # after which a word begins
 _HANGUL = re.compile("[가-힣]")
 _TIME = r"(?:오전|오후|AM|PM)? ?\d{1,2}:\d{2}"
 _MESSAGE = re.compile(rf"\[[^\]]{{1,40}}\] ?\[{_TIME}|\d{{2,4}} ?[년./-].{{1,20}}? {_TIME}")  # of KakaoTalk's exports
@@ -41,7 +43,8 @@ def joined_paragraphs(lines: Iterable[str], collect: Callable[[Iterable[str]], l
     """The paragraphs of hard-wrapped text, which blank lines separate, each as one line.
 
     Lines are joined by a space; Korean lines that were filled to their last column without one if the cut is inside a
-    word. `collect` returns those of a paragraph's lines that are used.
+    word. If no line begins with white space, the width does not always say it; then words that the text
+    has inside lines decide. `collect` returns those of a paragraph's lines that are used.
     """
     lines, head, size = iter(lines), list[str](), 0
     for line in itertools.islice(lines, HEAD):
@@ -50,9 +53,11 @@ def joined_paragraphs(lines: Iterable[str], collect: Callable[[Iterable[str]], l
         if size > HEAD_CHARS:
             break
     measure, width = _filled(head)
+    stripped = not any(line[:1].isspace() for line in head if line.strip())
+    words = {word for line in head for word in line.split()[1:-1]} if width and stripped else None
     for blank, group in itertools.groupby(itertools.chain(head, lines), key=lambda line: not line.strip()):
         if not blank:
-            yield _joined(collect(line.rstrip("\r\n") for line in group), measure, width)
+            yield _joined(collect(line.rstrip("\r\n") for line in group), measure, width, words)
 
 
 def _filled(lines: Iterable[str]) -> tuple[Callable[[str], int], int]:
@@ -64,16 +69,23 @@ def _filled(lines: Iterable[str]) -> tuple[Callable[[str], int], int]:
         return len, 0
     for measure in (len, columns):
         sizes = [measure(line) for line in full]
-        if sum(size >= max(sizes) - 1 for size in sizes) >= 0.95 * len(sizes):
-            return measure, max(sizes)
+        counts = Counter(sizes)
+        width = max(counts, key=lambda size: (counts[size] + counts[size - 1], size))  # a line may be longer: a URL
+        if counts[width] + counts[width - 1] >= 0.9 * len(sizes):
+            return measure, width
     return len, 0
 
 
-def _joined(lines: Sequence[str], measure: Callable[[str], int], width: int) -> str:
+def _joined(lines: Sequence[str], measure: Callable[[str], int], width: int, words: Set[str] | None) -> str:
+    """words: those inside lines; None if white space at the beginnings of lines was not stripped."""
     parts = [lines[0].strip()] if lines else []
     for line, following in itertools.pairwise(lines):
         spaced = line[-1].isspace() or following[0].isspace()
         missing = width - measure(line)
-        cut = missing <= 0 or (missing == 1 and measure is columns and columns(following[0]) == 2)
+        cut = missing == 0 or (missing == 1 and measure is columns and columns(following[0]) == 2)
+        if words is not None:
+            end, beginning = line.split()[-1], following.split()[0]
+            cut = cut and line[-1] not in ENDS and not {end, beginning} <= words
+            cut = cut or (0 <= missing <= 2 and end + beginning in words)
         parts += ["" if width and cut and not spaced else " ", following.strip()]
     return "".join(parts)

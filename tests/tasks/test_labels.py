@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from types import SimpleNamespace
 
 import datasets
@@ -60,6 +61,13 @@ def labels_of(path, task=SEVERAL):
         (["1 0 1", "0,1,1"], ["0|2", "1|2"]),
         (["[3, 17]", "[1, 0]", "[5]"], ["3|17", "1|0", "5"]),  # numbers of classes, of which none is there twice
         (["[1]", "[0]"], ["1", "0"]),
+        (["{'law', 'art'}", "set()", "frozenset()", "frozenset({'law'})"], ["law|art", "", "", "law"]),
+        (["('law',)", "()", "None", "nan", "{}"], ["law", "", "", "", ""]),
+        (["law|art", "None", "nan"], ["law|art", "None", "nan"]),  # no lists: these may be names
+        (["['law', 'None']", "None"], ["law|None", "None"]),
+        (["0|1", "1|0", ""], ["0|1", "1|0", ""]),
+        (["[0, 1]", "[1, 0]", "[]"], ["0|1", "1|0", ""]),  # a vector is not empty
+        (["3|3|17", "5", "1|0|1|7"], ["3|3|17", "5", "1|0|1|7"]),
     ],
 )
 def test_several_labels_in_a_cell(tmp_path, cells, expected):
@@ -88,6 +96,44 @@ def test_positions_are_those_of_known_labels(tmp_path):
         own_table(SEVERAL, train, write(tmp_path / "c.csv", ["[0, 1, 1]"]))
 
 
+def test_development_vectors_of_two_labels_are_read_as_those_of_training(tmp_path):
+    train = write(tmp_path / "a.csv", ["[1, 1]", "[0, 1]"])
+    for cells, expected in ((["[1, 0]", "[0, 1]"], ["0", "1"]), (["[1, 0]", "", "[0, 1]"], None)):
+        dev = write(tmp_path / "b.csv", cells)
+        if expected:
+            assert [row.label for row in own_table(SEVERAL, train, dev)[1].dev] == expected
+        else:
+            with pytest.raises(InputError, match=r"b\.csv, line 3: label ''; expected a list of 2 values"):
+                own_table(SEVERAL, train, dev)
+    for rows, cells in ((train, ["[0, 1]"]), (write(tmp_path / "c.csv", ["[1, 1, 1]"]), ["[0, 1]", "[1, 0]"])):
+        with pytest.raises(InputError, match=r"b\.csv, line 2: label '\[0, 1\]' may be 0 or 1 for each label"):
+            own_table(SEVERAL, rows, write(tmp_path / "b.csv", cells))
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["law", "sea", *["law, sea"] * 20],
+        ["[1, 1]", *["[1, 0]", "[0, 1]"] * 10],
+        ["[1, 0, 1]", *["[0, 0, 1]", "[1, 1, 0]"] * 10],
+        ["['law']", *["None", "['sea', 'law']"] * 10],
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_the_whole_file_decides_how_its_parts_are_read(tmp_path, cells, ending):
+    whole = {row.line: row for row in read_rows(SEVERAL, write(tmp_path / f"a.{ending}", cells))}
+    parts = [read_rows(SEVERAL, f"{tmp_path}/a.{ending}#{part}") for part in ("train", "dev")]
+    assert all(parts) and sorted([*parts[0], *parts[1]], key=lambda row: row.line) == [*whole.values()]
+    task, data = own_table(SEVERAL, f"{tmp_path}/a.{ending}#train", f"{tmp_path}/a.{ending}#dev")
+    assert len(task.labels) >= 2 and [data.train, data.dev] == parts
+
+
+def test_only_the_wanted_part_needs_known_labels(tmp_path):
+    dev = {row.line for row in read_rows(SEVERAL, f"{write(tmp_path / 'a.csv', ['x'] * 20)}#dev")}
+    write(tmp_path / "a.csv", ["['law']" if line in dev else "['sea']" for line in range(2, 22)])
+    assert {row.label for row in read_rows(KNOWN, f"{tmp_path}/a.csv#dev")} == {"law"}
+
+
 @pytest.mark.parametrize(
     ("cells", "task", "message"),
     [
@@ -97,8 +143,15 @@ def test_positions_are_those_of_known_labels(tmp_path):
         (["['law', None]"], SEVERAL, "is not a list of names in quotes"),
         (["array(['law'], dtype=object)"], SEVERAL, "is not a list of names in quotes"),
         (["[1, 0, 1]", "[1, 0]"], SEVERAL, r"line 3: label '\[1, 0\]'; expected a list of 3 values, 0 or 1 for each"),
+        *[
+            (["[1, 0, 1]"] * 3 + [odd], SEVERAL, rf"line 5: label .{re.escape(odd)}.; expected a list of 3 values")
+            for odd in ("[1, 0, 2]", "[1, 0.5, 0]", "[-1, 0, 0]", "['law']", "law", "[0, 1]", "None", "()")
+        ],
+        (["[0, 1]", "[1, 0, 1]", "[1, 0, 0]"], SEVERAL, r"line 2: label '\[0, 1\]'; expected a list of 3 values"),
+        (["frozenset({law})"], SEVERAL, "is not a list of names in quotes"),
         (["[1, 0, 1]", ""], SEVERAL, "line 3: label ''; expected a list of 3 values"),
         (["[1, 0]", "[0, 1]"], SEVERAL, r"line 2: label '\[1, 0\]' may be 0 or 1 for each label, or the names 0 and 1"),
+        (["", "[0, 1]", ""], SEVERAL, r"line 3: label '\[0, 1\]' may be 0 or 1 for each label"),
         (["[1, 0, 0, 1]"], KNOWN, r"line 2: label '\[1, 0, 0, 1\]' has 4 values; expected 3, one for each of"),
         (["['law', 'art']"], ONE, r"label \"\['law', 'art'\]\" is a list; expected one name; .* --kind multilabel"),
         (["['law']"], ONE, "is a list; expected one name"),
@@ -116,7 +169,7 @@ def test_names_with_brackets_stay_names(tmp_path):
         "[x]",
         "f(a, b)",
     ]
-    assert several_labels(["(old) law (new)", "(1)"], {}, ["x"] * 2) == ["(old) law (new)", "(1)"]
+    assert several_labels(["(old) law (new)", "(1)"], {}, ["x"] * 2, [True] * 2) == ["(old) law (new)", "(1)"]
 
 
 def test_spellings_of_one_number_or_boolean(tmp_path):

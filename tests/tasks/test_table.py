@@ -18,7 +18,7 @@ from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.cells import as_list
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.kinds import kind_of, load_data, own_table, own_task, read_rows
-from bertworks.tasks.table import location, read_table
+from bertworks.tasks.table import column_names, location, read_table
 
 any_text = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 PLAIN = Task("plain", ("text",), "label", labels=("no", "yes"))
@@ -46,6 +46,28 @@ def test_csv_quoting_byte_order_mark_and_windows_line_ends(tmp_path):
 def test_tsv_takes_quotes_as_they_are(tmp_path, name):
     file = table(tmp_path / name, '﻿label\ttext\n1\t" He said\n0\t it\'s "so" \u2028 ok\r\n')
     assert rows(file, "text") == [(2, '" He said'), (3, ' it\'s "so" \u2028 ok')]
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('text\tlabel\n"Hello\t1\nworld"\t0\n', [(2, '"Hello', "1"), (3, 'world"', "0")]),
+        ('text\tlabel\r\n"Hello\t1\r\n\r\nworld"\t0\r\n', [(2, '"Hello', "1"), (4, 'world"', "0")]),
+        ('text\tb\tlabel\n"Hello\tworld"\t0\n', [(2, '"Hello', "0")]),
+        ('text\tlabel\n"Hello\nworld"\t0\n', [(2, "Hello\nworld", "0")]),
+        ('text\tlabel\n"Hello\t1\nworld"\t0\nb\t"c\nd"\n', [(2, "Hello\t1\nworld", "0"), (4, "b", "c\nd")]),
+        ('"text"\t"label"\n"Hello\t1\nworld"\t"0"\n', [(2, "Hello\t1\nworld", "0")]),
+    ],
+)
+def test_lines_that_are_whole_rows_are_rows(tmp_path, content, expected):
+    assert rows(table(tmp_path / "a.tsv", content), "text", "label") == expected
+
+
+def test_column_names_need_only_the_beginning_of_a_file(tmp_path):
+    line = '"a"\t"x"\n'
+    file = table(tmp_path / "a.tsv", '"text"\t"label"\n' + line * 150_000 + 'an "odd" one\tx\n')
+    assert column_names(file) == ["text", "label"]
+    assert column_names(table(file, "text\tlabel\n" + line)) == ["text", "label"]
 
 
 def test_tables_without_a_header(tmp_path):

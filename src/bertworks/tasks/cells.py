@@ -13,7 +13,7 @@ TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false"
 _BRACKETS = ("[]", "()", "{}")
 _ITEM = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,'"]+""")  # of a list as Python or NumPy prints it
 _ITEMS = re.compile(r"\s*(?:x(?:(?:\s*,\s*|\s+)x)*\s*,?\s*)?")  # x: an item; NumPy writes no commas
-_NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?", re.IGNORECASE)
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?", re.IGNORECASE)
 LONGEST = 18  # characters of a whole number
 _WHOLE = re.compile(r"[-+]?\d+(?:\.0*)?")
 _INTEGRAL = re.compile(r"([-+]?\d+)\.0+")
@@ -52,7 +52,7 @@ def _item(item: str) -> str | None:
             return None
     if item.lower() in ("true", "false"):
         return item.lower()
-    return item + "0" * item.endswith(".") if _NUMBER.fullmatch(item) else None
+    return item + "0" * item.endswith(".") if NUMBER.fullmatch(item) else None
 
 
 def _text(value: str | float) -> str:

@@ -9,6 +9,7 @@ Shapes: N examples, K labels.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -48,7 +49,7 @@ from .labels import (
 from .metrics import METRICS, all_same, guessing
 from .records import Source
 from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame, tokens_of_rows
-from .table import check_end, location, read_table
+from .table import check_end, in_part, location, part_of, read_table
 
 FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
 
@@ -83,19 +84,22 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     check = number if task.kind in NUMERIC else one_label
     lists = (task.label,) if several else ()
     joined = bool(names) and task.kind not in NUMERIC
+    whole, part = part_of(path) if several and isinstance(path, Path) else (path, "")
     examples = []
-    for row in read_table(path, columns, task.header, (), lists, joined, form=task.form):
+    for row in read_table(whole, columns, task.header, (), lists, joined, form=task.form):
         cells, where = [label_in(cell) for cell in row.values[len(task.text) :]], location(path, row.line)
         label = None if not labelled else marked_labels(cells, marks, where) if marks else cells[0]
         if label is not None and not marks and not several:
             label = check(label, names, where)
         examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
+    if several:
+        wanted = [in_part(example.text, part) for example in examples]
+        places = [location(path, example.line) for example in examples]
+        found = several_labels([example.label or "" for example in examples], names, places, wanted)
+        rows = zip(compress(examples, wanted), found, strict=True)
+        examples = [example._replace(label=label) for example, label in rows]
     if not examples:
         raise InputError(f"{path}: no rows in this file")
-    if several:
-        places = [location(path, example.line) for example in examples]
-        found = several_labels([example.label or "" for example in examples], names, places)
-        examples = [example._replace(label=label) for example, label in zip(examples, found, strict=True)]
     if labelled and not names and task.kind not in NUMERIC:
         labels = [name for example in examples for name in label_parts(example.label, task)]
         if label_parts(examples[-1].label, task):

@@ -6,7 +6,9 @@ semicolons between them if each is a label by itself elsewhere in the file. A li
 """
 
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 
 import numpy as np
 
@@ -14,12 +16,14 @@ from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
 from ..tokenizer import normalize
 from .base import Example, Task
-from .cells import TRUTH, as_list, plain_value
+from .cells import NUMBER, TRUTH, as_list, plain_value
 
 LARGEST = float(np.finfo(np.float32).max)  # number that can be learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
 HOW = 'write several labels as law|art or ["law", "art"], and one with a comma as ["law, art"]'
-_LISTLIKE = re.compile(r"\[.*\]|array\(.*|[({]\s*['\"].*[)}]|\([^()]*,[^()]*\)", re.DOTALL)
+_LISTLIKE = re.compile(r"\[.*\]|array\(.*|frozenset\(\{.*\}\)|[({]\s*['\"].*[)}]|\([^()]*,[^()]*\)", re.DOTALL)
+_EMPTY = re.compile(r"(?:(?:frozen)?set)?\(\s*\)|\{\s*\}")  # as Python prints tuples and sets without items
+_MISSING = {"None", "nan", "NaN", "<NA>", "null"}  # as Python, pandas and JSON print no value; beside lists no label
 _VECTOR = re.compile(r"[01](?:[ ,;]+[01])+")
 _COMMA = re.compile("[,;\n]")
 
@@ -112,19 +116,25 @@ def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
 # ---- several labels in one cell
 
 
-def several_labels(cells: Sequence[str], names: Mapping[str, str], places: Sequence[str]) -> list[str]:
-    """The names of the labels in each cell of a file, with | between them; an empty cell has none.
+def several_labels(
+    cells: Sequence[str], names: Mapping[str, str], places: Sequence[str], wanted: Sequence[bool]
+) -> list[str]:
+    """The names of the labels in each wanted cell of a file, with | between them; an empty cell has none.
 
-    names: as of `one_label`. places: how messages name each row. Raises InputError for a cell that is neither names nor
+    names: as of `one_label`. places: how messages name each row. wanted: all cells of a file decide how one is read,
+    also if only a part of the rows is wanted. Raises InputError for a cell that is neither names nor
     a list, and for one that could be one name or several.
     """
-    lists = [_list_in(cell, where) for cell, where in zip(cells, places, strict=True)]
+    lists = [None if cell in names else _list_in(cell, where) for cell, where in zip(cells, places, strict=True)]
+    if any(items is not None and cell and SEPARATOR not in cell for cell, items in zip(cells, lists, strict=True)):
+        missing = _MISSING - {*names, *(name for items in lists for name in items or ())}
+        lists = [[] if cell in missing else items for cell, items in zip(cells, lists, strict=True)]
     vectors = [
         re.split("[ ,;]+", cell) if items is None and _VECTOR.fullmatch(cell) else items
         for cell, items in zip(cells, lists, strict=True)
     ]
     if _are_vectors(cells, vectors, names, places):
-        rows = zip(cells, vectors, places, strict=True)
+        rows = compress(zip(cells, vectors, places, strict=True), wanted)
         return [_positions(items or [], cell, names, where) for cell, items, where in rows]
     alone = (cell for cell, items in zip(cells, lists, strict=True) if items is None and not _COMMA.search(cell))
     known = {*names} or {*alone, *(name for items in lists for name in items or ())}
@@ -132,14 +142,17 @@ def several_labels(cells: Sequence[str], names: Mapping[str, str], places: Seque
         SEPARATOR.join(
             known_label(name, names, where) for name in (_split(cell, known, where) if items is None else items)
         )
-        for cell, items, where in zip(cells, lists, places, strict=True)
+        for cell, items, where in compress(zip(cells, lists, places, strict=True), wanted)
     ]
 
 
 def _list_in(cell: str, where: str) -> list[str] | None:
     """The labels of a cell that is a list or has | between them; None of any other cell."""
+    if _EMPTY.fullmatch(cell):
+        return []
     listlike = _LISTLIKE.fullmatch(cell) is not None
-    found = as_list(cell, "[({" if listlike else "[")
+    text = cell[len("frozenset(") : -1] if cell.startswith("frozenset({") else cell
+    found = as_list(text, "[({" if listlike else "[")
     if found is None and listlike:
         raise InputError(f"{where}: label {shorten(cell)} is not a list of names in quotes; {HOW}")
     if found is not None and any(SEPARATOR in name for name in found):
@@ -167,20 +180,36 @@ def _are_vectors(
     A list of names has none twice, as [1, 0, 1] has, and neither booleans nor fractions.
     """
     values = [items for items in lists if items]
-    if not values or not all(item.lower() in TRUTH for items in values for item in items):
-        return False
-    unnamed = not names or not {"0", "1"}.isdisjoint(names)  # whether 0 and 1 may be names
-    twice = any(len({*items}) < len(items) for items in values)
-    if unnamed and not twice and not any(item not in ("0", "1") for items in values for item in items):
-        if len(values) == len(lists) and {*map(len, values)} == {2}:
-            raise InputError(f"{places[0]}: label {shorten(cells[0])} may be 0 or 1 for each label, or the names 0 "
-                             f"and 1; {HOW}, or a column of 0 and 1 for each label (--label law,art)")  # fmt: skip
-        return False
+    fit = all(item.lower() in TRUTH for items in values for item in items)
+    numbers = [items for cell, items in zip(cells, lists, strict=True) if items and (fit or _has_numbers(cell, items))]
+    if not any(len({*items}) < len(items) for items in numbers):
+        unnamed = not names or not {"0", "1"}.isdisjoint(names)  # whether 0 and 1 may be names
+        if not values or not fit:
+            return False
+        if unnamed and all(item in ("0", "1") for items in values for item in items):
+            if not all(_may_be_two(cell, items) for cell, items in zip(cells, lists, strict=True)):
+                return False
+            if {*names} != {"0", "1"} or len({*map(tuple, values)}) < 2:  # else, as names, all have both, in two orders
+                i = next(i for i, items in enumerate(lists) if items)
+                raise InputError(f"{places[i]}: label {shorten(cells[i])} may be 0 or 1 for each label, or the names "
+                                 "0 and 1; if these are vectors, use a column of 0 and 1 for each label (--label "
+                                 f"law,art); else {HOW}")  # fmt: skip
+    length = statistics.mode(map(len, numbers))
     for cell, items, where in zip(cells, lists, places, strict=True):
-        if len(items or ()) != len(values[0]):
-            raise InputError(f"{where}: label {shorten(cell)}; expected a list of {len(values[0])} values, 0 or 1 for "
-                             "each label, as in the other rows")  # fmt: skip
+        if len(items or ()) != length or not all(item.lower() in TRUTH for item in items or ()):
+            raise InputError(f"{where}: label {shorten(cell)}; expected a list of {length} values, 0 or 1 for each "
+                             "label, as in the other rows")  # fmt: skip
     return True
+
+
+def _may_be_two(cell: str, items: Sequence[str] | None) -> bool:
+    """Whether a cell may be a vector of two labels, or has no value; an empty list and 0|1 are names."""
+    return len(items) == 2 and SEPARATOR not in cell if items else items is not None and cell in {"", *_MISSING}
+
+
+def _has_numbers(cell: str, items: Sequence[str]) -> bool:
+    """Whether a cell is a list of numbers or booleans, not of names with | between them."""
+    return SEPARATOR not in cell and all(NUMBER.fullmatch(item) or item.lower() in TRUTH for item in items)
 
 
 def _positions(items: Sequence[str], cell: str, names: Mapping[str, str], where: str) -> str:

@@ -20,6 +20,7 @@ import functools
 import glob
 import hashlib
 import itertools
+import math
 import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ CARRIAGE_RETURN = (
 _CELL = re.compile(r'"(?:[^"]|"")*"')
 _QUOTED = re.compile(rf'(?:{_CELL.pattern}|[^"\t]*)(?:\t(?:{_CELL.pattern}|[^"\t]*))*')  # a record of a quoted table
 _NEEDS = re.compile(r'""|[\t\r\n]')
+_NAMES_FROM = 1 << 20  # characters at the beginning of a file that decide whether its column names are quoted
 _CSV_LIMIT = threading.RLock()  # held while the process has our limit
 
 
@@ -149,19 +151,19 @@ def column_names(path: Path | str, form: TableForm = PLAIN) -> list[str]:
         objects = (value for _, value in itertools.islice(json_objects(path, form.encoding), BATCH))
         return [*dict.fromkeys(normalize("NFC", name) for value in objects for name in value)]
     with open(path, "rb") as file:
-        records = _records_of(file, path, 0, False, form)
+        records = _records_of(file, path, 0, False, form, _NAMES_FROM)
         return [normalize("NFC", name) for name in next(records, (0, []))[1]]
 
 
 def _records_of(
-    file: IO[bytes], path: Path, width: int, joined: bool, form: TableForm
+    file: IO[bytes], path: Path, width: int, joined: bool, form: TableForm, most: float = math.inf
 ) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of each record of a sheet, a .csv, or a table with tabs (`_tsv_records`)."""
+    """(line, cells) of each record of a sheet, a .csv, or a table with tabs (`_tsv_records`). most: of `_is_quoted`."""
     if ending_of(path) != ".xlsx":
         lines = functools.partial(decoded, file, str(path), form.encoding)
         if ending_of(path) == ".csv":
             return _csv_records(lines(), path)
-        quoted = not form.unquoted and _is_quoted(lines(), not width)
+        quoted = not form.unquoted and _is_quoted(lines(), not width, most)
         file.seek(0)
         return _csv_records(lines(), path, "\t") if quoted else _tsv_records(lines(), width, joined)
     if form.encoding not in UTF8:
@@ -271,17 +273,21 @@ def next_record(reader: Iterator[list[str]]) -> list[str] | None:
             csv.field_size_limit(before)
 
 
-def _is_quoted(lines: Iterator[str], has_header: bool) -> bool:
+def _is_quoted(lines: Iterator[str], has_header: bool, most: float) -> bool:
     """Whether a table with tabs is quoted: every quote belongs to a quoted cell, and some quoted cell needs its quotes.
 
     That is one with doubled quotes, a tab or a line end inside, or one of the header. One cell that is not quoted
-    rightly, such as a text with a quotation in it, shows that quotes are ordinary characters.
+    rightly, such as a text with a quotation in it, shows that quotes are ordinary characters. Tabs and line ends inside
+    show nothing if each line has the same number of tabs, for then each is a whole row. most: characters to look at.
     """
     record, size, inside, needed = list[str](), 0, False, False  # inside: whether a quoted cell goes on
+    broken, tabs, seen = False, set[int](), 0  # broken: whether a tab or line end is inside a quoted cell
     try:
         for line in lines:
             record.append(line)
-            size += len(line)
+            size, seen = size + len(line), seen + len(line)
+            if line.strip("\r\n"):
+                tabs.add(line.count("\t"))
             inside ^= line.count('"') % 2 == 1
             if inside and size <= MAX_LINE:
                 continue
@@ -289,12 +295,16 @@ def _is_quoted(lines: Iterator[str], has_header: bool) -> bool:
             if '"' in whole:
                 if inside or not _QUOTED.fullmatch(whole):
                     return False
-                needed |= has_header or any(_NEEDS.search(cell[1:-1]) for cell in _CELL.findall(whole))
+                need = [cell for cell in _CELL.findall(whole) if _NEEDS.search(cell[1:-1])]
+                needed |= has_header or any("\n" not in cell and "\t" not in cell for cell in need)
+                broken |= bool(need)
             has_header = has_header and not whole
             record, size = [], 0
+            if seen > most:
+                break
     except InputError:  # the reader names the fault
         return False
-    return needed and not inside
+    return not inside and (needed or (broken and (len(tabs) > 1 or tabs == {0})))
 
 
 def _tsv_records(lines: Iterator[str], width: int, joined: bool) -> Iterator[tuple[int, list[str]]]:

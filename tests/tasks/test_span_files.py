@@ -1,6 +1,8 @@
 """Texts with spans of characters, as annotation tools export them, become words with tags."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertworks.files import InputError
-from bertworks.tasks.kinds import own_table, own_task, read_rows
-from bertworks.tasks.span_files import spans_of, words_with_tags
+from bertworks.probing.items import read_items
+from bertworks.tasks.base import Limits
+from bertworks.tasks.kinds import KINDS, own_table, own_task, read_rows, with_labels
+from bertworks.tasks.sentences import Tagged, from_texts
+from bertworks.tasks.span_files import spans_of, tags_of
+from bertworks.tokenizer import Tokenizer
 
 TASK = own_task("tagging", ("text",), "label")
 TEXT = "Kim, of  New York City's 서울에, left."
 SPANS = [(0, 3, "PER"), (9, 22, "LOC"), (25, 27, "LOC")]
-WORDS = ["Kim", ",", "of", "New", "York", "City", "'s", "서울", "에", ",", "left", "."]
-TAGS = ["B-PER", "O", "O", "B-LOC", "I-LOC", "I-LOC", "O", "B-LOC", "O", "O", "O", "O"]
+TAGS = [*"O" * len(TEXT)]
+for start, end, kind in SPANS:
+    TAGS[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
 DICTS = [{"start": a, "end": b, "label": kind} for a, b, kind in SPANS]
 VALUES = [
     {"value": {"start": a, "end": b, "text": TEXT[a:b], "labels": [kind]}, "type": "labels"} for a, b, kind in SPANS
@@ -56,7 +63,8 @@ def test_exports(tmp_path: Path, form: str, name: str):
     empty = {"text": "", "label": []}
     for rows in ([FORMS[form]], [empty, FORMS[form]] if form.startswith("doccano") else [FORMS[form]]):
         row = read_rows(TASK, write(tmp_path / name, *rows))[-1]
-        assert [row.text[a:b] for a, b in row.units] == WORDS and row.tags == tuple(TAGS) and row.text == TEXT
+        assert row.units == tuple((i, i + 1) for i in range(len(TEXT)))
+        assert row.tags == tuple(TAGS) and row.text == TEXT
         assert row.scheme == "spans of characters"
         assert read_rows(TASK, tmp_path / name, labelled=False)[-1] == row._replace(tags=None)
 
@@ -69,14 +77,81 @@ def test_spans_in_memory_and_parquet(tmp_path: Path):
         assert read_rows(TASK, data)[0].tags == tuple(TAGS)
 
 
-def test_characters_as_units(tmp_path: Path):
-    row = read_rows(own_task("tagging", ("character",), "label"), write(tmp_path / "a.jsonl", FORMS["Prodigy"]))[0]
-    assert len(row.units) == len(TEXT) and row.tags is not None
-    assert [tag[0] for tag in row.tags[8:23]] == ["O", "B", *"I" * 12, "O"] and row.tags[25:28] == (
-        "B-LOC",
-        "I-LOC",
-        "O",
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    file = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
+    file.write_text(
+        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "서울", "##에서", "在", "北", "京", "Kim"])
     )
+    return Tokenizer.load(file, lowercase=False)
+
+
+def made(tokenizer: Tokenizer, rows: Sequence[Tagged], column: str = "text") -> Any:
+    task = with_labels(own_task("tagging", (column,), "label"), rows)
+    return KINDS["tagging"].prepare(tokenizer, rows, task, Limits(64))
+
+
+@pytest.mark.parametrize(
+    ("text", "spans", "words", "tags", "cut"),
+    [
+        (
+            TEXT,
+            SPANS,
+            ["Kim", ",", "of", "New", "York", "City's", "서울에", ",", "left", "."],
+            ["B-PER", "O", "O", "B-LOC", "I-LOC", "I-LOC", "B-LOC", "O", "O", "O"],
+            ["New York City", "서울"],
+        ),
+        ("서울에서 서울", [(0, 2, "LOC")], ["서울에서", "서울"], ["B-LOC", "O"], ["서울"]),
+        ("서울시장 Kim", [(0, 2, "LOC"), (2, 8, "PER")], ["서울시장", "Kim"], ["B-LOC", "B-PER"], ["서울", "시장 Kim"]),
+        ("在北京。", [(1, 3, "LOC")], ["在", "北", "京", "。"], ["O", "B-LOC", "I-LOC", "O"], []),
+        (
+            "Jean-Pierre's U.S. flat",
+            [(14, 18, "LOC")],
+            ["Jean-Pierre's", "U.S", ".", "flat"],
+            [*"O", "B-LOC", "I-LOC", "O"],
+            [],
+        ),
+        ("", [], [], [], []),
+    ],
+)
+def test_words_are_those_of_prediction(
+    tokenizer: Tokenizer, text: str, spans: list[Any], words: list[str], tags: list[str], cut: list[str]
+):
+    rows = read_rows(TASK, [{"text": text, "label": spans}, {"text": "Kim", "label": [(0, 3, "PER")]}])
+    found = made(tokenizer, rows)
+    assert [text[a:b] for a, b in found.rows[0].units] == words
+    assert found.rows[0].units == from_texts(tokenizer, [text])[0].units
+    assert found.rows[0].tags == tuple(tags) and found.rows[1].tags == ("B-PER",)
+    assert found.cut_spans == cut
+    assert made(tokenizer, found.rows).rows == found.rows
+    noted = [note for note in found.notes() if "--text character" in note]
+    assert len(noted) == bool(cut) and all(
+        f"{cut[0]!r}" in note and note.startswith(f"{len(cut)} spans") for note in noted
+    )
+    by_character = made(tokenizer, rows, "character")
+    assert by_character.rows == rows and not by_character.cut_spans
+
+
+def test_a_probe_takes_the_words(tokenizer: Tokenizer, tmp_path: Path):
+    items = read_items(TASK, write(tmp_path / "a.json", studio(VALUES)), tokenizer, Limits(64), 0, 1)
+    words = ["Kim", ",", "of", "New", "York", "City's", "서울에", ",", "left", "."]
+    assert items.forms == words and [items.names[i] for i in items.labels][5:7] == ["I-LOC", "B-LOC"]
+
+
+def test_spans_are_not_judged_without_labels(tmp_path: Path):
+    spans = [[0, 3, "PER"], [2, 8, "ORG"], [0, 99, ""]]
+    twice = {**studio(VALUES), "annotations": [{"result": VALUES}, {"result": VALUES[:1]}]}
+    task = replace(TASK, labels=("O", "B-X", "I-X"))
+    for file in (
+        write(tmp_path / "a.jsonl", {"text": TEXT, "label": spans}),
+        write(tmp_path / "a.json", twice),
+    ):
+        assert [(row.text, row.tags) for row in read_rows(task, file, labelled=False)] == [(TEXT, None)]
+
+
+def test_a_first_row_without_spans(tmp_path: Path):
+    file = write(tmp_path / "a.jsonl", {"text": "b"}, FORMS["doccano"])
+    assert [row.tags for row in read_rows(TASK, file)] == [("O",), tuple(TAGS)]
 
 
 def test_rows_that_nobody_has_accepted_are_left_out(tmp_path: Path):
@@ -94,10 +169,9 @@ def test_the_text_of_a_span_decides(tmp_path: Path):
     text = "😀😀 Kim lives, Kim"
     value = {"start": 5, "end": 8, "text": "Kim", "labels": ["PER"]}
     row = read_rows(TASK, write(tmp_path / "a.json", studio([{"value": value}], text)))[0]
-    assert [row.text[a:b] for (a, b), tag in zip(row.units, row.tags or (), strict=True) if tag == "B-PER"] == ["Kim"]
-    assert row.tags == ("O", "B-PER", "O", "O", "O")
+    assert [row.text[a:b] for (a, b), tag in zip(row.units, row.tags or (), strict=True) if tag != "O"] == [*"Kim"]
     with pytest.raises(
-        InputError, match=r"a\.json, line 1: the span 'Lee' is not at 5, where 'm l' is; expected offsets"
+        InputError, match=r"a\.json, item 1: the span 'Lee' is not at 5, where 'm l' is; expected offsets"
     ):
         read_rows(TASK, write(tmp_path / "a.json", studio([{"value": value | {"text": "Lee"}}], text)))
 
@@ -126,7 +200,7 @@ def test_faults_by_line(tmp_path: Path, spans: list[Any], message: str):
 
 def test_annotations_that_differ_and_files_of_another_form(tmp_path: Path):
     twice = {**studio(VALUES), "annotations": [{"result": VALUES}, {"result": VALUES[:1]}]}
-    with pytest.raises(InputError, match=r"a\.json, line 1: 2 annotations that differ; expected one"):
+    with pytest.raises(InputError, match=r"a\.json, item 1: 2 annotations that differ; expected one"):
         read_rows(TASK, write(tmp_path / "a.json", twice))
     assert len(read_rows(TASK, write(tmp_path / "a.json", twice | {"annotations": [{"result": VALUES}] * 2}))) == 1
     (tmp_path / "a.json").write_text("{}")
@@ -154,8 +228,6 @@ def test_tags_cover_exactly_the_spans(text: str, places: list[tuple[int, int]]):
             given.append((start, start + length, "X"))
             at = start + length
     spans = spans_of(text, given, "x")
-    units, tags = words_with_tags(text, spans, False)
-    assert "".join(text[a:b] for a, b in units) == "".join(text.split())
-    inside = {i for (a, b), tag in zip(units, tags, strict=True) if tag != "O" for i in range(a, b)}
-    assert inside == {i for a, b, _ in spans for i in range(a, b) if not text[i].isspace()}
+    tags = tags_of([(i, i + 1) for i in range(len(text))], spans)
+    assert {i for i, tag in enumerate(tags) if tag != "O"} == {i for a, b, _ in spans for i in range(a, b)}
     assert [tag for tag in tags if tag[0] == "B"] == ["B-X"] * len(spans)

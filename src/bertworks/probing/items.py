@@ -21,6 +21,7 @@ from ..tasks.kinds import KINDS, read_rows, with_labels
 from ..tasks.sentences import Tagged, by_character, read_sentences
 from ..tasks.table import TABLES, ending_of
 from ..tasks.tagging import TagRows
+from ..tasks.units import in_words
 from ..tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]
@@ -70,7 +71,7 @@ def _order(count: int, seed: int) -> list[int]:
 def _words(
     task: Task, path: Path, tokenizer: Tokenizer, limits: Limits, most: int, seed: int, names: tuple[str, ...]
 ) -> Items:
-    rows, tags = _tagged(task, path)
+    rows, tags = _tagged(task, path, tokenizer)
     of, total = sum(map(len, tags)), 0
     chosen: list[int] = []
     for i in _order(len(rows), seed):
@@ -102,11 +103,12 @@ def _words(
     )
 
 
-def _tagged(task: Task, path: Path) -> tuple[list[Tagged], list[list[str]]]:
+def _tagged(task: Task, path: Path, tokenizer: Tokenizer) -> tuple[list[Tagged], list[list[str]]]:
     """Sentences, and the label of each unit as it is written; labels of characters are read as IOB2."""
     table = ending_of(path) in TABLES
     if by_character(task) or not (table or task.header):
         rows: list[Any] = list(read_rows(task, path))
+        rows = rows if by_character(task) else in_words(tokenizer, rows)[0]
         return rows, [list(row.tags or ()) for row in rows]
     if task.header and task.label not in task.header:
         raise InputError(f"no column {task.label!r} in {task.name}; expected one of {', '.join(task.header)}")

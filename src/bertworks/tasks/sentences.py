@@ -28,7 +28,7 @@ from .base import Task
 from .cells import as_list
 from .lines import decoded
 from .records import Records, Source
-from .span_files import SPANS, Span, read_spans, words_with_tags
+from .span_files import SPANS, Span, read_spans, tags_of
 from .table import TABLES, check_end, ending_of, in_part, location, part_of, read_table
 from .tags import OUTSIDE, PARTS_OF_SPEECH, Scheme, read_scheme, to_iob2
 
@@ -232,7 +232,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Tagged]:
     Raises InputError with file and line if the file is damaged or a tag is none.
     """
     characters = by_character(task)
-    if (rows := read_spans(path, (task.text[0], task.label), task.form)) is not None:
+    if (rows := read_spans(path, (task.text[0], task.label), task.form, labelled)) is not None:
         return list(_of_spans(task, path, rows, labelled))
     return [_row(sentence, characters) for sentence in read_sentences(task, path, labelled)]
 
@@ -240,7 +240,10 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Tagged]:
 def _of_spans(
     task: Task, path: Source, rows: Iterable[tuple[int, str, list[Span]]], labelled: bool
 ) -> Iterator[Tagged]:
-    """Rows of texts with spans of characters (span_files.py). Raises InputError for a type that the task lacks."""
+    """Rows of texts with spans of characters (span_files.py). Raises InputError for a type that the task lacks.
+
+    The units are characters: `units.in_words` makes words of them, which depend on the tokenizer.
+    """
     part = part_of(path)[1] if isinstance(path, Path) else ""
     types, document = {label[2:] for label in task.labels if label != OUTSIDE}, -1
     for document, (line, text, spans) in enumerate(rows):
@@ -248,8 +251,8 @@ def _of_spans(
             expected = ", ".join(sorted(types))
             raise InputError(f"{location(path, line)}: {shorten(unknown[0])}; expected one of the types {expected}")
         if in_part(text, part):
-            units, tags = words_with_tags(text, spans, by_character(task))
-            yield Tagged(text, tuple(units), tuple(tags) if labelled else None, line, document, SPANS)
+            units = tuple((i, i + 1) for i in range(len(text)))
+            yield Tagged(text, units, tuple(tags_of(units, spans)) if labelled else None, line, document, SPANS)
     if document < 0:
         raise InputError(f"{path}: no texts with spans in this file")
 
@@ -277,7 +280,7 @@ def from_texts(
 
     texts: in place of a text also the list of its words (or characters), which are then the units, or a row.
     """
-    whole = iter(_divided(tokenizer, [text for text in texts if isinstance(text, str) and not characters]))
+    whole = iter(divided(tokenizer, [text for text in texts if isinstance(text, str) and not characters]))
 
     def row(text: str | Sequence[str] | Tagged) -> Tagged:
         if isinstance(text, Tagged):
@@ -294,7 +297,7 @@ def between_blanks(text: str) -> Tagged:
     return Tagged(text, tuple(match.span() for match in re.finditer(r"\S+", text)))
 
 
-def _divided(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Tagged]:
+def divided(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Tagged]:
     """Rows of texts, divided into words."""
     composed = [compose(text) for text in texts]
     encodings = tokenizer.encode_batch([one.text for one in composed])

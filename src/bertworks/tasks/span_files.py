@@ -5,17 +5,14 @@
     Label Studio    {"data": {"text"}, "annotations": [{"result": [{"value": {"start", "end", "text", "labels"}}]}]};
                     also its JSON-MIN; tasks without an annotation are left out
 
-The rows come from JSON lines, a JSON list, Parquet or memory. Words are divided at white space and punctuation, and
-where a span begins or ends inside a word. Offsets count characters; where a span has its text, it decides (offsets.py).
+The rows come from JSON lines, a JSON list, Parquet or memory. A model's tokenizer divides the texts into words, as
+for prediction (units.py). Offsets count characters; where a span has its text, it decides (offsets.py).
 """
 
 import itertools
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-from tokenizers import pre_tokenizers
 
 from ..files import InputError, read_json, shorten
 from .cells import whole_number
@@ -29,31 +26,34 @@ Span = tuple[int, int, str]  # first character, the one after the last, type
 KEYS = ("spans", "entities", "ents", "labels", "label")  # of the spans of a row
 SPANS = "spans of characters"  # how the rows write tags, as tags.Scheme has it
 MORE = ("text", "answer", "data", "annotations")
-_SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-_INNER = re.compile(r"(?<=\w)[.&'\u2019-](?=\w)")  # marks that stand inside words, as CoNLL's texts are divided
 
 
-def read_spans(path: Source, columns: tuple[str, str], form: TableForm) -> Iterator[tuple[int, str, list[Span]]] | None:
+def read_spans(
+    path: Source, columns: tuple[str, str], form: TableForm, labelled: bool = True
+) -> Iterator[tuple[int, str, list[Span]]] | None:
     """(line, text, spans) of each row; None if the rows are no texts with spans. columns: of text and spans.
 
-    Raises InputError with file and line, while iterating, for a span that is none, and for spans that overlap.
+    Raises InputError with file and line, while iterating, for a span that is none, and for spans that overlap. Without
+    `labelled`, the spans are not read: no row has any.
     """
     forms = (_is_spans(row, columns) for _, row in _objects(path, columns, form))
     if not next((found for found in forms if found is not None), False):
         return None
-    return _spans(path, columns, form)
+    return _spans(path, columns, form, labelled)
 
 
-def _spans(path: Source, columns: tuple[str, str], form: TableForm) -> Iterator[tuple[int, str, list[Span]]]:
+def _spans(
+    path: Source, columns: tuple[str, str], form: TableForm, labelled: bool
+) -> Iterator[tuple[int, str, list[Span]]]:
     for line, row in _objects(path, columns, form):
         where = location(path, line)
         if "annotations" in row:
-            found = _label_studio(row, where)
+            found = _label_studio(row, where, labelled)
         else:
             found = _given(row, columns) if row.get("answer", "accept") == "accept" else None
         if found is not None:
             text = text_of(found[0], f"{where}: the text")
-            yield line, text, spans_of(text, found[1] or (), where)
+            yield line, text, spans_of(text, found[1] or (), where) if labelled else []
 
 
 def _objects(path: Source, columns: tuple[str, str], form: TableForm) -> Iterable[tuple[int, Mapping[str, Any]]]:
@@ -89,12 +89,13 @@ def _is_spans(row: Mapping[str, Any], columns: tuple[str, str]) -> bool | None:
     if isinstance(row.get("annotations"), list) and isinstance(row.get("data"), dict):
         return True
     text, spans = _given(row, columns)
-    if not isinstance(text, str) or (spans is None and "answer" not in row):
+    others = () if spans is not None or "answer" in row else (columns[1], *KEYS)
+    if not isinstance(text, str) or any(row.get(key) is not None for key in others):
         return False
     return all(isinstance(span, list | dict) for span in spans) if spans else None
 
 
-def _label_studio(row: Mapping[str, Any], where: str) -> tuple[Any, list[Any]] | None:
+def _label_studio(row: Mapping[str, Any], where: str, labelled: bool) -> tuple[Any, list[Any]] | None:
     """The text and the spans of a task of Label Studio; None if nobody has annotated it."""
     data, done = row.get("data") or {}, [one for one in row["annotations"] if not one.get("was_cancelled")]
     texts = [value for value in data.values() if isinstance(value, str)]
@@ -102,7 +103,7 @@ def _label_studio(row: Mapping[str, Any], where: str) -> tuple[Any, list[Any]] |
     results = [[item["value"] for item in one.get("result", ()) if "labels" in item.get("value", ())] for one in done]
     if not results:
         return None
-    if any(sorted(map(str, other)) != sorted(map(str, results[0])) for other in results[1:]):
+    if labelled and any(sorted(map(str, other)) != sorted(map(str, results[0])) for other in results[1:]):
         raise InputError(f"{where}: {len(results)} annotations that differ; expected one; export one for each task")
     return text, results[0]
 
@@ -145,10 +146,8 @@ def _span(text: str, given: Any, where: str) -> Span | None:
     return (start, end, given[2].strip()) if start < end else None
 
 
-def words_with_tags(text: str, spans: Sequence[Span], characters: bool) -> tuple[list[tuple[int, int]], list[str]]:
-    """Where each word of a text (or each character) begins and ends, and its tag in IOB2."""
-    borders = {border for start, end, _ in spans for border in (start, end)}
-    units = [(i, i + 1) for i in range(len(text))] if characters else _words(text, borders)
+def tags_of(units: Sequence[tuple[int, int]], spans: Iterable[Span]) -> list[str]:
+    """The tag of each word or character in IOB2. Of two spans that touch a word, the first decides."""
     tags, i = ["O"] * len(units), 0
     for start, end, kind in spans:
         while i < len(units) and units[i][1] <= start:
@@ -158,17 +157,4 @@ def words_with_tags(text: str, spans: Sequence[Span], characters: bool) -> tuple
             tags[inside] = f"{'B' if inside == i else 'I'}-{kind}"
             inside += 1
         i = inside
-    return units, tags
-
-
-def _words(text: str, borders: set[int]) -> list[tuple[int, int]]:
-    """The words of a text, divided at white space, punctuation and `borders`, but not inside words like Jean-Pierre."""
-    joined = {match.start() for match in _INNER.finditer(text)}
-    units: list[tuple[int, int]] = []
-    for _, (start, end) in _SPLIT(text):
-        cuts = [start, *sorted(border for border in borders if start < border < end), end]
-        for a, b in itertools.pairwise(cuts):
-            if units and units[-1][1] == a and a not in borders and (a in joined or a - 1 in joined):
-                a = units.pop()[0]
-            units.append((a, b))
-    return units
+    return tags

@@ -172,11 +172,11 @@ def _records_of(
 
 
 def location(path: Source | str, line: int) -> str:
-    """How messages name a row: `a.csv, line 3`, `a.parquet, row 3`, `train.iloc[2]`."""
+    """How messages name a row: `a.csv, line 3`, `a.parquet, row 3`, `a.json, item 3`, `train.iloc[2]`."""
     if isinstance(path, Records):
         return path.location(line)
-    rows = ending_of(path) in (".parquet", ".xlsx")
-    return f"{path}, {'row' if rows else 'line'} {line}"
+    counted = {".parquet": "row", ".xlsx": "row", ".json": "item"}
+    return f"{path}, {counted.get(ending_of(path), 'line')} {line}"
 
 
 def check_end(path: Source, where: str, labels: Sequence[str], what: str) -> None:

@@ -41,7 +41,7 @@ from .tags import (
     score_tags,
     to_iob2,
 )
-from .units import all_units, first_tokens, token_positions, tokenize_rows
+from .units import all_units, first_tokens, in_words, token_positions, tokenize_rows
 
 
 class Entity(TypedDict):
@@ -103,6 +103,7 @@ def match_types(labels: Sequence[str], names: Sequence[str], name: str) -> bool:
 def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Limits) -> "TagRows":
     """Rows as arrays. Raises InputError if a row has a tag that `task.labels` lack, or these are no tags."""
     scheme = scheme_of(task.labels, task.name)
+    rows, cut_spans = (rows, []) if by_character(task) else in_words(tokenizer, rows)
     tokens = tokenize_rows(tokenizer, [row.text for row in rows])
     units, edges = all_units(rows)
     windows = document_windows(tokens.counts.tolist(), [row.document for row in rows], limits.max_seq_length - 2)
@@ -117,7 +118,8 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Li
     nothing_cut = np.zeros(len(windows.text), np.int64)
     inputs = Inputs(*frames, labels, nothing_cut, tokenizer.pad_id, limits.max_seq_length, token_labels=True)
     row = np.searchsorted(edges_of(tokens.counts)[1:-1], windows.start, "right")
-    return TagRows(inputs, task, rows, edges, position, begins, tokens_of_rows(row, frames.edges, len(rows)), scheme)
+    counts = tokens_of_rows(row, frames.edges, len(rows))
+    return TagRows(inputs, task, rows, edges, position, begins, counts, scheme, cut_spans)
 
 
 def _gold(rows: Sequence[Tagged], task: Task, scheme: Scheme) -> Integers:
@@ -152,6 +154,7 @@ class TagRows:
     begins: NDArray[np.bool_]  # (U,) False: no token, or one that an earlier unit has begun
     tokens: Integers  # (N,) tokens of the windows that begin in each row
     scheme: Scheme  # how the labels mark entities
+    cut_spans: Sequence[str] = ()  # spans of characters that begin or end inside a word
 
     @property
     def cut(self) -> Integers:
@@ -165,6 +168,9 @@ class TagRows:
         """
         how = "judged by accuracy" if not self.scheme.entities else "turned into IOB2, judged by the F1 of entities"
         found = [f"tags are read as {name}: {how}" for name in [self._tag_scheme()] if name]
+        if self.cut_spans:
+            how = f"begin or end inside a word, such as {shorten(self.cut_spans[0])}; whole words are tagged"
+            found.append(f"{len(self.cut_spans):,} spans {how}; --text character tags characters instead")
         gold = [row.tags for row in self.rows if row.tags is not None]
         if not by_character(self.task) or len(gold) < len(self.rows) or not self.scheme.entities:
             return found

@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..tokenizer import Tokenizer, compose
-from .sentences import Tagged
+from .sentences import Tagged, divided
 from .sequences import CHUNK, Frames, Integers, TokenIds, Windows, edges_of, ranges
+from .span_files import SPANS, tags_of
+from .tags import chunks
 
 
 class Tokens(NamedTuple):
@@ -58,3 +60,22 @@ def token_positions(frames: Frames, windows: Windows, P: int) -> Integers:
     token = ranges(windows.start, windows.length)
     position[token[windows.max_context]] = shown[windows.max_context]
     return position
+
+
+def in_words(tokenizer: Tokenizer, rows: Sequence[Tagged]) -> tuple[list[Tagged], list[str]]:
+    """The rows with words, as prediction divides them, in place of spans of characters; spans that cut a word.
+
+    Of another row, the units stay as they are.
+    """
+    found, cut = list(rows), []
+    places = [i for i, row in enumerate(rows) if row.scheme == SPANS]
+    for first in range(0, len(places), CHUNK):
+        some = places[first : first + CHUNK]
+        for i, new in zip(some, divided(tokenizer, [rows[i].text for i in some]), strict=True):
+            row = rows[i]
+            entities = [(row.units[c.start][0], row.units[c.end - 1][1], c.type) for c in chunks(row.tags or ())]
+            inside = {at for a, b in new.units for at in range(a + 1, b)}
+            cut += [row.text[a:b] for a, b, _ in entities if a in inside or b in inside]
+            tags = None if row.tags is None else tuple(tags_of(new.units, entities))
+            found[i] = row._replace(units=new.units, tags=tags)
+    return found, cut

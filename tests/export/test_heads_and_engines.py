@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -123,7 +124,7 @@ def test_masks_are_scored_few_sequences_at_a_time(monkeypatch):
             passes.append(len(inputs[0]))
             return [scores[inputs[0]]]
 
-    engine._open["f"] = Runner()
+    engine._open["f", os.getpid()] = Runner()
     monkeypatch.setattr(exported, "_LOGITS", 2 * 3 * V)
     batch = {name: ids for name in exported.INPUTS}
     cells = torch.tensor([9, 1, 2, 4])

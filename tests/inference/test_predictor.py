@@ -646,20 +646,20 @@ def test_fill_mask_on_the_command_line(pretrained, capsys):
 
 def test_a_padded_table_names_no_padded_id(tmp_path, pretrained, capsys):
     """The rows beyond the tokenizer are the likeliest here; scores of tokens are what they are among all rows."""
-    model = build_model(replace(TINY, vocab_size=72), seed=1)
+    model = build_model(replace(TINY, vocab_size=64), seed=1)
     with torch.no_grad():
         model.heads["mlm"].bias[len(VOCAB) :] = 9.0
         model.heads["mlm"].bias[5] = 8.0
     save_folder(tmp_path / "model", model, pretrained)
     predictor = Predictor(tmp_path)
     found = predictor.fill_mask("a [MASK] c", top_k=1000)[0]
-    assert len(found) == len(VOCAB) and found[0]["token"] == VOCAB[5] and found[0]["score"] < 0.1
+    assert len(found) == len(VOCAB) and found[0]["token"] == VOCAB[5] and found[0]["score"] < 0.2
     ids = torch.tensor([predictor.tokenizer.encode("a [MASK] c", specials=True).ids])
     with torch.no_grad():
         scores = model.eval().masked_lm_logits(model.encoder(ids).last_hidden_state[0, 2]).softmax(-1)
     assert abs(found[0]["score"] - float(scores[5])) < 1e-6
     main(["fill-mask", str(tmp_path), "a [MASK] c"])
-    assert "the embedding table has 10 rows more than the tokenizer has tokens" in capsys.readouterr().err
+    assert "the embedding table has 2 rows more than the tokenizer has tokens" in capsys.readouterr().err
     assert Predictor(pretrained).note == ""
 
 

@@ -198,7 +198,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=[*PARTS])
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=[*SETTINGS])
     parser.add_argument("--steps", type=int, default=10, help="of training, per round")
-    parser.add_argument("--settle", type=float, default=1.5, help="seconds of requests before those that count")
+    parser.add_argument("--settle", type=float, default=2.5, help="seconds of requests before those that count")
     parser.add_argument("--megabytes", type=float, default=3, help="of text")
     with common.parsed(parser, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:
         found: dict[tuple[str, int, str], list[float]] = {}

@@ -75,7 +75,8 @@ class Watcher:
             while True:
                 time.sleep(INTERVAL)
                 end, all_now, own_now = time.monotonic(), busy_seconds(self.cores), time.process_time()
-                self.add(((all_now - all_before) - (own_now - own_before)) / (end - start))
+                if end - start < 4 * INTERVAL:  # else this process was stopped, or the machine asleep
+                    self.add(((all_now - all_before) - (own_now - own_before)) / (end - start))
                 start, all_before, own_before = end, all_now, own_now
         self.used = 0.0
 

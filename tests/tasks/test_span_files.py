@@ -231,3 +231,15 @@ def test_tags_cover_exactly_the_spans(text: str, places: list[tuple[int, int]]):
     tags = tags_of([(i, i + 1) for i in range(len(text))], spans)
     assert {i for i, tag in enumerate(tags) if tag != "O"} == {i for a, b, _ in spans for i in range(a, b)}
     assert [tag for tag in tags if tag[0] == "B"] == ["B-X"] * len(spans)
+
+
+@pytest.mark.parametrize(
+    "annotations", [[None], "x", [{"result": ["a"]}], [{"result": [{"value": "x"}]}], [{"result": "x"}]]
+)
+def test_a_damaged_export_of_label_studio_is_refused(tmp_path, annotations):
+    whole = {"value": {"start": 0, "end": 3, "text": "Kim", "labels": ["PER"]}}
+    rows = [{"data": {"text": "Kim lives"}, "annotations": [{"result": [whole]}]}]
+    rows.append({"data": {"text": "Kim lives"}, "annotations": annotations})
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    with pytest.raises(InputError, match="item 2"):
+        read_rows(own_task("tagging", ("text",), "label"), tmp_path / "a.json")

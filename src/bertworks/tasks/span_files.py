@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, read_json, shorten
+from ..files import InputError, check_fields, read_json, shorten
 from .cells import whole_number
 from .objects import json_objects, parquet_objects
 from .offsets import locate
@@ -24,6 +24,7 @@ from .table import TableForm, ending_of, location, part_of
 
 Span = tuple[int, int, str]  # first character, the one after the last, type
 KEYS = ("spans", "entities", "ents", "labels", "label")  # of the spans of a row
+LABEL_STUDIO = {"data": dict, "annotations": [{"result?": ([{"value?": (dict, None)}], None)}]}
 SPANS = "spans of characters"  # how the rows write tags, as tags.Scheme has it
 MORE = ("text", "answer", "data", "annotations")
 
@@ -97,10 +98,12 @@ def _is_spans(row: Mapping[str, Any], columns: tuple[str, str]) -> bool | None:
 
 def _label_studio(row: Mapping[str, Any], where: str, labelled: bool) -> tuple[Any, list[Any]] | None:
     """The text and the spans of a task of Label Studio; None if nobody has annotated it."""
-    data, done = row.get("data") or {}, [one for one in row["annotations"] if not one.get("was_cancelled")]
+    check_fields(row, LABEL_STUDIO, where, "export the task again")
+    data, done = row["data"], [one for one in row["annotations"] if not one.get("was_cancelled")]
     texts = [value for value in data.values() if isinstance(value, str)]
     text = data.get("text") or (texts[0] if len(texts) == 1 else None)
-    results = [[item["value"] for item in one.get("result", ()) if "labels" in item.get("value", ())] for one in done]
+    values = [[item.get("value") or {} for item in one.get("result") or ()] for one in done]
+    results = [[value for value in given if "labels" in value] for given in values]
     if not results:
         return None
     if labelled and any(sorted(map(str, other)) != sorted(map(str, results[0])) for other in results[1:]):

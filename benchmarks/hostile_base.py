@@ -247,7 +247,8 @@ def _without_clock(path: Path) -> None:
 def settled(value: Any) -> Any:
     """JSON in which numbers of clocks and the machine's facts are constants."""
     if isinstance(value, dict):
-        return {k: _constant(v) if k in CLOCK or k.endswith("_seconds") else settled(v) for k, v in value.items()}
+        kept = {k: v for k, v in value.items() if k != "cores_used_by_others"}  # in a log while that is much
+        return {k: _constant(v) if k in CLOCK or k.endswith("_seconds") else settled(v) for k, v in kept.items()}
     return [settled(one) for one in value] if isinstance(value, list) else value
 
 

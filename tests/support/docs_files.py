@@ -22,7 +22,7 @@ KEPT = Path(__file__).parents[1] / "from_version_0"  # small finished runs
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 16 --model.num-attention-heads 2 --model.intermediate-size 32"
 SHALLOW = TINY.replace("layers 4", "layers 1")  # whose graphs compile in a third of the time
 ROTARY = "--model.position-embedding-type rotary --model.start normal"
-KOREAN_TOKENS = 284  # of the vocabulary of `korean_texts`
+KOREAN_TOKENS = 4928  # of the vocabulary of `korean_texts`
 KOREAN = f"pretrain korean --texts korean/ --encoding cp949 --language ko {TINY} --loop.tokens 1000"
 MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
     "tokenizer train texts/ --out tok --vocab-size 8192 --uncased",
@@ -98,6 +98,8 @@ def write_data(folder: Path) -> None:
         write(folder / "korean" / f"{i}.txt", lines)
         path = folder / "korean" / f"{i}.txt"
         path.write_bytes(path.read_text("utf-8").encode("cp949"))
+    spans = [{"text": words(rng), "label": [[0, 3, "PER"]]} for _ in range(40)]
+    write(folder / "export.json", [json.dumps(spans)])
     write(folder / "questions.csv", ["a,b", *(f"{words(rng)},{words(rng)}" for _ in range(40))])
     write(folder / "pairs.csv", ["a,b,score", *(f"{words(rng)},{words(rng)},{i % 6}" for i in range(40))])
     write(folder / "own.csv", ["text,label,user", *(f"{words(rng)},{i % 2},{i // 4}" for i in range(40))])

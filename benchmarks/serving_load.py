@@ -44,8 +44,8 @@ WRONG = {  # bodies that are refused: the documented status, and the body
     "another form": (422, b'{"input": {"a": 1}}'),
     "no text": (400, b'{"input": ""}'),
     "ids beyond the vocabulary": (422, b'{"input": [[99999999]]}'),
-    "too many inputs": (413, b'{"input": [' + b'"a",' * 99 + b'"a"]}'),
-    "a body that is too large": (413, b'{"input": "' + b" " * 3_000_000 + b'"}'),
+    "too many tokens": (413, b'{"input": [' + b'"a",' * 110_000 + b'"a"]}'),
+    "a body that is too large": (413, b'{"input": "' + b" " * 5_000_000 + b'"}'),
 }
 SMOKE = {"seconds": 1.0, "texts": 20}
 

@@ -192,7 +192,9 @@ def test_without_a_name_the_first_model_that_can_is_taken(served, make_client):
     assert client.post("/", json=asked).status_code == 200
     assert len(client.post("/", json={"inputs": "a film"}).json()[0]) == 3  # by the first of all
     without = TestClient(create_app({"labels": models["labels"]}), base_url="http://127.0.0.1")
-    assert "reads single texts" in without.post("/rerank", json={"query": "a", "texts": ["b"]}).json()["error"]
+    assert (
+        "has the labels one, two, three" in without.post("/rerank", json={"query": "a", "texts": ["b"]}).json()["error"]
+    )
 
 
 def test_every_step_decodes_as_the_service_calls_it(service, predictors):

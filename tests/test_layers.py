@@ -15,7 +15,7 @@ import bertworks
 
 ROOT = Path(bertworks.__file__).parent
 FLOORS = [
-    {"config", "files", "batch", "openmp"},
+    {"config", "files", "batch"},
     {"reporting", "workers", "tokenizer", "model"},
     {"data", "training", "checkpoint"},
     {"tasks"},

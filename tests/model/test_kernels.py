@@ -21,8 +21,8 @@ from bertworks.model.dropout import Dropout, DropoutKey, rescale
 from bertworks.model.fused import FusedLayers, has_kernels
 from bertworks.model.heads import build_model
 from bertworks.model.kernels import build
+from bertworks.model.openmp import library
 from bertworks.model.packing import Packing
-from bertworks.openmp import library
 from bertworks.training import machine
 from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import openmp
 from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config
 from ..checkpoint.locate import CONFIG, is_export
 from ..checkpoint.metadata import check_thresholds, input_length, labels_of, task_of
 from ..checkpoint.pooling import Pooling
 from ..files import InputError, shorten
+from ..model import openmp
 from ..model.heads import Model
 from ..model.prepare import for_inference, one_thread_after_fork
 from ..model.rectangular import STATES

@@ -21,7 +21,6 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from .. import openmp
 from ..batch import Batch, to_device
 from ..files import Diverged, atomic_write
 from ..model.dropout import DropoutKey
@@ -300,7 +299,7 @@ class Loop:
             record["share_of_peak"] = rate * self.flops_per_token / self.matmul_peak / self.world.size
         if self.data_sheet:
             record["share_of_data_sheet"] = rate * self.flops_per_token / self.data_sheet / self.world.size
-        record |= openmp.others() if self.world.size == 1 else {}  # other processes of the job are no other programs
+        record |= self.world.used_by_others()
         record |= {"memory": peak_memory(self.world.device), "seconds": progress.seconds, "left": left}
         self.totals = Totals(lr=self.totals.lr)
         self._heap.give_back()

@@ -26,8 +26,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .. import openmp
 from ..files import InputError
+from ..model import openmp
 from ..model.prepare import one_thread_after_fork
 from ..model.products import is_supported
 from ..reporting.run_files import commit
@@ -89,6 +89,10 @@ class World:
         if self.size > 1:
             dist.all_reduce(values)
         return values
+
+    def used_by_others(self) -> dict[str, float]:
+        """Cores that other programs use, for a log; nothing of several processes, which are no other programs."""
+        return openmp.others() if self.size == 1 else {}
 
     def wait(self) -> None:
         """Return when every process has come here."""

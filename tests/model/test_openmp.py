@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bertworks import openmp
+from bertworks.model import openmp
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc and GNU's OpenMP are Linux's")
 
@@ -132,7 +132,7 @@ def test_torch_threads_spin_less_beside_a_second_group_of_threads():
     code = """
         import ctypes, os, time
         import torch
-        from bertworks import openmp
+        from bertworks.model import openmp
         if openmp.library() is None:
             raise SystemExit
         torch.set_num_threads(2)

@@ -21,6 +21,7 @@ In reading order:
     used_rows.py     training without the embeddings of tokens that no text has
     rectangular.py   a forward pass that keeps padding, to export or compile
     position_heads.py  a start whose heads look at a token's neighbours
+    openmp.py        OpenMP threads that wait less actively while other programs use the cores
     prepare.py       shapes, first weights, compiled layers, fast inference
 """
 

@@ -166,7 +166,7 @@ def corpus_growth() -> Lines:
 def busy() -> Lines:
     """Idle and busy cores: our default beside other settings of OpenMP's threads."""
     rows = []
-    for file in ("busy-serving", "busy-training"):
+    for file in ("busy-serving", "busy-serving-idle", "busy-training"):
         for found in result(f"benchmarks/{file}")["rows"]:
             seconds = found["seconds"]
             times = [f"{1000 * seconds[name]:,.0f}" if name in seconds else "-" for name in BUSY]

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 import common
+from bertworks.apps.export.config import ExportConfig
+from bertworks.apps.export.folder import export
 from bertworks.experiments.compare import compare_runs
-from bertworks.export.config import ExportConfig
-from bertworks.export.folder import export
 from bertworks.files import read_json, to_json, write_json, write_text
 from bertworks.inference.engines import Computing
 from bertworks.inference.evaluation import Evaluation

@@ -13,7 +13,8 @@ the connection. Findings:
     traceback   in the server's log                          dead      the server has ended
 
 Kills: SIGKILL while requests are answered, then a new server on the same port. It must answer as before, and no file of
-the models may have changed. `tests/serve` sends well-formed, odd bodies to every route; this program what is no HTTP.
+the models may have changed. `tests/apps/serve` sends well-formed, odd bodies to every
+route; this program what is no HTTP.
 """
 
 import json

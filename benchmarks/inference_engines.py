@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bertworks.apps.export.config import ExportConfig
+from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model
-from bertworks.export.config import ExportConfig
-from bertworks.export.folder import export
 from bertworks.inference.engines import can_compile
 from bertworks.inference.predictor import Predictor
 from bertworks.model.rectangular import STATES, Rectangular

@@ -333,7 +333,7 @@ def test_files_of_code_that_pages_name_exist():
 
 
 @pytest.mark.parametrize(
-    "room", [p.parent for p in (ROOT / "src/bertworks").glob("*/__init__.py")], ids=lambda p: p.name
+    "room", [p.parent for p in (ROOT / "src/bertworks").rglob("*/__init__.py")], ids=lambda p: p.name
 )
 def test_a_rooms_docstring_lists_its_files(room):
     listed = (room / "__init__.py").read_text(encoding="utf-8")

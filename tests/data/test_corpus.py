@@ -19,12 +19,12 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertworks.apps.probing.config import NeighbourConfig
 from bertworks.data.build import BuildConfig
 from bertworks.data.corpus import Document, InputOptions, Reader, read_documents
 from bertworks.data.sentences import BLOCK_CHARS, check_documents, split_sentences
 from bertworks.data.streams import open_streams
 from bertworks.files import InputError
-from bertworks.probing.config import NeighbourConfig
 from bertworks.tasks.lines import refuse_kind
 
 WIKI = """<doc id="1" url="x" title="Cats &amp; dogs">

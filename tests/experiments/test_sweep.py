@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bertworks.apps.doctor.examination import of_finetuning
 from bertworks.cli import main
 from bertworks.cli.finetune import _parse
-from bertworks.doctor.examination import of_finetuning
 from bertworks.experiments import sweep as module
 from bertworks.experiments.engine import ONE_PROCESS, Grid
 from bertworks.experiments.grids import SWEEPS, Setting, own_grid

@@ -18,8 +18,7 @@ from bertworks.finetuning.teacher import score_with_teacher
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer
-from bertworks.training.config import LoopConfig, OptimConfig
-from bertworks.training.state import TrainerState
+from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
 from bertworks.training.task_objectives import TeacherScoresObjective
 from support.loops import ALONE, killed_at
 from support.tiny_task import TINY, tiny_place, tiny_rows

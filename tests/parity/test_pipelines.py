@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from bertworks.apps.export.folder import export
 from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.folder import save_folder
-from bertworks.export.folder import export
 from bertworks.files import InputError
 from bertworks.inference.evaluation import Evaluation
 from bertworks.inference.predictor import Predictor

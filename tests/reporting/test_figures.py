@@ -8,8 +8,8 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
+from bertworks.apps.probing import pictures
 from bertworks.files import InputError
-from bertworks.probing import pictures
 from bertworks.reporting import figures as plots
 from bertworks.reporting import fonts
 from bertworks.reporting.figures import plot_groups, plot_runs, read_curves

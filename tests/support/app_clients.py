@@ -50,9 +50,9 @@ def make_client(predictors):
     """Returns a function that gives a client of some of the models; settings are those of ServeConfig."""
     from fastapi.testclient import TestClient
 
-    from bertworks.serve.app import create_app
-    from bertworks.serve.config import ServeConfig
-    from bertworks.serve.models import ServedModel
+    from bertworks.apps.serve.app import create_app
+    from bertworks.apps.serve.config import ServeConfig
+    from bertworks.apps.serve.models import ServedModel
 
     def make(*names: str, key: str | None = None, prompts=None, **settings) -> TestClient:
         models = {name: ServedModel(name, predictors[name], prompts) for name in names}

@@ -5,13 +5,13 @@ import contextlib
 import pytest
 import torch
 
-from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
 from bertworks.training.identity import RunIdentity
 from bertworks.training.loop import Group, Loop
 from bertworks.training.machine import World
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.optim import Optimizer
-from bertworks.training.state import TrainerState, load_state
+from bertworks.training.state import load_state
 
 ALONE = World(0, 1, torch.device("cpu"))
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from bertworks.serve.config import ServeConfig
-    from bertworks.serve.models import ServedModel
+    from bertworks.apps.serve.config import ServeConfig
+    from bertworks.apps.serve.models import ServedModel
 
 NLI = ["contradiction", "entailment", "neutral"]
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
@@ -55,8 +55,8 @@ def _save(folder: Path, base: Path, name: str, head: str, labels: list[str] | No
 
 def loaded(folders: dict[str, Path], *names: str) -> "dict[str, ServedModel]":
     """Served models by name; they compute in float32 on every processor."""
+    from bertworks.apps.serve.models import ServedModel
     from bertworks.inference.engines import Computing
-    from bertworks.serve.models import ServedModel
 
     return {name: ServedModel.load(f"{name}={folders[name]}", Computing()) for name in names}
 
@@ -68,7 +68,7 @@ def serving(
     """The address of a server that answers on the loopback interface until the end of the block."""
     import uvicorn
 
-    from bertworks.serve.app import create_app
+    from bertworks.apps.serve.app import create_app
 
     app = create_app(models, config, key)
     with socket.socket() as listener:

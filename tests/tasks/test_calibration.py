@@ -97,9 +97,9 @@ def test_chosen_thresholds_are_saved_and_used(several):
 
 def test_the_server_uses_them(several):
     client_of = pytest.importorskip("fastapi.testclient").TestClient
-    from bertworks.serve.app import create_app
-    from bertworks.serve.config import ServeConfig
-    from bertworks.serve.models import ServedModel
+    from bertworks.apps.serve.app import create_app
+    from bertworks.apps.serve.config import ServeConfig
+    from bertworks.apps.serve.models import ServedModel
 
     folder, rows = several
     save_thresholds(folder, TASK, rows)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertworks.apps.probing.items import read_items
 from bertworks.files import InputError
-from bertworks.probing.items import read_items
 from bertworks.tasks.base import Limits
 from bertworks.tasks.kinds import KINDS, own_table, own_task, read_rows, with_labels
 from bertworks.tasks.sentences import Tagged, from_texts

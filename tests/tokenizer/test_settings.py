@@ -14,11 +14,11 @@ import tokenizers
 import torch
 from tokenizers import AddedToken, models, pre_tokenizers, processors
 
+from bertworks.apps.doctor.folders import differing_vocab
 from bertworks.checkpoint import hf, pooling
 from bertworks.checkpoint.convert.extension import extend
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer, save_folder
 from bertworks.checkpoint.metadata import input_length
-from bertworks.doctor.folders import differing_vocab
 from bertworks.files import InputError
 from bertworks.inference import Predictor
 from bertworks.model.config import ModelConfig

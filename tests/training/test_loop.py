@@ -23,10 +23,10 @@ from bertworks.pretraining.run import PretrainingFeed
 from bertworks.reporting.log import read_log
 from bertworks.training import heap, machine
 from bertworks.training import loop as loop_module
-from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
 from bertworks.training.loop import Group, Loop
 from bertworks.training.objectives import PretrainingObjective
-from bertworks.training.state import TrainerState, load_state
+from bertworks.training.state import load_state
 from bertworks.training.vocabulary_loss import Term
 from support.loops import ALONE, IDENTITY, loop_of, stopped_before
 from support.segments import TIMING

@@ -15,9 +15,8 @@ from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed, StoreTraining
 from bertworks.training import machine
-from bertworks.training.config import LoopConfig
+from bertworks.training.config import LoopConfig, TrainerState
 from bertworks.training.machine import World
-from bertworks.training.state import TrainerState
 
 GPU = torch.device("cuda", 1)
 TINY = ModelConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,

@@ -16,9 +16,9 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.training import loop as loop_module
 from bertworks.training import state
-from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
 from bertworks.training.optim import Optimizer
-from bertworks.training.state import StateWriter, TrainerState, load_state, snapshot
+from bertworks.training.state import StateWriter, load_state, snapshot
 from support.loops import IDENTITY, loop_of
 
 OPTIM = OptimConfig()

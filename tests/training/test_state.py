@@ -9,10 +9,10 @@ import torch
 
 from bertworks import __version__
 from bertworks.files import InputError, NewerVersion
-from bertworks.training.config import OptimConfig
+from bertworks.training.config import OptimConfig, TrainerState
 from bertworks.training.identity import FORMAT
 from bertworks.training.optim import Optimizer
-from bertworks.training.state import TrainerState, load_state, save_state
+from bertworks.training.state import load_state, save_state
 from support.loops import identity_of
 
 ABC = identity_of("abc")

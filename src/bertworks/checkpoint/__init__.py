@@ -19,7 +19,7 @@ In reading order:
 
 from typing import TYPE_CHECKING
 
-from .. import lazy_names
+from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .folder import check_size as check_size

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Callable
 from typing import NoReturn
 
-from .. import __version__
+from .._version import __version__
 from .ending import DONE, EXIT_STATUSES, WRONG_ARGUMENTS, explained_failures
 
 GROUPS = {

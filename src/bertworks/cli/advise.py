@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..export.config import AdviceConfig
+from ..apps.export.config import AdviceConfig
 from .arguments import DevRows, Flat, Positional, dev_rows, parse
 
 
@@ -28,8 +28,8 @@ class Arguments:
 def advise(argv: list[str]) -> None:
     """Measure, and print a table and the advice."""
     arguments = parse(Arguments, argv, "advise", "--model")
-    from ..export.advice import advise as measure
-    from ..export.advice import table
+    from ..apps.export.advice import advise as measure
+    from ..apps.export.advice import table
     from ..files import write_json
     from ..reporting.outputs import check_output
 

@@ -31,7 +31,7 @@ class BuildArguments:
 def build(argv: list[str]) -> None:
     """Build the store, and print what it contains."""
     arguments = parse(BuildArguments, argv, "corpus build", "--data...")
-    from ..doctor.examination import of_store
+    from ..apps.doctor.examination import of_store
     from ..reporting.tables import counted
     from ..tokenizer import Tokenizer
 

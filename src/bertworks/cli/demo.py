@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..demo.config import DemoConfig, default_config
+from ..apps.demo.config import DemoConfig, default_config
 from .arguments import Flat, parse
 from .ending import INTERRUPTED, run_to_its_end
 
@@ -27,6 +27,6 @@ class Arguments:
 def demo(argv: list[str]) -> None:
     """Run the demo."""
     arguments = parse(Arguments, argv, "demo", start=Arguments(default_config()))
-    from ..demo.run import demo as run_demo
+    from ..apps.demo.run import demo as run_demo
 
     run_to_its_end(lambda: run_demo(arguments.config, arguments.out), INTERRUPTED)

@@ -12,8 +12,8 @@ from .arguments import Flat, Positional, TrainRows, parse
 from .ending import FAILED, UNSOUND
 
 if TYPE_CHECKING:
-    from ..doctor.examination import Given
-    from ..doctor.findings import Report
+    from ..apps.doctor.examination import Given
+    from ..apps.doctor.findings import Report
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Arguments:
 def doctor(argv: list[str]) -> None:
     """Examine, print the report, and exit with 4 for errors, 1 for warnings with --strict."""
     arguments = parse(Arguments, argv, "doctor")
-    from ..doctor.examination import examine
-    from ..doctor.listing import show
+    from ..apps.doctor.examination import examine
+    from ..apps.doctor.listing import show
     from ..tasks.selection import refuse_idle_sheet
 
     rows = arguments.rows
@@ -62,9 +62,9 @@ def doctor(argv: list[str]) -> None:
 
 def _given(arguments: Arguments) -> "Given":
     """What the flags say besides the path."""
+    from ..apps.doctor.examination import Given
+    from ..apps.doctor.tables import Columns
     from ..data.encodings import codec_of
-    from ..doctor.examination import Given
-    from ..doctor.tables import Columns
     from ..tasks.table import TableForm
 
     rows = arguments.rows
@@ -111,6 +111,6 @@ def print_findings(
     advise: whether the lines have advice; that of a sweep would name flags that it sets itself. unharmed: what is as it
     would be without the examination, for the message if it fails.
     """
-    from ..doctor.listing import print_brief
+    from ..apps.doctor.listing import print_brief
 
     print_brief(examine, advise, unharmed=unharmed)

@@ -99,8 +99,8 @@ def evaluate(argv: list[str]) -> None:
 
 def _warn_of_training_rows(model: Path, task: "Task", rows: Sequence[Any]) -> None:
     """Print a line on stderr if a run is evaluated on what it was trained on."""
+    from ..apps.doctor.finetuned import rows_trained_on
     from ..checkpoint.locate import run_folder
-    from ..doctor.finetuned import rows_trained_on
 
     named = model if model.name.strip(".") else model.resolve()
     if told := rows_trained_on(run_folder(named), task, rows):

@@ -30,10 +30,10 @@ class Arguments:
 def explain(argv: list[str]) -> None:
     """Write the page."""
     arguments = parse(Arguments, argv, "explain", "--model")
+    from ..apps.probing.explanation import explain as compute
+    from ..apps.probing.explanation_page import explain_page
+    from ..apps.probing.pictures import check_out
     from ..inference.predictor import Predictor
-    from ..probing.explanation import explain as compute
-    from ..probing.explanation_page import explain_page
-    from ..probing.pictures import check_out
 
     out = arguments.out
     check_out(out, (".html", ".json"), folders=[arguments.model])

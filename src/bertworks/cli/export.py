@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..export.config import ExportConfig
+from ..apps.export.config import ExportConfig
 from ..files import InputError
 from .arguments import DevRows, Flat, Positional, dev_rows, parse, refuse_beside
 
@@ -49,9 +49,9 @@ def export(argv: list[str]) -> None:
         return _check(arguments)
     if arguments.out is None:
         raise InputError("no folder to write; give it with --out DIR")
+    from ..apps.export.folder import export as export_folder
+    from ..apps.export.samples import SCORES
     from ..checkpoint.locate import is_export
-    from ..export.folder import export as export_folder
-    from ..export.samples import SCORES
 
     rows = dev_rows(arguments.rows, arguments.model, argv)
     dev = rows.read() if rows else None
@@ -75,8 +75,8 @@ def _check(arguments: Arguments) -> None:
 
         print(f"trusted: {', '.join(trust(arguments.trust))}")
         return
-    from ..export.certificate import verify
-    from ..export.samples import SCORES
+    from ..apps.export.certificate import verify
+    from ..apps.export.samples import SCORES
 
     assert arguments.verify is not None
     found = verify(arguments.verify)
@@ -86,7 +86,7 @@ def _check(arguments: Arguments) -> None:
 
 
 def _print_difference(what: str, found: dict[str, Any]) -> None:
-    from ..export.samples import agreement
+    from ..apps.export.samples import agreement
 
     _, equal = agreement(found)
     print(f"{what}: largest difference {found['largest']:.2g}, mean {found['mean']:.2g}{equal and f', {equal}'}")

@@ -25,7 +25,7 @@ from .doctor import print_findings
 from .ending import FAILED, run_to_its_end
 
 if TYPE_CHECKING:
-    from ..doctor.findings import Report
+    from ..apps.doctor.findings import Report
 
 
 @dataclass(frozen=True)
@@ -190,14 +190,14 @@ def _check_model(command: Arguments) -> None:
 
 def _examined_rows(command: Arguments, task: Task, data: Data) -> "Report":
     """What doctor finds in the rows before the run."""
-    from ..doctor.examination import of_rows
+    from ..apps.doctor.examination import of_rows
 
     return of_rows(task, data, command.model, command.config.max_seq_length)
 
 
 def _examined(command: Arguments) -> "Report":
     """What doctor finds in the finished run, or in several of them."""
-    from ..doctor.examination import of_finetuning
+    from ..apps.doctor.examination import of_finetuning
 
     return of_finetuning(command.out)
 

@@ -14,7 +14,7 @@ from .doctor import print_findings
 from .ending import run_to_its_end
 
 if TYPE_CHECKING:
-    from ..doctor.findings import Report
+    from ..apps.doctor.findings import Report
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _without_recipe(config: PretrainConfig) -> str:
 
 def _examined(arguments: Arguments) -> "Report":
     """What doctor finds in the finished run."""
-    from ..doctor.examination import of_pretraining
+    from ..apps.doctor.examination import of_pretraining
 
     return of_pretraining(arguments.out, arguments.corpus)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from ..apps.probing.config import HeadsConfig, LayersConfig, NeighbourConfig, ParticlesConfig, WordConfig
 from ..data.corpus import InputOptions, read_documents
 from ..data.sentences import split_sentences
 from ..files import write_text
-from ..probing.config import HeadsConfig, LayersConfig, NeighbourConfig, ParticlesConfig, WordConfig
 from .arguments import DevRows, Flat, Positional, TrainRows, flags_in, parse, required
 
 
@@ -37,9 +37,9 @@ class WordArguments:
 def word(argv: list[str]) -> None:
     """Print the cosines, and write or draw them if asked to."""
     arguments = parse(WordArguments, argv, "probe word", "--model")
-    from ..probing import similarity
-    from ..probing.model import ProbedModel
-    from ..probing.pictures import check_out
+    from ..apps.probing import similarity
+    from ..apps.probing.model import ProbedModel
+    from ..apps.probing.pictures import check_out
 
     check_out(arguments.out, data=arguments.baseline, folders=[arguments.model])
     texts = (document.text for document in read_documents(arguments.baseline)) if arguments.baseline else ()
@@ -72,9 +72,9 @@ class NeighboursArguments:
 def neighbours(argv: list[str]) -> None:
     """Print the nearest contexts, and write them if asked to."""
     arguments = parse(NeighboursArguments, argv, "probe neighbours", "--model")
-    from ..probing.model import ProbedModel
-    from ..probing.neighbours import find_neighbours, show
-    from ..probing.pictures import check_out
+    from ..apps.probing.model import ProbedModel
+    from ..apps.probing.neighbours import find_neighbours, show
+    from ..apps.probing.pictures import check_out
 
     check_out(arguments.out, (".json",), arguments.data, [arguments.model])
     model = ProbedModel(arguments.model)
@@ -103,9 +103,9 @@ class ParticlesArguments:
 def particles(argv: list[str]) -> None:
     """Print the table of layers, and write or draw it if asked to."""
     arguments = parse(ParticlesArguments, argv, "probe particles", "--model")
-    from ..probing import particles as probe
-    from ..probing.model import ProbedModel
-    from ..probing.pictures import check_out
+    from ..apps.probing import particles as probe
+    from ..apps.probing.model import ProbedModel
+    from ..apps.probing.pictures import check_out
 
     check_out(arguments.out, data=arguments.data, folders=[arguments.model])
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
@@ -135,10 +135,10 @@ class AttentionArguments:
 def attention(argv: list[str]) -> None:
     """Write the page."""
     arguments = parse(AttentionArguments, argv, "probe attention", "--model")
-    from ..probing.attention import attend
-    from ..probing.attention_page import page
-    from ..probing.model import ProbedModel
-    from ..probing.pictures import check_out
+    from ..apps.probing.attention import attend
+    from ..apps.probing.attention_page import page
+    from ..apps.probing.model import ProbedModel
+    from ..apps.probing.pictures import check_out
 
     check_out(arguments.out, (".html",), folders=[arguments.model])
     shown = attend(ProbedModel(arguments.model), arguments.text, arguments.pair, arguments.max_length)
@@ -170,9 +170,9 @@ class HeadsArguments:
 def heads(argv: list[str]) -> None:
     """Print the table of heads, and write or draw it if asked to."""
     arguments = parse(HeadsArguments, argv, "probe heads", "--model")
+    from ..apps.probing import heads as probe
+    from ..apps.probing.pictures import check_out
     from ..inference.evaluation import remembered
-    from ..probing import heads as probe
-    from ..probing.pictures import check_out
 
     rows = remembered(arguments.rows, arguments.model, {flag.removeprefix("--") for flag in flags_in(argv)})
     check_out(arguments.out, data=rows.find()[1], folders=[arguments.model])
@@ -200,10 +200,10 @@ class LayersArguments:
 def layers(argv: list[str]) -> None:
     """Print the table of layers, and write or draw it if asked to."""
     arguments = parse(LayersArguments, argv, "probe layers", "--model")
-    from ..probing import layers as probe
-    from ..probing.items import read_items
-    from ..probing.model import ProbedModel
-    from ..probing.pictures import check_out
+    from ..apps.probing import layers as probe
+    from ..apps.probing.items import read_items
+    from ..apps.probing.model import ProbedModel
+    from ..apps.probing.pictures import check_out
     from ..tasks.base import Limits
 
     task, (train, dev) = arguments.rows.find()
@@ -221,7 +221,7 @@ def layers(argv: list[str]) -> None:
 
 def _write(results: dict[str, Any], out: Path | None, plot: Any = None) -> None:
     """Write the results to `out`, if it is given, as JSON or drawn by `plot`, and print the names of the files."""
-    from ..probing.pictures import write_or_plot
+    from ..apps.probing.pictures import write_or_plot
 
     if out is not None:
         print(f"written: {', '.join(map(str, write_or_plot(results, out, plot)))}", file=sys.stderr)

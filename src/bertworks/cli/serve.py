@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from ..serve.config import ServeConfig
+from ..apps.serve.config import ServeConfig
 from .arguments import Flat, Positional, parse, required
 
 
@@ -29,6 +29,6 @@ class Arguments:
 def serve(argv: list[str]) -> None:
     """Serve until a signal comes."""
     arguments = parse(Arguments, argv, "serve", "--models...")
-    from ..serve.server import run_server
+    from ..apps.serve.server import run_server
 
     run_server(arguments.models, arguments.config)

@@ -27,7 +27,7 @@ Files in reading order:
 
 from typing import TYPE_CHECKING
 
-from .. import lazy_names
+from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .compare import compare_runs as compare_runs

@@ -29,10 +29,10 @@ from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
 from ..tokenizer import Tokenizer, unknown_share
 from ..training import machine
+from ..training.config import TrainerState
 from ..training.identity import RunIdentity
 from ..training.loop import Group, Watch
 from ..training.objectives import Objective
-from ..training.state import TrainerState
 from ..training.task_objectives import TeacherScoresObjective
 from .class_weights import class_weights
 from .recipe import FinetuneConfig

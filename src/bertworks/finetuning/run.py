@@ -29,6 +29,7 @@ from ..tasks.rows import hash_of_texts, sample
 from ..tasks.span_files import SPANS
 from ..tasks.table import form_facts
 from ..training import machine
+from ..training.config import TrainerState
 from ..training.identity import FORMAT, RECIPE
 from ..training.loop import Loop, Watch
 from ..training.memory import check_memory
@@ -43,7 +44,7 @@ from ..training.run import (
     train_in_folder,
     write_results,
 )
-from ..training.state import TrainerState, saved_shapes
+from ..training.state import saved_shapes
 from .job import ExampleFeed, Job, rows_of_a_pass
 from .recipe import FinetuneConfig
 

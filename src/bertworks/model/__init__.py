@@ -27,7 +27,7 @@ In reading order:
 
 from typing import TYPE_CHECKING
 
-from .. import lazy_names
+from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .config import NO_TOP as NO_TOP

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -27,10 +27,15 @@ from .layer import Layer, LayerContext, Transform, compute, layer_norm, run_laye
 from .packing import Packing
 from .recurrent import RecurrentLayer
 
-if TYPE_CHECKING:
-    from .used_rows import UsedRows
-
 _POOLER_SITE = (1 << 16) - 1  # of the dropout before RoBERTa's pooler: the last one, which no layer or head has
+
+
+class UsedRows(NamedTuple):
+    """Where the rows of a shortened table belong."""
+
+    rows: Tensor  # (V,) row of each token in the shortened table, K + 1, so out of range, for others
+    tokens: Tensor  # (K,) the tokens that texts have
+    table: Tensor  # (V, E) the whole table as it was
 
 
 class Embeddings(nn.Module):

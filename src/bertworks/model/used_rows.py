@@ -8,20 +8,10 @@ back, decayed as if they had stayed. That holds for Adam; LAMB scales an update 
 Shapes: V vocabulary, K tokens that texts have, E embedding width.
 """
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 
-from .encoder import Embeddings
-
-
-class UsedRows(NamedTuple):
-    """Where the rows of a shortened table belong."""
-
-    rows: Tensor  # (V,) row of each token in the shortened table, K + 1, so out of range, for others
-    tokens: Tensor  # (K,) the tokens that texts have
-    table: Tensor  # (V, E) the whole table as it was
+from .encoder import Embeddings, UsedRows
 
 
 @torch.no_grad()

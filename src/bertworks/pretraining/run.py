@@ -26,12 +26,12 @@ from ..reporting.log import duration
 from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
 from ..training import machine
+from ..training.config import TrainerState
 from ..training.loop import Group, Loop, Watch, evaluate
 from ..training.memory import check_memory
 from ..training.objectives import Objective
 from ..training.optim import Optimizer
 from ..training.run import Run, is_finished, refuse_other_folder, run_facts, train_in_folder
-from ..training.state import TrainerState
 from .recipe import Phase, PretrainConfig
 
 LARGE_STORE = 1 << 28  # bytes; checking one of this size takes long enough to say so

@@ -18,7 +18,7 @@ In reading order:
 
 from typing import TYPE_CHECKING
 
-from .. import lazy_names
+from .._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .config import LoopConfig as LoopConfig

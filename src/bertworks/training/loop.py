@@ -25,7 +25,7 @@ from ..batch import Batch, to_device
 from ..files import Diverged, atomic_write
 from ..model.dropout import DropoutKey
 from ..reporting.log import Reporter
-from .config import LoopConfig
+from .config import LoopConfig, TrainerState
 from .heap import Heap
 from .machine import (
     Stop,
@@ -38,7 +38,7 @@ from .machine import (
 )
 from .objectives import Objective
 from .optim import Optimizer
-from .state import StateWriter, Totals, TrainerState, check_tensors, damaged, on_cpu, snapshot
+from .state import StateWriter, Totals, check_tensors, damaged, on_cpu, snapshot
 
 BEST = "best.safetensors"
 

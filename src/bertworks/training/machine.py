@@ -26,6 +26,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .._version import __version__
 from ..files import InputError
 from ..model import openmp
 from ..model.prepare import one_thread_after_fork
@@ -360,8 +361,6 @@ def processor_kind() -> str:
 
 def facts() -> dict[str, Any]:
     """What a result depends on besides its recipe: machine, versions, commit."""
-    import bertworks
-
     cpu = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -374,6 +373,6 @@ def facts() -> dict[str, Any]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "bertworks": bertworks.__version__,
+        "bertworks": __version__,
         "commit": commit(),
     }

@@ -141,7 +141,7 @@ def _object(connection: str, made: bytes) -> Any:
 
 def _versions() -> dict[str, str]:
     """The versions of bertworks and of the libraries that decide what tasks write."""
-    from .. import __version__
+    from .._version import __version__
 
     found = {"bertworks": __version__}
     for name in LIBRARIES:

@@ -1,0 +1,9 @@
+"""Applications built on the core, which never imports them.
+
+probing      what an encoder has learned: attention, layers, nearest words; `explain` shows a forward pass
+export       folders for ONNX Runtime, checked against the model they come from
+doctor       checks of runs, stores, model folders and labelled data
+estimators   scikit-learn's interface
+serve        an HTTP server with a web page
+demo         pre-training and fine-tuning of a small model within minutes
+"""

@@ -1,0 +1,115 @@
+"""README.md of an exported folder: what it is, what it costs in exactness, and how to run it."""
+
+from typing import Any
+
+from ...inference.exported import INPUTS, SENTENCE
+from ...inference.predictor import Predictor
+from .samples import agreement
+
+_CALLS = {  # of a head
+    "classifier": 'classify(["a fine film"])',
+    "tagger": 'tag("Maria lives in Vienna.")',
+    "span": 'answer("Who lives in Vienna?", "Maria lives in Vienna.")',
+    "choice": 'choose("She opened the", ["door.", "sky."])',
+    "mlm": 'fill_mask("The capital of France is {mask}.")',
+}
+_ONNX = """import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+tokenizer = Tokenizer.from_file("tokenizer.json")
+tokenizer.enable_truncation({limit})
+tokenizer.enable_padding(pad_id={pad})
+rows = tokenizer.encode_batch([{texts}])
+inputs = {{{inputs}}}
+session = onnxruntime.InferenceSession("{file}")
+print(session.run(None, {{name: np.array({value}, np.int64) for name, value in inputs.items()}}))"""
+_TASKS = {"classifier": "text-classification", "tagger": "token-classification", "mlm": "fill-mask"}
+
+
+def export_card(predictor: Predictor, graph: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any]) -> str:
+    """The card as Markdown, from the certificate's facts and the folder's config.json."""
+    masks = "mlm" in predictor.model.heads and predictor.model.config.direction == "both"
+    head = predictor.model.supervised_head or ("mlm" if masks else "")
+    what = "ONNX graph" if graph["to"] == "onnx" else "package of compiled code (AOTInductor)"
+    call = _CALLS.get(head, 'embed(["one text", "another"])').format(mask=predictor.tokenizer.roles["mask"])
+    lines = ["---", "library_name: bertworks", "tags: [bertworks, export]", "---", ""]
+    lines += [f"# {what}, {graph['precision']}", ""]
+    lines += [
+        "`bertworks export` made this folder from a model folder; `certificate.json` names the files of both.",
+        "",
+    ]
+    lines += [f"Outputs: {', '.join(f'`{name}`' for name in graph['outputs'])}.", *_exactness(facts), ""]
+    lines += ["## Use", "", "Run these examples in this folder.", ""]
+    lines += _code("python", "import bertworks", "", f'print(bertworks.Predictor(".").{call})')
+    if graph["to"] == "torch":
+        lines += [
+            f"It runs on {graph['capability']} only. It holds machine code: load no package of unknown origin.",
+            "",
+        ]
+    else:
+        lines += _elsewhere(predictor, graph, head, settings)
+    return "\n".join([*lines, "Check it with `bertworks export --verify FOLDER`.", ""])
+
+
+def _exactness(facts: dict[str, Any]) -> list[str]:
+    """What the certificate measured, in sentences."""
+    one = facts["difference"]
+    lines = [
+        "",
+        f"On {one['texts']} English and Korean texts its scores differ from the source's by at most "
+        f"{one['largest']:.2g} (mean {one['mean']:.2g}, largest score {one['largest_score']:.3g}).",
+    ]
+    if equal := agreement(one)[1]:
+        lines.append(f"{equal[0].upper()}{equal[1:]}.")
+    if "scores" in facts:
+        scores = facts["scores"]
+        lines += ["", f"| {scores['rows']:,} rows of {scores['task']} | source | export |", "|---|---:|---:|"]
+        lines += [f"| {name} | {value:.4f} | {scores['after'][name]:.4f} |" for name, value in scores["before"].items()]
+    return lines
+
+
+def _elsewhere(predictor: Predictor, graph: dict[str, Any], head: str, settings: dict[str, Any]) -> list[str]:
+    """How other software runs an ONNX graph."""
+    file = next(iter(graph["outputs"].values()))
+    value = "[value]" if head == "choice" else "value"  # choices are an axis of their own
+    lines = ["ONNX Runtime (int64 arrays; batch and length vary):", ""]
+    parts = {"file": file, "texts": _texts(predictor, head), "inputs": _inputs(predictor), "value": value}
+    parts |= {"limit": predictor.max_length, "pad": predictor.tokenizer.pad_id}
+    lines += _code("python", *_ONNX.format(**parts).split("\n"))
+    if settings.get("model_type") == "bertworks":
+        return [*lines, "Its `config.json` has a model type that transformers and transformers.js do not know.", ""]
+    if SENTENCE in graph["outputs"]:
+        named = "" if file.endswith("/model.onnx") else f', model_kwargs={{"file_name": "{file}"}}'
+        lines += ["sentence-transformers with optimum-onnx:", ""]
+        made = f'print(SentenceTransformer(".", backend="onnx"{named}).encode(["one text"]))'
+        lines += _code("python", "from sentence_transformers import SentenceTransformer", "", made)
+    task = _TASKS.get(head, "question-answering" if head == "span" else "feature-extraction" if not head else "")
+    if task:
+        dtype = "q8" if graph["precision"] == "int8" else "fp32"
+        lines += ["transformers.js:", ""]
+        made = f'const run = await pipeline("{task}", "this folder", {{ dtype: "{dtype}" }});'
+        lines += _code("js", 'import { pipeline } from "@huggingface/transformers";', made)
+    return lines
+
+
+def _texts(predictor: Predictor, head: str) -> str:
+    """The inputs of one row, as the tokenizer of the example takes them."""
+    texts = {
+        "span": '("Who lives in Vienna?", "Maria lives in Vienna.")',
+        "choice": '("She opened the", "door."), ("She opened the", "sky.")',
+        "mlm": f'"The capital of France is {predictor.tokenizer.roles["mask"]}."',
+    }
+    pair = '("a fine film", "a good one")' if predictor.kind == "pair" else '"a fine film"'
+    return texts.get(head, pair)
+
+
+def _inputs(predictor: Predictor) -> str:
+    """The inputs of the graph, from the encodings of the example."""
+    fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+    names = INPUTS if predictor.model.config.type_vocab_size > 1 else INPUTS[:2]
+    return ", ".join(f'"{name}": [one.{fields[name]} for one in rows]' for name in names)
+
+
+def _code(language: str, *lines: str) -> list[str]:
+    return [f"```{language}", *lines, "```", ""]

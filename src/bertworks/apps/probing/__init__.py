@@ -1,0 +1,45 @@
+"""Looking inside an encoder: what `bertworks probe` computes, as functions that return plain results.
+
+In reading order:
+
+    config.py               the settings of each probe
+    model.py                a model folder to probe: tokens and the hidden states of every layer
+    words.py                whole words among token ids
+    similarity.py           how far a word's vector moves with its sentence (`probe word`)
+    neighbours.py           the nearest contexts of a word in a corpus (`probe neighbours`)
+    particles.py            what Korean nouns and particles account for (`probe particles`)
+    attention.py            attention weights of one text and statistics of them
+    attention_page.py       the same as an HTML page (`probe attention`)
+    explanation_arrays.py   embeddings, queries, keys, values, words by layer of one sequence
+    explanation.py          one's own sentence through a model, step by step, as a dictionary
+    explanation_page.py     the same as an HTML page (`bertworks explain`), drawn by explain*.js and .css
+    heads.py                the effect of each attention head on a score (`probe heads`)
+    items.py                labelled texts and words for a layer probe
+    controls.py             control tasks and baselines of a layer probe
+    layers.py               how much each layer knows of a task (`probe layers`)
+    pictures.py             lines over layers and heat maps
+"""
+
+from typing import TYPE_CHECKING
+
+from ..._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .attention import Attention as Attention
+    from .attention import attend as attend
+    from .attention import statistics as statistics
+    from .attention_page import page as page
+    from .config import HeadsConfig as HeadsConfig
+    from .config import LayersConfig as LayersConfig
+    from .config import NeighbourConfig as NeighbourConfig
+    from .config import WordConfig as WordConfig
+    from .explanation import explain as explain
+    from .explanation_page import explain_page as explain_page
+    from .heads import ablate_heads as ablate_heads
+    from .items import read_items as read_items
+    from .layers import probe_layers as probe_layers
+    from .model import ProbedModel as ProbedModel
+    from .neighbours import find_neighbours as find_neighbours
+    from .similarity import compare_word as compare_word
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,180 @@
+"""The nearest contexts of a word in a corpus: `bertworks probe neighbours`.
+
+Every occurrence of the word in the files is embedded in its sentence. The occurrences nearest to the word in the given
+sentence are kept. Files are streamed: a batch and the best so far are in memory.
+"""
+
+import heapq
+import itertools
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...data.corpus import InputOptions, Reader
+from ...data.sentences import split_sentences
+from ...files import InputError
+from ...tokenizer import normalize
+from ...training.machine import facts
+from .config import NeighbourConfig
+from .model import BATCH, Floats, ProbedModel, cosine
+from .words import Forms, Span
+
+SENTENCES = 1024  # that are tokenized together
+
+
+class Context(NamedTuple):
+    """One occurrence of the word."""
+
+    cosine: float
+    left: str
+    word: str
+    right: str
+    source: str  # the document: file, archive member, line
+
+    @property
+    def text(self) -> str:
+        return self.left + self.word + self.right
+
+
+def find_neighbours(
+    model: ProbedModel, word: str, corpus: Sequence[str | Path], config: NeighbourConfig, options: InputOptions
+) -> dict[str, Any]:
+    """The nearest contexts, best first, equal sentences once; mean and deviation of the cosine of all occurrences.
+
+    Raises InputError if a file cannot be read, the sentence lacks the word, or the corpus does.
+    """
+    text = config.sentence or word
+    ids = model.encode(text).ids
+    layer, span = model.layer(config.layer), model.words.require(text, ids, word, config.beginning)
+    query = _mean(next(model.states([ids])), layer, span)
+    reader = Reader(corpus, options)
+    subwords = model.words.subwords(word)
+    first = model.tokenizer.readable(subwords[0][0])
+    sentences = _sentences(reader, first if first.isalnum() else "", config.language)
+    found = itertools.islice(_occurrences(model, subwords, sentences, config.beginning), config.limit)
+    best, values = _Best(config.top), list[float]()
+    while batch := list(itertools.islice(found, BATCH)):
+        for (_, span, context), states in zip(batch, model.states([ids for ids, _, _ in batch]), strict=True):
+            values.append(float(cosine(query, _mean(states, layer, span))))
+            best.offer(context._replace(cosine=values[-1]))
+    if not values:
+        raise InputError(
+            f"the word {word!r} is not in {', '.join(map(str, corpus))} ({reader.counts['documents']:,} documents); "
+            "give another word, or allow longer words with --beginning"
+        )
+    return {
+        "probe": "neighbours",
+        "model": str(model.folder),
+        "word": word,
+        "corpus": [str(path) for path in corpus],
+        "settings": {**vars(config), "layer": layer},
+        "places": len(values),
+        "more": len(values) == config.limit,
+        "documents": reader.counts["documents"],
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if len(values) > 1 else 0.0,
+        "neighbours": [
+            {**context._asdict(), "cosine": round(context.cosine, 6), "times": best.times[context.text]}
+            for context in best.ordered()
+        ],
+        "machine": facts(),
+    }
+
+
+def _mean(states: Floats, layer: int, span: Span) -> Floats:
+    vector: Floats = states[layer, span[0] : span[1]].mean(0)
+    return vector
+
+
+class _Best:
+    """The contexts with the highest cosine, equal sentences once; of equal cosines the first one wins."""
+
+    def __init__(self, size: int):
+        self.size, self.heap = size, list[tuple[float, int, Context]]()
+        self.times = Counter[str]()  # occurrences of each kept sentence
+        self.offered = 0
+
+    def offer(self, context: Context) -> None:
+        self.offered += 1
+        if context.text in self.times:
+            self.times[context.text] += 1
+        elif len(self.heap) < self.size or context.cosine > self.heap[0][0]:
+            self.times[context.text] = 1
+            heapq.heappush(self.heap, (context.cosine, -self.offered, context))
+            if len(self.heap) > self.size:
+                del self.times[heapq.heappop(self.heap)[2].text]
+
+    def ordered(self) -> list[Context]:
+        return [context for _, _, context in sorted(self.heap, reverse=True)]
+
+
+# ---- finding the word
+
+
+def _sentences(reader: Reader, first: str, language: str) -> Iterator[tuple[str, str]]:
+    """(sentence, source of its document). ASCII paragraphs without the word's `first` subword are skipped."""
+    first = first.lower()
+    for document in reader:
+        for paragraph in normalize("NFC", document.text).split("\n"):
+            if not paragraph.isascii() or first in paragraph.lower():
+                for sentence in split_sentences(paragraph, language):
+                    yield sentence, document.source
+
+
+def _occurrences(
+    model: ProbedModel, word: Forms, sentences: Iterable[tuple[str, str]], beginning: bool
+) -> Iterator[tuple[list[int], Span, Context]]:
+    """Every occurrence of the word, in order: the token ids of its sentence, its position in them, its context."""
+    tokenizer = model.tokenizer
+    sentences = iter(sentences)
+    while chunk := list(itertools.islice(sentences, SENTENCES)):
+        rows = tokenizer.ids_of([text for text, _ in chunk])
+        spans = [model.words.find(row, word, beginning) for row in rows]
+        hits = [(found, one) for found, one in zip(spans, chunk, strict=True) if found]
+        encodings = tokenizer.encode_batch([text for _, (text, _) in hits])
+        for (found, (text, source)), encoding in zip(hits, encodings, strict=True):
+            for start, end in found:
+                left, right = encoding.offsets[start + 1][0], encoding.offsets[end][1]
+                context = Context(0.0, text[:left], text[left:right], text[right:], source)
+                yield *_cut_around(encoding.ids, (start + 1, end + 1), model.positions), context
+
+
+def _cut_around(ids: list[int], span: Span, length: int) -> tuple[list[int], Span]:
+    """A row with [CLS] and [SEP] cut to `length` tokens, as many left of a word as right; the word's position in it."""
+    start, end = span
+    skipped = max(0, min((start + end - length) // 2, len(ids) - length))
+    return [ids[0], *ids[1:-1][skipped : skipped + length - 2], ids[-1]], (start - skipped, end - skipped)
+
+
+# ---- the table
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print a line a neighbour, nearest first, with the word in one column."""
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.text import Text
+
+    console, settings = Console(highlight=False, soft_wrap=True), results["settings"]
+    side = max(12, (console.width - 8 - max(cell_len(one["word"]) for one in results["neighbours"])) // 2)
+    where = f"in {settings['sentence']!r}" if settings["sentence"] else "alone"
+    console.print(Text(f"{results['word']!r} {where}, layer {settings['layer']}, {results['model']}", "bold"))
+    for one in results["neighbours"]:
+        left, right = _cut(one["left"][::-1], side)[::-1], _cut(one["right"], side)
+        line = Text(f"{one['cosine']:.3f}  " + " " * (side - cell_len(left)) + left)
+        console.print(line.append(one["word"], "bold").append(right))
+    more = " (the limit: the rest was not read)" if results["more"] else ""
+    spread = f"mean cosine {results['mean']:.3f}, standard deviation {results['std']:.3f}"
+    console.print(Text(f"{results['places']:,} occurrences in {results['documents']:,} documents{more}; {spread}"))
+
+
+def _cut(text: str, cells: int) -> str:
+    """The beginning of a text that fits into `cells` columns of a terminal; an ideograph fills two."""
+    from rich.cells import cell_len
+
+    text = text[:cells]
+    while cell_len(text) > cells:
+        text = text[:-1]
+    return text

@@ -1,0 +1,46 @@
+"""Trained folders behind an address: `bertworks serve` (extra `serve`).
+
+In reading order:
+
+    config.py     the settings of a server
+    errors.py     refusals: status, error type, and how each dialect of clients writes them
+    bodies.py     fields of bodies; what is said of a body of another form
+    embedding.py  texts or token ids to embed: prompts, which end is cut; vectors of tokens, weights over the vocabulary
+    models.py     a served model: a predictor, and the steps that its heads allow
+    limits.py     how large a request is, and checks of it before anything is tokenized or multiplied
+    pace.py       predicted seconds of a batch, from the batches that were measured
+    queue.py      one compute thread: first in, first out, by real tokens
+    metrics.py    Prometheus metrics under TEI's names
+    service.py    from a request's rows to its answers: limits, admission, tokenizing, queue, decoding
+    routes.py     what every dialect's file shares: router, body, reply
+    hosts.py      the name in a Host header
+    guard.py      what is checked before a route is called: host, key, content type, size and time of the body
+    app.py        `create_app`: all routes of all dialects; how a dialect plugs in
+    tei.py        routes of text-embeddings-inference
+    own.py        our own routes
+    vectors.py    options of all routes that return vectors: length, dimensions
+    openai.py     OpenAI's routes: vectors, models
+    rerank.py     the routes of Cohere and Jina
+    pipelines.py  the tasks of Hugging Face Inference: payload to rows, results to answer
+    huggingface.py  their routes, and which task a payload is for
+    kserve.py     the Open Inference Protocol (KServe v2)
+    explaining.py  `explain` as work of the compute thread
+    probes.py     our own routes that look inside an encoder
+    curves.py     the curves of a run folder
+    page.py       the page at `/`; its parts are in page/
+    screen.py     what is printed at the start
+    protocol.py   uvicorn's protocol: time and size of a header
+    server.py     the process: address, loading, signals, shutdown
+"""
+
+from typing import TYPE_CHECKING
+
+from ..._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .app import create_app as create_app
+    from .config import ServeConfig as ServeConfig
+    from .models import ServedModel as ServedModel
+    from .server import run_server as run_server
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,97 @@
+"""`create_app`: all routes of all dialects in one FastAPI application.
+
+How a dialect plugs in: it is a file of this room with
+
+    router = dialect("name")                        # routes.py
+
+    class Question(BaseModel): ...                  # pydantic: what the body must be
+
+    @router.post("/route", response_model=...)
+    async def route(body: Question, request: Request) -> Response:
+        service = service_of(request)
+        answers = await service.run(request, "embed", body.texts, Options(model=body.model, truncate=body.truncate))
+        return reply(answers.results, answers)      # JSON, and the headers of what was computed
+
+and a name in DIALECTS below. Steps and their rows: models.py. `Options.decode` gets the prepared rows and their scores
+where the default is not enough. Errors are raised as `Refusal(status, message)`; errors.FORMS says by the path how they
+are written. Everything else (limits, admission, key, body, truncation, metrics) has been done before or inside `run`.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from ..._version import __version__
+from . import huggingface, kserve, openai, own, page, probes, rerank, tei
+from .bodies import fault_of
+from .config import ServeConfig
+from .errors import Refusal
+from .guard import Guard
+from .models import ServedModel
+from .routes import refusal_schemas
+from .service import ClientLeft, Service
+
+DIALECTS: tuple[APIRouter, ...] = (
+    tei.router,
+    own.router,
+    openai.router,
+    rerank.router,
+    kserve.router,
+    huggingface.router,
+    probes.router,
+    page.router,
+)
+
+
+class Application(FastAPI):
+    """FastAPI with the forms of refusals in its description."""
+
+    def openapi(self) -> dict[str, Any]:
+        described = super().openapi()
+        described["components"]["schemas"] |= refusal_schemas()
+        return described
+
+
+def create_app(models: dict[str, ServedModel], config: ServeConfig | None = None, key: str | None = None) -> FastAPI:
+    """The application of some loaded models, by name. key: that requests must have; None: none is needed.
+
+    `app.state.service` is the service behind it.
+    """
+    config = config or ServeConfig()
+    app = Application(title="bertworks", version=__version__, docs_url=None, redoc_url=None)
+    app.state.service = service = Service(models, config)
+    for router in DIALECTS:
+        app.include_router(router)
+    app.add_middleware(Guard, config=config, service=service, key=key)
+    app.add_exception_handler(RequestValidationError, _wrong_form)
+    app.add_exception_handler(HTTPException, _no_route)
+    app.add_exception_handler(ClientLeft, _left)
+    return app
+
+
+async def _wrong_form(request: Request, error: Any) -> Response:
+    """A body that is no JSON, or whose fields have another form; the message repeats no text of the request."""
+    errors = error.errors()
+    if errors[0]["type"] == "json_invalid":
+        raise Refusal(400, f"the body is no JSON (character {errors[0]['loc'][-1]}); send a JSON object in UTF-8")
+    if errors[0]["type"] == "missing" and errors[0]["loc"] == ("body",):
+        raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
+    where, message = fault_of(errors, error.body)
+    raise Refusal(422, f"{message}; GET /openapi.json describes the fields", param=where, error_type="Validation")
+
+
+async def _no_route(request: Request, error: Any) -> Response:
+    """An unknown path, or another method than the route's."""
+    if error.status_code not in (404, 405):
+        raise Refusal(error.status_code, str(error.detail))
+    shown = f"{request.method} {request.url.path[:80]}"
+    allowed = (error.headers or {}).get("Allow")
+    use = f"use {allowed}; " if allowed else ""
+    raise Refusal(error.status_code, f"no route {shown}; {use}GET /openapi.json lists them", error.headers)
+
+
+async def _left(request: Request, error: Exception) -> Response:
+    """Nobody reads this answer; 499 is what nginx logs for it."""
+    return Response(status_code=499)

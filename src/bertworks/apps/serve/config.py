@@ -1,0 +1,51 @@
+"""The settings of a server: the flags of `bertworks serve`. Importing them loads no torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ...files import InputError
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """Where a server listens, and what it accepts."""
+
+    host: str = "127.0.0.1"  # address to listen on; 0.0.0.0: every network of this machine
+    port: int = 8080  # port to listen on; 0: any free one
+    # names under which clients call this server, besides localhost and IP addresses; *.example.com: every name below
+    # example.com; *: any name, which needs a key or a network that only clients reach
+    allow_host: tuple[str, ...] = ()
+    key_file: Path | None = None  # file with the API key; none: BERTWORKS_API_KEY, and without it no key is needed
+    run: Path | None = None  # run folder whose curves the page shows
+    # number type of weights and products, of an export its own; auto: bfloat16 where the processor multiplies it faster
+    # than float32
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    # how batches are computed; compiled: for this processor, which takes minutes at the start and then computes faster,
+    # and needs a C++ compiler; auto: packed
+    engine: Literal["auto", "packed", "compiled"] = "auto"
+    auto_truncate: bool = False  # cut inputs that are too long, also where the request does not say `truncate`
+    max_wait: float = 10.0  # predicted seconds until a request is computed; above, it is refused with 429
+    notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more
+    grace: float = 30.0  # seconds after that to answer what has come in; what remains is refused with 503
+    batch_tokens: int = 0  # tokens of a forward pass; 0: 512 on a CPU, 32,768 on a GPU
+    workers: int = 1  # forward passes at a time, each on its share of the cores; more for a machine that is shared
+    max_tokens: int = 300_000  # tokens of a request, the overlaps of windows included
+    max_top_k: int = 100  # results for each input
+    max_requests: int = 512  # requests at a time; above, 429
+    max_body: int = 4_000_000  # bytes of a request's body, after decompression
+    body_seconds: float = 10.0  # seconds in which a body must arrive
+    answer_seconds: float = 60.0  # seconds in which a client must have read its answer; then its connection is cut
+
+    def __post_init__(self) -> None:
+        counts = ("max_tokens", "max_top_k", "max_requests", "max_body", "workers")
+        for name in counts:
+            if vars(self)[name] < 1:
+                raise InputError(f"{name} = {vars(self)[name]}; expected 1 or more")
+        if self.batch_tokens < 0:
+            raise InputError(f"batch_tokens = {self.batch_tokens}; expected 0 (by the device) or more")
+        for name in ("max_wait", "notice", "grace", "body_seconds", "answer_seconds"):
+            if not 0 <= vars(self)[name] < 1e6:
+                raise InputError(f"{name} = {vars(self)[name]}; expected seconds, 0 or more")
+        if not 0 <= self.port < 65536:
+            raise InputError(f"port = {self.port}; expected 0 to 65535")

@@ -1,0 +1,178 @@
+"""Vectors of texts as servers give them: of whole texts, of every token, and over the vocabulary.
+
+A text may also come as token ids. `EmbeddingInput` says how texts are prepared: the prompt before them, and the end
+from which long ones are cut.
+
+Shapes: N texts, S sequences, T tokens of all sequences, D width, V vocabulary.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ...batch import to_device
+from ...checkpoint.locate import refuse_export
+from ...checkpoint.pooling import Pooling
+from ...inference.masks import MASK_COST, MaskFiller
+from ...inference.predictor import Predictor
+from ...inference.steps import Embedder, EmbeddingRows, Steps
+from ...tasks.inputs import Inputs
+from ...tasks.sequences import Integers, Spans, edges_of, frame, tokenize
+from .errors import Refusal
+
+SCORES = 1 << 24  # scores of a batch whose tokens are all scored against the vocabulary: 64 MB
+
+Text = str | list[int]  # a text, or the ids of its tokens
+
+
+def rows_of(given: Any) -> list[Any]:
+    """The inputs of a request, texts or the ids of texts, which may be a single one.
+
+    Raises Refusal (400) if there are no ids in a list of them.
+    """
+    rows = [given] if isinstance(given, str) or (given and isinstance(given[0], int)) else list(given)
+    if [] in rows:
+        raise Refusal(400, f"input {rows.index([])} has no token ids; leave it out", error_type="Empty")
+    return rows
+
+
+@dataclass(frozen=True)
+class EmbeddingInput:
+    """How texts are prepared for their vectors."""
+
+    prompt_name: str | None = None  # of the prompts of a sentence-transformers folder; none: its default prompt
+    left: bool = False  # whether a text that is too long is cut at its beginning instead of its end
+
+    def prompt(self, pooling: Pooling, prompts: Mapping[str, str]) -> str:
+        """The text to put before every text. Raises Refusal (422) if the folder has no such prompt."""
+        if self.prompt_name is None:
+            return pooling.prompt
+        if self.prompt_name not in prompts:
+            known = ", ".join(prompts) or "none"
+            message = f"no prompt {self.prompt_name[:80]!r}; this model has {known}"
+            raise Refusal(422, message, param="prompt_name", error_type="Validation")
+        return prompts[self.prompt_name]
+
+    def prepare(self, embedder: Embedder, prompts: Mapping[str, str], rows: Sequence[Text]) -> EmbeddingRows:
+        """The sequences of texts or token ids.
+
+        Raises Refusal (422) for an unknown prompt, or ids that are not in the vocabulary.
+        """
+        tokenizer, limit = embedder.loaded.tokenizer, embedder.loaded.limits.max_seq_length
+        pooling = replace(embedder.pooling, prompt=self.prompt(embedder.pooling, prompts))
+        tokens = tokenize(tokenizer, [pooling.text(row) for row in rows if isinstance(row, str)])
+        if any(not isinstance(row, str) for row in rows):
+            tokens = _with_ids(tokens, rows, embedder)
+        length = np.minimum(tokens.length, limit - 2)
+        cut = tokens.length - length
+        start = tokens.start + cut if self.left else tokens.start
+        frames = frame(tokenizer, Spans(tokens.tokens, start, length))
+        return EmbeddingRows(Inputs.unlabelled(frames, tokenizer, limit, cut), pooling.normalize)
+
+
+def _with_ids(tokens: Spans, rows: Sequence[Text], embedder: Embedder) -> Spans:
+    """The spans of all rows, from those of the texts among them, without [CLS] and [SEP] around ids.
+
+    Raises Refusal (422) for ids that are not in the vocabulary, or without [CLS] and [SEP]: they may be of another
+    tokenizer, such as those that LangChain's OpenAI client sends, and their vectors would mean nothing.
+    """
+    tokenizer = embedder.loaded.tokenizer
+    texts = iter(zip(tokens.start.tolist(), tokens.length.tolist(), strict=True))
+    parts: list[Any] = []
+    for i, row in enumerate(rows):
+        if isinstance(row, str):
+            start, length = next(texts)
+            parts.append(tokens.tokens[start : start + length])
+            continue
+        wrong = [one for one in row if not 0 <= one < tokenizer.vocab_size]
+        if wrong:
+            most = tokenizer.vocab_size - 1
+            raise Refusal(
+                422,
+                f"input {i} has the token id {wrong[0]}; this vocabulary has 0 to {most}; send texts, or ids of this "
+                "model's own tokenizer",
+            )
+        if len(row) < 2 or (row[0], row[-1]) != (tokenizer.cls_id, tokenizer.sep_id):
+            raise Refusal(
+                422,
+                f"input {i} has token ids from {row[0]} to {row[-1]}; expected {tokenizer.cls_id} first and "
+                f"{tokenizer.sep_id} last, as this model's tokenizer gives them; ids of another tokenizer mean other "
+                "words: send texts (LangChain: check_embedding_ctx_length=False)",
+            )
+        parts.append(row[1:-1])
+    edges = edges_of([len(part) for part in parts])
+    return Spans(np.fromiter(chain.from_iterable(parts), np.int32), edges[:-1], np.diff(edges))
+
+
+# ---- other vectors
+
+
+class TokenEmbedder(Steps[EmbeddingRows]):
+    """The vectors of all tokens in the last layer, [CLS] and [SEP] included."""
+
+    by_token = True
+
+    def __init__(self, predictor: Predictor):
+        super().__init__(predictor.loaded)
+        self.embedder = predictor.embedder()
+
+    def prepare(self, rows: Sequence[Text]) -> EmbeddingRows:
+        return EmbeddingInput().prepare(self.embedder, {}, rows)
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        """(T, D) vectors."""
+        return self.loaded.states(inputs)
+
+
+def decode_tokens(rows: EmbeddingRows, scores: Tensor) -> list[NDArray[np.float32]]:
+    """The vectors of each text's tokens, from (T, D)."""
+    vectors = scores.numpy()
+    return [vectors[a:b] for a, b in pairwise(rows.inputs.edges.tolist())]
+
+
+class SparseEmbedder(Steps[EmbeddingRows]):
+    """A weight for every token of the vocabulary: log(1 + relu(score)) of the masked-LM head, its maximum over a text.
+
+    SPLADE (Formal et al., 2021), equation 2 with the maximum of SPLADE-max.
+    """
+
+    def __init__(self, predictor: Predictor):
+        """Raises InputError if the folder is an export or has no masked-LM head."""
+        super().__init__(predictor.loaded)
+        refuse_export(predictor.folder)
+        self.filler, self.embedder = MaskFiller(predictor.loaded), predictor.embedder()
+
+    def prepare(self, rows: Sequence[Text]) -> EmbeddingRows:
+        return EmbeddingInput().prepare(self.embedder, {}, rows)
+
+    def costs(self, inputs: Inputs) -> Integers:
+        return super().costs(inputs) * (1 + MASK_COST)  # every token has a score for every token of the vocabulary
+
+    @torch.no_grad()
+    def forward(self, inputs: Inputs) -> Tensor:
+        """(S, V) weights."""
+        loaded, V = self.loaded, self.loaded.model.config.vocab_size
+        best = torch.empty(len(inputs), V)  # the highest score of each token of the vocabulary; weights rise with it
+        for rows in inputs.by_length(tokens=max(1, SCORES // V)):
+            batch = to_device(inputs.batch(rows), loaded.device)
+            real = batch["attention_mask"]
+            scores = loaded.engine.masked(batch, real.flatten().nonzero().squeeze(1))  # (tokens of the batch, V)
+            each = scores.split(real.sum(1).tolist())
+            best[torch.from_numpy(rows)] = torch.stack([one.amax(0) for one in each]).cpu()
+        return loaded.check_finite(best).relu_().log1p_()
+
+
+def decode_sparse(rows: EmbeddingRows, scores: Tensor) -> list[list[dict[str, Any]]]:
+    """The tokens with a weight of each text, from (S, V)."""
+    results = []
+    for weights in scores:
+        ids = weights.nonzero().squeeze(1)
+        cells = zip(ids.tolist(), weights[ids].tolist(), strict=True)
+        results.append([{"index": i, "value": value} for i, value in cells])
+    return results

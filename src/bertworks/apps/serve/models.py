@@ -1,0 +1,187 @@
+"""A served model: a predictor, and the steps that its heads allow."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ...checkpoint.locate import find_model, is_export, run_name
+from ...checkpoint.pooling import read_prompts
+from ...files import InputError
+from ...inference.engines import Computing
+from ...inference.exported import read_graph
+from ...inference.predictor import Predictor
+from ...inference.steps import Steps
+from ...reporting.run_files import EXAMPLES, read_json_lines
+from ...tasks.inputs import Inputs
+from ..probing.model import StateSteps
+from .embedding import SparseEmbedder, TokenEmbedder
+from .errors import Refusal, without_folders
+from .explaining import ExplainSteps
+
+AUTO = Computing("auto")
+
+# The name of each kind of result, its steps, and a row of it that any such model can read (to measure its speed).
+# A head that is missing, or an export without weights, makes its steps raise InputError.
+WORDS = "a few words to begin with " * 8
+STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], Any]]] = {
+    "classify": (lambda predictor: predictor.classifier, lambda predictor: (WORDS, None)),
+    "tag": (lambda predictor: predictor.tagger, lambda predictor: WORDS),
+    "answer": (lambda predictor: predictor.answerer, lambda predictor: ("a few words?", WORDS)),
+    "choose": (lambda predictor: predictor.chooser, lambda predictor: (WORDS, ["a", "b"])),
+    "fill_mask": (lambda predictor: predictor.mask_filler, lambda predictor: f"a {predictor.tokenizer.roles['mask']}"),
+    "embed": (lambda predictor: predictor.embedder(), lambda predictor: WORDS),
+    "embed_all": (TokenEmbedder, lambda predictor: WORDS),
+    "embed_sparse": (SparseEmbedder, lambda predictor: WORDS),
+    "next_sentence": (lambda predictor: predictor.next_sentence_steps, lambda predictor: (WORDS, WORDS)),
+    "explain": (ExplainSteps, lambda predictor: ("a b", None)),
+    "states": (lambda predictor: StateSteps(predictor.loaded), lambda predictor: WORDS),
+}
+
+ABILITIES = {  # the words for a step; the page has the same in both languages
+    "classify": "classify",
+    "tag": "find entities",
+    "answer": "answer questions",
+    "choose": "choose continuations",
+    "fill_mask": "fill masks",
+    "embed": "embed texts",
+    "embed_all": "embed tokens",
+    "embed_sparse": "embed sparsely",
+    "next_sentence": "judge next sentences",
+    "explain": "explain",
+    "states": "compare words",
+}
+
+EXAMPLE = {"text?": str, "pair?": str, "question?": str, "context?": str, "choices?": [str], "label?": (str, int)}
+
+
+class ServedModel:
+    """A folder that is served under a name."""
+
+    examples: Sequence[Mapping[str, Any]] = ()  # rows that a run folder has for the page; of a model folder none
+
+    def __init__(self, name: str, predictor: Predictor, prompts: Mapping[str, str] | None = None):
+        """prompts: of a sentence-transformers folder, by name. Raises InputError if its engine cannot compute it."""
+        self.name, self.predictor, self.prompts = name, predictor, dict(prompts or {})
+        self.compiled = predictor.loaded.engine.name == "compiled"  # whether its first batches wait for a compiler
+        self.steps: dict[str, Steps[Any]] = {}
+        self.missing: dict[str, str] = {}  # steps that the folder has no head for: why
+        for step, (make, _) in STEPS.items():
+            try:
+                self.steps[step] = make(predictor)
+            except InputError as error:
+                self.missing[step] = str(error)
+
+    @classmethod
+    def load(cls, argument: str, computing: Computing = AUTO) -> "ServedModel":
+        """The model of `FOLDER` or `NAME=FOLDER`.
+
+        Raises InputError if the folder is missing or damaged, or the model cannot be computed as asked.
+        """
+        name, equals, folder = argument.partition("=")
+        if not equals:
+            name, folder = run_name(find_model(Path(argument).resolve())), argument
+        if not name or "/" in name:
+            raise InputError(f"{argument}: the name {name!r} is no name of a model; write NAME=FOLDER without a slash")
+        how = _computing(find_model(folder), computing)
+        # a whole path, which is never a word of a message: Service.without_paths replaces it there
+        predictor = Predictor(Path(folder).resolve(), precision=how.precision, engine=how.engine)
+        model = cls(name, predictor, read_prompts(find_model(folder)))
+        if (path := Path(folder) / EXAMPLES).is_file():
+            model.examples = read_json_lines(path, EXAMPLE)
+        return model
+
+    def __repr__(self) -> str:
+        return f"ServedModel({self.name!r}, {str(self.predictor.folder)!r})"
+
+    def steps_of(self, step: str) -> Steps[Any]:
+        """The steps of this name. Raises Refusal (424) if the folder has no head for them, or is an export."""
+        if step not in self.steps:
+            able, folder = ", ".join(self.abilities), self.predictor.folder
+            why = f": {without_folders(self.missing[step], {str(folder): self.name})}" if is_export(folder) else ""
+            raise Refusal(424, f"the model {self.name!r} cannot {ABILITIES.get(step, step)}{why}; it can: {able}")
+        return self.steps[step]
+
+    def warm_ups(self, step: str) -> list[Inputs]:
+        """Inputs of first batches; for a compiled engine one sequence and two, because each has a graph of its own."""
+        rows, steps = self.samples(step, 1), self.steps[step]
+        inputs: Inputs = steps.prepare(rows).inputs
+        if not self.compiled or isinstance(steps, ExplainSteps):  # explanations are never compiled
+            return [inputs]
+        two: Inputs = steps.prepare(rows * 2).inputs
+        return [inputs.part(0, 1), two.part(0, 2)]
+
+    def samples(self, step: str, tokens: int) -> list[Any]:
+        """One row or more that these steps can read, with about so many tokens as the queue counts them."""
+        row, steps = STEPS[step][1](self.predictor), self.steps[step]
+        if isinstance(steps, ExplainSteps):  # one sentence at a time
+            return [("a " * max(2, math.isqrt(tokens) - 4), None)]
+        cost = int(steps.costs(steps.prepare([row]).inputs).sum())
+        return [row] * max(1, tokens // cost)
+
+    @property
+    def reads_single(self) -> bool:
+        """Whether it was fine-tuned on single texts; False where the folder, of other software, does not say it."""
+        return self.predictor.loaded.texts_a_row == 1
+
+    @property
+    def compares(self) -> bool:
+        """Whether it was trained as an embedder, and has no classifier: the cosine of its vectors is a likeness."""
+        trained = self.predictor.kind == "embedding" or self.predictor.pooling is not None
+        return trained and "embed" in self.steps and "classify" not in self.steps
+
+    def output(self, *beginnings: str) -> int | None:
+        """The number of the first label that begins with one of these, in lower case."""
+        labels = self.predictor.loaded.labels
+        return next((i for i, label in enumerate(labels) if label.lower().startswith(beginnings)), None)
+
+    @property
+    def abilities(self) -> list[str]:
+        """What it can do, in words."""
+        return [ABILITIES[step] for step in self.steps]
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What clients may know of it: no paths."""
+        predictor, config = self.predictor, self.predictor.model.config
+        return {
+            "name": self.name,
+            "kind": predictor.kind,
+            "can": list(self.steps),
+            "labels": list(predictor.loaded.labels),
+            "reads_single": self.reads_single,
+            "max_length": predictor.max_length,
+            "precision": predictor.loaded.engine.precision,
+            "engine": predictor.loaded.engine.name,
+            "vocab_size": predictor.tokenizer.vocab_size,
+            "hidden_size": config.hidden_size,
+            "num_hidden_layers": config.num_hidden_layers,
+            "num_attention_heads": config.num_attention_heads,
+            "mask_token": predictor.tokenizer.roles["mask"],
+            "prompts": list(self.prompts),
+        }
+
+
+def _computing(folder: Path, asked: Computing) -> Computing:
+    """How a folder computes: as asked, an export as it was exported. Raises InputError if that contradicts."""
+    if not is_export(folder):
+        return asked
+    own = read_graph(folder)["precision"]
+    if asked.engine != "auto" or asked.precision not in ("auto", own):
+        flag = f"--precision {asked.precision}" if asked.engine == "auto" else f"--engine {asked.engine}"
+        raise InputError(
+            f"{flag}, but {folder} is an export, which computes as it was exported, in {own}; leave --precision and "
+            "--engine out, or export again"
+        )
+    return AUTO
+
+
+def load_models(arguments: Sequence[str], computing: Computing = AUTO) -> dict[str, ServedModel]:
+    """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if two have one name."""
+    models: dict[str, ServedModel] = {}
+    for argument in arguments:
+        model = ServedModel.load(argument, computing)
+        if model.name in models:
+            raise InputError(f"two folders of the name {model.name!r}; give each a name of its own: NAME=FOLDER")
+        models[model.name] = model
+    return models

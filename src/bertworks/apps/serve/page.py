@@ -1,0 +1,110 @@
+"""The page at `/`: one HTML file, assembled from page/, that asks nobody but its own server.
+
+Its scripts and styles are inside it, and the Content-Security-Policy names them by their hashes: nothing else runs, and
+no request leaves for another host. Texts of users and names of models reach the page as JSON and are shown as text.
+"""
+
+import asyncio
+import base64
+import functools
+import hashlib
+import re
+from importlib.resources import files
+from typing import NamedTuple
+
+from fastapi import Request, Response
+
+from ...files import InputError
+from ...tokenizer import Tokenizer
+from ..probing.explanation_page import SCRIPTS as EXPLAIN
+from ..probing.explanation_page import STYLE, asset
+from .curves import read_curves
+from .errors import Refusal, without_folders
+from .rerank import described
+from .routes import dialect, reply, service_of
+
+LANGUAGES = {  # a sentence, and the most tokens for a character of it in a vocabulary of that language
+    "en": ("The teacher opened the window and read the letter.", 0.4),
+    "ko": ("선생님은 창문을 열고 편지를 읽었다.", 0.9),
+}
+SCRIPTS = ("texts", "base", "api", "tool", "words", "vectors", "live", "start")  # of page/, in this order
+
+router = dialect("page")
+
+
+class Page(NamedTuple):
+    """The HTML, and the policy that its response needs."""
+
+    html: str
+    policy: str
+
+
+@functools.cache
+def page() -> Page:
+    """The page of every server."""
+    folder = files(__package__) / "page"
+
+    def read(name: str) -> str:
+        return (folder / name).read_text(encoding="utf-8")
+
+    own = "".join(read(f"{name}.js") for name in SCRIPTS)
+    script = "\n".join(['"use strict";', *map(asset, EXPLAIN), own])
+    parts = {"STYLE": asset(STYLE) + read("page.css"), "SCRIPT": script}
+    policy = (
+        "default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"frame-ancestors 'none'; script-src {_hash(parts['SCRIPT'])}; style-src {_hash(parts['STYLE'])}"
+    )
+    return Page(re.sub("@@([A-Z]+)@@", lambda match: parts[match[1]], read("page.html")), policy)
+
+
+def _hash(text: str) -> str:
+    """The source expression of an element's text, as a policy names it."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+@router.get("/", include_in_schema=False)
+async def show() -> Response:
+    """The page."""
+    found = page()
+    headers = {"content-security-policy": found.policy, "cache-control": "no-cache"}
+    return Response(found.html, media_type="text/html; charset=utf-8", headers=headers)
+
+
+@router.get("/curves")
+async def curves(request: Request, seen: str = "") -> Response:
+    """The log of the run folder that the server was started with (`--run`); `records` is null if nothing is new.
+
+    seen: the `version` of the last answer. Without a run folder, `run` is null.
+    """
+    service = service_of(request)
+    run = service.config.run
+    if run is None:
+        return reply({"run": None, "version": "", "records": None})
+    work = functools.partial(read_curves, run, seen)
+    try:
+        return reply(await asyncio.get_running_loop().run_in_executor(service.pool, work))
+    except InputError as error:
+        raise Refusal(424, without_folders(str(error), {str(run): run.resolve().name})) from None
+
+
+@router.get("/models")
+async def models(request: Request) -> Response:
+    """What is loaded: name, task, labels, sizes, languages of the vocabulary, examples, and what each model can answer.
+
+    `key`: whether the request had one, so that commands for other clients need one too.
+    """
+    models = [
+        described(model) | {"languages": languages_of(model.predictor.tokenizer), "examples": model.examples}
+        for model in service_of(request).models.values()
+    ]
+    return reply({"models": models, "key": "authorization" in request.headers})
+
+
+def languages_of(tokenizer: Tokenizer) -> list[str]:
+    """Which of LANGUAGES a vocabulary was made for: no unknown tokens, and few for each character."""
+    found = []
+    for language, (text, most) in LANGUAGES.items():
+        ids = tokenizer.encode(text).ids[1:-1]
+        if tokenizer.unk_id not in ids and len(ids) <= most * len(text):
+            found.append(language)
+    return found

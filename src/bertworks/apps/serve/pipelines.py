@@ -1,0 +1,343 @@
+"""The tasks of Hugging Face Inference: from a payload to rows of a step, from its results to what clients read.
+
+Names of tasks, parameters and fields are those of huggingface_hub and @huggingface/inference. Parameters that are None
+have the default of the model folder. Two things differ from transformers' pipelines, on purpose: entities and tags are
+of whole words, as the tagger was trained, and long texts are always read in overlapping windows, so `stride`,
+`doc_stride`, `max_seq_len` and `align_to_words` have no effect.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from ...inference.steps import HeadSteps
+from ...tasks.calibration import function_of
+from ...tasks.tagging import Entity, Unit
+from ...tasks.tags import OUTSIDE
+from .bodies import Body, Count, Many
+from .embedding import EmbeddingInput
+from .errors import Refusal
+from .limits import check_masks, check_template
+from .models import ServedModel
+from .vectors import cosines, decoder, embedder_of
+
+T = TypeVar("T")
+DENIES = ("contradict", "not_entail")  # how labels against entailment begin
+TOP_K = 5  # tokens for each mask, unless the request says how many
+
+
+class Parameters(Body):
+    """Parameters of all tasks; a task looks at its own."""
+
+    top_k: Count | None = None  # classes, tokens or answers to return
+    function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
+    targets: Many[str] | None = None
+    aggregation_strategy: Literal["none", "simple", "first", "average", "max"] | None = None
+    ignore_labels: Many[str] | None = None
+    handle_impossible_answer: bool | None = None
+    max_answer_len: Count | None = None
+    max_question_len: Count | None = None
+    candidate_labels: str | Many[str] | None = None
+    hypothesis_template: str | None = None
+    multi_label: bool | None = None
+    normalize: bool | None = None
+    truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    prompt_name: str | None = None
+    dimensions: Count | None = None
+
+
+BESIDE = ("normalize", "truncate", "truncation_direction", "prompt_name", "dimensions")
+
+
+class PipelineRequest(Body):
+    """A payload of any task. Clients send the parameters of feature-extraction beside `inputs`."""
+
+    inputs: str | dict[str, Any] | Many[str | dict[str, Any]]
+    parameters: Parameters | None = None
+    normalize: bool | None = None
+    truncate: bool | None = None
+    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
+    prompt_name: str | None = None
+    dimensions: Count | None = None
+
+    @property
+    def asked(self) -> Parameters:
+        """The parameters, wherever they are."""
+        beside = {name: getattr(self, name) for name in BESIDE}
+        return (self.parameters or Parameters()).model_copy(
+            update={name: value for name, value in beside.items() if value is not None}
+        )
+
+    @property
+    def each(self) -> list[Any]:
+        """The inputs as a list."""
+        return self.inputs if isinstance(self.inputs, list) else [self.inputs]
+
+    @property
+    def labels(self) -> list[str]:
+        """The candidate labels, from a list or a text with commas."""
+        given = self.asked.candidate_labels or ""
+        return [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
+
+    def as_asked(self, results: Sequence[T]) -> Any:
+        """A list of results for a list of inputs, else the only one."""
+        return list(results) if isinstance(self.inputs, list) else results[0]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A payload, translated."""
+
+    step: str  # of models.STEPS
+    rows: list[Any]
+    decode: Callable[[Any, Tensor], Sequence[Any]]  # prepared rows and their scores to a result for each row
+    shape: Callable[[Sequence[Any]], Any]  # the results of all rows to the response
+    prepare: Callable[[Sequence[Any]], Any] | None = None  # instead of the steps' own
+
+
+def texts_of(body: PipelineRequest) -> list[str]:
+    """The inputs as texts. Raises Refusal (422) if one is none."""
+    for i, value in enumerate(body.each):
+        if not isinstance(value, str):
+            raise Refusal(422, f"inputs[{i}] is an object; expected a text, or a list of texts", param="inputs")
+    return body.each
+
+
+def fields_of(value: Any, names: tuple[str, ...], where: str) -> list[str]:
+    """Texts by their names in an object. Raises Refusal (422) if one is missing."""
+    found = [value.get(name) if isinstance(value, dict) else None for name in names]
+    if not all(isinstance(text, str) for text in found):
+        raise Refusal(422, f"{where}: expected an object with the texts {' and '.join(names)}", param="inputs")
+    return found  # type: ignore[return-value]
+
+
+# ---- labels
+
+
+def text_classification(model: ServedModel, body: PipelineRequest) -> Call:
+    """Classes by falling score, for each text or pair; a list of them also for a single text, as the clients expect."""
+    names, asked = ("text", "text_pair"), body.asked
+    rows = [
+        (value, None) if isinstance(value, str) else _pair(value, names, f"inputs[{i}]")
+        for i, value in enumerate(body.each)
+    ]
+    function, loaded = asked.function_to_apply, model.predictor.loaded
+    raw = function not in (None, function_of(loaded.kind, len(loaded.labels)))
+
+    def decode(prepared: Any, scores: Tensor) -> list[Any]:
+        each = [zip(*row, strict=True) for row in prepared.best_first(scores, raw)]
+        return [listed(names, applied(values, function if raw else None))[: asked.top_k] for names, values in each]
+
+    return Call("classify", rows, decode, list)
+
+
+def _pair(value: Any, names: tuple[str, ...], where: str) -> tuple[str, str | None]:
+    first, *second = fields_of(value, names if isinstance(value, dict) and value.get(names[1]) else names[:1], where)
+    return first, (second[0] if second else None)
+
+
+def applied(scores: Sequence[float], function: str | None) -> list[float]:
+    """The scores of all labels after softmax or sigmoid; as they are for "none" or None."""
+    values = torch.tensor(scores, dtype=torch.float64)
+    if function in ("softmax", "sigmoid"):
+        values = values.softmax(0) if function == "softmax" else values.sigmoid()
+    found: list[float] = values.tolist()
+    return found
+
+
+def listed(names: Sequence[str], scores: Sequence[float]) -> list[dict[str, Any]]:
+    """Labels with their scores, in this order."""
+    return [{"label": name, "score": score} for name, score in zip(names, scores, strict=True)]
+
+
+def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
+    """Whether a text entails "This example is LABEL.", for each label: by a model of natural language inference."""
+    asked, texts = body.asked, texts_of(body)
+    entails, denies = _entailment(model)
+    names = body.labels
+    template = "This example is {}." if asked.hypothesis_template is None else asked.hypothesis_template
+    if not names or not all(names):
+        raise Refusal(422, "candidate_labels has none, or an empty one; expected names", param="candidate_labels")
+    check_template(template)
+    hypotheses = [template.replace("{}", name) for name in names]
+    rows = [(text, hypothesis) for text in texts for hypothesis in hypotheses]
+
+    def decode(prepared: Any, scores: Tensor) -> Sequence[Any]:
+        return scores[:, [denies, entails]].tolist()  # a pair is one sequence
+
+    def shape(results: Sequence[Any]) -> Any:
+        logits = torch.tensor(results, dtype=torch.float64).view(len(texts), len(names), 2)
+        each = asked.multi_label or len(names) == 1
+        # ordered by logits, because probabilities near 1 are equal by rounding
+        ordered, order = (logits.diff()[..., 0] if each else logits[..., 1]).sort(descending=True, stable=True)
+        values = ordered.sigmoid() if each else ordered.softmax(-1)
+        rows = zip(order.tolist(), values.tolist(), strict=True)
+        return body.as_asked([listed([names[i] for i in order], scores) for order, scores in rows])
+
+    return Call("classify", rows, decode, shape)
+
+
+def _entailment(model: ServedModel) -> tuple[int, int]:
+    """The outputs for entailment and against it. Raises Refusal (424) if the model has no such labels."""
+    entails, denies = model.output("entail"), model.output(*DENIES)
+    if entails is None or denies is None:
+        found = ", ".join(model.predictor.loaded.labels)[:200] or "no labels"
+        raise Refusal(
+            424,
+            f"the model {model.name!r} has {found}; zero-shot classification needs entailment and contradiction, so a "
+            "model that was fine-tuned on natural language inference (MNLI)",
+        )
+    return entails, denies
+
+
+# ---- tags
+
+
+def token_classification(model: ServedModel, body: PipelineRequest) -> Call:
+    """The entities of each text; with the aggregation "none" its tagged words."""
+    asked, texts = body.asked, texts_of(body)
+    strategy = asked.aggregation_strategy or "simple"
+    if strategy in ("average", "max"):
+        raise Refusal(
+            422,
+            f"aggregation_strategy = {strategy!r} needs scores of subwords, but this tagger was trained on the first "
+            "subword of each word; expected none, simple or first (the last two are the same)",
+            param="aggregation_strategy",
+        )
+    ignored = {OUTSIDE} if asked.ignore_labels is None else {*asked.ignore_labels}
+
+    def decode(prepared: Any, scores: Tensor) -> list[Any]:
+        units = prepared.units(scores)
+        if strategy == "none":
+            found = [words(row, prepared.type_of) for row in units]
+        else:
+            entities = prepared.decode(scores, model.predictor.loaded.settings)
+            found = [groups(row, *both) for row, *both in zip(texts, entities, units, strict=True)]
+        return [[item for item in row if not ignored & {item.get("entity"), item["entity_group"]}] for row in found]
+
+    return Call("tag", texts, decode, body.as_asked)
+
+
+def words(units: Sequence[Unit], type_of: Callable[[str], str]) -> list[dict[str, Any]]:
+    """Every word with its tag; @huggingface/inference refuses items without `entity_group`."""
+    return [
+        {
+            "entity": unit["tag"],
+            "entity_group": type_of(unit["tag"]),
+            "index": i,
+            "score": unit["score"],
+            "word": unit["text"],
+            "start": unit["start"],
+            "end": unit["end"],
+        }
+        for i, unit in enumerate(units, 1)
+    ]
+
+
+def groups(text: str, entities: Sequence[Entity], units: Sequence[Unit]) -> list[dict[str, Any]]:
+    """Entities, and between them the words outside, together, as the group O."""
+    spans = [(one["type"], one["score"], one["start"], one["end"]) for one in entities]
+    for tag, run in itertools.groupby(units, lambda unit: unit["tag"]):
+        if tag == OUTSIDE:
+            outside = list(run)
+            score = sum(unit["score"] for unit in outside) / len(outside)
+            spans.append((OUTSIDE, score, outside[0]["start"], outside[-1]["end"]))
+    return [
+        {"entity_group": kind, "score": score, "word": text[start:end], "start": start, "end": end}
+        for kind, score, start, end in sorted(spans, key=lambda span: span[2])
+    ]
+
+
+# ---- answers
+
+
+def question_answering(model: ServedModel, body: PipelineRequest) -> Call:
+    """The answer to each question; a list of the `top_k` best ones if that is above 1."""
+    asked, loaded, most = body.asked, model.predictor.loaded, body.asked.top_k or 1
+    rows = [tuple(fields_of(v, ("question", "context"), f"inputs[{i}]")) for i, v in enumerate(body.each)]
+    settings = dict(loaded.settings)
+    if asked.handle_impossible_answer is not None:
+        settings["version_2"] = asked.handle_impossible_answer
+    most_tokens = loaded.limits.max_seq_length
+    lengths = {  # half of the positions are the context's: the fewer, the more windows
+        "max_answer_length": (asked.max_answer_len, most_tokens),
+        "max_query_length": (asked.max_question_len, max(1, most_tokens // 2)),
+    }
+    given = {name: min(n, limit) for name, (n, limit) in lengths.items() if n is not None}
+    limits = replace(loaded.limits, **given)
+
+    def prepare(rows: Sequence[Any]) -> Any:
+        return HeadSteps(replace(loaded, limits=limits), "span").prepare(rows)
+
+    def decode(prepared: Any, scores: Tensor) -> list[Any]:
+        found = [[_answer(one) for one in best[:most]] for best in prepared.decode(scores, settings)]
+        return found if most > 1 else [best[0] for best in found]
+
+    return Call("answer", rows, decode, body.as_asked, prepare if given else None)
+
+
+def _answer(one: Any) -> dict[str, Any]:
+    return {"answer": one["text"], "score": one["score"], "start": one["start"], "end": one["end"]}
+
+
+# ---- masks
+
+
+def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
+    """The likeliest tokens for the mask of each text; a list of them for each mask if a text has several."""
+    asked, texts = body.asked, texts_of(body)
+    tokenizer, top_k = model.predictor.tokenizer, asked.top_k or TOP_K
+    check_masks(model, texts, top_k)
+
+    def decode(prepared: Any, scores: Tensor) -> list[Any]:
+        results = prepared.decode(scores, top_k, asked.targets or ())
+        found = [[[_candidate(one) for one in mask] for mask in masks] for masks in results]
+        return [masks[0] if len(masks) == 1 else masks for masks in found]
+
+    def _candidate(one: Any) -> dict[str, Any]:
+        token = tokenizer.decode([one["id"]], skip_specials=False)
+        return {"score": one["score"], "token": one["id"], "token_str": token, "sequence": one["text"]}
+
+    return Call("fill_mask", texts, decode, body.as_asked)
+
+
+# ---- vectors
+
+
+def feature_extraction(model: ServedModel, body: PipelineRequest) -> Call:
+    """A vector for each text, of length 1 unless `normalize` is false; a list of one also for a single text."""
+    asked = body.asked
+    decode = decoder(model, asked.normalize is not False, asked.dimensions)
+    how = EmbeddingInput(asked.prompt_name, (asked.truncation_direction or "").lower() == "left")
+
+    def prepare(rows: Sequence[Any]) -> Any:
+        return how.prepare(embedder_of(model), model.prompts, rows)
+
+    return Call("embed", texts_of(body), decode, lambda vectors: vectors, prepare)
+
+
+def sentence_similarity(model: ServedModel, body: PipelineRequest) -> Call:
+    """The cosine of the source sentence and each of the others."""
+    if not isinstance(body.inputs, dict):
+        raise Refusal(422, "inputs: expected an object with source_sentence and sentences", param="inputs")
+    (source,) = fields_of(body.inputs, ("source_sentence",), "inputs")
+    others = body.inputs.get("sentences")
+    if not isinstance(others, list) or not others or not all(isinstance(text, str) for text in others):
+        raise Refusal(422, "inputs.sentences: expected a list of texts", param="inputs")
+    return Call("embed", [source, *others], lambda rows, scores: cosines(scores), lambda found: found)
+
+
+TASKS: dict[str, tuple[str, Callable[[ServedModel, PipelineRequest], Call]]] = {
+    "text-classification": ("classify", text_classification),
+    "zero-shot-classification": ("classify", zero_shot_classification),
+    "token-classification": ("tag", token_classification),
+    "question-answering": ("answer", question_answering),
+    "fill-mask": ("fill_mask", fill_mask),
+    "feature-extraction": ("embed", feature_extraction),
+    "sentence-similarity": ("embed", sentence_similarity),
+}

@@ -1,0 +1,131 @@
+"""What every dialect's file shares: its router, the service behind it, and the response."""
+
+import codecs
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from ...data.encodings import likely
+from .errors import TYPES, Refusal, shutting_down
+from .limits import check_lists
+from .service import Answers, Service
+
+
+class JsonRequest(Request):
+    """A request whose body is read by orjson: quicker, and neither deep nesting nor half a character gets through."""
+
+    parsed: Any = None
+
+    async def json(self) -> Any:
+        if self.parsed is None:
+            body = (await self.body()).removeprefix(codecs.BOM_UTF8)
+            try:
+                self.parsed = orjson.loads(body)
+            except orjson.JSONDecodeError:
+                _check_utf8(body)
+                raise
+        return self.parsed
+
+    async def check(self) -> None:
+        """Raises Refusal (413) for a long list. A body that is no JSON is refused when the route reads it."""
+        with contextlib.suppress(orjson.JSONDecodeError):
+            check_lists(await self.json(), self.app.state.service.config.max_tokens)  # an element has a token or more
+
+
+def _check_utf8(body: bytes) -> None:
+    """Raises Refusal (400) for bytes of another encoding: orjson says the place of a fault in JSON only."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        found = likely(body)
+        looks = f"; it looks like {found[1]}" if found else ""
+        message = f"byte {error.start} of the body (0x{body[error.start]:02X}) is not UTF-8{looks}; send JSON in UTF-8"
+        raise Refusal(400, message) from None
+
+
+class JsonRoute(APIRoute):
+    """A route whose body is read by orjson."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            again = JsonRequest(request.scope, request.receive)
+            if self.body_field is not None:
+                await again.check()
+            return await handler(again)
+
+        return handle
+
+
+class Refused(BaseModel):
+    """What is said instead of an answer."""
+
+    error: str
+    error_type: str
+
+
+class RefusedKserve(BaseModel):
+    """What is said instead of an answer."""
+
+    error: str
+
+
+class OpenaiError(BaseModel):
+    """Why there is no answer."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class RefusedOpenai(BaseModel):
+    """What is said instead of an answer."""
+
+    error: OpenaiError
+
+
+def dialect(*tags: str, refused: type[BaseModel] = Refused) -> APIRouter:
+    """The router of a dialect; tags group its routes in /openapi.json. refused: the form of its refusals."""
+    names = {400: "Validation", 413: "Validation", 415: "Validation", **TYPES}
+    schema = {"$ref": f"#/components/schemas/{refused.__name__}"}  # a model here would be compiled for every route
+    content = {"application/json": {"schema": schema}}
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"content": content, "description": names[status]} for status in sorted(names) if status != 500
+    }
+    return APIRouter(tags=list(tags), route_class=JsonRoute, responses=responses)
+
+
+def refusal_schemas() -> dict[str, Any]:
+    """The forms of refusals, to which the routes refer in /openapi.json."""
+    forms: list[Any] = [(form, "serialization") for form in (Refused, RefusedKserve, RefusedOpenai)]
+    _, schemas = models_json_schema(forms, ref_template="#/components/schemas/{model}")
+    found: dict[str, Any] = schemas["$defs"]
+    return found
+
+
+def service_of(request: Request) -> Service:
+    """The service that answers this request."""
+    service: Service = request.app.state.service
+    return service
+
+
+def check_ready(request: Request) -> None:
+    """Raises Refusal (503) once requests are not answered any more."""
+    service = service_of(request)
+    if service.draining or not service.queue.alive:
+        raise shutting_down()
+
+
+def reply(content: Any, answers: Answers | None = None, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON response; arrays of numpy are written as lists. answers: give the headers of what was computed."""
+    body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+    more = {**(answers.headers if answers else {}), **(headers or {})}
+    return Response(body, media_type="application/json", headers=more)

@@ -1,0 +1,237 @@
+"""The process of a server: address, loading, signals, shutdown.
+
+The address is taken first, so that a port in use is found at once; connections are refused until the models are loaded.
+
+SIGTERM or Ctrl-C: /health answers 503; after `notice` seconds, and as soon as what had arrived has been read, the
+listener is closed; what has come in is answered within `grace` seconds, what then remains is refused with 503; the
+process exits with 0. A second signal ends it at once with 128 and its number; after the last answer it changes nothing.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import os
+import select
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...files import InputError, read_bytes
+from .config import ServeConfig
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from .metrics import Metrics
+
+T = TypeVar("T")
+KEY = "BERTWORKS_API_KEY"
+EXTRA = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
+CATCH_UP = 0.5  # seconds in which what had arrived is read and answered, before new requests get 503
+KEEP_ALIVE = 75.0  # seconds that an unused connection stays open; proxies close theirs after 60
+STOPS = (signal.SIGINT, signal.SIGTERM)
+LAST_SECONDS = 5.0  # after `grace`, for responses to be written
+
+
+def run_server(folders: Sequence[str], config: ServeConfig) -> None:
+    """Serve `FOLDER` or `NAME=FOLDER` until a signal comes.
+
+    Raises InputError if an extra is missing, the port is in use, the key file is wrong, a folder is damaged, or a model
+    cannot compute as asked.
+    """
+    begun = time.perf_counter()
+    check_extra()
+    if not folders:
+        raise InputError("no folder to serve; write bertworks serve FOLDER")
+    key, listener = read_key(config), bind(config)
+    with listener:
+        from ...inference.engines import Computing
+        from .app import create_app
+        from .models import load_models
+        from .screen import key_in_shell, show
+
+        computing = Computing(config.precision, config.engine)
+        app = in_a_thread(lambda: create_app(load_models(folders, computing), config, key))
+        service = app.state.service
+        for note in filter(None, (model.predictor.note for model in service.models.values())):
+            tell(note)
+        service.measure(tell)
+        leave_cores_to_compute()
+        accept(listener, config)
+        show(service, address_of(listener), key_in_shell(config, key), time.perf_counter() - begun)
+        serve(app, listener, config)
+    service.close()
+    tell("stopped")
+    if not service.queue.join(LAST_SECONDS):
+        os._exit(0)  # a forward pass that nobody waits for any more
+
+
+# Every thread that computes with several cores has a team of threads of its own, until it ends. As soon as the teams
+# have more threads than there are cores, OpenMP's threads (GNU's library) sleep between two operations instead of
+# waiting for the next, and a short text takes twice as long. So only the threads of the queue may have teams.
+
+
+def in_a_thread(work: Callable[[], T]) -> T:
+    """What `work` returns or raises, computed in a thread that ends with it."""
+    with ThreadPoolExecutor(1, "load") as pool:
+        return pool.submit(work).result()
+
+
+def leave_cores_to_compute() -> None:
+    """Let this thread, and all that begin later, use one core for torch's operations; others stay as they are.
+
+    To be called when the queue has computed: torch gives a thread its number of cores at its first operation.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+
+
+def check_extra() -> None:
+    """Raises InputError if a library of the extra `serve` is not installed."""
+    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"{missing[0]} is not installed, which serving needs; run: pip install 'bertworks[serve]'")
+
+
+def read_key(config: ServeConfig) -> str | None:
+    """The API key of the file, else of the environment; None without either. Raises InputError for an unusable one."""
+    if config.key_file is None:
+        where, key = KEY, os.environ.get(KEY)
+    else:
+        where = str(config.key_file)
+        try:
+            key = read_bytes(config.key_file, "a file with the API key", 10_000).decode("ascii").strip()
+        except UnicodeDecodeError:
+            raise InputError(f"{where}: the key is not ASCII; expected letters, digits and signs") from None
+    if key is None:
+        return None
+    if not (8 <= len(key) <= 1000 and key.isascii() and key.isprintable() and " " not in key):
+        raise InputError(f"{where}: a key of {len(key)} characters; expected 8 to 1,000 in one line, without spaces")
+    return key
+
+
+def bind(config: ServeConfig) -> socket.socket:
+    """A socket bound to the address, before anything slow happens. Raises InputError if that is impossible.
+
+    Until `accept` connections are refused, so that a proxy asks another server instead of waiting.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"--host {config.host}: {reason}; expected an address or a name of this machine") from None
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise _in_use(config, error) from None
+    return listener
+
+
+def accept(listener: socket.socket, config: ServeConfig) -> None:
+    """Let clients connect. Raises InputError if another program began to listen there after `bind`."""
+    try:
+        listener.listen(2048)
+    except OSError as error:
+        raise _in_use(config, error) from None
+
+
+def _in_use(config: ServeConfig, error: OSError) -> InputError:
+    advice = "stop the program that listens there, or choose another port with --port"
+    return InputError(f"{config.host}:{config.port}: cannot listen ({error.strerror}); {advice}")
+
+
+def address_of(listener: socket.socket) -> str:
+    """The URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def serve(app: "FastAPI", listener: socket.socket, config: ServeConfig) -> None:
+    """Answer requests until a signal comes, then finish what has come in."""
+    logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", level=logging.WARNING)
+    server, main = server_of(app, config), threading.current_thread() is threading.main_thread()
+
+    def outside(number: int, frame: FrameType | None) -> None:
+        if not app.state.service.draining:
+            os._exit(128 + number)
+
+    for stop in STOPS if main else ():  # before and behind uvicorn's own handlers
+        signal.signal(stop, outside)
+    server.run(sockets=[listener])
+    for stop in STOPS if main else ():  # all is answered: a second signal must not change the exit code
+        signal.signal(stop, signal.SIG_IGN)
+
+
+def settings_of(config: ServeConfig, metrics: "Metrics") -> dict[str, Any]:
+    """The settings of uvicorn. It logs errors alone: a line for each bad request would let clients fill the disk."""
+    from .protocol import protocol_of
+
+    unreadable = metrics.failure.labels("validation")
+    settings: dict[str, Any] = {"log_config": None, "log_level": "error", "access_log": False, "server_header": False}
+    settings |= {"lifespan": "off", "ws": "none", "timeout_keep_alive": KEEP_ALIVE}
+    settings |= {"http": protocol_of(config, unreadable.inc)}
+    return settings | {"timeout_graceful_shutdown": config.grace + LAST_SECONDS}
+
+
+def server_of(app: "FastAPI", config: ServeConfig) -> Any:
+    """uvicorn's server with our shutdown."""
+    import uvicorn
+
+    service = app.state.service
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            if service.draining:
+                os._exit(128 + sig)  # the second signal
+            service.draining = True
+            self.loop.call_soon_threadsafe(self.loop.call_later, config.notice, self.end)
+
+        def end(self) -> None:
+            self.should_exit = True
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            self.loop = asyncio.get_running_loop()
+            await super().startup(sockets)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            open_requests = len(self.server_state.tasks)
+            tell(f"finishing {open_requests} request{'s' if open_requests != 1 else ''}")
+            timer = self.loop.call_later(config.grace, service.refuse_waiting)
+            if not await caught_up(sockets or [], min(CATCH_UP, config.grace)):
+                service.overrun = True  # 503 is quicker than an answer
+                await caught_up(sockets or [], min(6 * CATCH_UP, config.grace))
+            await super().shutdown(sockets)
+            timer.cancel()
+
+    return Server(uvicorn.Config(app, **settings_of(config, service.metrics)))
+
+
+def tell(text: str) -> None:
+    """Print a line, if somebody still reads it."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, flush=True)
+
+
+async def caught_up(listeners: Sequence[socket.socket], most: float) -> bool:
+    """Wait until what clients had sent has been read, but at most so many seconds; returns whether it has.
+
+    Nothing is left where for a tenth of a second no connection waits at the `listeners` and the event loop wakes in
+    time from short sleeps.
+    """
+    end, calm = time.perf_counter() + most, 0
+    while calm < 10 and time.perf_counter() < end:
+        begun = time.perf_counter()
+        await asyncio.sleep(0.01)
+        waiting, _, _ = select.select(listeners, [], [], 0)
+        calm = calm + 1 if time.perf_counter() - begun < 0.03 and not waiting else 0
+    return calm >= 10

@@ -1,0 +1,385 @@
+"""From the rows of a request to its answers: limits, admission, tokenizing, queue, decoding.
+
+Every route of every dialect calls `Service.run`. The policy for long inputs is here, in one place: tags, answers and
+labels of single texts are read in windows; whatever would lose tokens is refused with 413, unless the request or the
+server says `truncate`. `cut` and `tokens` of the answers say what was lost and what was computed.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psutil
+import torch
+from torch import Tensor
+
+from ...files import InputError
+from ...tasks.base import PreparedRows
+from ...tasks.inputs import Inputs
+from ...tasks.span import SpanRows
+from .config import ServeConfig
+from .errors import Refusal, without_folders
+from .explaining import ExplainSteps
+from .limits import check_characters, check_rows, check_size, least_tokens, size_of
+from .metrics import Metrics
+from .models import ServedModel
+from .pace import Pace
+from .queue import ComputeQueue, Lane, Scored
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+CHARACTERS = 4  # of a token, while it is not counted
+SHORT = 1000  # characters that are tokenized in less time than another thread takes to wake up
+SHORT_SCORES = 1 << 14  # numbers that are decoded in that time
+LATEST = 60  # seconds after which a refused client may ask again, whatever has queued: the pace may change
+VALUES = 1 << 22  # numbers in the scores of a request: 16 MB
+BATCH_TOKENS = {"cpu": 512, "cuda": 32_768}  # of a forward pass, by device
+MEASURED = 0.15  # seconds of a step's largest batch at the start
+
+
+@dataclass(frozen=True)
+class Options:
+    """How rows are answered."""
+
+    model: str | None = None  # its name; none: the first that has a head for it
+    truncate: bool | None = None  # cut what is too long; none: as the server was started
+    prepare: Callable[[Sequence[Any]], Any] | None = None  # instead of the steps' own
+    decode: Callable[[Any, Tensor], Sequence[Any]] | None = None  # (prepared rows, scores) to a result for each row
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The results of a request, and what it took."""
+
+    model: ServedModel
+    results: Sequence[Any]  # one for each row
+    tokens: int  # that the model read, special tokens and the overlaps of windows included
+    row_tokens: list[int]  # the same for each row
+    cut: int  # tokens that did not fit
+    tokenize_seconds: float
+    queue_seconds: float
+    compute_seconds: float
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the response: tokens, and times in milliseconds."""
+        return {
+            "x-compute-type": self.model.predictor.loaded.device.type,
+            "x-compute-tokens": str(self.tokens),
+            "x-truncated-tokens": str(self.cut),
+            "x-tokenization-time": f"{1000 * self.tokenize_seconds:.0f}",
+            "x-queue-time": f"{1000 * self.queue_seconds:.0f}",
+            "x-inference-time": f"{1000 * self.compute_seconds:.0f}",
+        }
+
+
+class ClientLeft(Exception):
+    """The connection was closed before the answer."""
+
+
+def cores_for(models: Mapping[str, ServedModel], workers: int) -> int:
+    """The cores of each of several forward passes at a time; 0 for a single one, which uses all.
+
+    Raises InputError for several if a model computes on a GPU, or is compiled or exported: those use all by themselves.
+    """
+    if workers == 1:
+        return 0
+    for model in models.values():
+        loaded = model.predictor.loaded
+        if loaded.device.type != "cpu" or loaded.engine.name != "packed":
+            where = f"engine {loaded.engine.name} on {loaded.device.type}"
+            raise InputError(f"workers = {workers}, but {model.name!r} computes with {where}; expected workers = 1")
+    return max(1, torch.get_num_threads() // workers)
+
+
+def batch_tokens_of(model: ServedModel) -> int:
+    """The tokens of a batch that gains nothing more by being larger: then a smaller one only makes others wait less."""
+    return BATCH_TOKENS.get(model.predictor.loaded.device.type, BATCH_TOKENS["cpu"])
+
+
+class Service:
+    """The models of a server with their queue."""
+
+    def __init__(self, models: dict[str, ServedModel], config: ServeConfig):
+        self.models, self.config = models, config
+        self.metrics = Metrics()
+        cores = cores_for(models, config.workers)
+        largest = min(map(batch_tokens_of, models.values()), default=BATCH_TOKENS["cpu"])
+        self.batch_tokens = config.batch_tokens or largest
+        self.queue = ComputeQueue(self.batch_tokens, self.metrics.batch, config.workers, cores)
+        self.workers = min(4, psutil.cpu_count() or 1)
+        self.pool = ThreadPoolExecutor(self.workers, "tokenize")
+        self.started = time.time()
+        self.draining = False  # a signal came: /health answers 503, and connections are closed after their responses
+        self.preparing = 0  # requests that are being tokenized
+        self.overrun = False  # more arrives after the signal than can be answered: new requests get 503
+
+    # ---- models
+
+    def find(self, name: str | None, step: str, can: Callable[[ServedModel], bool] | None = None) -> ServedModel:
+        """The model of this name; without one the first that has a head for the step, and `can` do what is asked.
+
+        can: by default, of vectors whether the model was trained for them. If none can, the first with the head is
+        returned, so that the caller can say what it lacks.
+        A server with one folder serves it under any name. Raises Refusal: 404 for an unknown name, 424 if no model has
+        a head for the step.
+        """
+        if name in self.models:
+            return self.models[name]
+        if name and len(self.models) > 1:
+            raise Refusal(404, f"no model {name[:80]!r}; loaded: {', '.join(self.models)}", param="model")
+        found = [model for model in self.models.values() if step in model.steps]
+        if can is None:
+            can = lambda model: step != "embed" or model.compares  # noqa: E731
+        return next(filter(can, found), found[0] if found else next(iter(self.models.values())))
+
+    def measure(self, say: Callable[[str], object] = lambda line: None) -> None:
+        """Compute batches of every step: first ones that make ready, then a small and a large one that give the pace.
+
+        The large one has `batch_tokens`, or fewer so that it takes about MEASURED seconds. say: called with a line
+        before and after a model is compiled. Raises InputError if that fails.
+        """
+        for model in self.models.values():
+            begun = time.perf_counter()
+            if model.compiled:
+                say(f"compiling {model.name} for this processor, which takes a minute or more")
+            for step in model.steps:
+                for inputs in model.warm_ups(step):
+                    self._compute(model, step, inputs)
+            if model.compiled:
+                say(f"compiled {model.name} in {time.perf_counter() - begun:.0f} s")
+            for step, steps in model.steps.items():
+                lane = self.queue.lane(steps)
+                lane.pace = Pace()
+                self._compute(model, step, steps.prepare(model.samples(step, 1)).inputs)
+                if lane.pace.rate:
+                    most = min(self.batch_tokens, int(MEASURED * lane.pace.rate))
+                    self._compute(model, step, steps.prepare(model.samples(step, most)).inputs)
+
+    def _compute(self, model: ServedModel, step: str, inputs: Inputs) -> None:
+        steps = model.steps[step]
+        try:
+            self.queue.submit(self.queue.lane(steps), inputs, steps.costs(inputs)).result()
+        except InputError:  # NaN: said at each request, not here
+            pass
+        except Exception as error:
+            if not model.compiled:
+                raise
+            why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])[:300]
+            folder = model.predictor.folder
+            raise InputError(f"{folder}: it could not be compiled ({why}); leave --engine out") from error
+
+    def without_paths(self, message: str) -> str:
+        """A message with the names of models instead of their folders, which are no business of clients."""
+        return without_folders(message, {str(model.predictor.folder): name for name, model in self.models.items()})
+
+    # ---- the one function that every route calls
+
+    async def run(self, request: "Request", step: str, rows: Sequence[Any], options: Options | None = None) -> Answers:
+        """The answers to some rows, computed together with what others ask at the same time.
+
+        step: of models.STEPS; rows as its steps take them. Raises Refusal: 400 a text is empty, 404 unknown model, 413
+        too much, 422 a text cannot be read, 424 no head for it, or the pass failed, 429 too much is queued, 503.
+        """
+        options, begun = options or Options(), time.perf_counter()
+        method = "single" if len(rows) == 1 else "batch"
+        self.metrics.count.labels(method).inc()
+        check_rows(rows)
+        model = self.find(options.model, step)
+        if step == "classify":
+            check_pairs(model, rows)
+        steps = model.steps_of(step)
+        lane = self.queue.lane(steps)
+        prepared, short = await self._prepared(lane, rows, options)
+        ready = time.perf_counter()
+        tokens = [int(n) for n in prepared.tokens]
+        self._check_tokens(model, step, prepared, options.truncate)
+        check_values(lane, prepared.inputs)
+        scored = await self._scores(request, lane, prepared.inputs)
+        decode = options.decode or (lambda rows, scores: rows.decode(scores, model.predictor.loaded.settings))
+        short = short and _numbers(scored.scores) <= SHORT_SCORES
+        results = await self.in_pool(lambda: decode(prepared, scored.scores), short)
+        times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
+        self._count(prepared, times)
+        self.metrics.finished(method, time.perf_counter() - begun)
+        return Answers(model, results, sum(tokens), tokens, int(prepared.cut.sum()), *times)
+
+    async def _prepared(self, lane: Lane, rows: Sequence[Any], options: Options) -> tuple[Any, bool]:
+        """The prepared rows, and whether they are so short that they were prepared at once.
+
+        Raises Refusal (413) before tokenizing, if a request surely has too many tokens.
+        """
+        most = self.config.max_tokens
+        characters, ids = size_of(rows)
+        check_characters(characters, self.config.max_body)
+        expected = min(characters // CHARACTERS + ids + len(rows), most)
+        self.admit(expected)
+        prepare = options.prepare or lane.steps.prepare
+
+        def work() -> Any:
+            if not self._truncates(options.truncate):  # what is cut counts too: it will be refused for it
+                words = lane.steps.loaded.tokenizer.kind == "wordpiece" and characters > most
+                check_size(ids + (least_tokens(rows) if words else 0), most, "at least ")
+            return prepare(rows)
+
+        short = characters + CHARACTERS * ids <= SHORT
+        self.preparing += 1
+        try:
+            with self.queue.expecting(lane, expected):
+                return await self.in_pool(work, short), short
+        finally:
+            self.preparing -= 1
+
+    def _truncates(self, asked: bool | None) -> bool:
+        return self.config.auto_truncate if asked is None else asked
+
+    async def in_pool(self, work: Callable[[], T], short: bool = False) -> T:
+        """What `work` returns, computed in another thread unless it is short. What it cannot read is refused (422)."""
+        try:
+            if short:
+                return work()
+            return await asyncio.get_running_loop().run_in_executor(self.pool, work)
+        except InputError as error:
+            raise Refusal(422, str(error)) from None
+
+    def admit(self, tokens: int = 0) -> None:
+        """Raises Refusal (429) if a request of about so many tokens waits longer than `max_wait` for its last batch.
+
+        An idle server refuses nobody.
+        """
+        if self.queue.idle and self.preparing < self.workers:
+            return
+        wait, most = self.queue.wait_seconds(tokens), self.config.max_wait
+        if wait > most:
+            again = str(min(max(1, math.ceil(wait - most)), LATEST))
+            raise Refusal(
+                429,
+                f"{wait:.1f} seconds of requests have queued; expected at most {most:g} seconds; "
+                f"try again in {again} s",
+                {"Retry-After": again},
+            )
+
+    def _check_tokens(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
+        """Raises Refusal (413) for too many tokens, or tokens that would be lost although nobody said `truncate`."""
+        check_size(int(prepared.tokens.sum()), self.config.max_tokens)
+        if not prepared.cut.any() or self._truncates(truncate):
+            return
+        row = int(prepared.cut.argmax())
+        cut, where = int(prepared.cut[row]), f"input {row}: " if len(prepared.cut) > 1 else ""
+        steps = model.steps[step]
+        most = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
+        read = f"the {most} that the model {model.name!r} reads for {step}"
+        if isinstance(prepared, SpanRows):
+            read = f"the {prepared.decoder.limits.max_query_length} that are read of a question"
+        advice = "" if step == "states" else ', or send "truncate": true'  # /compare-word does not cut
+        message = f"{where}{cut:,} tokens more than {read}; shorten the text{advice}"
+        raise Refusal(413, message, code="context_length_exceeded")
+
+    async def _scores(self, request: "Request", lane: Lane, inputs: Inputs) -> Scored:
+        """The scores of a request. Raises Refusal (424) if the pass failed, ClientLeft if nobody waits for them."""
+        future = asyncio.wrap_future(self.queue.submit(lane, inputs, lane.steps.costs(inputs)))
+        left = asyncio.ensure_future(disconnected(request))
+        try:
+            await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)
+            if not future.done():
+                raise ClientLeft
+            return future.result()
+        except (Refusal, ClientLeft):
+            raise
+        except InputError as error:
+            raise Refusal(424, str(error)) from None
+        except Exception as error:
+            log.error("a forward pass failed: %s", type(error).__name__)
+            raise Refusal(
+                424, f"the forward pass failed ({type(error).__name__}); the server's log says when"
+            ) from None
+        finally:
+            left.cancel()
+            future.cancel()  # takes it out of the queue, if it is still there
+
+    def _count(self, prepared: PreparedRows, times: tuple[float, float, float]) -> None:
+        metrics, cut = self.metrics, prepared.cut
+        metrics.tokens.inc(int(prepared.tokens.sum()))
+        metrics.truncated_inputs.inc(int((cut > 0).sum()))
+        metrics.truncated_tokens.inc(int(cut.sum()))
+        for histogram, seconds in zip((metrics.tokenization, metrics.queue, metrics.inference), times, strict=True):
+            histogram.observe(seconds)
+
+    @property
+    def load(self) -> dict[str, Any]:
+        """What is going on, for people: the queue, and the times of the last 1,000 requests in seconds."""
+        queue, metrics = self.queue, self.metrics
+        lanes = {
+            f"{model.name}/{step}": round(queue.lanes[steps].pace.rate)
+            for model in self.models.values()
+            for step, steps in model.steps.items()
+            if steps in queue.lanes
+        }
+        return {
+            **metrics.totals,
+            "waiting_requests": queue.size,
+            "waiting_tokens": queue.tokens,
+            "wait_seconds": queue.wait_seconds(),
+            "tokens_per_second": lanes,
+            "p50_seconds": metrics.quantile(0.5),
+            "p99_seconds": metrics.quantile(0.99),
+            "uptime_seconds": time.time() - self.started,
+            "draining": self.draining,
+        }
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Take no more requests; those that wait are still computed."""
+        self.draining = True
+        self.queue.close()
+
+    def refuse_waiting(self) -> None:
+        """Take no more requests, and refuse those that wait with 503."""
+        self.close()
+        refused = self.queue.refuse_waiting()
+        if refused:
+            log.warning("%d requests were refused, because the time to finish them was over", refused)
+
+
+async def disconnected(request: "Request") -> None:
+    """Return when the client has closed its connection. The body must have been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _numbers(scores: Any) -> int:
+    """How many numbers there are to decode; none in an explanation, which is ready."""
+    return scores.numel() if isinstance(scores, Tensor) else 0
+
+
+def check_pairs(model: ServedModel, rows: Sequence[tuple[str, str | None]]) -> None:
+    """Raises Refusal (422) for a pair, if the model was fine-tuned on single texts, or the other way round.
+
+    Its answer would mean nothing.
+    """
+    count = model.predictor.loaded.texts_a_row
+    unfit = [i for i, (_, second) in enumerate(rows) if {1: bool(second), 2: second is None}.get(count)]
+    if unfit:
+        found, trained, advice = (
+            ("a pair", "single texts", "send each text as an input of its own")
+            if count == 1
+            else ("a single text", "pairs", "send two texts in every input")
+        )
+        message = f"input {unfit[0]} is {found}, but the model {model.name!r} was fine-tuned on {trained}; {advice}"
+        raise Refusal(422, message, param="inputs", error_type="Validation")
+
+
+def check_values(lane: Lane, inputs: Inputs) -> None:
+    """Raises Refusal (413) if the scores have more than VALUES numbers, such as those of many masks."""
+    values = lane.width * lane.steps.count(inputs) if lane.width > 1 else 0
+    if values > VALUES:
+        raise Refusal(413, f"a result of {values:,} numbers; expected at most {VALUES:,}; send fewer or shorter inputs")

@@ -1,0 +1,332 @@
+"""Routes of text-embeddings-inference, by its names and forms (its docs/openapi.json).
+
+All take `model` beside TEI's own fields, for servers with several folders. `truncate`: null is what the server was
+started with (`--auto-truncate`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, cast
+
+import numpy as np
+from fastapi import Request, Response
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel, BeforeValidator, Field, StrictInt
+from torch import Tensor
+
+from ..._version import __version__
+from ...inference.steps import HeadSteps
+from ...tokenizer import Composed, Encoding, compose
+from .bodies import Body, Many
+from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
+from .errors import Refusal
+from .limits import check_rows, check_size, least_tokens
+from .models import ServedModel
+from .rerank import How, described, may_read_single, ranked, ranker_of, scored
+from .routes import dialect, reply, service_of
+from .service import Answers, Options
+from .vectors import cosines, decoder, embedder_of
+
+router = dialect("text-embeddings-inference")
+
+TokenIds = Many[StrictInt]
+Input = str | TokenIds | Many[str | TokenIds]
+Direction = Annotated[Literal["Left", "Right"], BeforeValidator(lambda v: v.title() if isinstance(v, str) else v)]
+
+
+class Truncation(Body):
+    """What happens to inputs that are too long."""
+
+    truncate: bool | None = None
+    truncation_direction: Direction = "Right"
+
+
+class EmbedAllRequest(Truncation):
+    """Texts, or the ids of their tokens."""
+
+    inputs: Input = Field(examples=["What is deep learning?"])
+    prompt_name: str | None = None
+    model: str | None = None
+
+
+class EmbedRequest(EmbedAllRequest):
+    """Texts to embed."""
+
+    normalize: bool = True
+    dimensions: StrictInt | None = None
+
+
+class SimilarityInput(Body):
+    """A sentence, and those it is compared with."""
+
+    source_sentence: str
+    sentences: Many[str]
+
+
+class SimilarityParameters(Truncation):
+    """Of /similarity."""
+
+    prompt_name: str | None = None
+
+
+class SimilarityRequest(Body):
+    """Sentences to compare."""
+
+    inputs: SimilarityInput
+    parameters: SimilarityParameters | None = None
+    model: str | None = None
+
+
+Single = Annotated[Many[str], Field(min_length=1, max_length=2)]  # a text or a pair, of a batch
+
+
+class PredictRequest(Truncation):
+    """A text, a pair, or a batch of lists of one or two texts."""
+
+    inputs: str | Many[str] | Many[Single]
+    raw_scores: bool = False
+    model: str | None = None
+
+
+class RerankRequest(Truncation):
+    """A query, and texts to put in order."""
+
+    query: str
+    texts: Many[str]
+    raw_scores: bool = False
+    return_text: bool = False
+    model: str | None = None
+
+
+class TokenizeRequest(Body):
+    """Texts to tokenize."""
+
+    inputs: str | Many[str]
+    add_special_tokens: bool = True
+    prompt_name: str | None = None
+    model: str | None = None
+
+
+class DecodeRequest(Body):
+    """Token ids to turn into text."""
+
+    ids: TokenIds | Many[TokenIds]
+    skip_special_tokens: bool = True
+    model: str | None = None
+
+
+class SparseValue(BaseModel):
+    index: int
+    value: float
+
+
+class Prediction(BaseModel):
+    label: str
+    score: float
+
+
+class Ranked(BaseModel):
+    index: int
+    score: float
+    text: str | None = None
+
+
+class SimpleToken(BaseModel):
+    id: int
+    text: str
+    special: bool
+    start: int | None = None
+    stop: int | None = None
+
+
+# ---- vectors
+
+
+async def _embedded(request: Request, step: str, body: EmbedAllRequest, make: Any) -> Answers:
+    """The answers of one of the steps that embed. make: gives the decoder of a model."""
+    service = service_of(request)
+    model = service.find(body.model, step)
+    how = EmbeddingInput(body.prompt_name, body.truncation_direction == "Left")
+
+    def prepare(rows: Any) -> Any:
+        return how.prepare(embedder_of(model), model.prompts, rows)
+
+    options = Options(model.name, body.truncate, prepare, make(model))
+    return await service.run(request, step, rows_of(body.inputs), options)
+
+
+@router.post("/embed", response_model=list[list[float]])
+async def embed(body: EmbedRequest, request: Request) -> Response:
+    """A vector for each text, of length 1 unless `normalize` is false; `dimensions` keeps the first of its values."""
+    answers = await _embedded(request, "embed", body, lambda model: decoder(model, body.normalize, body.dimensions))
+    return reply(answers.results, answers)
+
+
+@router.post("/embed_all", response_model=list[list[list[float]]])
+async def embed_all(body: EmbedAllRequest, request: Request) -> Response:
+    """The vectors of all tokens of each text, [CLS] and [SEP] included, from the last layer."""
+    answers = await _embedded(request, "embed_all", body, lambda model: decode_tokens)
+    return reply(answers.results, answers)
+
+
+@router.post("/embed_sparse", response_model=list[list[SparseValue]])
+async def embed_sparse(body: EmbedAllRequest, request: Request) -> Response:
+    """A weight for each token of the vocabulary that the masked-LM head finds in a text (SPLADE)."""
+    answers = await _embedded(request, "embed_sparse", body, lambda model: decode_sparse)
+    return reply(answers.results, answers)
+
+
+@router.post("/similarity", response_model=list[float])
+async def similarity(body: SimilarityRequest, request: Request) -> Response:
+    """The cosine of the sentence's vector and each other's."""
+    how = body.parameters or SimilarityParameters()
+    texts: list[str | TokenIds] = [body.inputs.source_sentence, *body.inputs.sentences]
+    if not body.inputs.sentences:
+        raise Refusal(400, "no sentences; expected one or more", error_type="Empty")
+    asked = EmbedAllRequest(inputs=texts, model=body.model, **how.model_dump())
+    answers = await _embedded(request, "embed", asked, lambda model: lambda rows, scores: cosines(scores))
+    return reply(answers.results, answers)
+
+
+# ---- labels
+
+
+@router.post("/predict", response_model=list[Prediction] | list[list[Prediction]])
+async def predict(body: PredictRequest, request: Request) -> Response:
+    """All labels with their scores, best first: a list for a text or a pair, lists for a batch.
+
+    Single texts of any length are read in windows, whose probabilities are averaged.
+    """
+    flat = isinstance(body.inputs, str) or any(isinstance(one, str) for one in body.inputs)
+    batch: Any = [[body.inputs] if isinstance(body.inputs, str) else body.inputs] if flat else body.inputs
+    service = service_of(request)
+    model = service.find(body.model, "classify")
+    if flat:
+        _check_flat(batch[0], may_read_single(model) or model.predictor.kind == "multilabel")
+    rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
+
+    def decode(rows: Any, scores: Tensor) -> Any:
+        return rows.best_first(scores, body.raw_scores)
+
+    options = Options(model.name, body.truncate, _cutting(model, body), decode)
+    answers = await service.run(request, "classify", rows, options)
+    labels = [[{"label": label, "score": score} for label, score in row] for row in answers.results]
+    return reply(labels[0] if flat else labels, answers)
+
+
+def _check_flat(texts: Sequence[str], single: bool) -> None:
+    """A flat list is one text or one pair. Raises Refusal (422) for more, and for a pair if it reads `single` texts."""
+    most = 1 if single else 2
+    if len(texts) > most:
+        expected = "one text" if most == 1 else "a text or a pair"
+        message = f'a flat list of {len(texts)} texts; this model reads {expected}; write a batch as [["a"],["b"]]'
+        raise Refusal(422, message, param="inputs", error_type="Validation")
+
+
+def _cutting(model: ServedModel, body: Truncation) -> Callable[[Any], Any]:
+    """Returns a function that prepares rows to classify; it cuts pairs at the asked end of their longer text."""
+    steps = cast(HeadSteps[Any], model.steps_of("classify"))
+    return lambda rows: steps.prepare(rows, body.truncation_direction == "Left")
+
+
+@router.post("/rerank", response_model=list[Ranked], response_model_exclude_none=True)
+async def rerank(body: RerankRequest, request: Request) -> Response:
+    """The texts in the order in which they fit the query, best first, by a model of pairs or an embedder (rerank.py).
+
+    Scores of an embedder are cosines, with `raw_scores` too.
+    """
+    model = ranker_of(service_of(request), body.model)
+    how = How(body.truncate, body.truncation_direction == "Left", body.raw_scores)
+    answers = await scored(request, model, body.query, body.texts, how)
+    ranks = ranked(answers.results)
+    more = [{"text": body.texts[one["index"]]} if body.return_text else {} for one in ranks]
+    cells = zip(ranks, more, strict=True)
+    return reply([{"index": one["index"], "score": one["relevance_score"]} | text for one, text in cells], answers)
+
+
+# ---- tokens
+
+
+@router.post("/tokenize", response_model=list[list[SimpleToken]])
+async def tokenize(body: TokenizeRequest, request: Request) -> Response:
+    """The tokens of each text; `start` and `stop` count characters of the text with its prompt."""
+    service = service_of(request)
+    texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+    check_rows(texts)
+    service.admit()
+    model = service.find(body.model, "embed")
+    prompt = EmbeddingInput(body.prompt_name).prompt(embedder_of(model).pooling, model.prompts)
+    tokenizer, most = model.predictor.tokenizer, service.config.max_tokens
+
+    def work() -> list[list[dict[str, Any]]]:
+        check_size(least_tokens(texts) if tokenizer.kind == "wordpiece" else 0, most, "at least ")
+        full = [prompt + text for text in texts]
+        composed = [compose(text) for text in full]
+        encoded = [tokenizer.encode(one.text) for one in composed]
+        check_size(sum(len(one.ids) for one in encoded), most)
+        return [_tokens(*each, body.add_special_tokens) for each in zip(full, composed, encoded, strict=True)]
+
+    return reply(await service.in_pool(work))
+
+
+def _tokens(text: str, composed: Composed, encoding: Encoding, specials: bool) -> list[dict[str, Any]]:
+    """The tokens of a text as TEI writes them."""
+    spans = composed.spans(np.array(encoding.offsets)).tolist()
+    cells = list(zip(encoding.ids, encoding.tokens, spans, strict=True))
+    around = [{"id": i, "text": token, "special": True, "start": None, "stop": None} for i, token, _ in cells]
+    inner = [{"id": i, "text": text[a:b], "special": False, "start": a, "stop": b} for i, _, (a, b) in cells[1:-1]]
+    return [around[0], *inner, around[-1]] if specials else inner
+
+
+@router.post("/decode", response_model=list[str])
+async def decode(body: DecodeRequest, request: Request) -> Response:
+    """The text of each list of token ids."""
+    service = service_of(request)
+    rows = rows_of(body.ids)
+    check_rows(rows)
+    check_size(sum(map(len, rows)), service.config.max_tokens)
+    service.admit()
+    tokenizer = service.find(body.model, "embed").predictor.tokenizer
+    wrong = [one for row in rows for one in row if not 0 <= int(one) < tokenizer.vocab_size]
+    if wrong:
+        raise Refusal(422, f"the id {wrong[0]}; expected 0 to {tokenizer.vocab_size - 1}", param="ids")
+    return reply(await service.in_pool(lambda: [tokenizer.decode(row, body.skip_special_tokens) for row in rows]))
+
+
+# ---- the server
+
+
+@router.get("/info")
+async def info(request: Request) -> dict[str, Any]:
+    """The loaded models, and the limits of the server."""
+    service = service_of(request)
+    first, config = next(iter(service.models.values())), service.config
+    labels = {str(i): label for i, label in enumerate(first.predictor.loaded.labels)}
+    kinds: dict[str, Any] = {}
+    if "embed" in first.steps:  # an exported classifier cannot
+        kinds = {"embedding": {"pooling": "+".join(embedder_of(first).pooling.modes)}}
+    if "classify" in first.steps:
+        kind = {"id2label": labels, "label2id": {label: int(i) for i, label in labels.items()}}
+        kinds = {"reranker" if len(labels) == 1 else "classifier": kind}
+    return {
+        "model_id": first.name,
+        "model_sha": None,
+        "model_dtype": first.predictor.loaded.engine.precision,
+        "model_type": kinds,
+        "max_concurrent_requests": config.max_requests,
+        "max_input_length": first.predictor.max_length,
+        "max_batch_tokens": service.batch_tokens,
+        "max_batch_requests": None,
+        "max_client_batch_size": max(1, config.max_tokens // first.predictor.max_length),  # of the longest inputs
+        "auto_truncate": config.auto_truncate,
+        "tokenization_workers": service.workers,
+        "version": __version__,
+        "models": [described(model) for model in service.models.values()],
+    }
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Prometheus metrics."""
+    service = service_of(request)
+    service.metrics.queue_size.set(service.queue.size)
+    return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

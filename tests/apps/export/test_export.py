@@ -1,0 +1,472 @@
+"""Exported folders: ONNX Runtime gives the answers of the source, and the certificate notices changes."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.apps.export.certificate import limit_of, verify
+from bertworks.apps.export.config import ExportConfig
+from bertworks.apps.export.folder import export
+from bertworks.apps.export.samples import shipped_texts
+from bertworks.checkpoint.folder import load_model
+from bertworks.checkpoint.locate import is_export, new_folder
+from bertworks.cli import main
+from bertworks.files import InputError
+from bertworks.inference.exported import processor, trust
+from bertworks.inference.predictor import Predictor
+from bertworks.tasks.base import Example, Task
+from support.export_folders import LONG, ONE, TEXTS, folder_of
+from support.processes import predicts_when_forked
+from support.tiny_task import VOCAB
+
+ort = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return folder_of(tmp_path_factory.mktemp("classifier") / "model", task={"kind": "single"})
+
+
+@pytest.fixture(scope="module")
+def kept(source):
+    out = source.with_name("onnx")
+    rows = [Example(text, None, label) for text, label in zip(TEXTS, ["no", "yes", "no", "yes"], strict=True)]
+    export(source, out, dev=(Task("films", ("text",), kind="single", labels=("no", "yes")), rows))
+    return out
+
+
+@pytest.fixture
+def exported(kept, tmp_path):
+    """A copy that a test may damage."""
+    return shutil.copytree(kept, tmp_path / "onnx")
+
+
+@pytest.fixture
+def uncertified(exported):
+    """The same as an earlier version wrote it, without the checksums of the files."""
+    file = exported / "certificate.json"
+    found = json.loads(file.read_text())
+    del found["export"]
+    file.write_text(json.dumps(found))
+    return exported
+
+
+def padded(sizes=(5, 1, 9), length=9, seed=0):
+    """A batch of mixed lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    real = torch.arange(length) < torch.tensor(sizes)[:, None]
+    ids = torch.randint(5, len(VOCAB), real.shape, generator=generator) * real
+    types = torch.randint(0, 2, real.shape, generator=generator) * real
+    return {"input_ids": ids, "attention_mask": real, "token_type_ids": types}
+
+
+# ---- one folder, exported once
+
+
+def test_the_graph_takes_any_batch_and_names_its_axes(kept, source):
+    session = ort.InferenceSession(str(kept / "onnx/model.onnx"), providers=["CPUExecutionProvider"])
+    shapes = {value.name: value.shape for value in (*session.get_inputs(), *session.get_outputs())}
+    inputs = ("input_ids", "attention_mask", "token_type_ids")
+    assert shapes == {**{name: ["batch_size", "sequence_length"] for name in inputs}, "logits": ["batch_size", 2]}
+    model = load_model(source)
+    for sizes, length in (((1,), 1), ((5, 1, 9), 9), ((32, 3), 32)):
+        batch = padded(sizes, length)
+        found = session.run(None, {name: value.long().numpy() for name, value in batch.items()})[0]
+        with torch.no_grad():
+            expected = model.heads["classifier"](model.encode(batch).pooled)
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+        assert len(sizes) == 1 or expected.std(0).max() > 0.1
+
+
+def test_a_forked_process_opens_a_session_of_its_own(kept, monkeypatch):
+    assert predicts_when_forked(kept)
+    predictor = Predictor(kept)
+    before = predictor.classify("a b")
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    assert predictor.classify("a b") == before and len(predictor.loaded.engine._open) == 2
+
+
+def test_an_exported_folder_answers_like_its_source(kept, source):
+    texts = [*TEXTS, LONG]
+    ours, theirs = Predictor(source), Predictor(kept)
+    for a, b in zip(ours.classify(texts, all_scores=True), theirs.classify(texts, all_scores=True), strict=True):
+        assert a["label"] == b["label"] and a["tokens"] == b["tokens"]
+        assert a["scores"] == pytest.approx(b["scores"], abs=1e-4)
+    assert "engine='onnx'" in repr(theirs)
+    with pytest.raises(InputError, match="exported with logits; it has no last_hidden_state"):
+        theirs.embed("a")
+    with pytest.raises(InputError, match="has no tagger"):
+        theirs.tag("a")
+
+
+def test_the_certificate_says_what_was_measured(kept, source):
+    found = json.loads((kept / "certificate.json").read_text())
+    assert found["difference"]["largest"] < 1e-4 and found["difference"]["equal_answers"] == 1
+    assert found["difference"]["texts"] == len(shipped_texts()) == 24
+    assert {"config.json", "model.safetensors"} <= found["source"]["files"].keys()
+    assert {"onnx/model.onnx", "tokenizer.json", "README.md", "reference.safetensors"} <= found["export"][
+        "files"
+    ].keys()
+    assert found["scores"]["before"] == pytest.approx(found["scores"]["after"]) and found["scores"]["rows"] == 4
+    assert found["machine"]["onnxruntime"] == ort.__version__
+    assert str(source.parent) not in (kept / "certificate.json").read_text() + (kept / "README.md").read_text()
+    graph = (kept / "onnx/model.onnx").read_bytes()
+    assert b".py" not in graph and b"site-packages" not in graph
+
+
+def test_an_untouched_export_is_verified(kept, capsys):
+    assert verify(kept)["largest"] < 1e-4
+    main(["export", "--verify", str(kept)])
+    shown = capsys.readouterr().out
+    assert "files as certified" in shown and "logits, before the softmax" in shown
+
+
+def flip(path, at=None):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("name", ["onnx/model.onnx", "tokenizer.json", "reference.safetensors", "README.md"])
+def test_a_flipped_bit_is_noticed(exported, name, capsys):
+    flip(exported / name)
+    with pytest.raises(InputError, match=f"altered: {name}"):
+        verify(exported)
+    with pytest.raises(SystemExit) as end:
+        main(["export", "--verify", str(exported)])
+    assert end.value.code == 1 and f"altered: {name}" in capsys.readouterr().err
+
+
+def test_missing_and_new_files_are_noticed(exported):
+    (exported / "vocab.txt").unlink()
+    with pytest.raises(InputError, match=r"missing: vocab\.txt"):
+        verify(exported)
+
+
+@pytest.mark.parametrize("certified", [True, False])
+def test_a_missing_graph_is_named(exported, request, certified):
+    folder = exported if certified else request.getfixturevalue("uncertified")
+    (folder / "onnx/model.onnx").unlink()
+    with pytest.raises(InputError, match=r"(missing:|no file) onnx/model\.onnx"):
+        Predictor(folder).classify("a")
+
+
+def swap(folder):
+    settings = json.loads((folder / "config.json").read_text())
+    settings["id2label"] = {"0": "yes", "1": "no"}
+    (folder / "config.json").write_text(json.dumps(settings))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (swap, r"altered: config\.json"),
+        (lambda folder: flip(folder / "onnx/model.onnx"), r"altered: onnx/model\.onnx"),
+        (lambda folder: flip(folder / "tokenizer.json"), r"altered: tokenizer\.json"),
+        (lambda folder: (folder / "vocab.txt").unlink(), r"missing: vocab\.txt"),
+        (lambda folder: (folder / "added_tokens.json").write_text("{}"), r"not of this export: added_tokens\.json"),
+        (lambda folder: (folder / "modules.json").write_text("[]"), r"modules"),
+    ],
+)
+def test_an_export_whose_files_changed_is_not_used(exported, change, message, capsys):
+    change(exported)
+    ServedModel = pytest.importorskip("bertworks.apps.serve.models").ServedModel
+    for use in (Predictor, lambda folder: ServedModel.load(str(folder))):
+        with pytest.raises(InputError, match=message):
+            use(exported)
+    for verb in (["predict", str(exported), "--string", "a"], ["doctor", str(exported)]):
+        with pytest.raises(SystemExit) as end:
+            main(verb)
+        said = capsys.readouterr()
+        assert end.value.code and re.search(message, said.out + said.err)
+
+
+def test_files_that_decide_nothing_may_change(exported):
+    (exported / "README.md").write_text("Ours.")
+    (exported / ".gitattributes").write_text("")
+    (exported / ".cache").mkdir()
+    (exported / ".cache/download.json").write_text("{}")
+    assert not Predictor(exported).note
+
+
+def test_an_export_of_an_earlier_version_opens_with_a_note(uncertified, kept, capsys):
+    assert Predictor(uncertified).classify("a") == Predictor(kept).classify("a")
+    main(["predict", str(uncertified), "--string", "a"])
+    assert "no checksums of the files" in capsys.readouterr().err
+    with contextlib.suppress(SystemExit):
+        main(["doctor", str(uncertified)])
+    assert "no checksums of the files" in capsys.readouterr().out
+
+
+def test_a_new_file_is_noticed(exported):
+    (exported / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(InputError, match=r"not of this export: pytorch_model\.bin"):
+        verify(exported)
+
+
+def test_scores_that_differ_more_than_certified_are_noticed(exported):
+    file = exported / "certificate.json"
+    found = json.loads(file.read_text())
+    found["difference"]["limit"] = found["difference"]["largest"] / 4
+    file.write_text(json.dumps(found))
+    with pytest.raises(InputError, match="certified are at most"):
+        verify(exported)
+
+
+def test_a_certificate_that_was_changed_gives_one_message(uncertified):
+    file = uncertified / "certificate.json"
+    found = json.loads(file.read_text())
+    for change in ({"graph": 3}, {"format": 99}, {"graph": {**found["graph"], "to": "pickle"}}):
+        file.write_text(json.dumps(found | change))
+        with pytest.raises(InputError, match=r"certificate\.json|newer"):
+            Predictor(uncertified).classify("a")
+    file.write_text(json.dumps(found | {"graph": {**found["graph"], "outputs": {"logits": "../model.onnx"}}}))
+    with pytest.raises(InputError, match="no file"):
+        Predictor(uncertified).classify("a")
+
+
+def test_a_damaged_graph_is_one_message(uncertified):
+    (uncertified / "onnx/model.onnx").write_bytes(b"no graph")
+    with pytest.raises(InputError, match="not readable by ONNX Runtime"):
+        Predictor(uncertified).classify("a")
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        (
+            "config.json",
+            {"id2label": {"0": "a", "1": "b", "2": "c"}},
+            r"logits has the shape \(2, 2\); expected \(2, 3\)",
+        ),
+        ("config.json", {"type_vocab_size": 1}, r"ONNX Runtime cannot run it .*token_type_ids.*of another export\?"),
+        ("certificate.json", {"parts": ["encoder", "mlm"]}, r"logits has the shape \(1, 2\); expected \(1, 9, "),
+    ],
+)
+def test_a_graph_of_another_model_is_one_message(uncertified, file, change, message):
+    settings = json.loads((uncertified / file).read_text())
+    (settings if file == "config.json" else settings["graph"]).update(change)
+    (uncertified / file).write_text(json.dumps(settings))
+    engine = Predictor(uncertified).loaded.engine
+    with pytest.raises(InputError, match=message):
+        if "parts" in change:
+            engine.masked(padded((9,)), torch.tensor([1]))
+        else:
+            engine.scores(padded((9, 3)), "classifier")
+
+
+def test_onnx_runtime_prints_nothing_beside_our_message(uncertified, capfd):
+    graph = uncertified / "onnx/model.onnx"
+    whole = graph.read_bytes()
+    start, _, end = whole.rpartition(b"logits")
+    not_a_name = start + b"lo\xff\xfets" + end  # its own message is no UTF-8 then
+    for damaged in (b"", b"no graph", whole[: len(whole) // 2], not_a_name, whole.replace(b"logits", b"otherl")):
+        graph.write_bytes(damaged)
+        with pytest.raises(InputError, match=r"model\.onnx: .*; export again"):
+            Predictor(uncertified).classify("a")
+        assert capfd.readouterr() == ("", "")
+
+
+def test_without_onnxruntime_the_extra_is_named(kept, source, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(InputError, match=r"pip install 'bertworks\[export\]'"):
+        Predictor(kept).classify("a")
+    with pytest.raises(InputError, match=r"pip install 'bertworks\[export\]'"):
+        export(source, tmp_path / "out")
+
+
+def test_an_export_is_no_model_folder(kept, tmp_path):
+    with pytest.raises(InputError, match="no weights"):
+        load_model(kept)
+    with pytest.raises(InputError, match="is an export, which has no weights"):
+        export(kept, tmp_path / "again")
+    with pytest.raises(InputError, match="for CPUs"):
+        Predictor(kept, device="cuda")
+
+
+def test_only_an_earlier_export_is_replaced(source, kept, tmp_path, monkeypatch, capsys):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        export(source, tmp_path / "full")
+    earlier = shutil.copytree(kept, tmp_path / "earlier")
+    (earlier / "old.txt").write_text("")
+    monkeypatch.setattr("bertworks.apps.export.folder.write_onnx", lambda module, path: copied(kept, path))
+    main(["export", str(source), "--out", str(earlier)])
+    assert capsys.readouterr().err == f"{earlier}: an earlier export, which is replaced\n"
+    assert verify(earlier) and not (earlier / "old.txt").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["earlier", "full"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.parametrize("step", ["written", "earlier aside", "in place"])
+def test_after_a_kill_the_next_export_leaves_one_whole_folder(kept, tmp_path, monkeypatch, step):
+    out = shutil.copytree(kept, tmp_path / "out")
+    (out / "old.txt").write_text("")
+    rename, renamed = Path.rename, []
+
+    def killed(path, target):
+        if step == "written":
+            os._exit(9)
+        moved = rename(path, target)
+        renamed.append(path)
+        if len(renamed) == (1 if step == "earlier aside" else 2):
+            os._exit(9)
+        return moved
+
+    def again():
+        with new_folder(out, replaces=is_export) as staging:
+            shutil.copytree(kept, staging)
+
+    if (child := os.fork()) == 0:
+        try:
+            monkeypatch.setattr(Path, "rename", killed)
+            again()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert out.exists() == (step != "earlier aside") and [*tmp_path.glob(".out.*.new")]
+    with pytest.raises(InputError, match="not empty"), new_folder(out):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and is_export(out)
+    assert (out / "old.txt").exists() == (step != "in place")
+    again()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and verify(out) and not (out / "old.txt").exists()
+
+
+def test_an_export_that_cannot_be_put_in_place_gives_the_earlier_one_back(kept, tmp_path, monkeypatch):
+    out, rename = shutil.copytree(kept, tmp_path / "out"), Path.rename
+    (out / "old.txt").write_text("")
+
+    def refused(path, target):
+        if target == out and not path.name.endswith(".earlier"):
+            raise PermissionError(13, "Permission denied")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refused)
+    with pytest.raises(PermissionError), new_folder(out, replaces=is_export) as staging:
+        shutil.copytree(kept, staging)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and (out / "old.txt").exists()
+
+
+def test_through_a_link_its_target_is_replaced(source, kept, tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    earlier = shutil.copytree(kept, tmp_path / "real/earlier")
+    (earlier / "old.txt").write_text("")
+    link = tmp_path / "link"
+    link.symlink_to(earlier, target_is_directory=True)
+    monkeypatch.setattr("bertworks.apps.export.folder.write_onnx", lambda module, path: copied(kept, path))
+    export(source, link)
+    assert link.is_symlink() and verify(earlier) and not (earlier / "old.txt").exists()
+    found = sorted(path.name for folder in (tmp_path, earlier.parent) for path in folder.iterdir())
+    assert found == ["earlier", "link", "real"]
+
+
+def copied(kept, path):
+    path.parent.mkdir(parents=True)
+    shutil.copy(kept / "onnx/model.onnx", path)
+
+
+def test_a_failed_export_leaves_nothing(source, tmp_path, monkeypatch):
+    other = folder_of(tmp_path / "m" / "model", task={"kind": "single"}, scale=31.0)
+    monkeypatch.setattr(
+        "bertworks.apps.export.folder.write_onnx", lambda module, path: copied(source.with_name("onnx"), path)
+    )
+    with pytest.raises(InputError, match=r"differ by up to .* nothing was written"):
+        export(other, tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"precision": "bfloat16"}, "for bfloat16 export to torch"),
+        ({"to": "torch", "precision": "int8"}, "for int8 export to onnx"),
+        ({"to": "tflite"}, "expected onnx or torch"),
+        ({"calibrate": Path("texts.txt")}, "expected int8"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(settings, message):
+    with pytest.raises(InputError, match=message):
+        ExportConfig(**settings)
+
+
+def test_recurrent_layers_are_refused(tmp_path):
+    config = replace(ONE, layer_type="lstm", hidden_size=16)
+    with pytest.raises(InputError, match="recurrent layers"):
+        export(folder_of(tmp_path / "m" / "model", config, ("mlm",)), tmp_path / "out")
+
+
+def test_the_limit_of_float32_grows_with_the_scores():
+    assert limit_of({"largest": 1e-6, "largest_score": 0.5}, "float32") == pytest.approx(1e-4)
+    assert limit_of({"largest": 5e-4, "largest_score": 20.0}, "float32") == pytest.approx(2e-3)
+    assert limit_of({"largest": 0.2, "largest_score": 1.0}, "int8") == pytest.approx(0.3)
+    for largest in (2e-4, float("nan")):
+        with pytest.raises(InputError, match="nothing was written"):
+            limit_of({"largest": largest, "largest_score": 1.0}, "float32")
+
+
+# ---- a compiled package, without compiling
+
+
+def test_a_package_of_unknown_origin_is_not_loaded(uncertified, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    loaded = []
+    monkeypatch.setattr(
+        "torch._inductor.aoti_load_package", lambda path: loaded.append(path) or (lambda *_: (torch.ones(3, 2),))
+    )
+    file = uncertified / "certificate.json"
+    found = json.loads(file.read_text())
+    (uncertified / "torch").mkdir()
+    (uncertified / "torch/scores.pt2").write_bytes(b"code")
+    graph = {**found["graph"], "to": "torch", "outputs": {"logits": "torch/scores.pt2"}}
+    file.write_text(json.dumps(found | {"graph": graph}))
+    batch = padded()
+    with pytest.raises(InputError, match="has not compiled on this machine"):
+        Predictor(uncertified).loaded.engine.scores(batch, "classifier")
+    assert not loaded
+    main(["export", "--trust", str(uncertified)])
+    assert "torch/scores.pt2" in capsys.readouterr().out
+    assert Predictor(uncertified).loaded.engine.scores(batch, "classifier").sum() == 6 and len(loaded) == 1
+    flip(uncertified / "torch/scores.pt2")
+    with pytest.raises(InputError, match="has not compiled on this machine"):
+        Predictor(uncertified).loaded.engine.scores(batch, "classifier")
+    file.write_text(json.dumps(found | {"graph": {**graph, "capability": "torch 1.0, Plan9 z80"}}))
+    with pytest.raises(InputError, match="this machine is torch"):
+        Predictor(uncertified).loaded.engine.scores(batch, "classifier")
+    assert processor() == graph["capability"]
+
+
+def test_a_damaged_list_of_trusted_packages_says_what_to_do(exported, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    trust(exported)
+    listed = tmp_path / "state/bertworks/compiled.txt"
+    whole = listed.read_bytes()
+    listed.write_bytes(b"\xff\xfe" + whole)
+    with pytest.raises(InputError, match=r"compiled\.txt: byte 0 is not UTF-8; .*remove it, and run .*--trust again"):
+        trust(exported)
+    listed.unlink()
+    trust(exported)
+    assert listed.read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["../secret.txt", "/dev/null", "torch/none.pt2"])
+def test_only_files_of_the_folder_are_trusted(exported, tmp_path, monkeypatch, name):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "secret.txt").write_text("mine")
+    file = exported / "certificate.json"
+    found = json.loads(file.read_text())
+    file.write_text(json.dumps(found | {"graph": {**found["graph"], "to": "torch", "outputs": {"logits": name}}}))
+    with pytest.raises(InputError, match=f"no file {name}, which certificate"):
+        trust(exported)
+    assert not (tmp_path / "state").exists()

@@ -1,0 +1,133 @@
+"""What exports do without weights: the server answers with what they have; verbs that need weights refuse them."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bertworks.apps.export.folder import export
+from bertworks.checkpoint.folder import load_model, parts_in
+from bertworks.cli import main
+from bertworks.inference.predictor import Predictor
+from support.export_folders import folder_of
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """The folder of an exported classifier with an empty graph, and beside it its source and labelled rows."""
+    source = folder_of(tmp_path_factory.mktemp("weights") / "model", task={"kind": "single"})
+    out = shutil.copytree(source, source.with_name("onnx"), ignore=shutil.ignore_patterns("*.safetensors"))
+    parts = sorted(parts_in(load_model(source)))
+    graph = {"to": "onnx", "precision": "float32", "parts": parts, "labels": 2, "capability": ""}
+    graph["outputs"] = {"logits": "onnx/model.onnx"}
+    (out / "onnx").mkdir()
+    (out / "onnx/model.onnx").touch()
+    (out / "certificate.json").write_text(json.dumps({"format": 1, "graph": graph}))
+    (source.parent / "rows.csv").write_text("text,label\ngood film,yes\nbad film,no\n")
+    return out
+
+
+def client_of(folder):
+    pytest.importorskip("fastapi")
+    from fastapi.testclient import TestClient
+
+    from bertworks.apps.serve.app import create_app
+    from bertworks.apps.serve.config import ServeConfig
+    from bertworks.apps.serve.models import load_models
+
+    app = create_app(load_models([f"it={folder}"]), ServeConfig(), None)
+    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+
+
+def check_refused(client, folder, route, body, why):
+    found = client.post(route, json=body)
+    assert found.status_code == 424 and why in found.text and str(folder) not in found.text, found.text
+
+
+LOOKS_INSIDE = {"/explain": {"a": "a"}, "/compare-word": {"word": "film", "sentences": ["good film", "bad film"]}}
+
+
+def test_an_exported_classifier_is_served(classifier, capsys):
+    from bertworks.apps.serve.screen import show
+
+    client = client_of(classifier)
+    assert client.get("/models").json()["models"][0]["can"] == ["classify"]
+    for route, body in LOOKS_INSIDE.items():
+        check_refused(client, classifier, route, body, "it is an export, which has no weights")
+    check_refused(client, classifier, "/embed", {"inputs": "a"}, "it was exported with logits")
+    assert client.get("/info").json()["model_type"].keys() == {"classifier"}
+    show(client.app.state.service, "http://127.0.0.1:8080", "", 1.0)
+    assert "float32, onnx" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flags", ["--precision bfloat16", "--engine compiled", "--engine packed"])
+def test_a_server_refuses_what_contradicts_an_export(classifier, flags, capsys):
+    pytest.importorskip("fastapi")
+    from bertworks.apps.serve.models import load_models
+    from bertworks.inference.engines import Computing
+
+    with pytest.raises(SystemExit) as end:
+        main(["serve", str(classifier), "--port", "0", *flags.split()])
+    said = capsys.readouterr().err
+    assert end.value.code == 1 and f"{flags}, but {classifier} is an export" in said and "in float32; leave" in said
+    own = load_models([f"it={classifier}"], Computing("float32"))["it"]
+    assert (own.info["precision"], own.info["engine"]) == ("float32", "onnx")
+
+
+@pytest.mark.heavy
+def test_an_exported_pretrained_model_is_served(tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    source = folder_of(tmp_path / "m" / "model", heads=("mlm", "nsp"))
+    export(source, tmp_path / "out")
+    client, ours = client_of(tmp_path / "out"), Predictor(source)
+    client.app.state.service.measure()
+    can = client.get("/models").json()["models"][0]["can"]
+    assert can == ["fill_mask", "embed", "embed_all", "next_sentence"]
+    found = client.post("/embed", json={"inputs": "good film", "normalize": False}).json()
+    np.testing.assert_allclose(found[0], ours.embed("good film"), atol=1e-4)
+    assert client.post("/next-sentence", json={"a": "a", "b": "b"}).json()["score"] == pytest.approx(
+        ours.next_sentence("a", "b")["score"], abs=1e-4
+    )
+    for route, body in {**LOOKS_INSIDE, "/embed_sparse": {"inputs": "a"}}.items():
+        check_refused(client, tmp_path / "out", route, body, "it is an export, which has no weights")
+
+
+VERBS = [
+    "features EXPORT SENTENCES --out OUT.npz",
+    "explain EXPORT film --out OUT.html",
+    "probe attention EXPORT film --out OUT.html",
+    "probe word EXPORT film SENTENCES",
+    "probe neighbours EXPORT film --data SENTENCES",
+    "probe heads EXPORT --dev ROWS --kind single",
+    "probe layers EXPORT --train ROWS --dev ROWS",
+    "finetune --model EXPORT --train ROWS --dev ROWS --out OUT",
+    "finetune --model SOURCE --teacher EXPORT --train ROWS --dev ROWS --out OUT",
+    "concat EXPORT EXPORT --out OUT",
+    "convert EXPORT OUT",
+    "distill --loop.steps 1 --teacher EXPORT --corpus STORE --out OUT",
+    "export EXPORT --out OUT",
+    "advise EXPORT",
+]
+
+
+@pytest.mark.parametrize("line", VERBS)
+def test_verbs_that_need_weights_refuse_an_export(classifier, tmp_path, line, capsys):
+    (tmp_path / "sentences.txt").write_text("good film\nbad film\n")
+    named = {"EXPORT": classifier, "SOURCE": classifier.with_name("model"), "ROWS": classifier.parent / "rows.csv"}
+    outs = {f"OUT{ending}": tmp_path / f"out{ending}" for ending in ("", ".npz", ".html")}
+    named |= {"SENTENCES": tmp_path / "sentences.txt"} | outs
+    with pytest.raises(SystemExit) as end:
+        main([str(named.get(word, word)) for word in line.split()])
+    said = capsys.readouterr().err
+    assert end.value.code == 1 and "is an export, which has no weights; use the model folder" in said, said
+    assert "tokenizing" not in said and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("settings", ["--precision bfloat16", "--engine compiled", "--engine packed"])
+def test_an_export_keeps_its_precision_and_engine(classifier, settings, capsys):
+    with pytest.raises(SystemExit):
+        main(["predict", str(classifier), "--string", "a", *settings.split()])
+    assert "which has the precision and engine that it was exported with" in capsys.readouterr().err
+    assert Predictor(classifier, precision="auto").loaded.engine.precision == "float32"

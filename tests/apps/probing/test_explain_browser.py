@@ -1,0 +1,166 @@
+"""The page of `bertworks explain` in Chromium: its numbers, both languages, widths, themes, keys, contrast."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+
+from bertworks.apps.probing.explanation import explain
+from bertworks.apps.probing.explanation_page import explain_page
+from bertworks.checkpoint.folder import save_folder
+from bertworks.inference.predictor import Predictor
+from bertworks.model.heads import build_model
+from bertworks.tokenizer import Tokenizer
+from support.tiny_task import TINY, tiny_folder
+
+pytestmark = pytest.mark.browser
+
+EVIL = '</script><script>document.body.dataset.evil="yes"</script> <img src=x onerror=document.body.dataset.evil=1>'
+CONTRASTS = """() => {
+  const rgb = text => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = c => c.slice(0, 3).map(x => (x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, x, i) => sum + x * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = element => {
+    for (let e = element; e; e = e.parentElement) {
+      const found = rgb(getComputedStyle(e).backgroundColor);
+      if (found.length && found[3] !== 0) return found;
+    }
+    return [255, 255, 255];
+  };
+  const none = ["SCRIPT", "OPTION"];
+  return [...document.querySelectorAll("body *")].filter(e => e.checkVisibility() && !none.includes(e.tagName)
+    && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())).map(e => {
+      const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+      return [(a + 0.05) / (b + 0.05), e.className + ": " + e.textContent.slice(0, 30)];
+    }).filter(([ratio]) => ratio < 4.5);
+}"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("page") / "model")
+
+
+def predictor_of(folder, path, heads=("mlm", "nsp"), labels=(), **changes):
+    """A model with uneven weights."""
+    model = build_model(dataclasses.replace(TINY, **changes), heads, labels=len(labels), seed=3)
+    with torch.no_grad():
+        for weight in (p for p in model.parameters() if p.ndim == 2):
+            weight.mul_(6)
+    save_folder(path, model, Tokenizer.load(folder), labels=labels or None)
+    return Predictor(path, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def predictor(folder):
+    return predictor_of(folder, folder.with_name("uneven"))
+
+
+def opened(chromium, data, tmp_path, width=1280, theme="light", locale="en-US"):
+    """The page after its script has run. An error of a script or a request fails the test."""
+    file = tmp_path / "page.html"
+    file.write_text(explain_page(data), encoding="utf-8")
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, locale=locale)
+    page, wrong = context.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("request", lambda request: None if request.url == file.as_uri() else wrong.append(request.url))
+    page.goto(file.as_uri())
+    page.wait_for_selector("body[data-ready]", timeout=20_000)
+    assert wrong == []
+    return page
+
+
+def test_the_page_shows_the_models_numbers(chromium, predictor, tmp_path):
+    data = explain(predictor, "good film , abc", "bad d")
+    page, encoding = opened(chromium, data, tmp_path), predictor.tokenizer.encode("good film , abc", "bad d")
+    page.select_option("select >> nth=0", index=1)
+    page.select_option("select >> nth=1", index=1)
+    page.click(".ex-tokens button >> nth=4")
+    inputs = torch.tensor([encoding.ids]), None, torch.tensor([encoding.type_ids])
+    with torch.no_grad():
+        weights = predictor.loaded.model.encoder(*inputs, attentions=True).attentions[1][0, 1, 4]
+    shown = [float(text.split()[0]) for text in page.locator("td.ex-w .ex-number").all_inner_texts()]
+    assert shown == pytest.approx((100 * weights).tolist(), abs=0.6) and max(shown) > 1.5 * min(shown)
+    assert page.locator(".ex-query .ex-name").first.inner_text() == "query q of “a”"
+    best = int(weights.argmax())
+    assert f"“a” looks most at “{encoding.tokens[best]}” (" in page.inner_text(".ex-readout")
+    page.hover(".ex-steps tbody tr >> nth=2")
+    assert "Worked out: “a” looks at “film”" in page.inner_text(".ex-worked")
+    assert f"= {100 * weights[2]:.1f} %" in page.inner_text(".ex-worked")
+    score = data["next_sentence"]["score"]
+    assert f"{100 * score:.0f} %" in page.inner_text(".ex-part-next_sentence") or score < 0.1
+    assert page.locator(".ex-card").count() == len(data["masks"])
+
+
+@pytest.mark.parametrize(("width", "theme"), itertools.product((1280, 390), ("light", "dark")))
+def test_width_contrast_and_languages(chromium, predictor, tmp_path, width, theme):
+    data = explain(predictor, "good film , abc " * 4, "bad d " * 4)
+    for locale, tokens, switch in (("en-US", "Tokens", "한국어"), ("ko-KR", "토큰", "English")):
+        page = opened(chromium, data, tmp_path, width, theme, locale)
+        assert page.evaluate("document.documentElement.lang") == locale[:2]
+        assert page.locator("h2").first.inner_text().endswith(tokens) and page.inner_text("#language") == switch
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.evaluate(CONTRASTS) == []
+        page.click("#language")
+        assert not page.locator("h2").first.inner_text().endswith(tokens)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_keys_choose_tokens_and_heads(chromium, predictor, tmp_path):
+    page = opened(chromium, explain(predictor, "good film , abc"), tmp_path)
+    pressed = ".ex-tokens button[aria-pressed=true] b"
+    assert page.inner_text(pressed) == "good"
+    page.focus(".ex-tokens button[aria-pressed=true]")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text(pressed) == "film" and "film" in page.locator(".ex-query .ex-name").first.inner_text()
+    page.focus(".ex-grid button[aria-pressed=true]")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text(".ex-large h3") == "layer 2, head 2"
+    assert page.eval_on_selector_all("select", "all => all.map(one => one.value)") == ["1", "1"]
+    stops = page.locator(".ex-grid button[tabindex='0'], .ex-tokens button[tabindex='0']").count()
+    assert stops == 2  # Tab reaches each group once
+
+
+def test_a_change_of_theme_draws_the_colours_anew(chromium, predictor, tmp_path):
+    page = opened(chromium, explain(predictor, "good film"), tmp_path)
+    pixel = "document.querySelector('.ex-grid canvas').getContext('2d').getImageData(0, 0, 1, 1).data.join()"
+    light = page.evaluate(pixel)
+    page.click(".ex-tokens button >> nth=2")
+    page.emulate_media(color_scheme="dark")
+    for _ in range(100):  # the page's policy forbids Playwright's own way of waiting
+        if page.evaluate(pixel) != light:
+            break
+        page.wait_for_timeout(50)
+    assert page.evaluate(pixel) != light
+    assert page.inner_text(".ex-tokens button[aria-pressed=true] b") == "film"  # the choice stays
+
+
+def test_nothing_of_a_text_runs(chromium, predictor, tmp_path):
+    data = explain(predictor, EVIL, EVIL, max_length=32)
+    hostile = {**data, "model": EVIL, "tokens": [{**token, "text": EVIL} for token in data["tokens"]]}
+    page = opened(chromium, hostile, tmp_path)
+    assert page.evaluate("document.body.dataset.evil") is None and page.locator("img").count() == 0
+    assert page.locator(".ex-tokens b").first.inner_text().startswith("</script>")
+
+
+@pytest.mark.parametrize(
+    ("heads", "labels", "changes", "panels"),
+    [
+        (("span",), (), {}, ["tokens", "embeddings", "head", "heads", "layers", "answer"]),
+        (("tagger",), ("O", "B-X"), {"direction": "left"}, ["tokens", "embeddings", "head", "heads", "layers", "tags"]),
+        (("classifier",), ("x", "y"), {"layer_type": "lstm"}, ["tokens", "embeddings", "layers", "labels"]),
+        ((), (), {"direction": "pair"}, ["tokens", "layers"]),
+    ],
+)
+def test_every_kind_of_folder_has_its_panels(chromium, folder, tmp_path, heads, labels, changes, panels):
+    predictor = predictor_of(folder, tmp_path / "m", heads, labels, **changes)
+    page = opened(chromium, explain(predictor, "a b", "good film"), tmp_path)
+    found = page.eval_on_selector_all(".ex-part", "all => all.map(one => one.className.match(/ex-part-(\\w+)/)?.[1])")
+    assert [name for name in found if name] == panels
+    assert page.locator(".ex-left-out li").count() >= 1
+    if changes.get("direction") == "left":
+        page.click(".ex-tokens button >> nth=1")
+        assert page.locator("td.ex-s").all_inner_texts()[2:] == ["hidden"] * 5

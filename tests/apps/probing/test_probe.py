@@ -1,0 +1,592 @@
+"""The probes against independent computation, and on structure that was planted."""
+
+import itertools
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.apps.probing.attention import attend
+from bertworks.apps.probing.config import HeadsConfig, LayersConfig, NeighbourConfig, WordConfig
+from bertworks.apps.probing.controls import by_lexicon, by_type
+from bertworks.apps.probing.heads import ablate_heads, masked
+from bertworks.apps.probing.items import read_items
+from bertworks.apps.probing.layers import layer_vectors
+from bertworks.apps.probing.layers import probe_layers as probe
+from bertworks.apps.probing.layers import sheet as layer_sheet
+from bertworks.apps.probing.model import ProbedModel, cosine
+from bertworks.apps.probing.neighbours import _cut_around, find_neighbours
+from bertworks.apps.probing.similarity import compare_word, pair_means
+from bertworks.checkpoint.folder import load_model, save_folder
+from bertworks.checkpoint.start import concatenate
+from bertworks.cli import probe as verbs
+from bertworks.data.corpus import InputOptions
+from bertworks.files import InputError
+from bertworks.inference.evaluation import evaluate
+from bertworks.model.encoder import Encoder
+from bertworks.model.heads import build_model
+from bertworks.tasks.base import Limits
+from bertworks.tasks.catalogue import TASKS
+from bertworks.tasks.kinds import own_task, read_rows
+from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
+from support.shared_data import needs_shared, shared
+from support.tiny_task import TINY, tiny_folder, tiny_table
+
+CONLL2003 = TASKS["conll2003"]
+
+RIVER, MONEY = "he sat on the bank of the river", "she put money in the bank"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("probe") / "model")
+
+
+@pytest.fixture(scope="module")
+def inside(folder):
+    return ProbedModel(folder, device="cpu")
+
+
+# ---- a word in several sentences
+
+
+def their_states(model, sentences):
+    """[(L + 1, T, D)] and the tokens of each sentence, by transformers."""
+    transformers = pytest.importorskip("transformers")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    bert = transformers.BertModel.from_pretrained(model)
+    rows = [tokenizer(text, return_tensors="pt") for text in sentences]
+    with torch.no_grad():
+        states = [torch.cat(bert(**row, output_hidden_states=True).hidden_states).numpy() for row in rows]
+    return states, [tokenizer.convert_ids_to_tokens(row["input_ids"][0]) for row in rows]
+
+
+def angle(a, b):
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def test_similarity_equals_transformers(minilm):
+    found = compare_word(ProbedModel(minilm, "cpu"), "bank", [RIVER, MONEY], WordConfig())
+    (one, two), (tokens, others) = their_states(minilm, [RIVER, MONEY])
+    a, b = tokens.index("bank"), others.index("bank")
+    expected = [angle(one[layer, a], two[layer, b]) for layer in range(7)]
+    similarity = np.array(found["similarity"])
+    assert found["layers"] == ["word piece", "embeddings", "1", "2", "3", "4", "5", "6"]
+    np.testing.assert_allclose(similarity[1:, 0, 1], expected, atol=1e-5)
+    np.testing.assert_allclose(similarity[0], 1.0, atol=1e-6)
+    np.testing.assert_allclose(similarity[:, 0, 0], 1.0, atol=1e-6)
+    pairs = [
+        (i, j)
+        for i, j in itertools.product(range(1, len(tokens) - 1), range(1, len(others) - 1))
+        if tokens[i] != others[j]
+    ]
+    assert found["baseline_pairs"] == len(pairs) == 45
+    means = [np.mean([angle(one[layer, i], two[layer, j]) for i, j in pairs]) for layer in range(7)]
+    np.testing.assert_allclose(found["baseline"][1:], means, atol=1e-5)
+
+
+def test_senses_of_a_real_model_are_nearer_to_their_own(minilm):
+    sentences = [RIVER, MONEY, "the bank of the river was muddy", "the bank lent them money"]
+    found = compare_word(ProbedModel(minilm, "cpu"), "bank", sentences, WordConfig(layer=-2))
+    values = np.array(found["similarity"])[found["matrix_layer"] + 1]
+    assert found["matrix_layer"] == 5
+    assert min(values[0, 2], values[1, 3]) > max(values[0, 1], values[0, 3], values[1, 2], values[2, 3])
+    pairs = itertools.combinations(range(4), 2)
+    assert pair_means(found)[6] == pytest.approx(np.mean([values[i][j] for i, j in pairs]))
+
+
+def test_a_word_of_several_pieces_is_their_mean(inside):
+    texts = ["good abc film", "bad , abc"]
+    found = compare_word(inside, "ABC", texts, WordConfig())
+    assert found["pieces"] == ["a", "##b", "##c"]
+    with torch.no_grad():
+        states = [
+            torch.cat(inside.encoder(torch.tensor([inside.tokenizer.encode(text).ids])).hidden_states).numpy()
+            for text in texts
+        ]
+    expected = cosine(states[0][:, 2:5].mean(1), states[1][:, 3:6].mean(1))
+    np.testing.assert_allclose(np.array(found["similarity"])[1:, 0, 1], expected, atol=1e-5)
+
+
+def test_a_decomposed_word_is_found(tmp_path):
+    import unicodedata
+
+    words = ["café", "the", "bad", "film", *SPECIAL_TOKENS]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    tokenizer = Tokenizer.load(tmp_path / "vocab.txt", lowercase=False)
+    model = build_model(replace(TINY, vocab_size=len(words)), seed=1)
+    save_folder(tmp_path / "model", model, tokenizer)
+    inside, sentences = ProbedModel(tmp_path / "model", device="cpu"), ["the bad café", "café film"]
+    apart = [unicodedata.normalize("NFD", text) for text in sentences]
+    composed = compare_word(inside, "café", sentences, WordConfig())
+    for word, texts in (("cafe\u0301", sentences), ("café", apart)):
+        assert compare_word(inside, word, texts, WordConfig())["similarity"] == composed["similarity"]
+    assert attend(inside, apart[0]).tokens == attend(inside, sentences[0]).tokens
+    (tmp_path / "text.txt").write_text(apart[1], encoding="utf-8")
+    found = find_neighbours(inside, "café", [tmp_path / "text.txt"], NeighbourConfig(), InputOptions())
+    assert found["places"] == 1
+    for word, texts in (("caf\ud83d", sentences), ("café", ["the café", "\ud83d café"])):
+        with pytest.raises(InputError, match="has half a character"):
+            compare_word(inside, word, texts, WordConfig())
+
+
+def test_words_are_found_whole(inside):
+    ids = inside.tokenizer.encode("ab abc ab , b").ids
+    assert inside.words.find(ids, inside.words.subwords("ab")) == [(1, 3), (6, 8)]
+    assert inside.words.find(ids, inside.words.subwords("ab"), beginning=True) == [(1, 3), (3, 5), (6, 8)]
+    assert inside.words.find(ids, inside.words.subwords("b")) == [(9, 10)]  # never the end of another word
+    assert inside.words.find(ids, inside.words.subwords(", b")) == [(8, 10)]
+    assert inside.words.words(ids) == [(1, 3), (3, 6), (6, 8), (8, 9), (9, 10)]
+
+
+def test_a_word_of_byte_bpe_has_another_form_at_the_beginning_alone(tmp_path):
+    """Without a blank before it, inside a text, it is the end of a longer word."""
+    tokenizer = Tokenizer.train(["film pre film pre"] * 20 + ["film"] * 50, TokenizerConfig("bpe", 280))
+    shape = replace(TINY, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+    save_folder(tmp_path, build_model(shape, (), seed=1), tokenizer)
+    inside = ProbedModel(tmp_path, device="cpu")
+    ids = inside.tokenizer.encode("film prefilm film").ids
+    assert [tokenizer.vocab[i] for i in ids] == ["<s>", "film", "Ġpre", "film", "Ġfilm", "</s>"]
+    assert inside.words.find(ids, inside.words.subwords("film")) == [(1, 2), (4, 5)]
+
+
+def test_a_sentence_without_pieces_has_no_word(inside, tmp_path):
+    """A lone zero-width space is a sentence of no tokens; a corpus of the web has such."""
+    assert inside.words.find([], inside.words.subwords("ab")) == []
+    (tmp_path / "texts.txt").write_text("A film, a b.\n\u200b\n. \u200b\nB film.\n")
+    found = find_neighbours(inside, "film", [tmp_path / "texts.txt"], NeighbourConfig(), InputOptions())
+    assert found["places"] == 2
+
+
+def test_a_word_in_two_encoders_side_by_side(tmp_path):
+    """The static vectors of a pair are those of both, end to end."""
+    for seed, side in ((1, "left"), (2, "right")):
+        folder = tiny_folder(tmp_path / side / "model", seed)
+        one = build_model(replace(TINY, direction=side), ("mlm",), seed=seed)
+        save_folder(folder, one, folder)
+    concatenate(tmp_path / "left", tmp_path / "right", tmp_path / "pair")
+    found = compare_word(ProbedModel(tmp_path / "pair", "cpu"), "film", ["a good film", "bad film , b"], WordConfig())
+    similarity = np.array(found["similarity"])
+    assert similarity.shape == (4, 2, 2) and similarity[0, 0, 1] == pytest.approx(1)
+    assert found["baseline"][0] < 0.9  # other words have other pieces in both tables
+
+
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [
+        (WordConfig, {"pairs": 0}),
+        (WordConfig, {"pairs": -1}),
+        (WordConfig, {"seed": -1}),
+        (HeadsConfig, {"examples": -5}),
+        (HeadsConfig, {"batch_size": 0}),
+        (LayersConfig, {"max_seq_length": 2}),
+        (LayersConfig, {"first_seed": -1}),
+    ],
+)
+def test_settings_that_mean_nothing(config, settings):
+    with pytest.raises(InputError, match="expected"):
+        config(**settings)
+
+
+def test_the_baseline_takes_different_words_of_different_sentences(inside):
+    found = compare_word(inside, "film", ["film a b", "film b c"], WordConfig())
+    assert found["baseline_pairs"] == 7  # of nine: film with film and b with b are not different
+    drawn = [compare_word(inside, "a", ["a b c d e f", "a g h i j k"], WordConfig(pairs=9, seed=s)) for s in (1, 1, 2)]
+    assert drawn[0]["baseline_pairs"] == 9
+    assert drawn[0]["baseline"] == drawn[1]["baseline"] != drawn[2]["baseline"]
+    others = compare_word(inside, "film", ["film", "film"], WordConfig(), others=["a", "b"])
+    expected = angle(*(next(inside.states([inside.tokenizer.encode(t).ids]))[2, 1] for t in "ab"))
+    assert others["baseline_pairs"] == 1 and others["baseline"][3] == pytest.approx(expected, abs=1e-5)
+
+
+def test_states_do_not_depend_on_their_neighbours(inside):
+    rows = [inside.tokenizer.encode(text).ids for text in ("a", "a b c d e", "good film")]
+    for row, together in zip(rows, inside.states(rows), strict=True):
+        np.testing.assert_allclose(together, next(inside.states([row])), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("word", "sentences", "message"),
+    [
+        ("film", ["a film", "a b"], "the word 'film' is not in 'a b'"),
+        ("ab", ["ab", "c abc"], "only as the beginning of 'abc'; give that word, or --beginning"),
+        ("fil", ["a film", "film"], "only inside 'film', where no subword ends with it; give that word"),
+        ("film", ["a film"], "1 sentence; expected two or more"),
+        ("한", ["한", "한"], r"\[UNK\]"),
+        (" ", ["a", "b"], "no word to this tokenizer"),
+        ("film", ["film " * 40, "film"], "a text of 42 tokens"),
+        ("film", ["film", "film"], "no two different words"),
+    ],
+)
+def test_what_cannot_be_compared(inside, word, sentences, message):
+    with pytest.raises(InputError, match=message):
+        compare_word(inside, word, sentences, WordConfig())
+
+
+def test_layers_that_are_not_there(inside):
+    assert [inside.layer(number) for number in (0, 2, -1, -3)] == [0, 2, 2, 0]
+    for number in (3, -4):
+        with pytest.raises(InputError, match="has the layers 1 to 2"):
+            inside.layer(number)
+
+
+@pytest.mark.parametrize("sentences", [("a film b", "film , c"), ("a film b", "film , c", "good film")])
+def test_word_on_the_command_line(folder, tmp_path, capsys, sentences):
+    for end in ("json", "png", "svg"):
+        verbs.word([str(folder), "film", *sentences, "--out", str(tmp_path / "o" / f"x.{end}"), "--layer", "1"])
+    shown = capsys.readouterr().out
+    assert "random words" in shown and ("cosine at layer 1" in shown) == (len(sentences) == 3)
+    assert json.loads((tmp_path / "o" / "x.json").read_text())["settings"]["layer"] == 1
+    assert (tmp_path / "o" / "x.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match=r"ends in .json or .png or .svg"):
+        verbs.word([str(folder), "film", *sentences, "--out", str(tmp_path / "x.gif")])
+
+
+# ---- neighbours
+
+
+def corpus(folder, documents=30, seed=3):
+    """Files of sentences, some with `film`, one of them far more often than any other."""
+    rng = random.Random(seed)
+    folder.mkdir()
+    for number in range(documents):
+        words = [" ".join(rng.choices(["a", "b", "ab", "good", "bad", "film", "films"], k=8)) for _ in range(6)]
+        lines = [f"{text.capitalize()}." for text in words] + ["The film, a b."]
+        (folder / f"{number:02}.txt").write_text("\n".join(lines))
+    return folder
+
+
+def test_neighbours_are_the_nearest_of_all(inside, tmp_path):
+    files = corpus(tmp_path / "texts")
+    config = NeighbourConfig(sentence="a good film , b", top=7)
+    found = find_neighbours(inside, "Film", [files], config, InputOptions())
+    ids = inside.tokenizer.encode("a good film , b").ids
+    query = next(inside.states([ids]))[1, 3]
+    every = []
+    for file in sorted(files.iterdir()):
+        for line in file.read_text().splitlines():
+            row = inside.tokenizer.encode(line).ids
+            for start, _ in inside.words.find(row, inside.words.subwords("film")):
+                every.append((angle(query, next(inside.states([row]))[1, start]), line))
+    assert found["places"] == len(every) > 100 and not found["more"] and found["settings"]["layer"] == 1
+    values = [value for value, _ in every]
+    assert found["mean"] == pytest.approx(np.mean(values), abs=1e-5)
+    assert found["std"] == pytest.approx(np.std(values, ddof=1), abs=1e-5)
+    best: dict[str, float] = {}
+    for value, line in every:
+        best[line] = max(best.get(line, -1), value)
+    expected = sorted(best.values(), reverse=True)[:7]
+    assert [one["cosine"] for one in found["neighbours"]] == pytest.approx(expected, abs=1e-5)
+    for one in found["neighbours"]:
+        text = one["left"] + one["word"] + one["right"]
+        assert best[text] == pytest.approx(one["cosine"], abs=1e-5) and one["word"].lower() == "film"
+        assert one["times"] == sum(line == text for _, line in every if line.lower().count("film") == 1) or (
+            text.lower().count("film") > 1
+        )
+        assert text in Path(one["source"].split(", line")[0]).read_text()
+
+
+def test_equal_sentences_stand_once(inside, tmp_path):
+    files = corpus(tmp_path / "texts")
+    found = find_neighbours(inside, "film", [files], NeighbourConfig("The film, a b.", top=3), InputOptions())
+    first = found["neighbours"][0]
+    assert first["cosine"] == pytest.approx(1, abs=1e-5) and first["times"] == 30
+    assert len({one["left"] + one["right"] for one in found["neighbours"]}) == 3
+
+
+def test_the_limit_ends_the_reading(inside, tmp_path, monkeypatch):
+    monkeypatch.setattr("bertworks.apps.probing.neighbours.SENTENCES", 16)
+    files = corpus(tmp_path / "texts")
+    (files / "99.txt").write_bytes(b"film \xff")  # would be refused if it were read
+    found = find_neighbours(inside, "film", [files], NeighbourConfig(limit=20), InputOptions())
+    assert found["places"] == 20 and found["more"]
+    with pytest.raises(InputError, match=r"99\.txt, line 1"):
+        find_neighbours(inside, "film", [files], NeighbourConfig(), InputOptions())
+
+
+def test_few_sentences_are_held(inside, tmp_path, monkeypatch):
+    """Sentences are tokenized in chunks and embedded in batches, whatever the size of the corpus."""
+    (tmp_path / "long.txt").write_text("a film b. good film.\n" * 3000)
+    sizes = []
+    states, tokenize = ProbedModel.states, type(inside.tokenizer).ids_of
+    monkeypatch.setattr(ProbedModel, "states", lambda self, rows: sizes.append(len(rows)) or states(self, rows))
+    monkeypatch.setattr(
+        type(inside.tokenizer), "ids_of", lambda self, texts: sizes.append(len(texts)) or tokenize(self, texts)
+    )
+    found = find_neighbours(inside, "film", [tmp_path / "long.txt"], NeighbourConfig(limit=5000, top=2), InputOptions())
+    assert found["places"] == 5000 and max(sizes) <= 1024
+
+
+@pytest.mark.parametrize(("place", "room"), [(1, 7), (3, 7), (10, 7), (6, 6), (4, 22)])
+def test_a_long_sentence_is_cut_round_the_word(place, room):
+    ids = list(range(12))  # 0 and 11 are the special tokens
+    found, (start, end) = _cut_around(ids, (place, place + 1), room)
+    assert found[start:end] == [place] and len(found) == min(room, 12)
+    assert found[0] == 0 and found[-1] == 11
+    assert found[1:-1] == list(range(found[1], found[1] + len(found) - 2))
+
+
+def test_a_word_deep_in_a_long_sentence(inside, tmp_path):
+    text = "a b c d e " * 20 + "good film " + "f g h i j " * 20
+    (tmp_path / "x.txt").write_text(text)
+    found = find_neighbours(inside, "film", [tmp_path / "x.txt"], NeighbourConfig(), InputOptions())
+    assert found["places"] == 1 and found["neighbours"][0]["left"].endswith("good ")
+
+
+def test_neighbours_on_the_command_line(folder, tmp_path, capsys):
+    files = corpus(tmp_path / "texts")
+    verbs.neighbours([str(folder), "film", "--corpus", str(files), "--top", "3", "--out", str(tmp_path / "n.json")])
+    lines = capsys.readouterr().out.splitlines()
+    assert "'film' alone, layer 1" in lines[0] and "occurrences in 30 documents" in lines[4]
+    assert len({line.lower().index("film", 7) for line in lines[1:4]}) == 1  # the word stands in one column
+    assert len(json.loads((tmp_path / "n.json").read_text())["neighbours"]) == 3
+    with pytest.raises(InputError, match="the word 'k' is not in"):
+        verbs.neighbours([str(folder), "k", "--corpus", str(files)])
+
+
+# ---- heads
+
+
+@pytest.fixture(scope="module")
+def classifier(folder):
+    """A classifier whose heads matter."""
+    model = build_model(TINY, ("classifier",), labels=2, seed=3)
+    with torch.no_grad():
+        for layer in model.encoder.layers:
+            for matrix in (layer.query, layer.key, layer.value, layer.attention_output):
+                matrix.weight.mul_(12)
+        model.heads["classifier"].weight.mul_(40)
+    save_folder(folder.parent / "classifier", model, folder, labels=["bad", "good"], max_length=32)
+    return folder.parent / "classifier"
+
+
+def without(folder, out, layer, head):
+    """The folder with a head's columns of the output projection set to zero."""
+    model = load_model(folder)
+    with torch.no_grad():
+        model.encoder.layers[layer].attention_output.weight[:, 16 * head : 16 * (head + 1)] = 0
+    save_folder(out, model, folder, labels=["bad", "good"], max_length=32)
+    return out
+
+
+def test_removing_a_head_is_zeroing_its_columns(classifier, tmp_path):
+    table = tiny_table(tmp_path / "dev.csv", 150, seed=5)
+    task = own_task("", ("text",), "label")
+    rows = read_rows(task, table)
+    found = ablate_heads(classifier, task, rows, HeadsConfig(examples=0, batch_size=16), quiet=True)
+    expected = [
+        [evaluate(without(classifier, tmp_path / f"{i}{j}", i, j), task, rows)["metrics"]["accuracy"] for j in range(2)]
+        for i in range(2)
+    ]
+    assert found["without"] == expected and found["evaluations"] == 5
+    assert found["whole"] == evaluate(classifier, task, rows)["metrics"]["accuracy"]
+    assert len({found["whole"], *itertools.chain(*expected)}) > 2  # or the test would say nothing
+    ids = torch.tensor([[2, 31, 33, 5, 6, 3]])
+    model, zeroed = load_model(classifier), load_model(tmp_path / "10")
+    mask = torch.ones(2, 2)
+    mask[1, 0] = 0
+    with torch.no_grad(), masked(model.encoder, mask):
+        np.testing.assert_allclose(model.encoder(ids).pooled, zeroed.encoder(ids).pooled, atol=1e-5)
+    assert not model.encoder._forward_pre_hooks
+
+
+def test_changed_predictions_and_drawn_rows(classifier, tmp_path):
+    task = own_task("", ("text",), "label")
+    rows = read_rows(task, tiny_table(tmp_path / "dev.csv", 150, seed=5))
+    small = ablate_heads(classifier, task, rows, HeadsConfig(examples=40), quiet=True)
+    assert small["examples"] == 40 and small["of"] == 150
+    chosen = [rows[i] for i in sorted(np.random.default_rng(1).choice(150, 40, replace=False))]
+    assert small["whole"] == evaluate(classifier, task, chosen)["metrics"]["accuracy"]
+    for changed, value in zip(np.ravel(small["changed"]), np.ravel(small["without"]), strict=True):
+        assert changed >= round(40 * abs(value - small["whole"]))  # of two classes, each change is right or wrong
+        assert (changed - round(40 * (value - small["whole"]))) % 2 == 0
+
+
+def test_heads_on_the_command_line(classifier, folder, tmp_path, capsys):
+    table = tiny_table(tmp_path / "dev.csv", 30, seed=5)
+    for end in ("json", "png"):
+        verbs.heads([str(classifier), "--dev", str(table), "--out", str(tmp_path / f"h.{end}")])
+    told = capsys.readouterr()
+    assert "5 evaluations of 30 rows, one without each of 2 x 2 heads" in told.err and "largest loss" in told.out
+    assert np.shape(json.loads((tmp_path / "h.json").read_text())["without"]) == (2, 2)
+    with pytest.raises(InputError, match="has no classifier"):
+        verbs.heads([str(folder), "--dev", str(table)])
+
+
+# ---- layers
+
+
+def planted_table(path, rows, seed):
+    """Labels that no bag of words gives linearly: whether the first two words are of one kind."""
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(rows):
+        one, two = rng.choice("ab"), rng.choice("cd")
+        label = "same" if (one == "a") == (two == "c") else "other"
+        lines.append(f"{label},{one} {two} {' '.join(rng.choices('efgh', k=3))}")
+    path.write_text("label,text\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def with_states(out, states):
+    """The encoder's output with other hidden states (B, L, D)."""
+    return replace(out, states=tuple(out.packing.pack(state.flatten(0, 1)) for state in states))
+
+
+def plant(monkeypatch, layer):
+    """Every encoder shows the label of `planted_table` in one layer's states, and nowhere else."""
+    original = Encoder.forward
+
+    def forward(self, input_ids, *arguments, **named):
+        out = original(self, input_ids, *arguments, **named)
+        same = ((input_ids[:, 1] - input_ids[:, 2]) % 2 == 0).float()[:, None]
+        states = list(out.hidden_states)
+        states[layer] = states[layer].clone()
+        states[layer][:, :, 3] += 3 * same
+        return with_states(out, states)
+
+    monkeypatch.setattr(Encoder, "forward", forward)
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+@pytest.mark.parametrize("pool", ["mean", "cls"])
+def test_what_is_planted_in_a_layer_is_found_there(inside, tmp_path, monkeypatch, layer, pool):
+    plant(monkeypatch, layer)
+    task, config = own_task("", ("text",), "label"), LayersConfig(pool=pool, l2=1.0, seeds=2)
+    files = [planted_table(tmp_path / f"{seed}.csv", 300, seed) for seed in (1, 2)]
+    train = read_items(task, files[0], inside.tokenizer, Limits(max_seq_length=32), 0, 1)
+    dev = read_items(task, files[1], inside.tokenizer, Limits(max_seq_length=32), 0, 1, train.names)
+    found = probe(inside, train, dev, config, quiet=True)
+    accuracy = np.mean(found["task_accuracy"], 1)
+    assert accuracy[layer] > 0.97 and max(np.delete(accuracy, layer)) < 0.75
+    assert found["layers"] == ["embeddings", "1", "2"] and found["majority"] < 0.6 and found["by_type"] is None
+    assert "selectivity" in layer_sheet(found).header
+
+
+CONLL = """-DOCSTART- -X- O O
+
+{}
+"""
+
+
+def conll(path, sentences, seed, lengths=(8,)):
+    """Words whose part of speech depends on the word before: nothing about the word itself says it."""
+    rng = random.Random(seed)
+    blocks = []
+    for i in range(sentences):
+        words = rng.choices("abcdef", k=lengths[i % len(lengths)])
+        tags = ["X", *("AFTER-A" if before in "abc" else "OTHER" for before in words)]
+        blocks.append("\n".join(f"{word} {tag} I-NP O" for word, tag in zip(words, tags, strict=False)))
+    path.write_text(CONLL.format("\n\n".join(blocks)))
+    return path
+
+
+def test_any_column_of_a_tagged_file(inside, tmp_path):
+    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
+    items = read_items(task, conll(tmp_path / "eng.train", 40, 1), inside.tokenizer, Limits(max_seq_length=32), 100, 1)
+    assert items.names == ("AFTER-A", "OTHER", "X") and items.of == 320 and len(items.labels) == 104
+    tokens = [inside.tokenizer.vocab[i] for i in items.inputs.ids[items.token]]
+    assert tokens == items.forms
+    before = [inside.tokenizer.vocab[i] for i in items.inputs.ids[items.token - 1]]
+    expected = ["X" if b == "[CLS]" else "AFTER-A" if b in "abc" else "OTHER" for b in before]
+    assert [items.names[i] for i in items.labels] == expected
+    with pytest.raises(InputError, match="no column 'pos' in conll2003; expected one of word, part_of_speech"):
+        read_items(replace(task, label="pos"), tmp_path / "eng.train", inside.tokenizer, Limits(), 0, 1)
+
+
+def test_few_items_of_many_tokens_hold_few_vectors(inside, tmp_path):
+    """Each item has the vector of its own token, and nothing else is kept."""
+    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
+    path = conll(tmp_path / "eng.train", 40, 1, lengths=(3, 12, 7))  # batches are in order of length, items are not
+    items = read_items(task, path, inside.tokenizer, Limits(max_seq_length=16), 100, 1)
+    found, N = layer_vectors(inside, items, "mean"), len(items.labels)
+    assert [x.shape for x in found] == [(N, 32)] * 3 and len(items.inputs.ids) > N >= 100
+    edges = items.inputs.edges
+    assert len(np.unique(np.diff(edges))) > 1
+    for unit in range(N):
+        row = int(np.searchsorted(edges, items.token[unit], "right")) - 1
+        states = next(inside.states([items.inputs.ids[edges[row] : edges[row + 1]].tolist()]))
+        for layer, x in enumerate(found):
+            np.testing.assert_allclose(x[unit], states[layer, items.token[unit] - edges[row]], atol=1e-5)
+
+
+def test_vectors_of_words_are_those_of_their_first_piece(inside, tmp_path, monkeypatch):
+    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
+    train, dev = (
+        read_items(task, conll(tmp_path / f"{n}", 60, n), inside.tokenizer, Limits(max_seq_length=32), 0, 1)
+        for n in (1, 2)
+    )
+    original = Encoder.forward
+
+    def forward(self, input_ids, *arguments, **named):  # the first layer knows the token before
+        out = original(self, input_ids, *arguments, **named)
+        states = list(out.hidden_states)
+        states[1] = states[1].clone()
+        states[1][:, 1:, :] += 3 * torch.nn.functional.one_hot(input_ids[:, :-1] % 32, 32)
+        return with_states(out, states)
+
+    monkeypatch.setattr(Encoder, "forward", forward)
+    found = probe(inside, train, dev, LayersConfig(l2=1.0, seeds=2), quiet=True)
+    accuracy = np.mean(found["task_accuracy"], 1)
+    assert accuracy[1] > 0.99 and accuracy[0] < 0.75
+    assert found["by_type"] < 0.7  # the word alone does not tell
+    control = np.mean(found["control_accuracy"], 1)
+    assert control[0] > 0.95  # six words: any label of theirs can be learned by heart
+    table = layer_sheet(found)
+    assert table.rows[1][3] == f"{100 * (accuracy[1] - control[1]):+.2f}"
+
+
+def test_no_item_to_judge_on(inside, tmp_path):
+    """The message names the side that is empty."""
+    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
+    train = read_items(task, conll(tmp_path / "eng.train", 20, 1), inside.tokenizer, Limits(max_seq_length=32), 0, 1)
+    none = np.zeros(0, np.int64)
+    dev = replace(train, labels=none, token=none, of=9, left_out=9)
+    with pytest.raises(InputError, match=r"no item to evaluate on is left of 9 \(9 were left out\)"):
+        probe(inside, train, dev, LayersConfig(), quiet=True)
+
+
+def test_labels_of_control_tasks():
+    labels = np.repeat([0, 1, 2], [600, 300, 100])
+    words = [f"w{i}" for i in range(4000)]
+    drawn = by_type(words, labels, 3, seed=1)
+    shares = np.bincount(list(drawn.values())) / 4000
+    np.testing.assert_allclose(shares, [0.6, 0.3, 0.1], atol=0.03)
+    assert by_type(words[:7], labels, 3, 1) == {word: drawn[word] for word in words[:7]}
+    assert by_type(words, labels, 3, 2) != drawn
+    rng = np.random.default_rng(1)
+    texts = [rng.integers(0, 500, rng.integers(1, 20)).tolist() for _ in range(2000)]
+    found = by_lexicon(texts, 500, np.array([0.6, 0.3, 0.1]), seed=1)
+    np.testing.assert_allclose(np.bincount(found) / 2000, [0.6, 0.3, 0.1], atol=0.03)
+    assert (found == by_lexicon(texts, 500, np.array([0.6, 0.3, 0.1]), seed=1)).all()
+    again = by_lexicon([text[::-1] for text in texts], 500, np.array([0.6, 0.3, 0.1]), seed=1)
+    assert (found == again).mean() > 0.999  # a bag of words
+
+
+def test_layers_on_the_command_line(folder, tmp_path, capsys):
+    files = [str(planted_table(tmp_path / f"{seed}.csv", 60, seed)) for seed in (1, 2)]
+    argv = [str(folder), "--train", files[0], "--dev", files[1], "--seeds", "2"]
+    for end in ("json", "svg"):
+        verbs.layers([*argv, "--out", str(tmp_path / f"l.{end}")])
+    told = json.loads((tmp_path / "l.json").read_text())
+    assert np.shape(told["task_accuracy"]) == np.shape(told["control_accuracy"]) == (3, 2)
+    assert "random lexicon" in capsys.readouterr().out and "commonest" in (tmp_path / "l.svg").read_text()
+    with pytest.raises(InputError, match="a layer probe takes single, pair and tagging"):
+        verbs.layers([*argv, "--kind", "regression"])
+
+
+@needs_shared("data/conll2003")
+def test_parts_of_speech_of_conll(minilm):
+    inside, task = ProbedModel(minilm, "cpu"), replace(CONLL2003, label="part_of_speech", labels=(), written=())
+    files = [shared("data/conll2003") / name for name in ("eng.train", "eng.testa")]
+    train = read_items(task, files[0], inside.tokenizer, Limits(), 600, 1)
+    dev = read_items(task, files[1], inside.tokenizer, Limits(), 300, 1, train.names)
+    assert train.of == 203_621 and {"NNP", "VBD", "CD"} <= {*train.names}
+    found = probe(inside, train, dev, LayersConfig(seeds=1), quiet=True)
+    accuracy = np.ravel(found["task_accuracy"])
+    assert accuracy[2] > 0.7 > found["majority"] and accuracy[2] > accuracy[6]
+    assert accuracy[2] - np.ravel(found["control_accuracy"])[2] > 0.2

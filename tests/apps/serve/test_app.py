@@ -1,0 +1,276 @@
+"""The application: answers equal to Predictor's, refusals in the form of each dialect, the guard before every route."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="module")
+def client(make_client):
+    return make_client("tiny")
+
+
+def test_embed_gives_the_predictors_vectors(client, predictors):
+    predictor = predictors["tiny"]
+    texts = ["a good film", "bad , c d e", "f"]
+    found = client.post("/embed", json={"inputs": texts, "normalize": False})
+    assert found.status_code == 200, found.text
+    np.testing.assert_array_equal(np.float32(found.json()), predictor.embed(texts))
+    assert found.headers["x-compute-tokens"] == str(sum(len(predictor.tokenizer.encode(text).ids) for text in texts))
+    unit = np.float32(client.post("/embed", json={"inputs": texts[0]}).json())
+    np.testing.assert_allclose(np.linalg.norm(unit, axis=-1), [1], atol=1e-6)
+
+
+def refused(answer, status, error_type):
+    assert (answer.status_code, answer.json()["error_type"]) == (status, error_type), answer.text
+    return answer.json()["error"]
+
+
+def test_a_body_that_is_no_json_or_has_another_form_is_refused(client):
+    kind = {"content-type": "application/json"}
+    refused(client.post("/embed", content=b'{"inputs": ', headers=kind), 400, "Validation")
+    refused(client.post("/embed", content=b'{"inputs": "\xff"}', headers=kind), 400, "Validation")
+    korean = client.post("/embed", content='{"inputs": "영화가 정말 좋았다"}'.encode("cp949"), headers=kind)
+    assert "byte 12 of the body (0xBF) is not UTF-8; it looks like CP949" in refused(korean, 400, "Validation")
+    misspelt = client.post("/embed", json={"input": "secret", "secret": 1})
+    said = refused(misspelt, 422, "Validation")
+    assert said.startswith("inputs is missing; the body has input: did you mean inputs?")
+    assert "secret" not in refused(client.post("/embed", json={"secret": 1}), 422, "Validation")
+    refused(client.post("/embed", content=b'{"inputs": "\\ud800"}', headers=kind), 400, "Validation")
+    refused(client.post("/embed", content=b"[" * 100_000, headers=kind), 400, "Validation")
+    assert "secret" not in refused(client.post("/embed", json={"inputs": [["secret"]]}), 422, "Validation")
+    refused(client.post("/embed", content=b"inputs=a"), 415, "Validation")
+    for headers in ({}, {"content-type": "application/x-www-form-urlencoded"}):
+        assert "an empty body" in refused(client.post("/embed", content=b"", headers=headers), 400, "Empty")
+    assert "no route GET /predict; use POST; " in refused(client.get("/predict"), 405, "NotFound")
+    refused(client.get("/nothing"), 404, "NotFound")
+    assert client.get("/embed").headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        ("/embed", {"inputs": "a", "mdoel": "other"}, "the body: unknown field mdoel; did you mean model?"),
+        ("/embed", {"inputs": "a", "normalise": False}, "the body: unknown field normalise; did you mean normalize?"),
+        ("/", {"inputs": "a", "parameters": {"topk": 1}}, "parameters: unknown field topk; did you mean top_k?"),
+        (
+            "/v1/embeddings",
+            {"input": "a", "dimension": 2},
+            "the body: unknown field dimension; did you mean dimensions?",
+        ),
+    ],
+)
+def test_a_misspelt_optional_field_is_not_ignored(client, path, body, message):
+    answer = client.post(path, json=body)
+    assert answer.status_code == 422 and message in answer.text, answer.text
+    unknown = {"inputs": "a", "options": {"wait_for_model": True}, "model_name": "x", "secret": 1, "truncate_dim": 4}
+    assert client.post("/embed", json=unknown).status_code == 200
+
+
+def test_fields_of_other_servers_are_not_taken_for_misspelt_ones():
+    from bertworks.apps.serve.pipelines import Parameters
+
+    Parameters.model_validate({"max_seq_len": 384, "top_p": 0.9, "max_answer_length": 3})
+    with pytest.raises(ValueError, match="did you mean max_answer_len"):
+        Parameters.model_validate({"max_anwser_len": 384})
+
+
+def test_limits(client):
+    refused(client.post("/embed", json={"inputs": []}), 400, "Empty")
+    refused(client.post("/embed", json={"inputs": ["a", " \n"]}), 400, "Empty")
+    assert len(client.post("/embed", json={"inputs": ["a"] * 2_048}).json()) == 2_048
+    refused(client.post("/embed", json={"inputs": ["a"] * 100_001}), 413, "Validation")
+    refused(client.post("/embed", json={"inputs": " " * 4_000_001}), 413, "Validation")
+    assert "truncate" in refused(client.post("/embed", json={"inputs": "a " * 40}), 413, "Validation")
+    cut = client.post("/embed", json={"inputs": "a " * 40, "truncate": True})
+    assert (cut.status_code, cut.headers["x-truncated-tokens"], cut.headers["x-compute-tokens"]) == (200, "10", "32")
+
+
+def test_a_result_of_too_many_numbers_is_refused(make_client, monkeypatch):
+    monkeypatch.setattr("bertworks.apps.serve.service.VALUES", 32 * 12)
+    client = make_client("tiny")
+    client.app.state.service.measure()
+    assert client.post("/embed_all", json={"inputs": "a " * 10}).status_code == 200  # 12 vectors of width 32
+    assert "416 numbers" in refused(client.post("/embed_all", json={"inputs": "a " * 11}), 413, "Validation")
+    assert client.post("/embed", json={"inputs": "a " * 11}).status_code == 200
+
+
+def test_a_missing_head_and_an_unknown_model_are_named(make_client, client):
+    assert "cannot choose continuations; it can: fill masks" in refused(
+        client.post("/choose", json={"text": "a", "choices": ["b"]}), 424, "Backend"
+    )
+    two = make_client("tiny", "single")
+    assert "tiny, single" in refused(two.post("/embed", json={"inputs": "a", "model": "x"}), 404, "NotFound")
+    for name in ("tiny", "single"):
+        assert two.post("/embed", json={"inputs": "a", "model": name}).status_code == 200
+    assert client.post("/embed", json={"inputs": "a", "model": "gpt"}).status_code == 200  # one folder, any name
+
+
+def test_only_this_servers_names_are_served(make_client):
+    client = make_client("tiny", allow_host=("models.internal",))
+    for host in ("localhost:8080", "127.0.0.1", "[::1]:8080", "10.1.2.3:80", "Models.Internal"):
+        assert client.get("/health", headers={"host": host}).status_code == 200, host
+    for host in ("evil.example", "localhost.evil.example:8080", ""):
+        refused(client.get("/health", headers={"host": host}), 400, "Validation")
+
+
+def test_any_name_or_all_of_a_domain(make_client):
+    client = make_client("tiny", allow_host=("*.Example.com", "bertworks"))
+    for host in ("a.example.com", "a.b.example.com:8080", "A.EXAMPLE.COM.", "bertworks:8080"):
+        assert client.get("/health", headers={"host": host}).status_code == 200, host
+    for host in ("example.com", "aexample.com", "example.com.evil.example", "a.example.com/", ""):
+        refused(client.get("/health", headers={"host": host}), 400, "Validation")
+    client = make_client("tiny", allow_host=("*",))
+    for host in ("evil.example", "a_b:80", ""):
+        assert client.get("/health", headers={"host": host}).status_code == 200, host
+
+
+BODY = b'{"inputs": "a"}'
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "status"),
+    [
+        (gzip.compress(BODY), "gzip", 200),
+        (gzip.compress(BODY[:5]) + gzip.compress(BODY[5:]), "GZIP", 200),
+        (b"\xef\xbb\xbf" + BODY, "identity", 200),
+        (gzip.compress(b"\xef\xbb\xbf" + BODY), "x-gzip", 200),
+        (BODY, "gzip", 400),
+        (gzip.compress(BODY)[:-9], "gzip", 400),
+        (gzip.compress(BODY), "identity", 400),
+        (BODY, "br", 415),
+        (BODY, "gzip, gzip", 415),
+        (gzip.compress(b" " * 4_000_001 + BODY), "gzip", 413),
+    ],
+    ids=lambda value: "" if isinstance(value, bytes) else str(value),  # the bytes have the time in them
+)
+def test_bodies_are_decompressed(client, content, encoding, status):
+    headers = {"content-type": "application/json", "content-encoding": encoding}
+    found = client.post("/embed", content=content, headers=headers)
+    assert found.status_code == status, found.text
+    if status == 200:
+        assert found.json() == client.post("/embed", json={"inputs": "a"}).json()
+
+
+def test_head_is_answered_like_get(http):
+    for path in ("/", "/health", "/info", "/models", "/metrics", "/v1/models", "/openapi.json", "/nothing"):
+        head, get = http.head(path), http.get(path)
+        assert (head.status_code, head.content) == (get.status_code, b""), path
+        assert head.headers["content-type"] == get.headers["content-type"] and int(head.headers["content-length"]) > 0
+
+
+def test_with_a_key_only_health_is_public(make_client):
+    client = make_client("tiny", key="correct horse")
+    assert client.get("/health").status_code == 200
+    for given in ("", "Bearer", "Bearer correct hors", "Bearer correct horsee", "Basic !", "Bearer kürzer"):
+        answer = client.post("/embed", json={"inputs": "a"}, headers={"authorization": given.encode()})
+        refused(answer, 401, "Unauthorized")
+    answer = client.post("/embed", json={"inputs": "a"}, headers={"authorization": "Bearer correct horse"})
+    assert answer.status_code == 200
+    assert client.get("/load", auth=("anyone", "correct horse")).status_code == 200
+    assert client.get("/metrics").status_code == 401
+
+
+def test_every_answer_forbids_what_no_page_needs(client):
+    for path in ("/health", "/nothing"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff" and "access-control-allow-origin" not in headers
+
+
+def test_metrics_have_teis_names(make_client):
+    client = make_client("tiny")
+    client.post("/embed", json={"inputs": ["a " * 40, "b"], "truncate": True})
+    client.post("/embed", json={"inputs": []})
+    lines = client.get("/metrics").text.splitlines()
+    for line in (
+        'te_request_count{method="batch"} 2.0',
+        'te_request_success{method="batch"} 1.0',
+        'te_request_failure{err="empty"} 1.0',
+        "te_request_duration_count 1.0",
+        "te_queue_size 0.0",
+        "te_batch_next_tokens_sum 35.0",
+        "bertworks_truncated_inputs_total 1.0",
+        "bertworks_truncated_tokens_total 10.0",
+    ):
+        assert line in lines, line
+
+
+def test_openapi_has_no_page_of_a_cdn(client):
+    assert "/embed" in json.loads(client.get("/openapi.json").text)["paths"]
+    for path in ("/docs", "/redoc"):
+        refused(client.get(path), 404, "NotFound")
+
+
+def test_several_host_headers_are_refused(client):
+    for hosts in (("evil.example", "localhost"), ("localhost", "localhost")):
+        answer = client.get("/health", headers=[("host", host) for host in hosts])
+        assert "several Host headers" in refused(answer, 400, "Validation")
+
+
+def test_health_is_asked_by_get_and_head_alone(make_client):
+    client = make_client("tiny", key="correct horse")
+    for path in ("/health", "/ping", "/v2/health/live", "/v2/health/ready"):
+        answer = client.head(path)
+        assert (answer.status_code, answer.content) == (200, b""), path
+        found = client.post(path, content=b"x")
+        assert (found.status_code, found.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_the_device_is_named(client, monkeypatch):
+    from types import SimpleNamespace
+
+    from bertworks.apps.serve.service import Answers
+
+    assert client.post("/embed", json={"inputs": "a"}).headers["x-compute-type"] == "cpu"
+    loaded = SimpleNamespace(device=SimpleNamespace(type="cuda"))
+    other = SimpleNamespace(predictor=SimpleNamespace(loaded=loaded))
+    assert Answers(other, [], 0, [], 0, 0, 0, 0).headers["x-compute-type"] == "cuda"
+
+
+def test_no_answer_names_a_folder(make_client, monkeypatch):
+    client = make_client("tiny")
+    model = client.app.state.service.models["tiny"]
+
+    def broken(inputs):
+        from bertworks.files import InputError
+
+        raise InputError(f"{model.predictor.folder}: NaN")
+
+    monkeypatch.setattr(model.steps["embed"], "forward", broken)
+    assert refused(client.post("/embed", json={"inputs": "a"}), 424, "Backend") == "tiny: NaN"
+
+
+def test_a_folder_inside_a_name_or_a_word_is_no_folder():
+    from bertworks.apps.serve.errors import without_folders
+
+    names = {"tiny": "served_tiny_model", "/models/a": "first", "/models/a-b": "second"}
+    message = (
+        "tiny has no head, tiny/config.json; served_tiny_model, tinyness; /models/a: NaN, /models/a-b, "
+        "/x/models/a, /models/a.bak"
+    )
+    assert without_folders(message, names) == (
+        "served_tiny_model has no head, served_tiny_model/config.json; served_tiny_model, tinyness; "
+        "first: NaN, second, /x/models/a, /models/a.bak"
+    )
+
+
+def test_the_folder_of_the_shell_is_served_under_its_name(head_folders, monkeypatch):
+    from bertworks.apps.serve.models import ServedModel
+
+    monkeypatch.chdir(head_folders["tiny"])
+    assert ServedModel.load(".").name == head_folders["tiny"].name != ""
+
+
+def test_a_folder_named_like_a_word_leaves_messages_as_they_are(head_folders, tmp_path, monkeypatch):
+    """A relative folder `the` would be replaced in every message that has the word."""
+    import shutil
+
+    from bertworks.apps.serve.models import ServedModel
+
+    shutil.copytree(head_folders["tiny"], tmp_path / "the")
+    monkeypatch.chdir(tmp_path)
+    model = ServedModel.load("own=the")
+    assert model.predictor.folder == tmp_path / "the"

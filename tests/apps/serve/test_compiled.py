@@ -1,0 +1,107 @@
+"""`bertworks serve --engine compiled`: every graph is compiled before the server says that it is ready."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import bertworks.inference.engines as engines
+from bertworks.apps.serve.config import ServeConfig
+from bertworks.apps.serve.models import load_models
+from bertworks.apps.serve.service import Service
+from bertworks.files import InputError
+from bertworks.inference.engines import Computing
+from bertworks.model.rectangular import STATES
+
+NAMES = ("tiny", "single", "tags", "span", "choice")
+OUTPUTS = {"tiny": {STATES, "nsp"}, "single": {STATES, "classifier"}, "tags": {STATES, "tagger"}}
+OUTPUTS |= {"span": {STATES, "span"}, "choice": {STATES, "choice"}}
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """Replaces the compiler; the outputs and numbers of sequences of every batch that its graphs have computed."""
+    seen = []
+
+    def compile_module(module, dynamic):
+        def graph(*batch):
+            seen.append((*module.outputs, min(len(batch[0]), 2)))
+            return module(*batch)
+
+        return graph
+
+    monkeypatch.setattr(engines, "can_compile", lambda: True)
+    monkeypatch.setattr(torch, "compile", compile_module)
+    return seen
+
+
+def service_of(folders, *names):
+    models = load_models([f"{name}={folders[name]}" for name in names], Computing(engine="compiled"))
+    return Service(models, ServeConfig())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_graph_is_compiled_before_the_pace_is_measured(head_folders, compiled, name):
+    service, lines = service_of(head_folders, name), []
+    service.measure(lambda line: lines.append((line, {*compiled})))
+    service.close()
+    first, last = (line for line, _ in lines)
+    assert first == f"compiling {name} for this processor, which takes a minute or more"
+    assert re.fullmatch(rf"compiled {name} in \d+ s", last)
+    assert lines[0][1] == set() and {(output, n) for output in OUTPUTS[name] for n in (1, 2)} <= lines[1][1]
+    assert {*compiled} == lines[1][1]  # measuring meets no new graph
+    assert service.models[name].info["engine"] == "compiled"
+
+
+def test_a_packed_model_waits_for_no_compiler(head_folders):
+    service, lines = Service(load_models([f"tiny={head_folders['tiny']}"]), ServeConfig()), []
+    service.measure(lines.append)
+    service.close()
+    assert lines == [] and service.models["tiny"].info["engine"] == "packed"
+
+
+def test_a_compiler_that_fails_is_named(head_folders, compiled, monkeypatch):
+    def broken(module, dynamic):
+        def graph(*batch):
+            raise RuntimeError("line 1\nline 2")
+
+        return graph
+
+    monkeypatch.setattr(torch, "compile", broken)
+    service = service_of(head_folders, "single")
+    with pytest.raises(
+        InputError, match=r"single: it could not be compiled \(RuntimeError: line 1\); leave --engine out"
+    ):
+        service.measure()
+    service.close()
+
+
+@pytest.mark.heavy  # Inductor compiles four graphs
+@pytest.mark.skipif(not engines.can_compile(), reason="needs a C++ compiler")
+def test_no_request_waits_for_the_compiler(head_folders, predictors):
+    from torch._dynamo.utils import counters
+
+    service = service_of(head_folders, "single")
+    service.measure()
+    ready, threads = counters["stats"]["unique_graphs"], torch.get_num_threads()
+    torch.set_num_threads(threads + 1)  # of this thread; graphs are compiled for the number of the one that computes
+    steps = service.models["single"].steps
+
+    def computed(step, rows):
+        prepared = steps[step].prepare(rows)
+        scores = service.queue.submit(
+            service.queue.lane(steps[step]), prepared.inputs, steps[step].costs(prepared.inputs)
+        )
+        return prepared.decode(scores.result().scores, {})
+
+    for count in (1, 2, 3, 7, 33):
+        for words in (1, 9, 22, 60):
+            text = " ".join(("good film a b c " * 12).split()[:words])
+            found, expected = computed("classify", [(text, None)] * count), predictors["single"].classify(text)
+            assert [one["label"] for one in found] == [expected["label"]] * count
+            vectors = computed("embed", [text] * count)
+            np.testing.assert_allclose(vectors, [predictors["single"].embed(text)] * count, atol=1e-4)
+    service.close()
+    torch.set_num_threads(threads)
+    assert counters["stats"]["unique_graphs"] == ready > 0

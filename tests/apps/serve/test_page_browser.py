@@ -1,0 +1,612 @@
+"""The server's page in Chromium: every tab, both languages, light and dark, wide and narrow, with hostile texts.
+
+Run with -m browser. The models are tiny and know nothing; what they answer is tested elsewhere.
+"""
+
+import asyncio
+import contextlib
+import functools
+import itertools
+import json
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("playwright")
+
+import bertworks
+from bertworks.apps.serve.config import ServeConfig
+from bertworks.apps.serve.models import ABILITIES, ServedModel
+from bertworks.checkpoint.folder import save_folder
+from bertworks.model.config import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from support.proxy import Proxy
+from support.served import serving
+
+pytestmark = pytest.mark.browser
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+SHAPE |= {"max_position_embeddings": 128}
+EVIL = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>"
+TABS = {
+    "masked": ["masks", "next", "similar", "word", "attention", "curves", "server"],
+    "labels": ["labels", "similar", "word", "attention", "curves", "server"],
+    "pairs": ["labels", "similar", "word", "attention", "curves", "server"],
+    "number": ["labels", "similar", "word", "attention", "curves", "server"],
+    "tags": ["entities", "similar", "word", "attention", "curves", "server"],
+    "span": ["answer", "similar", "word", "attention", "curves", "server"],
+    "choice": ["choose", "similar", "word", "attention", "curves", "server"],
+}
+OWN = {name: tabs[:2] if name == "masked" else tabs[:1] for name, tabs in TABS.items()}  # tabs of its head
+HEADS = {  # head, labels, task
+    "labels": ("classifier", [EVIL, "neutral", "긍정"], {"kind": "single"}),
+    "pairs": ("classifier", ["no", "yes"], {"kind": "pair"}),
+    "number": ("classifier", ["score"], {"kind": "regression", "text": ["text", "pair"]}),
+    "tags": ("tagger", ["O", "B-<b>PER</b>", "I-<b>PER</b>", "B-LOC", "I-LOC"], None),
+    "span": ("span", None, {"kind": "span", "version_2": True}),
+    "choice": ("choice", None, {"kind": "choice"}),
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run folder whose log grows while the tests run."""
+    folder = tmp_path_factory.mktemp("runs") / "first"
+    folder.mkdir()
+    log(folder, 40)
+    return folder
+
+
+def log(folder, steps):
+    rows = [{"kind": "train", "step": s, "mlm_loss": 9 - s / 50, "lr": 1e-3, "left": 100 - s} for s in range(1, steps)]
+    rows.append({"kind": "eval", "step": steps, "mlm_loss": 8.5, "mlm_accuracy": 0.2})
+    (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory, run):
+    """A server of a model for each head, with a vocabulary made of the page's own examples."""
+    folder = tmp_path_factory.mktemp("page")
+    texts = (Path(bertworks.__file__).parent / "serve" / "page" / "texts.js").read_text(encoding="utf-8")
+    tokenizer = Tokenizer.train(texts.split("\n") * 2, TokenizerConfig(vocab_size=1500))
+    shape = ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
+    save_folder(folder / "masked", build_model(shape, seed=1), tokenizer)
+    for name, (head, labels, task) in HEADS.items():
+        model = build_model(shape, (head,), labels=len(labels or "xx"), seed=3)
+        model.heads[head].weight.data.mul_(20)
+        save_folder(folder / name, model, folder / "masked", labels=labels, task=task)
+    rows = [{"text": "a word of the run", "label": "neutral"}, {"text": "another word of it"}]
+    (folder / "labels" / "examples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    models = {name: ServedModel.load(f"{name}={folder / name}") for name in TABS}
+    with serving(models, ServeConfig(run=run)) as found:
+        yield found
+
+
+class Visit:
+    """A page in one language, colour scheme and width, and what it did."""
+
+    def __init__(self, chromium, address, language="en", scheme="light", width=1280):
+        locale = {"en": "en-US", "ko": "ko-KR"}[language]
+        self.context = chromium.new_context(
+            locale=locale, color_scheme=scheme, viewport={"width": width, "height": 844}, reduced_motion="reduce"
+        )
+        self.page, self.address, self.width = self.context.new_page(), address, width
+        self.errors, self.asked, self.models = [], [], set()
+        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", self.note)
+        self.page.goto(address)
+        self.page.wait_for_selector("[role=tab]")
+
+    def note(self, request):
+        """Remember where the page asked, and which model."""
+        self.asked.append(request.url)
+        if request.method == "POST":
+            in_path = re.search("/models/([^/]+)/", request.url)
+            self.models.add(in_path[1] if in_path else request.post_data_json.get("model"))
+
+    def go(self, model, tab):
+        """Show a tab and wait for its answer."""
+        self.page.evaluate(f"location.hash = '#{model}/{tab}'")
+        self.page.wait_for_selector(f"#tab-{tab}[aria-selected=true]")
+        self.settle()
+
+    def settle(self):
+        self.page.wait_for_selector("[aria-busy=true]", state="detached")
+        self.page.wait_for_selector(".result .body > *, .result .plot, .result .empty, .tile, .explain")
+
+    def check(self):
+        """Nothing is wrong with what is shown."""
+        assert self.errors == []
+        assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width
+        assert all(url.startswith((self.address, "data:")) for url in self.asked), self.asked
+        assert self.page.evaluate("window.hit") is None
+
+
+def test_a_key_is_asked_for_and_opens_the_page(chromium, tmp_path):
+    tokenizer = Tokenizer.train(["a river"] * 9, TokenizerConfig(vocab_size=300))
+    shape = ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
+    save_folder(tmp_path / "model", build_model(shape, seed=1), tokenizer)
+    with serving({"model": ServedModel.load(str(tmp_path / "model"))}, key="correct-horse") as found:
+        login = {"username": "anyone", "password": "correct-horse"}
+        with chromium.new_context(http_credentials=login) as context:
+            page = context.new_page()
+            assert page.goto(found).status == 200
+            page.wait_for_selector("[role=tab]")
+        login["password"] = "wrong-horse"
+        with chromium.new_context(http_credentials=login) as context:
+            assert context.new_page().goto(found).status == 401
+
+
+@pytest.fixture
+def visit(chromium, address):
+    with contextlib.ExitStack() as opened:
+
+        def start(*view):
+            found = Visit(chromium, address, *view)
+            opened.callback(found.context.close)
+            return found
+
+        yield start
+
+
+VIEWS = [*itertools.product(("en", "ko"), ("light", "dark"), (1280, 390))]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: "-".join(map(str, view)))
+def test_every_tab_answers_in_every_view(visit, view):
+    found = visit(*view)
+    page = found.page
+    assert page.evaluate("document.documentElement.lang") == view[0]
+    for model, tabs in TABS.items():
+        found.settle()
+        found.models.clear()
+        for tab in ["server", *(tabs if model == "masked" else OWN[model])]:
+            found.go(model, tab)
+            assert page.locator(".error").count() == 0, page.locator(".error").all_inner_texts()
+            shown = page.evaluate("[...document.querySelectorAll('[role=tab]')].map(tab => tab.id.slice(4))")
+            assert shown == tabs
+            korean = re.search("[가-힣]", page.locator(".lead h2").inner_text())
+            assert bool(korean) == (view[0] == "ko")
+            found.check()
+            low = contrasts(page)
+            assert low == [], (model, tab, low)
+        assert found.models == {model}
+
+
+CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
+
+
+def contrasts(page):
+    """The texts whose contrast is below WCAG AA, with their contrast."""
+    return page.evaluate(CONTRAST)
+
+
+def test_a_text_without_contrast_is_found(visit):
+    found = visit()
+    found.page.evaluate("document.querySelector('.lead p').style.color = '#bbb'")
+    assert [name for _, _, name in contrasts(found.page)], "the check sees nothing"
+
+
+def until(page, condition):
+    """Wait until a condition in JavaScript holds; the page's policy forbids Playwright's own way of waiting for it."""
+    for _ in range(200):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"{condition} does not come true")
+
+
+def fill(page, values):
+    for name, value in values.items():
+        page.fill(f"[name={name}]", value)
+    page.click("button.run")
+
+
+def test_markup_in_texts_labels_and_errors_stays_text(visit):
+    found = visit()
+    page = found.page
+    asked = {
+        ("masked", "masks"): {"text": f"{EVIL} [MASK]"},
+        ("masked", "next"): {"first": EVIL, "follows": EVIL},
+        ("labels", "labels"): {"text": EVIL},
+        ("tags", "entities"): {"text": f"Angela Merkel {EVIL} Berlin"},
+        ("span", "answer"): {"question": EVIL, "context": f"{EVIL} in Berlin"},
+        ("choice", "choose"): {"text": EVIL, "choices": f"{EVIL}\n{EVIL} b"},
+        ("masked", "similar"): {"texts": f"{EVIL}\n{EVIL} b"},
+        ("masked", "word"): {"word": "bank", "one": f"bank {EVIL}", "two": f"the bank {EVIL} of the river"},
+        ("masked", "attention"): {"text": EVIL, "second": EVIL},
+    }
+    for (model, tab), values in asked.items():
+        found.go(model, tab)
+        fill(page, values)
+        found.settle()
+        assert page.locator("#main img, #main script, #main iframe").count() == 0
+        assert page.locator(".error").count() == 0, (tab, page.locator(".error").all_inner_texts())
+        found.check()
+    found.go("labels", "labels")
+    assert EVIL in page.locator(".result").inner_text()  # the name of a label
+    page.route("**/embed", lambda route: route.fulfill(status=422, json={"error": EVIL}))
+    found.go("masked", "similar")
+    page.click("button.run")
+    assert EVIL in page.locator(".error").inner_text()
+    assert page.evaluate("window.hit") is None
+
+
+def test_tabs_by_arrow_keys_with_a_visible_focus(visit):
+    found = visit()
+    page = found.page
+    page.focus("[role=tab][aria-selected=true]")
+    keys = {"ArrowRight": "next", "End": "server", "ArrowLeft": "curves", "Home": "masks"}
+    for key, tab in keys.items():
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.id") == f"tab-{tab}"
+        assert page.get_attribute(f"#tab-{tab}", "aria-selected") == "true"
+    outline = (
+        "(({ outlineStyle, outlineWidth }) => outlineStyle + outlineWidth)(getComputedStyle(document.activeElement))"
+    )
+    assert page.evaluate(outline) == "solid2px"
+    assert page.locator("[role=tab][tabindex='0']").count() == 1
+    found.settle()
+    page.fill("[name=text]", "the [MASK] of the river")
+    page.keyboard.press("Control+Enter")
+    until(page, "document.querySelector('.result .text').textContent.includes('river')")
+    for _ in range(30):  # everything that can be pressed can be reached, and shows it
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement === document.body") or page.evaluate(outline) == "solid2px"
+
+
+def test_a_word_becomes_a_mask_and_a_prediction_a_word(visit):
+    found = visit()
+    page = found.page
+    page.fill("[name=text]", "the river")
+    page.click("button.run")
+    until(page, "!document.querySelector('.columns')")
+    page.click(".word >> text=river")
+    found.settle()
+    assert page.input_value("[name=text]") == "the [MASK]"
+    page.wait_for_selector("button.bar")
+    first = page.locator("button.bar .name").first.inner_text()
+    page.locator("button.bar").first.click()
+    assert page.input_value("[name=text]").replace(" ", "") == f"the{first.removeprefix('##')}"
+
+
+def test_waiting_is_shown_and_can_be_stopped(visit):
+    found = visit()
+    page, held = found.page, []
+    found.go("tags", "entities")
+    page.route("**/pipeline/**", lambda route: held.append(route))
+    page.click("button.run")
+    assert page.locator("button.run").is_disabled() and page.locator(".wait").is_visible()
+    assert page.get_attribute(".result", "aria-busy") == "true"
+    page.wait_for_selector("[aria-live]:visible", timeout=5000)  # how long it has been waiting
+    page.click("text=Stop")
+    found.settle()
+    assert not page.locator("button.run").is_disabled() and page.locator(".entity, .result .text").count()
+    assert page.locator(".error").count() == 0
+
+
+def fulfil(answer, route):
+    route.fulfill(**answer)
+
+
+def check_language(page, language):
+    """An error's own words are in the language; a message of the server is marked as English."""
+    for part in (".error b", ".error span"):
+        shown = page.locator(part).inner_text()
+        assert bool(re.search("[가-힣]", shown)) == (language == "ko"), shown
+    assert page.locator(".error q:not([lang=en])").count() == 0
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_errors_are_in_the_language_of_the_page(visit, language):
+    found = visit(language)
+    page = found.page
+    found.go("labels", "labels")
+    busy = {"status": 429, "json": {"error": "12.0 seconds have queued"}, "headers": {"Retry-After": "7"}}
+    cases = [
+        (busy, ["12.0 seconds", "7"]),
+        ({"status": 413, "json": {"error": "300 tokens more"}}, ["300 tokens more"]),
+        ({"status": 502, "body": "<html>Bad Gateway</html>"}, ["502"]),
+    ]
+    for answer, said in cases:
+        page.route("**/pipeline/**", functools.partial(fulfil, answer))
+        page.click("button.run")
+        page.wait_for_selector(".error")
+        shown = page.locator(".error[role=alert]").inner_text()
+        assert all(word in shown for word in said), shown
+        check_language(page, language)
+        assert contrasts(page) == []
+        page.unroute("**/pipeline/**")
+        page.click("button.run")
+        page.wait_for_selector(".error", state="detached")
+    page.route("**/pipeline/**", lambda route: route.abort())
+    page.click("button.run")
+    page.wait_for_selector(".error")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_long_texts_wrap_and_scroll_inside(visit, width):
+    found = visit("en", "light", width)
+    page = found.page
+    found.go("tags", "entities")
+    fill(page, {"text": "Angela Merkel met Barack Obama in Berlin. " * 200 + "W" * 400})
+    found.settle()
+    assert page.locator(".error").count() == 0 and page.locator(".result").bounding_box()["height"] < 3000
+    found.check()
+    found.go("masked", "similar")
+    fill(page, {"texts": "\n".join(f"The weather is lovely {'x' * 60} {i}" for i in range(25))})
+    found.settle()
+    assert page.locator(".heat td[data-at]").count() == 25 * 24
+    found.check()
+    found.go("labels", "labels")
+    fill(page, {"text": ""})
+    assert page.locator(".empty").is_visible()  # an empty text asks nobody
+
+
+def test_language_and_colours_switch_and_keep_what_was_written(visit):
+    found = visit()
+    page = found.page
+    found.go("labels", "labels")
+    page.fill("[name=text]", "my own text")
+    page.click("text=한국어")
+    assert page.evaluate("document.documentElement.lang") == "ko"
+    assert page.input_value("[name=text]") == "my own text"
+    paper = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(paper)
+    page.click("text=어둡게")
+    assert page.evaluate(paper) != before
+    page.reload()
+    page.wait_for_selector("[role=tab]")
+    assert page.evaluate("document.documentElement.lang") == "ko" and page.evaluate(paper) != before
+    assert page.locator("#tab-labels[aria-selected=true]").count() == 1
+
+
+def test_leads_chips_and_abilities_are_in_words(visit):
+    found = visit()
+    page = found.page
+    found.go("labels", "labels")
+    assert "read in overlapping windows" in page.locator(".lead p").inner_text()
+    found.go("pairs", "labels")
+    assert "windows" not in page.locator(".lead p").inner_text()
+    found.go("masked", "next")
+    assert "He took a key" in page.locator(".chip").first.inner_text()
+    found.go("masked", "server")
+    for words in ABILITIES.values():
+        assert words in page.locator("table.list").inner_text()
+
+
+def test_load_and_curves_are_live(visit, run, address):
+    import httpx
+
+    found = visit()
+    page = found.page
+    found.go("masked", "server")
+    page.wait_for_selector(".plot")
+    for _ in range(20):
+        httpx.post(f"{address}/embed", json={"inputs": "The weather is lovely today."}, timeout=60)
+    until(page, "+[...document.querySelectorAll('.tile dd')][1].firstChild.data > 0")
+    found.go("masked", "curves")
+    page.wait_for_selector(".plot")
+    assert "40" in page.locator(".big").inner_text()
+    log(run, 60)
+    until(page, "document.querySelector('.big').textContent.includes('60')")
+    assert page.locator(".result .note").first.inner_text() == "live"
+    titles = page.locator("figure h3").all_inner_texts()
+    assert "learning rate" in titles and "lr" not in titles
+    single = page.locator("figure", has_text="masked-LM accuracy")
+    assert single.locator("svg").count() == 0 and "held-out, step 60" in single.inner_text()
+    (run / "results.json").write_text("{}")
+    until(page, "document.querySelector('.result .note').textContent === 'finished'")
+    asked = len(found.asked)
+    found.go("masked", "masks")
+    page.wait_for_timeout(2500)
+    assert not [url for url in found.asked[asked:] if "curves" in url]  # a tab that is not seen asks nothing
+    found.check()
+
+
+# ---- what a user of the page needs besides answers
+
+HARD = 'it\'s a "test" of $HOME `x` \\n, 😀 한국어,\nin two lines'
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_requests_that_cannot_be_answered(visit, language):
+    found = visit(language)
+    page = found.page
+    asked = {
+        ("masked", "masks"): {"text": "[MASK] " * 200},
+        ("masked", "similar"): {"texts": "only one"},
+        ("masked", "word"): {"word": "bank", "one": "the river", "two": "the bank"},
+        ("choice", "choose"): {"text": "a", "choices": "b\n" * 40},
+    }
+    for (model, tab), values in asked.items():
+        found.go(model, tab)
+        fill(page, values)
+        page.wait_for_selector(".error")
+        check_language(page, language)
+        assert "truncate" not in page.locator(".error").inner_text()
+    found.go("masked", "similar")
+    fill(page, {"texts": "\n".join(map(str, range(33)))})
+    until(page, "document.querySelector('.error')?.textContent.includes('33')")
+
+
+def test_long_inputs_are_cut_and_this_is_said(visit):
+    found = visit()
+    found.go("pairs", "labels")
+    fill(found.page, {"text": "a river " * 200, "second": "a bank"})
+    until(found.page, "document.querySelector('.result').textContent.includes('were not read')")
+
+
+@pytest.mark.parametrize("key", [None, "correct-horse"])
+def test_the_shown_commands_give_the_shown_answer(chromium, tmp_path, key, monkeypatch):
+    import httpx
+
+    tokenizer = Tokenizer.train(["a river"] * 9, TokenizerConfig(vocab_size=300))
+    model = build_model(ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE), ("classifier",), labels=2, seed=1)
+    save_folder(tmp_path / "model", model, tokenizer, labels=["a", "b"], task={"kind": "pair"})
+    monkeypatch.setitem(sys.modules, "requests", httpx)  # its `post` has the same arguments
+    monkeypatch.setenv("BERTWORKS_API_KEY", "correct-horse")
+    models = {"it's": ServedModel.load(f"it's={tmp_path / 'model'}")}
+    with serving(models, key=key) as found:
+        login = {"http_credentials": {"username": "any", "password": key}} if key else {}
+        with chromium.new_context(**login) as context:
+            page = context.new_page()
+            page.goto(found)
+            page.wait_for_selector(".api")
+            fill(page, {"text": HARD, "second": HARD[::-1]})
+            page.click(".api summary")
+            page.wait_for_selector(".api .segmented")
+            shown = {}
+            for number, name in enumerate(("curl", "python", "json")):
+                page.locator(".api .segmented button").nth(number).click()
+                shown[name] = page.locator(".api pre").text_content()
+        answer = json.loads(shown["json"])
+        assert len(answer[0]) == 2 and ("BERTWORKS_API_KEY" in shown["curl"]) == bool(key)
+        done = subprocess.run(["bash", "-c", shown["curl"] + " -s"], capture_output=True, text=True, check=True)
+        scores = [one["score"] for one in answer[0]]
+        assert [one["score"] for one in json.loads(done.stdout)[0]] == pytest.approx(scores, rel=1e-2)
+        printed: list = []
+        exec(shown["python"], {"print": printed.append})
+        assert [one["score"] for one in printed[0][0]] == pytest.approx(scores, rel=1e-2)
+
+
+class Below(Proxy):
+    """A proxy whose servers have the path /bert, as nginx's `location /bert/ { proxy_pass http://server/; }`."""
+
+    async def answer(self, head, body):
+        if not re.match(rb"\w+ /bert[/ ]", head):
+            return b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        return await super().answer(re.sub(rb" /bert/?", b" /", head, count=1), body)
+
+
+@contextlib.contextmanager
+def in_thread(proxy):
+    """The address of a proxy that runs while the block does."""
+    started, loop, ended = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
+
+    async def work():
+        async with proxy:
+            started.set()
+            await ended.wait()
+
+    def run():
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:  # its end cancels what is left
+            runner.run(work())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    started.wait()
+    try:
+        yield f"http://127.0.0.1:{proxy.port}"
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join()
+
+
+@pytest.mark.parametrize("path", ["/bert/", "/bert"])
+def test_the_page_works_below_a_path(chromium, address, path):
+    with in_thread(Below([int(address.rpartition(":")[2])])) as proxy, contextlib.ExitStack() as opened:
+        found = Visit(chromium, proxy + path)
+        opened.callback(found.context.close)
+        found.address = f"{proxy}/bert"
+        for tab in [*TABS["masked"], "server"]:
+            found.go("masked", tab)
+            assert found.page.locator(".error").count() == 0
+        found.go("labels", "labels")
+        found.page.click(".api summary")
+        until(found.page, "document.querySelector('.api pre').textContent")
+        assert f"'{proxy}/bert/models/labels/" in found.page.locator(".api pre").text_content()
+        found.check()
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_a_link_to_a_model_or_tab_that_is_missing_says_so(visit, language):
+    found = visit(language)
+    page = found.page
+    for link, names in {"gone/labels": "gone", "labels/entities": "labels", "%E0%A4/labels": "%E0%A4"}.items():
+        page.evaluate(f"location.hash = '#{link}'")
+        page.wait_for_selector("main > .error")
+        check_language(page, language)
+        assert names in page.locator("main > .error b").inner_text()
+        found.go("tags", "entities")
+        assert page.locator(".error").count() == 0
+    assert page.evaluate("location.hash") == "#tags/entities"
+
+
+def test_examples_are_those_of_the_run(visit):
+    found = visit()
+    found.go("labels", "labels")
+    assert found.page.locator(".chip").all_inner_texts() == ["a word of the run", "another word of it"]
+    assert "neutral" in found.page.locator(".result .note").first.inner_text()  # the label of the development set
+    found.page.click(".chip >> nth=1")
+    found.settle()
+    assert found.page.input_value("[name=text]") == "another word of it"
+
+
+def test_the_first_answer_is_waited_for(visit):
+    found = visit()
+    found.page.route("**/pipeline/**", lambda route: None)
+    found.page.evaluate("location.hash = '#labels/labels'")
+    found.page.wait_for_selector("#tab-labels[aria-selected=true]")
+    assert found.page.locator(".result .body").inner_text() == "Waiting…"
+
+
+def test_a_request_outlives_a_change_of_language(visit):
+    found = visit()
+    page, held = found.page, []
+    found.go("labels", "labels")
+    page.route("**/pipeline/**", lambda route: held.append(route))
+    fill(page, {"text": "my own text"})
+    page.click("text=한국어")
+    page.wait_for_selector(".result[aria-busy=true]")
+    page.wait_for_timeout(100)
+    held[-1].continue_()
+    found.settle()
+    assert page.locator(".bar").count() == 3 and not page.locator("button.run").is_disabled()
+
+
+@pytest.mark.parametrize("tab", ["similar", "attention"])
+def test_a_phone_shows_the_result_after_the_button(visit, tab):
+    found = visit("en", "light", 390)
+    page = found.page
+    found.go("masked", tab)
+    field = page.locator("textarea").first
+    field.fill("\n".join(["a river"] * 25))
+    page.click("button.run")
+    found.settle()
+    page.wait_for_timeout(100)
+    top, nav = (page.locator(name).bounding_box() for name in (".result", "nav"))
+    assert nav["y"] + nav["height"] <= top["y"] + 1 and top["y"] < 844 / 2
+
+
+def test_bars_are_below_their_texts(visit):
+    found = visit()
+    for model, tab in (("labels", "labels"), ("span", "answer"), ("masked", "masks"), ("masked", "similar")):
+        found.go(model, tab)
+        spaces = found.page.evaluate("""[...document.querySelectorAll('.bar')].map(bar => {
+            const { height, bottom } = getComputedStyle(bar, '::after'), whole = bar.getBoundingClientRect();
+            const texts = [...bar.children].map(part => part.getBoundingClientRect().bottom);
+            return whole.bottom - parseFloat(bottom) - parseFloat(height) - Math.max(...texts); })""")
+        assert spaces and min(spaces) >= 0, (tab, spaces)
+
+
+def test_an_export_has_no_tabs_that_it_cannot_answer(visit):
+    found = visit()
+
+    def without_vectors(route):
+        models = route.fetch().json()
+        for model in models["models"]:
+            model["can"] = [step for step in model["can"] if step not in ("embed", "states", "explain")]
+        route.fulfill(json=models)
+
+    found.page.route("**/models", without_vectors)
+    found.page.goto(f"{found.address}/?again#labels/labels")
+    found.page.wait_for_selector("[role=tab]")
+    tabs = found.page.evaluate("[...document.querySelectorAll('[role=tab]')].map(tab => tab.id.slice(4))")
+    assert tabs == ["labels", "curves", "server"]

@@ -1,0 +1,299 @@
+"""The compute queue: order, batches by tokens, failures, cancelled jobs, the end; and the predicted seconds."""
+
+import threading
+import time
+from concurrent.futures import Future
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.apps.serve.errors import Refusal
+from bertworks.apps.serve.pace import Pace
+from bertworks.apps.serve.queue import ComputeQueue, Job
+from bertworks.files import InputError
+from bertworks.tasks.inputs import Inputs
+from bertworks.tasks.sequences import edges_of
+
+
+class Echo:
+    """Steps whose score of a sequence is its first token; they wait for `go`, and fail on token 13."""
+
+    def __init__(self):
+        self.go, self.entered, self.passes = threading.Event(), threading.Event(), []
+
+    def score_inputs(self, parts):
+        self.entered.set()
+        assert self.go.wait(10)
+        self.passes.append([part.ids[part.edges[:-1]].tolist() for part in parts])
+        if any(13 in part.ids for part in parts):
+            raise InputError("thirteen")
+        return [torch.from_numpy(part.ids[part.edges[:-1]].astype(np.float32))[:, None] for part in parts]
+
+
+def inputs_of(*sequences) -> Inputs:
+    lengths = [len(ids) for ids in sequences]
+    nothing = np.zeros(len(sequences), np.int64)
+    ids = np.array([i for ids in sequences for i in ids], np.int32)
+    return Inputs(ids, edges_of(lengths), np.array(lengths), nothing, nothing, 0, 512)
+
+
+@pytest.fixture
+def queue():
+    queue = ComputeQueue(batch_tokens=10)
+    yield queue
+    queue.close()
+
+
+def submit(queue, steps, *sequences):
+    inputs = inputs_of(*sequences)
+    return queue.submit(queue.lane(steps), inputs, np.diff(inputs.edges))
+
+
+def blocked(queue):
+    """Steps with a job in the compute thread, so that what comes next queues."""
+    steps = Echo()
+    first = submit(queue, steps, [1])
+    assert steps.entered.wait(10)
+    return steps, first
+
+
+def firsts(future):
+    return future.result(10).scores[:, 0].tolist()
+
+
+def test_a_batch_takes_the_oldest_jobs_up_to_its_tokens(queue):
+    steps, first = blocked(queue)
+    jobs = [submit(queue, steps, [n] * 4) for n in (2, 3, 4)] + [submit(queue, steps, [5], [6] * 9, [7])]
+    assert (queue.size, queue.tokens) == (4, 23)
+    steps.go.set()
+    assert [firsts(job) for job in (first, *jobs)] == [[1], [2], [3], [4], [5, 6, 7]]
+    assert steps.passes == [[[1]], [[2], [3]], [[4], [5]], [[6], [7]]] or steps.passes[1:3] == [[[2], [3]], [[4], [5]]]
+    assert queue.tokens == 0
+
+
+def test_only_jobs_of_the_same_steps_share_a_batch_and_the_oldest_heads_it(queue):
+    steps, _ = blocked(queue)
+    other = Echo()
+    other.go.set()
+    other.passes = steps.passes  # of both, in their order
+    futures = [submit(queue, which, [n]) for which, n in ((other, 2), (steps, 3), (other, 4))]
+    steps.go.set()
+    assert [firsts(future) for future in futures] == [[2], [3], [4]]
+    assert steps.passes == [[[1]], [[2], [4]], [[3]]]
+
+
+def test_a_sequence_longer_than_a_batch_is_computed(queue):
+    steps = Echo()
+    steps.go.set()
+    assert firsts(submit(queue, steps, [8] * 50)) == [8]
+
+
+def test_a_job_that_fails_fails_alone_and_the_thread_lives(queue):
+    steps, _ = blocked(queue)
+    futures = [submit(queue, steps, [n]) for n in (2, 13, 4)]
+    steps.go.set()
+    assert [firsts(futures[0]), firsts(futures[2])] == [[2], [4]]
+    with pytest.raises(InputError, match="thirteen"):
+        futures[1].result(10)
+    assert queue.alive and firsts(submit(queue, steps, [5])) == [5]
+
+
+def test_a_cancelled_job_is_never_computed(queue):
+    steps, _ = blocked(queue)
+    jobs = [submit(queue, steps, [n]) for n in (2, 3, 4, 5)]
+    assert jobs[0].cancel() and jobs[2].cancel()  # at the head of the batch, and inside it
+    steps.go.set()
+    assert [firsts(jobs[1]), firsts(jobs[3])] == [[3], [5]]
+    assert steps.passes == [[[1]], [[3], [5]]] and queue.tokens == 0
+
+
+def test_after_close_what_waits_is_computed_and_nothing_is_added(queue):
+    steps, first = blocked(queue)
+    waiting = submit(queue, steps, [2])
+    queue.close()
+    with pytest.raises(Refusal, match="shutting down"):
+        submit(queue, steps, [3])
+    steps.go.set()
+    assert firsts(first) == [1] and firsts(waiting) == [2]
+
+
+def test_what_is_left_at_the_end_is_refused(queue):
+    steps, first = blocked(queue)
+    waiting = submit(queue, steps, [2])
+    assert queue.refuse_waiting() == 2
+    for future in (first, waiting):
+        with pytest.raises(Refusal, match="shutting down"):
+            future.result(10)
+    steps.go.set()
+
+
+def test_waiting_is_predicted_from_measured_batches(queue):
+    steps, _ = blocked(queue)
+    pace = queue.lane(steps).pace
+    for tokens in (10, 20, 40, 80):
+        pace.add(tokens, 0.5 + 0.1 * tokens)
+    submit(queue, steps, *[[2] * 5] * 5)  # 25 tokens: three batches of at most 10
+    assert queue.wait_seconds(100) == pytest.approx(3 * 0.5 + 25 * 0.1, rel=1e-3)
+    assert queue.wait_seconds() == pytest.approx(0.5 + 10 * 0.1, rel=1e-3)  # a small job waits for one batch of it
+    with queue.expecting(queue.lane(steps), 10):
+        assert queue.wait_seconds(100) == pytest.approx(4 * 0.5 + 35 * 0.1, rel=1e-3)
+    steps.go.set()
+
+
+def test_a_small_job_waits_for_a_batch_of_a_large_one(queue):
+    steps, first = blocked(queue)
+    large = submit(queue, steps, *[[2] * 5] * 6)
+    small = submit(queue, steps, [3] * 5)
+    steps.go.set()
+    assert firsts(large) == [2] * 6 and firsts(small) == [3] and firsts(first) == [1]
+    assert steps.passes == [[[1]], [[2, 2]], [[3], [2]], [[2, 2]], [[2]]]
+
+
+def test_small_jobs_do_not_hold_up_a_large_one_for_long():
+    """Small jobs arrive as fast as they are computed; batches take 0.3 seconds by a clock that is not the machine's."""
+    nothing = inputs_of([1])
+    large = Job(0, nothing, edges_of([1] * 1000), Future(), 0.0, batches=7, served=0.0)
+    for number in range(1, 10):
+        now = 0.3 * number
+        small = Job(number, nothing, edges_of([1]), Future(), now)
+        if min((large, small), key=lambda job: job.place(now)) is large:
+            break
+    assert 1.0 <= now <= 1.3
+
+
+def test_pace_without_a_slope_is_a_rate():
+    pace = Pace()
+    assert pace.seconds(100, 10) == 0
+    for _ in range(5):
+        pace.add(100, 0.5)
+    assert pace.seconds(200, 2048) == pytest.approx(1.0) and pace.rate == pytest.approx(200)
+
+
+def batches(pace, sizes, seconds, seed=1):
+    """Adds a batch of each size, measured to within a tenth."""
+    for tokens, error in zip(sizes, np.random.default_rng(seed).uniform(0.9, 1.1, len(sizes)), strict=True):
+        pace.add(int(tokens), seconds(tokens) * error)
+
+
+def test_large_batches_are_not_forgotten_for_small_ones():
+    def seconds(tokens):
+        return 0.005 + 1e-4 * tokens + 5e-8 * tokens**2  # attention grows with the square
+
+    pace = Pace()
+    batches(pace, [16, 2048, 700, 1500, 2048], seconds)
+    batches(pace, np.random.default_rng(2).integers(10, 30, 1000), seconds)
+    assert pace.seconds(2048, 2048) == pytest.approx(seconds(2048), rel=0.15)
+    assert pace.seconds(10 * 2048, 2048) == pytest.approx(10 * seconds(2048), rel=0.15)
+    assert pace.rate == pytest.approx(20 / seconds(20), rel=0.2)  # what it does now
+
+
+def test_the_pace_follows_the_machine():
+    pace, sizes = Pace(), [16, 200, 2000] * 20
+    batches(pace, sizes, lambda tokens: 0.01 + 1e-4 * tokens)
+    batches(pace, sizes, lambda tokens: 0.02 + 3e-4 * tokens)
+    assert pace.seconds(2000, 2048) == pytest.approx(0.62, rel=0.15)
+
+
+@pytest.mark.parametrize("measured", [[(63, 0.02), (64, 0.01)], [(10, 0.5), (40, 0.1)], [(10, 0.01), (1000, 2.0)]])
+def test_a_line_that_makes_no_sense_goes_through_the_origin(measured):
+    pace = Pace()
+    for tokens, seconds in measured:
+        pace.add(tokens, seconds)
+    a, b = pace.line
+    assert a == 0 and b > 0
+
+
+def test_whoever_leaves_is_not_waited_for(queue):
+    steps, first = blocked(queue)
+    lane = queue.lane(steps)
+    lane.pace.add(10, 1.0)
+    leaving, staying = submit(queue, steps, *[[2] * 5] * 6), submit(queue, steps, [3] * 4)
+    queue.wait_seconds()
+    assert leaving.cancel()
+    assert (queue.size, queue.tokens) == (1, 4)
+    assert queue.wait_seconds() == pytest.approx(0.4, abs=1e-6)
+    assert staying.cancel() and queue.refuse_waiting() == 1  # the running one
+    assert queue.tokens == 0
+    steps.go.set()
+    assert first.exception(10) is not None
+
+
+# ---- several workers
+
+
+class Pairing(Echo):
+    """Echo that returns when two passes have begun."""
+
+    def __init__(self):
+        super().__init__()
+        self.go.set()
+        self.both = threading.Barrier(2)
+
+    def score_inputs(self, parts):
+        self.both.wait(10)
+        return super().score_inputs(parts)
+
+
+@pytest.fixture
+def two():
+    queue = ComputeQueue(batch_tokens=1000, workers=2)
+    yield queue
+    queue.close()
+
+
+def test_free_workers_divide_what_waits_and_the_answer_keeps_its_order(two):
+    steps = Pairing()
+    future = submit(two, steps, *([n] * 100 for n in range(4)))
+    assert firsts(future) == [0, 1, 2, 3]
+    assert sorted(steps.passes) == [[[0, 1]], [[2, 3]]]
+
+
+def test_a_part_that_fails_fails_its_job_alone(two):
+    steps = Pairing()
+    job = submit(two, steps, [1] * 150, [13] * 150)
+    with pytest.raises(InputError, match="thirteen"):
+        job.result(10)
+    while not two.idle:  # a worker that has not come back leaves both jobs to the other, as one pass
+        time.sleep(0.001)
+    jobs = [submit(two, steps, [n] * 150) for n in (2, 3)]
+    assert [firsts(job) for job in jobs] == [[2], [3]]
+
+
+def test_a_small_batch_is_not_divided(two):
+    steps = Echo()
+    steps.go.set()
+    assert firsts(submit(two, steps, [1] * 40, [2] * 40)) == [1, 2]
+    assert steps.passes == [[[1, 2]]]
+
+
+def test_the_wait_is_shared_by_the_workers():
+    seconds = {}
+    for workers in (1, 2):
+        queue = ComputeQueue(workers=workers)
+        lane = queue.lane(Echo())
+        lane.pace.add(100, 1.0)
+        with queue.expecting(lane, 400):
+            seconds[workers] = queue.wait_seconds(400)
+        queue.close()
+        assert queue.join(10)
+    assert seconds == {1: 4.0, 2: 2.0}
+
+
+@pytest.mark.parametrize(("large", "seconds"), [(2, 1.2), (3, 0.6), (12, 0.1), (5, 0.1)])
+def test_a_small_job_waits_for_a_batch_of_each_large_one_at_most(large, seconds):
+    """Batches of some seconds each by a clock that is not the machine's."""
+    nothing = inputs_of([1])
+    jobs = [Job(i, nothing, edges_of([1] * 1000), Future(), 0.0) for i in range(large)]
+    small, now = None, 0.0
+    for number in range(10 * large):
+        if number == 5 * large:
+            small = Job(large, nothing, edges_of([1]), Future(), now)
+            jobs.append(small)
+        first = min(jobs, key=lambda job: job.place(now))
+        if first is small:
+            break
+        first.batches += 1
+        now += seconds
+        first.served = now
+    assert first is small and now - small.arrived <= large * seconds + 1e-9

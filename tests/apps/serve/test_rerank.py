@@ -1,0 +1,371 @@
+"""The routes of Cohere and Jina: documents ranked by a model of pairs, or by an embedder, which `/rerank` takes too."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from support.served import loaded
+
+DOCUMENTS = ["b c", {"text": "good film"}, "a"]
+TEXTS = ["b c", "good film", "a"]
+
+
+def test_a_single_output_of_other_software_has_one_score_on_every_route(served, tmp_path):
+    folder = shutil.copytree(served["ranker"].predictor.folder, tmp_path / "cross")
+    settings = json.loads((folder / "config.json").read_text())
+    del settings["problem_type"]
+    (folder / "config.json").write_text(json.dumps(settings))
+    from fastapi.testclient import TestClient
+
+    from bertworks.apps.serve.app import create_app
+
+    client = TestClient(create_app(loaded({"cross": folder}, "cross")), base_url="http://localhost")
+    raw = served["ranker"].predictor.classify("a film", "good film", raw=True)["score"]
+    expected = 1 / (1 + np.exp(-raw))
+    (pair,) = client.post("/predict", json={"inputs": ["a film", "good film"]}).json()
+    ((bare,),) = client.post("/", json={"inputs": [{"text": "a film", "text_pair": "good film"}]}).json()
+    (first,) = client.post("/rerank", json={"query": "a film", "texts": ["good film"]}).json()
+    for found in (pair, bare, first):
+        assert found["score"] == pytest.approx(expected, abs=1e-6)
+    (raw_pair,) = client.post("/predict", json={"inputs": ["a film", "good film"], "raw_scores": True}).json()
+    assert raw_pair["score"] == pytest.approx(raw, abs=1e-5)
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
+def test_documents_are_ranked_by_the_sigmoid_of_the_only_output(http, served, path):
+    found = http.post(path, json={"model": "ranker", "query": "a film", "documents": DOCUMENTS})
+    assert found.status_code == 200, found.text
+    results = found.json()["results"]
+    raw = served["ranker"].predictor.classify(["a film"] * 3, TEXTS, raw=True)
+    expected = torch.tensor([one["score"] for one in raw]).sigmoid().tolist()
+    assert {one["index"]: one["relevance_score"] for one in results} == pytest.approx(dict(enumerate(expected)))
+    assert [one["index"] for one in results] == sorted(range(3), key=lambda i: -expected[i])
+    assert found.json()["usage"]["total_tokens"] == sum(one["tokens"] for one in raw)
+    assert found.json()["meta"]["api_version"]["version"] == path[2]
+
+
+def test_top_n_and_the_documents(http):
+    body = {"model": "ranker", "query": "a film", "documents": DOCUMENTS}
+    every = http.post("/v2/rerank", json=body).json()["results"]
+    two = http.post("/v2/rerank", json=body | {"top_n": 2, "return_documents": True}).json()["results"]
+    assert [(one["index"], one["relevance_score"]) for one in two] == [
+        (one["index"], one["relevance_score"]) for one in every[:2]
+    ]
+    assert [one["document"]["text"] for one in two] == [TEXTS[one["index"]] for one in every[:2]]
+    assert "document" not in every[0]
+
+
+def test_fields_of_documents(http):
+    rows = [{"title": "a", "body": "b"}, {"title": "good film"}]
+    body = {"model": "ranker", "query": "a", "documents": rows, "return_documents": True}
+    found = http.post("/v1/rerank", json=body | {"rank_fields": ["title", "body"]}).json()["results"]
+    assert {one["document"]["text"] for one in found} == {"a\nb", "good film"}
+    missing = http.post("/v1/rerank", json=body)
+    assert missing.status_code == 422 and "documents.0 has no text in text" in missing.json()["error"]
+
+
+def test_a_label_that_means_relevant_ranks_too(http, served):
+    found = http.post("/v2/rerank", json={"model": "nli", "query": "a film", "documents": TEXTS}).json()["results"]
+    each = served["nli"].predictor.classify(["a film"] * 3, TEXTS, all_scores=True)
+    assert {one["index"]: one["relevance_score"] for one in found} == pytest.approx(
+        {i: one["scores"]["entailment"] for i, one in enumerate(each)}, abs=1e-5
+    )
+
+
+@pytest.fixture(scope="module")
+def foreign(served, tmp_path_factory):
+    """Returns a function that gives a classifier of other software with these labels, as it is served."""
+
+    def make(labels, settings):
+        folder = shutil.copytree(served["labels"].predictor.folder, tmp_path_factory.mktemp("foreign") / "model")
+        config = json.loads((folder / "config.json").read_text())
+        config |= {"id2label": dict(enumerate(labels)), "label2id": {label: i for i, label in enumerate(labels)}}
+        weights = load_file(folder / "model.safetensors")
+        weights |= {name: weights[name][: len(labels)].clone() for name in weights if name.startswith("classifier.")}
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(config | settings))
+        return loaded({"foreign": folder}, "foreign")["foreign"]
+
+    return make
+
+
+CROSS = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity", "version": "5.0.0"}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "relevant"),
+    [
+        (["LABEL_0", "LABEL_1"], {}, "LABEL_1"),
+        (["LABEL_0", "LABEL_1"], CROSS, "LABEL_1"),
+        (["contradiction", "neutral", "entailment"], {}, "entailment"),
+        (["NEGATIVE", "POSITIVE"], {}, None),
+    ],
+)
+def test_a_classifier_of_other_software_ranks_if_its_labels_allow_it(foreign, labels, settings, relevant):
+    from fastapi.testclient import TestClient
+
+    from bertworks.apps.serve.app import create_app
+
+    model = foreign(labels, settings)
+    client = TestClient(create_app({"foreign": model}), base_url="http://localhost")
+    assert [one["reranks"] for one in client.get("/models").json()["models"]] == [relevant is not None]
+    found = client.post("/rerank", json={"query": "a film", "texts": TEXTS})
+    if relevant is None:
+        assert found.status_code == 424 and "has the labels NEGATIVE, POSITIVE" in found.json()["error"]
+        return
+    each = model.predictor.classify(["a film"] * 3, TEXTS, all_scores=True)
+    expected = {i: one["scores"][relevant] for i, one in enumerate(each)}
+    assert {one["index"]: one["score"] for one in found.json()} == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_classifier_that_may_read_single_texts_ranks_last_if_no_model_is_named(foreign, embedding):
+    from fastapi.testclient import TestClient
+
+    from bertworks.apps.serve.app import create_app
+
+    model, body = foreign(["LABEL_0", "LABEL_1"], {}), {"query": "a film", "documents": TEXTS}
+    for others, first in ((("emb",), "emb"), (("ranker",), "ranker"), (("mlm",), "foreign")):
+        models = {"foreign": model} | {name: embedding[name] for name in others}
+        client = TestClient(create_app(models), base_url="http://localhost")
+        assert client.post("/v2/rerank", json=body).json()["model"] == first
+        assert client.post("/v2/rerank", json={"model": "foreign", **body}).json()["model"] == "foreign"
+
+
+@pytest.mark.parametrize(
+    ("labels", "multilabel", "weights"),
+    [
+        (["relevance"], False, [1]),
+        (["0", "1"], False, [0, 1]),
+        (["LABEL_0", "LABEL_1"], False, [0, 1]),
+        (["no", "YES", "maybe"], False, [0, 1, 0]),
+        (["2", "0", "1"], False, [1, 0, 0.5]),
+        ([str(i) for i in range(11)], False, [i / 10 for i in range(11)]),
+        (["0", "1", "2"], True, None),
+        (["1", "2", "3"], False, None),
+        (["LABEL_0", "LABEL_1", "LABEL_2"], False, None),
+        (["red", "green"], False, None),
+    ],
+)
+def test_which_labels_say_how_relevant_a_pair_is(labels, multilabel, weights):
+    from bertworks.apps.serve.rerank import weights_of
+
+    found = weights_of(labels, multilabel)
+    assert (None if found is None else found.tolist()) == weights
+
+
+def test_grades_are_ranked_by_their_expectation(http, served, monkeypatch):
+    predictor = served["nli"].predictor
+    monkeypatch.setattr(predictor, "loaded", replace(predictor.loaded, labels=("0", "1", "2")))
+    found = http.post("/v2/rerank", json={"model": "nli", "query": "a film", "documents": TEXTS}).json()["results"]
+    each = predictor.classify(["a film"] * 3, TEXTS, all_scores=True)
+    scores = torch.tensor([list(one["scores"].values()) for one in each])
+    expected = (scores @ torch.tensor([0, 0.5, 1])).tolist()
+    assert {one["index"]: one["relevance_score"] for one in found} == pytest.approx(dict(enumerate(expected)), abs=1e-5)
+
+
+def rising(self, inputs, *_, **__):
+    """Scores (S, K) of which no two are equal, though their probabilities are: in column 1, or the only one."""
+    scores = torch.zeros(len(inputs.first), len(self.labels))
+    scores[:, min(1, len(self.labels) - 1)] = 900 + torch.arange(len(scores))
+    return scores
+
+
+@pytest.mark.parametrize("labels", [None, ("0", "2", "1")], ids=["label", "grades"])
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
+@pytest.mark.parametrize("name", ["ranker", "nli"])
+def test_texts_are_ranked_by_logits(http, served, monkeypatch, path, name, labels, raw):
+    loaded = served[name].predictor.loaded
+    monkeypatch.setattr(type(loaded), "scores", rising)
+    if labels and name == "nli":
+        monkeypatch.setattr(served[name].predictor, "loaded", replace(loaded, labels=labels))
+    body = {"model": name, "query": "a film", "texts": TEXTS, "documents": TEXTS, "raw_scores": raw}
+    found = http.post(path, json=body).json()
+    assert [one["index"] for one in (found if path == "/rerank" else found["results"])] == [2, 1, 0]
+    one = http.post(path, json=body | {"top_n": 1}).json()
+    assert path == "/rerank" or [each["index"] for each in one["results"]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("labels", "has the labels one, two, three"),
+        ("value", "reads single texts"),
+        ("several", "red, green, blue"),
+        ("mlm", ""),
+    ],
+)
+def test_other_models_cannot_rank(http, name, why):
+    found = http.post("/v2/rerank", json={"model": name, "query": "a film", "documents": TEXTS})
+    assert found.status_code == 424 and why in found.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"documents": []}, 400),
+        ({"query": " "}, 400),
+        ({"documents": ["a", ""]}, 400),
+        ({"documents": [{"text": 1}]}, 422),
+        ({"documents": "a"}, 422),
+        ({"top_n": 0}, 422),
+        ({"documents": ["a " * 60]}, 413),
+        ({"model": "none"}, 404),
+    ],
+    ids=str,
+)
+def test_bodies_of_another_form_are_refused(http, change, status):
+    body = {"model": "ranker", "query": "a film", "documents": TEXTS} | change
+    found = http.post("/v1/rerank", json=body)
+    assert found.status_code == status and found.json().keys() == {"error", "error_type"}
+
+
+def test_truncate_cuts_a_long_document(http):
+    body = {"model": "ranker", "query": "a film", "documents": ["a " * 60], "truncate": True}
+    found = http.post("/v1/rerank", json=body)
+    assert found.status_code == 200 and int(found.headers["x-truncated-tokens"]) == 60 + 5 - 24
+
+
+# ---- embedders
+
+
+@pytest.fixture(scope="module")
+def embedding(served, tmp_path_factory):
+    """Served models: an embedder `emb` first, a pre-trained one, and models of single texts and of pairs."""
+    from bertworks.checkpoint.pooling import Pooling, write_pooling
+
+    folders = {name: served[name].predictor.folder for name in ("mlm", "labels", "ranker")}
+    folders["emb"] = tmp_path_factory.mktemp("embedder") / "emb"
+    shutil.copytree(folders["mlm"], folders["emb"])
+    write_pooling(
+        folders["emb"], Pooling(max_length=24, prompt="a film "), served["mlm"].predictor.model.config.hidden_size
+    )
+    return loaded(folders, "emb", "mlm", "labels", "ranker")
+
+
+@pytest.fixture(scope="module")
+def client_of(embedding):
+    """Returns a function that gives a client of some of these models."""
+    from fastapi.testclient import TestClient
+
+    from bertworks.apps.serve.app import create_app
+
+    def make(*names):
+        return TestClient(create_app({name: embedding[name] for name in names}), base_url="http://127.0.0.1")
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def client(client_of):
+    return client_of("emb", "mlm", "labels", "ranker")
+
+
+def cosines(model, query, texts):
+    vectors = model.predictor.embed([query, *texts], normalize=True)
+    return dict(enumerate((vectors[1:] @ vectors[0]).tolist()))
+
+
+RANKS = {"/rerank": ("texts", "score"), "/v1/rerank": ("documents", "relevance_score")}
+
+
+@pytest.mark.parametrize("path", RANKS)
+def test_an_embedder_ranks_by_the_cosine_of_its_vectors(client, embedding, path):
+    (field, score), texts = RANKS[path], [*TEXTS, "한국어 문장", "good film"]
+    found = client.post(path, json={"model": "emb", "query": "good film", field: texts})
+    assert found.status_code == 200, found.text
+    rows = found.json() if path == "/rerank" else found.json()["results"]
+    expected = cosines(embedding["emb"], "good film", texts)
+    assert {one["index"]: one[score] for one in rows} == pytest.approx(expected, abs=1e-5)
+    values = [one[score] for one in rows]
+    assert values == sorted(values, reverse=True) and values[0] == pytest.approx(1) and values[-1] < 0.999
+    assert {rows[0]["index"], rows[1]["index"]} == {1, 4}  # equal texts
+    counted = int(found.headers["x-compute-tokens"])
+    embedded = client.post("/embed", json={"model": "emb", "inputs": ["good film", *texts]})
+    assert counted == int(embedded.headers["x-compute-tokens"])
+    similar = {"inputs": {"source_sentence": "good film", "sentences": texts}, "model": "emb"}
+    same = dict(enumerate(client.post("/similarity", json=similar).json()))
+    assert {one["index"]: one[score] for one in rows} == pytest.approx(same, abs=1e-6)
+
+
+def test_raw_scores_of_an_embedder_are_its_cosines(client):
+    body = {"model": "emb", "query": "a film", "texts": TEXTS, "return_text": True}
+    found = client.post("/rerank", json=body).json()
+    assert client.post("/rerank", json=body | {"raw_scores": True}).json() == found
+    assert all(one["text"] == TEXTS[one["index"]] for one in found)
+
+
+@pytest.mark.parametrize("path", RANKS)
+@pytest.mark.parametrize(
+    ("query", "texts", "status"),
+    [
+        ("a", [], 400),
+        ("a", ["b", " "], 400),
+        ("", ["b"], 400),
+        ("a", ["b"] * 100, 200),
+        ("a", ["a " * 60], 413),
+        ("a " * 60, ["b"], 413),
+    ],
+    ids=lambda value: str(value)[:12],
+)
+def test_an_embedder_has_the_limits_of_models_of_pairs(client, path, query, texts, status):
+    for name in ("emb", "ranker"):
+        found = client.post(path, json={"model": name, "query": query, RANKS[path][0]: texts})
+        assert found.status_code == status, (name, found.text)
+    if status == 400:
+        embedded = client.post("/embed", json={"model": "emb", "inputs": [query, *texts] if texts else []})
+        assert embedded.status_code == status
+
+
+def test_an_embedder_truncates_the_end_or_the_beginning(client, embedding):
+    text = "good film " * 12 + "b c " * 12
+    kept = " ".join(text.split()[:20])  # of 24 tokens, [CLS], [SEP] and the prompt are 4
+    for direction in ("Right", "Left"):
+        body = {"model": "emb", "query": "good film", "texts": [text], "truncate": True}
+        found = client.post("/rerank", json=body | {"truncation_direction": direction})
+        assert found.status_code == 200 and int(found.headers["x-truncated-tokens"]) == 48 + 2 - 22
+        vectors = client.post(
+            "/embed",
+            json={"model": "emb", "inputs": ["good film", text], "truncate": True, "truncation_direction": direction},
+        ).json()
+        assert found.json()[0]["score"] == pytest.approx(float(np.dot(*vectors)), abs=1e-5)
+        if direction == "Right":
+            expected = cosines(embedding["emb"], "good film", [kept])[0]
+            assert found.json()[0]["score"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_model_of_pairs_ranks_before_an_embedder_if_none_is_named(client_of):
+    body = {"query": "a film", "documents": TEXTS}
+    for names, first in ((("emb", "ranker"), "ranker"), (("labels", "mlm", "emb"), "emb"), (("emb",), "emb")):
+        assert client_of(*names).post("/v2/rerank", json=body).json()["model"] == first
+    assert client_of("emb", "mlm").post("/v2/rerank", json=body | {"model": "none"}).status_code == 404
+
+
+def test_a_pretrained_model_is_refused_with_what_would_work(client):
+    for path, (field, _) in RANKS.items():
+        found = client.post(path, json={"model": "mlm", "query": "a", field: TEXTS})
+        assert found.status_code == 424
+        assert "the model 'mlm' cannot rank" in found.json()["error"]
+        assert "fine-tune it on pairs, or with --kind embedding" in found.json()["error"]
+
+
+def test_an_embedder_gives_vectors_before_a_classifier_if_none_is_named(client_of):
+    client = client_of("labels", "emb")
+    body = {"inputs": {"source_sentence": "good film", "sentences": ["bad film", "good"]}}
+    unnamed = client.post("/similarity", json=body).json()
+    assert unnamed == client.post("/similarity", json={**body, "model": "emb"}).json()
+    assert unnamed != client.post("/similarity", json={**body, "model": "labels"}).json()
+
+
+def test_the_screen_and_the_list_of_models_say_who_ranks(client, embedding):
+    from bertworks.apps.serve.screen import routes_of
+
+    assert [name for name, model in embedding.items() if "/rerank" in routes_of(model)] == ["emb", "ranker"]
+    for path in ("/models", "/info"):
+        listed = client.get(path).json()["models"]
+        assert [one["name"] for one in listed if one["reranks"]] == ["emb", "ranker"]

@@ -1,0 +1,344 @@
+"""The process of a server: what stops it at its start, its screen, and how it ends."""
+
+import dataclasses
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import pytest
+
+import bertworks.inference.engines as engines
+from bertworks.apps.serve import server
+from bertworks.apps.serve.config import ServeConfig
+from bertworks.apps.serve.models import ServedModel, load_models
+from bertworks.apps.serve.screen import command, key_in_shell, routes_of, show
+from bertworks.apps.serve.server import KEY, bind, check_extra, read_key, serve
+from bertworks.apps.serve.service import Service
+from bertworks.checkpoint.folder import save_folder
+from bertworks.cli import main
+from bertworks.files import InputError
+from bertworks.inference.engines import Computing
+from bertworks.model.heads import build_model
+from support.tiny_task import TINY
+
+SLOW = """
+import sys, time
+from bertworks.apps.serve.app import create_app
+from bertworks.apps.serve.config import ServeConfig
+from bertworks.apps.serve.models import load_models
+from bertworks.apps.serve.server import accept, address_of, bind, serve
+
+models = load_models([sys.argv[1]])
+steps = models["tiny"].steps["embed"]
+forward = steps.forward
+steps.forward = lambda inputs: (time.sleep(0.3), forward(inputs))[1]
+config = ServeConfig(port=0, batch_tokens=8, max_wait=1000, grace=float(sys.argv[2]), notice=float(sys.argv[3]))
+listener = bind(config)
+accept(listener, config)
+print(address_of(listener), flush=True)
+app = create_app(models, config)
+serve(app, listener, config)
+app.state.service.close()
+print("joined", app.state.service.queue.join(5))
+"""
+
+
+# ---- the start
+
+
+def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(SystemExit) as end:
+            main(["serve", str(head_folders["tiny"]), "--port", str(port)])
+    assert end.value.code == 1
+    assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "300.1.1.1", "a" * 80])
+def test_a_host_that_is_none_is_named(host):
+    with pytest.raises(InputError, match="--host"):
+        bind(ServeConfig(host=host, port=0))
+
+
+def test_a_folder_that_is_missing_and_names_that_clash_are_named(tmp_path, head_folders):
+    with pytest.raises(InputError, match="nothing"):
+        load_models([str(tmp_path / "nothing")])
+    tiny = head_folders["tiny"]
+    with pytest.raises(InputError, match="two folders of the name 'a'; give each a name of its own"):
+        load_models([f"a={tiny}", f"a={tiny}"])
+    with pytest.raises(InputError, match="without a slash"):
+        load_models([f"a/b={tiny}"])
+    assert list(load_models([str(tiny)])) == ["tiny"]
+    assert load_models([str(tiny)], Computing("bfloat16"))["tiny"].info["precision"] == "bfloat16"
+
+
+@pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])
+def test_a_server_computes_in_what_is_faster_here(head_folders, monkeypatch, fast, precision):
+    found = []
+    monkeypatch.setattr(engines, "has_bfloat16", lambda: fast)
+    monkeypatch.setattr(server, "serve", lambda app, listener, config: found.append(app.state.service.models["tiny"]))
+    server.run_server([str(head_folders["tiny"])], ServeConfig(port=0))
+    assert found[0].predictor.loaded.device.type == "cuda" or found[0].info["precision"] == precision
+
+
+START = """
+import sys
+from bertworks.apps.serve import server
+from bertworks.apps.serve.config import ServeConfig
+
+server.serve = lambda app, listener, config: (server.server_of(app, config), print(*sys.modules, file=sys.stderr))
+server.run_server([sys.argv[1]], ServeConfig(port=0))
+"""
+
+
+@pytest.mark.heavy  # imports torch
+def test_a_start_imports_no_statistics_no_plots_and_no_compiler(head_folders):
+    command = [sys.executable, "-c", START, head_folders["single"]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    heavy = {"sklearn", "scipy", "matplotlib", "pandas", "pyarrow", "transformers", "sympy", "torch._dynamo"}
+    assert "fastapi" in done.stderr.split() and not heavy & {*done.stderr.split()}
+
+
+def test_a_recurrent_model_is_not_compiled(tmp_path, head_folders, monkeypatch, capsys):
+    model = build_model(dataclasses.replace(TINY, layer_type="gru"), ("classifier",), labels=2)
+    save_folder(tmp_path / "gru", model, head_folders["tiny"], labels=["a", "b"])
+    monkeypatch.setattr(engines, "can_compile", lambda: True)
+    with pytest.raises(SystemExit) as end:
+        main(["serve", str(tmp_path / "gru"), "--port", "0", "--engine", "compiled"])
+    assert end.value.code == 1 and "layer_type = 'gru': recurrent layers" in capsys.readouterr().err
+
+
+def test_the_key_is_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
+    monkeypatch.delenv(KEY, raising=False)
+    assert read_key(ServeConfig()) is None
+    monkeypatch.setenv(KEY, "from-the-environment")
+    assert read_key(ServeConfig()) == "from-the-environment"
+    file = tmp_path / "key"
+    file.write_text("from-a-file\n")
+    assert read_key(ServeConfig(key_file=file)) == "from-a-file"
+    for wrong in ("", "short", "two words of it", "schlüssel-mit-umlaut"):
+        file.write_text(wrong)
+        with pytest.raises(InputError, match="key"):
+            read_key(ServeConfig(key_file=file))
+    with pytest.raises(InputError, match="no such file"):
+        read_key(ServeConfig(key_file=tmp_path / "none"))
+    monkeypatch.setenv(KEY, "")
+    with pytest.raises(InputError, match=KEY):
+        read_key(ServeConfig())
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "orjson" else object())
+    with pytest.raises(InputError, match=r"orjson is not installed.*bertworks\[serve\]"):
+        check_extra()
+
+
+def test_the_screen_names_models_routes_and_a_command_that_works(predictors, capsys, all_client):
+    models = {name: ServedModel(name, predictors[name]) for name in ("tags", "tiny", "choice", "span", "pair")}
+    service = Service(models, ServeConfig())
+    show(service, "http://0.0.0.0:8080", "", 1.5)
+    service.close()
+    shown = capsys.readouterr().out
+    for words in (
+        "http://0.0.0.0:8080",
+        "tags",
+        "fill masks",
+        "/choose",
+        "http://localhost:8080/",
+        "curl http://localhost:8080",
+        "curl",
+        "other machines",
+        "1.5 s",
+    ):
+        assert words in shown, words
+    for model in models.values():
+        words = shlex.split(command([model, *models.values()], "http://127.0.0.1", ""))
+        assert words[0] == "curl" and words[4] == "-d"
+        answer = all_client.post(words[1], content=words[5], headers=[words[3].split(": ")])
+        assert answer.status_code == 200, (words, answer.text)
+
+
+def test_the_command_is_korean_for_a_korean_vocabulary(predictors, all_client, monkeypatch):
+    monkeypatch.setattr("bertworks.apps.serve.screen.languages_of", lambda tokenizer: ["ko"])
+    for name in ("tags", "tiny", "choice", "span", "pair"):
+        words = shlex.split(command([ServedModel(name, predictors[name])], "http://127.0.0.1", ""))
+        assert re.search("[가-힣]", words[5]), words
+        body = json.loads(words[5]) | ({} if words[1].endswith("/") else {"model": name})
+        path = f"http://127.0.0.1/models/{name}" if words[1].endswith("/") else words[1]
+        assert all_client.post(path, json=body).status_code == 200, body
+
+
+def test_the_screen_names_rerank_only_where_a_model_ranks(predictors):
+    single, pair = (routes_of(ServedModel(name, predictors[name])) for name in ("reviews", "pair"))
+    assert "/predict" in single and "/rerank" not in single
+    assert {"/predict", "/rerank"} <= {*pair}
+
+
+def test_the_command_reads_the_key_from_where_it_is(predictors):
+    by_file, by_variable = ServeConfig(key_file=Path("my key")), ServeConfig()
+    assert [key_in_shell(by_file, "k"), key_in_shell(by_variable, "k")] == ["$(cat 'my key')", "$BERTWORKS_API_KEY"]
+    assert key_in_shell(by_variable, None) == ""
+    line = command([ServedModel("tiny", predictors["tiny"])], "http://127.0.0.1", key_in_shell(by_file, "k"))
+    assert """-H "Authorization: Bearer $(cat 'my key')" -d""" in line
+
+
+# ---- the end
+
+
+def test_signals_after_the_last_answer_change_nothing(monkeypatch):
+    """uvicorn puts back the handlers that it found; a signal while the process ends must not give another exit code."""
+    service = SimpleNamespace(draining=False)
+    app, seen, ended = SimpleNamespace(state=SimpleNamespace(service=service)), [], []
+    monkeypatch.setattr(os, "_exit", ended.append)
+
+    class Ended:
+        def run(self, sockets):
+            for service.draining in (False, True):
+                signal.raise_signal(signal.SIGTERM)
+                seen.append(list(ended))
+
+    monkeypatch.setattr(server, "server_of", lambda *_: Ended())
+    before = {stop: signal.getsignal(stop) for stop in server.STOPS}
+    try:
+        serve(app, None, ServeConfig())
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        for stop, handler in before.items():
+            signal.signal(stop, handler)
+    assert seen == [[128 + signal.SIGTERM]] * 2 and len(ended) == 1
+
+
+class Running:
+    """A server in a process of its own, whose forward passes take 0.3 s each."""
+
+    def __init__(self, folder, grace=30.0, notice=0.0):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SLOW, f"tiny={folder}", str(grace), str(notice)], stdout=subprocess.PIPE, text=True
+        )
+        self.url = self.process.stdout.readline().strip()
+        self.answers = []
+
+    def __enter__(self):
+        self.wait_for(lambda: httpx.get(f"{self.url}/health").status_code == 200)
+        return self
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def wait_for(self, condition):
+        for _ in range(600):
+            try:
+                if condition():
+                    return
+            except httpx.TransportError:
+                pass
+            time.sleep(0.05)
+        raise AssertionError("waited 30 s in vain")
+
+    def send(self, count):
+        """Send requests, each from a thread of its own; their statuses come into `answers`."""
+
+        def one():
+            try:
+                body = {"inputs": "a b c d"}
+                self.answers.append(httpx.post(f"{self.url}/embed", json=body, timeout=60).status_code)
+            except httpx.TransportError as error:
+                self.answers.append(type(error).__name__)
+
+        threads = [threading.Thread(target=one) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        self.wait_for(lambda: httpx.get(f"{self.url}/load").json()["waiting_requests"] >= count - 2)
+        return threads
+
+    def signal(self):
+        self.process.send_signal(signal.SIGTERM)
+
+
+@pytest.mark.heavy
+def test_sigterm_answers_what_has_come_in_and_exits_with_0(head_folders):
+    with Running(head_folders["tiny"], notice=0.5) as server:
+        threads = server.send(6)
+        kept = httpx.Client()
+        server.signal()
+        server.wait_for(lambda: kept.get(f"{server.url}/health").status_code == 503)
+        assert httpx.post(f"{server.url}/embed", json={"inputs": "b"}, timeout=60).headers["connection"] == "close"
+        for thread in threads:
+            thread.join()
+        assert server.answers == [200] * 6
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{server.url}/health")
+        assert server.process.wait(20) == 0 and "joined True" in server.process.stdout.read()
+
+
+@pytest.mark.heavy
+def test_what_is_not_finished_in_time_is_refused(head_folders):
+    with Running(head_folders["tiny"], grace=1.0) as server:
+        threads = server.send(12)
+        server.signal()
+        for thread in threads:
+            thread.join()
+        assert {*server.answers} == {200, 503}
+        assert server.process.wait(20) == 0
+
+
+@pytest.mark.heavy
+def test_a_second_signal_ends_at_once(head_folders):
+    with Running(head_folders["tiny"]) as server:
+        threads = server.send(8)
+        server.signal()
+        time.sleep(0.2)
+        server.signal()
+        assert server.process.wait(3) == 128 + signal.SIGTERM
+        for thread in threads:
+            thread.join()
+
+
+@pytest.mark.heavy
+def test_the_verb_serves_a_folder(head_folders, tmp_path):
+    file = tmp_path / "key"
+    file.write_text("correct-horse")
+    words = [sys.executable, "-m", "bertworks", "serve", str(head_folders["single"]), "--port", "0"]
+    process = subprocess.Popen([*words, "--key-file", str(file)], stdout=subprocess.PIPE, text=True)
+    try:
+        url = re.search("http://[0-9.:]+", process.stdout.readline())[0]
+        assert any("stop" in line for line in process.stdout)
+        body, key = {"inputs": "a good film"}, {"authorization": "Bearer correct-horse"}
+        for _ in range(100):
+            if process.poll() is None and _answers(url):
+                break
+            time.sleep(0.1)
+        refused = httpx.post(f"{url}/predict", json=body)
+        assert refused.status_code == 401
+        assert refused.headers.get_list("www-authenticate") == ["Bearer", 'Basic realm="bertworks"']
+        found = httpx.post(f"{url}/predict", json=body, headers=key)
+        assert {one["label"] for one in json.loads(found.text)} == {"one", "two", "three"}
+        assert "server" not in found.headers
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        assert process.stdout.read().endswith("finishing 0 requests\nstopped\n")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def _answers(url):
+    try:
+        return httpx.get(f"{url}/health").status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,279 @@
+"""TEI's routes give what Predictor gives, in TEI's forms."""
+
+import numpy as np
+import pytest
+import torch
+
+TEXTS = ["a good film", "bad , c d e", "f"]
+LONG = "good a b c bad film " * 12
+
+
+@pytest.fixture(scope="module")
+def post(all_client):
+    def ask(path, status=200, **body):
+        answer = all_client.post(path, json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    return ask
+
+
+def test_embed_takes_ids_dimensions_and_both_directions(post, predictors):
+    predictor = predictors["tiny"]
+    expected = predictor.embed(TEXTS, normalize=True)
+    np.testing.assert_allclose(post("/embed", inputs=TEXTS, model="tiny"), expected, atol=1e-6)
+    ids = [predictor.tokenizer.encode(text).ids for text in TEXTS]
+    np.testing.assert_allclose(post("/embed", inputs=ids, model="tiny"), expected, atol=1e-6)
+    np.testing.assert_allclose(post("/embed", inputs=ids[0], model="tiny"), expected[:1], atol=1e-6)
+    np.testing.assert_allclose(post("/embed", inputs=[ids[0], TEXTS[1]], model="tiny"), expected[:2], atol=1e-6)
+    first = predictor.embed(TEXTS)[:, :5]
+    short = post("/embed", inputs=TEXTS, model="tiny", dimensions=5)
+    np.testing.assert_allclose(short, first / np.linalg.norm(first, axis=1, keepdims=True), atol=1e-6)
+    for left in ("left", "Left"):
+        found = post("/embed", inputs="a b c " + "d " * 30, truncate=True, truncation_direction=left, model="tiny")
+        np.testing.assert_allclose(found[0], predictor.embed("d " * 30, normalize=True), atol=1e-6)
+    right = post("/embed", inputs="d " * 30 + "a b c", truncate=True, model="tiny")
+    np.testing.assert_allclose(right[0], predictor.embed("d " * 30, normalize=True), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"inputs": [[1, 999]]},
+        {"inputs": [[-1]]},
+        {"inputs": "a", "dimensions": 0},
+        {"inputs": "a", "dimensions": 33},
+        {"inputs": "a", "prompt_name": "x"},
+        {"inputs": [1.5]},
+        {"inputs": [True]},
+        {"inputs": None},
+        {"inputs": "a", "truncation_direction": "up"},
+        {},
+    ],
+)
+def test_embed_refuses(post, body):
+    assert post("/embed", 422, model="tiny", **body).keys() == {"error", "error_type"}
+
+
+def test_prompts_by_name(make_client, predictors):
+    client = make_client("tiny", prompts={"query": "good : "})
+    found = client.post("/embed", json={"inputs": "film", "prompt_name": "query"}).json()
+    np.testing.assert_allclose(found[0], predictors["tiny"].embed("good : film", normalize=True), atol=1e-6)
+    refused = client.post("/embed", json={"inputs": "film", "prompt_name": "passage"})
+    assert refused.status_code == 422 and "query" in refused.json()["error"]
+    tokens = client.post("/tokenize", json={"inputs": "film", "prompt_name": "query"}).json()[0]
+    assert [token["text"] for token in tokens] == ["[CLS]", "good", ":", "film", "[SEP]"]
+
+
+def test_embed_all_gives_every_tokens_vector(post, predictors):
+    found = post("/embed_all", inputs=TEXTS, model="tiny")
+    predictor = predictors["tiny"]
+    assert [len(rows) for rows in found] == [len(predictor.tokenizer.encode(text).ids) for text in TEXTS]
+    means = [np.mean(rows, 0) for rows in found]
+    np.testing.assert_allclose(means, predictor.embed(TEXTS), atol=1e-6)
+
+
+def test_embed_sparse_is_splade_of_the_masked_lm_head(post, predictors):
+    predictor = predictors["tiny"]
+    found = post("/embed_sparse", inputs=TEXTS[:2], model="tiny")
+    for text, weights in zip(TEXTS[:2], found, strict=True):
+        ids = torch.tensor([predictor.tokenizer.encode(text).ids])
+        with torch.no_grad():
+            out = predictor.model.encoder(ids, torch.ones_like(ids, dtype=torch.bool), torch.zeros_like(ids))
+            scores = predictor.model.masked_lm_logits(out.last_hidden_state[0])
+        expected = scores.relu().log1p().amax(0)
+        dense = torch.zeros_like(expected)
+        for cell in weights:
+            dense[cell["index"]] = cell["value"]
+        torch.testing.assert_close(dense, expected, atol=1e-5, rtol=1e-5)
+        assert len(weights) == int((expected > 0).sum()) > 0
+    assert post("/embed_sparse", 424, inputs="a", model="single")["error_type"] == "Backend"
+
+
+def test_embed_sparse_computes_in_the_precision_of_its_model(predictors, monkeypatch):
+    from bertworks.apps.serve.embedding import SparseEmbedder
+    from bertworks.inference.predictor import Predictor
+
+    exact, texts = SparseEmbedder(predictors["tiny"]), [*TEXTS, "good a b c bad film " * 4]
+    inputs = exact.prepare(texts).inputs
+    whole = exact.forward(inputs)
+    monkeypatch.setattr("bertworks.apps.serve.embedding.SCORES", 20 * whole.shape[1])  # a batch for each text or two
+    torch.testing.assert_close(exact.forward(inputs), whole, atol=1e-5, rtol=1e-5)
+    halved = Predictor(predictors["tiny"].folder, device="cpu", precision="bfloat16")
+    monkeypatch.setattr(halved.model, "masked_lm_logits", lambda states: pytest.fail("the float32 network"))
+    error = (SparseEmbedder(halved).forward(inputs) - whole).abs().max() / whole.max()
+    assert 1e-5 < error < 0.03
+
+
+def test_similarity_is_the_cosine(post, predictors):
+    vectors = predictors["tiny"].embed(TEXTS, normalize=True)
+    found = post("/similarity", inputs={"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}, model="tiny")
+    np.testing.assert_allclose(found, vectors[1:] @ vectors[0], atol=1e-6)
+    assert post("/similarity", 400, inputs={"source_sentence": "a", "sentences": []})["error_type"] == "Empty"
+    long = {"source_sentence": LONG, "sentences": ["a"]}
+    assert post("/similarity", 413, inputs=long, model="tiny")["error_type"] == "Validation"
+    assert len(post("/similarity", inputs=long, parameters={"truncate": True}, model="tiny")) == 1
+
+
+def scores_of(results):
+    """The same as TEI writes it."""
+    return [[(label, score) for label, score in sorted(one["scores"].items(), key=lambda c: -c[1])] for one in results]
+
+
+def flat(predictions):
+    return [(one["label"], one["score"]) for one in predictions]
+
+
+def assert_same(found, expected):
+    assert [label for label, _ in found] == [label for label, _ in expected]
+    np.testing.assert_allclose([score for _, score in found], [score for _, score in expected], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["single", "several", "value"])
+def test_predict_gives_all_labels_best_first(post, predictors, name):
+    for raw in (False, True):
+        expected = scores_of(predictors[name].classify([*TEXTS, LONG], all_scores=True, raw=raw))
+        found = post("/predict", inputs=[[text] for text in (*TEXTS, LONG)], model=name, raw_scores=raw)
+        for one, row in zip(found, expected, strict=True):
+            assert_same(flat(one), row)
+    one = scores_of([predictors[name].classify(TEXTS[0], all_scores=True)])[0]
+    assert_same(flat(post("/predict", inputs=TEXTS[0], model=name)), one)
+    assert_same(flat(post("/predict", inputs=[TEXTS[0]], model=name)), one)
+
+
+def test_predict_takes_pairs_alone_and_in_batches(post, predictors):
+    predictor = predictors["pair"]
+    pair = scores_of(predictor.classify(["a b"], ["good film"], all_scores=True))[0]
+    assert_same(flat(post("/predict", inputs=["a b", "good film"], model="pair")), pair)
+    found = post("/predict", inputs=[["a b", "good film"], ["bad"]], model="pair")
+    assert_same(flat(found[0]), pair)
+    assert_same(flat(found[1]), scores_of([predictor.classify("bad", all_scores=True)])[0])
+    post("/predict", 400, inputs=[], model="pair")
+    assert '[["a"],["b"]]' in post("/predict", 422, inputs=["a", "b", "c"], model="pair")["error"]
+    for wrong in ([["a", "b", "c"]], [[]], ["a", ["b"]]):
+        post("/predict", 422, inputs=wrong, model="pair")
+    assert post("/predict", 413, inputs=[LONG, "a"], model="pair")["error_type"] == "Validation"
+    post("/predict", inputs=[LONG, "a"], model="pair", truncate=True)
+
+
+def test_a_pair_is_cut_at_the_end_or_at_the_beginning_of_its_longer_text(post, predictors):
+    words = LONG.split()
+    ends = {"Right": " ".join(words[:20]), "left": " ".join(words[-20:])}  # of 24 tokens [CLS], 2 [SEP] and "a" are 4
+    for direction, kept in ends.items():
+        how = {"model": "pair", "truncate": True, "truncation_direction": direction}
+        for given, short in (([LONG, "a"], [kept, "a"]), (["a", LONG], ["a", kept])):
+            expected = scores_of([predictors["pair"].classify(*short, all_scores=True)])[0]
+            assert_same(flat(post("/predict", inputs=given, **how)), expected)
+        expected = predictors["pair"].classify("a", kept, all_scores=True)["scores"]["yes"]
+        assert post("/rerank", query="a", texts=[LONG], **how)[0]["score"] == pytest.approx(expected, abs=1e-5)
+        both = post("/predict", inputs=[[LONG], [LONG, "a"]], **how)  # the first has windows, whatever is asked
+        whole = scores_of([predictors["pair"].classify(LONG, all_scores=True)])[0]
+        assert_same(flat(both[0]), whole)
+
+
+def test_predict_refuses_a_flat_list_where_a_pair_makes_no_sense(post):
+    for name in ("single", "several"):
+        refused = post("/predict", 422, inputs=["a b", "good film"], model=name)
+        assert refused["error_type"] == "Validation" and '[["a"],["b"]]' in refused["error"]
+        assert len(post("/predict", inputs=[["a b"], ["good film"]], model=name)) == 2
+
+
+def test_a_model_of_pairs_takes_no_single_text(make_client, monkeypatch):
+    client = make_client("reviews", "single")
+    found = client.app.state.service.models["reviews"].predictor.loaded
+    monkeypatch.setitem(found.settings, "text", ["premise", "hypothesis"])
+    for body in ({"inputs": "a b"}, {"inputs": [["a b", "good film"], ["a b"]]}):
+        answer = client.post("/predict", json=body | {"model": "reviews"})
+        assert answer.status_code == 422, answer.text
+        assert "is a single text, but the model 'reviews' was fine-tuned on pairs" in answer.text
+    pair = {"inputs": [["a b", "good film"]], "model": "reviews"}
+    assert client.post("/predict", json=pair).status_code == 200
+
+
+def test_a_model_of_single_texts_takes_no_pair(make_client):
+    client = make_client("reviews", "single")
+    bodies = {
+        "/predict": {"inputs": [["a b"], ["a b", "good film"]], "model": "reviews"},
+        "/models/reviews": {"inputs": ["a b", {"text": "a b", "text_pair": "good film"}]},
+        "/v2/models/reviews/infer": {
+            "inputs": [
+                {"name": name, "shape": [2], "datatype": "BYTES", "data": ["a b", text]}
+                for name, text in (("text", "a b"), ("text_pair", "good film"))
+            ]
+        },
+    }
+    for path, body in bodies.items():
+        answer = client.post(path, json=body)
+        assert answer.status_code == 422, (path, answer.text)
+        assert "is a pair, but the model 'reviews' was fine-tuned on single texts" in answer.text
+    assert client.post("/predict", json=bodies["/predict"] | {"model": "single"}).status_code == 200  # not known
+    empty = {"inputs": [{"text": "a b", "text_pair": ""}]}
+    assert client.post("/models/reviews", json=empty).status_code == 200
+    listed = client.get("/models").json()["models"]
+    assert {one["name"]: one["reads_single"] for one in listed} == {"reviews": True, "single": False}
+
+
+def test_rerank_orders_texts_by_a_classifier_of_pairs(post, predictors):
+    texts = ["a", "good film", "c d e", "bad"]
+    expected = [one["scores"]["yes"] for one in predictors["pair"].classify(["q"] * 4, texts, all_scores=True)]
+    found = post("/rerank", query="q", texts=texts, model="pair", return_text=True)
+    assert [one["index"] for one in found] == sorted(range(4), key=lambda i: -expected[i])
+    np.testing.assert_allclose([one["score"] for one in found], sorted(expected, reverse=True), atol=1e-5)
+    assert all(one["text"] == texts[one["index"]] for one in found)
+    values = [one["score"] for one in predictors["value"].classify(["q"] * 4, texts)]
+    found = post("/rerank", query="q", texts=texts, model="value")
+    np.testing.assert_allclose([one["score"] for one in found], sorted(1 / (1 + np.exp(-np.array(values))))[::-1], 1e-4)
+    assert "text" not in found[0]
+    raw = post("/rerank", query="q", texts=texts, model="value", raw_scores=True)
+    np.testing.assert_allclose([one["score"] for one in raw], sorted(values)[::-1], atol=1e-5)
+    assert "one, two, three" in post("/rerank", 424, query="q", texts=["a"], model="single")["error"]
+    post("/rerank", 424, query="q", texts=["a"], model="tags")
+    assert post("/rerank", 400, query="q", texts=[], model="pair")["error_type"] == "Empty"
+
+
+def test_tokenize_counts_the_callers_characters_and_decode_goes_back(post):
+    tokens = post("/tokenize", inputs="Go\u0301od  film", model="tiny")[0]  # the accent is a character of its own
+    assert [(one["text"], one["special"]) for one in tokens] == [
+        ("[CLS]", True), ("Go\u0301od", False), ("film", False), ("[SEP]", True)
+    ]  # fmt: skip
+    assert [(one["start"], one["stop"]) for one in tokens] == [(None, None), (0, 5), (7, 11), (None, None)]
+    ids = [one["id"] for one in tokens]
+    bare = post("/tokenize", inputs=["Go\u0301od  film"], add_special_tokens=False, model="tiny")[0]
+    assert [one["id"] for one in bare] == ids[1:-1]
+    assert post("/decode", ids=ids, model="tiny") == ["good film"]
+    assert post("/decode", ids=[ids, ids[1:2]], model="tiny") == ["good film", "good"]
+    assert post("/decode", ids=ids, model="tiny", skip_special_tokens=False) == ["[CLS] good film [SEP]"]
+    for wrong in ([[999]], [-1], ["a"]):
+        post("/decode", 422, ids=wrong, model="tiny")
+
+
+def test_info_has_teis_fields_and_no_path(make_client, head_folders):
+    text = make_client("single", "tiny").get("/info").text
+    assert str(head_folders["single"].parent) not in text
+    info = make_client("single", "tiny").get("/info").json()
+    assert (
+        info["model_id"] == "single"
+        and info["max_input_length"] == 24
+        and info["max_client_batch_size"] == 300_000 // 24
+    )
+    assert info["model_type"]["classifier"]["id2label"] == {"0": "one", "1": "two", "2": "three"}
+    assert [model["name"] for model in info["models"]] == ["single", "tiny"]
+    assert "fill_mask" in info["models"][1]["can"] and "fill_mask" not in info["models"][0]["can"]
+    assert "reranker" in make_client("value").get("/info").json()["model_type"]
+
+
+def test_tokens_and_ids_are_as_many_as_a_request_may_have(make_client, monkeypatch):
+    from bertworks.apps.serve.errors import Refusal
+
+    client = make_client("tiny", max_tokens=8)
+    for given, status in (("a " * 6, 200), ("a " * 7, 413), ("a " * 9, 413)):
+        assert client.post("/tokenize", json={"inputs": given}).status_code == status
+    assert client.post("/decode", json={"ids": [[5] * 4, [5] * 4]}).status_code == 200
+    assert client.post("/decode", json={"ids": [[5] * 4, [5] * 5]}).status_code == 413
+
+    def full():
+        raise Refusal(429, "full")
+
+    monkeypatch.setattr(client.app.state.service, "admit", full)
+    assert client.post("/tokenize", json={"inputs": "a"}).status_code == 429
+    assert client.post("/decode", json={"ids": [5]}).status_code == 429

@@ -332,9 +332,11 @@ def test_files_of_code_that_pages_name_exist():
             assert (ROOT / "src/bertworks" / name).exists() or (ROOT / name).exists(), f"{page.name}: {name}"
 
 
-@pytest.mark.parametrize(
-    "room", [p.parent for p in (ROOT / "src/bertworks").rglob("*/__init__.py")], ids=lambda p: p.name
-)
+SOURCE = ROOT / "src/bertworks"
+ROOMS = [path.parent for path in [*SOURCE.glob("*/__init__.py"), *SOURCE.glob("apps/*/__init__.py")]]
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda path: path.name)
 def test_a_rooms_docstring_lists_its_files(room):
     listed = (room / "__init__.py").read_text(encoding="utf-8")
     named = set(re.findall(r"^ *(\w+)(?:\.py|/)?(?=  )", listed, re.MULTILINE))

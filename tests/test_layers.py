@@ -40,18 +40,20 @@ FILES = {name_of(path): path for path in ROOT.rglob("*.py") if path not in HEADS
 
 
 @functools.cache
-def imports(name):
-    """Absolute names of what a file imports: inside functions and for type annotations too."""
-    return tuple(found_imports(name))
+def imports(name, of_types=True):
+    """Absolute names of what a file imports, inside functions too; `of_types`: for type annotations too."""
+    return tuple(found_imports(name, of_types))
 
 
-def found_imports(name):
+def found_imports(name, of_types):
     package = (
         ["bertworks", *name.split(".")] if FILES[name].name == "__init__.py" else ["bertworks", *name.split(".")[:-1]]
     )
     tree = ast.parse(FILES[name].read_text(encoding="utf-8"))
-    if FILES[name].name == "__init__.py":  # its public names, imported when they are first used
-        tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
+    if FILES[name].name == "__init__.py" or not of_types:  # there: its public names, imported when they are first used
+        tree.body = [
+            node for node in tree.body if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+        ]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -67,9 +69,9 @@ def found_imports(name):
 
 
 @functools.cache
-def ours(name):
+def ours(name, of_types=True):
     """The files of the house that a file imports."""
-    return {n.removeprefix("bertworks.") for n in imports(name) if n.startswith("bertworks.")} - {name}
+    return {n.removeprefix("bertworks.") for n in imports(name, of_types) if n.startswith("bertworks.")} - {name}
 
 
 def package_of(name):
@@ -80,11 +82,12 @@ def package_of(name):
 
 @functools.cache
 def reachable(name):
+    """The files that importing a file loads."""
     seen, todo = set(), [name]
     while todo:
         if (one := todo.pop()) not in seen:
             seen.add(one)
-            todo += ours(one) & FILES.keys()
+            todo += ours(one, of_types=False) & FILES.keys()
     return seen
 
 
@@ -113,7 +116,7 @@ def packages_of(names):
 
 
 def test_data_needs_no_torch_and_no_model_and_a_model_no_data():
-    tops = {name: {n.split(".")[0] for one in reachable(name) for n in imports(one)} for name in FILES}
+    tops = {name: {n.split(".")[0] for one in reachable(name) for n in imports(one, False)} for name in FILES}
     for name in FILES:
         if name.startswith("data.") and name not in ("data.batches", "data.ahead"):
             assert "torch" not in tops[name], f"{name} comes to import torch"

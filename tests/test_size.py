@@ -41,7 +41,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "estimators": 198,
     "tests": 45_100,
     "benchmarks": 10_722,
-    "documentation": 9_622,
+    "documentation": 9_700,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

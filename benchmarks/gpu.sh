@@ -2,20 +2,18 @@
 # Measure a GPU, one stage a command, each below ten minutes. The stages, in this order:
 #
 #     tests        the tests that need a GPU
-#     ceilings     what the device can do at best: copies, products, attention
 #     steps        speed and memory of a training step, by model, length, dropout and engine
 #     traces       profiles of the fastest and the slowest of those steps
-#     curve        eight minutes of BERT-BASE: losses, a kill, a resume, what saving costs
 #     pretraining  a whole pre-training in two commands of eight minutes; the second is the same command again
 #     finetuning   the effect of that pre-training on five tasks
 #
 #     benchmarks/gpu.sh STAGE [--out FOLDER] [--smoke] [other options; --help lists them]
 #
 # PYTHON names the interpreter (python3). It needs torch and bertworks's dependencies; bertworks itself is used from
-# src/. Results are FOLDER/STAGE.json.
+# src/. Results are FOLDER/STAGE.json; `tests` prints pytest's report and takes pytest's options.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-stages="tests ceilings steps traces curve pretraining finetuning"
+stages="tests steps traces pretraining finetuning"
 stage=${1:-}
 if [[ $stage == --help || $stage == -h ]]; then
     sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//; p}' "$0"
@@ -36,5 +34,5 @@ for argument in "$@"; do
     esac
     before=$argument
 done
-"$python" "$here/gpu_check.py"
+if [[ $stage == tests ]]; then exec "$python" -m pytest -m gpu -p no:cacheprovider "$here/../tests/test_gpu.py" "$@"; fi
 exec "$python" "$here/gpu_$stage.py" "$@"

@@ -12,7 +12,7 @@ from typing import Any
 
 from box import call
 from hostile_inputs import LONGER, OWN, SMALL
-from hostile_tables import write_odd_parquet, write_tables, write_tasks, write_texts
+from hostile_tables import write_tables, write_tasks, write_texts
 
 CLOCK = {
     "seconds",
@@ -96,7 +96,6 @@ def make(base: Path) -> None:
     _tokenizers(base)
     write_tables(base)
     write_tasks(base)
-    write_odd_parquet(base / "odd")
     _trained(base)
     _checkpoints(base)
     for path in [*base.rglob("log.jsonl"), *base.rglob("results.json"), *base.rglob("study.json")]:

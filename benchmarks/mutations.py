@@ -248,24 +248,6 @@ def mutate_safetensors(rng: random.Random, data: bytes, other: bytes = b"") -> b
     return struct.pack("<Q", len(header)) + header + body
 
 
-def mutate_npy(rng: random.Random, data: bytes, other: bytes = b"") -> bytes:
-    """An .npy file: text of its header, numbers of its body, or bytes anywhere."""
-    how = rng.randrange(4)
-    if how == 0:
-        return mutate_bytes(rng, data, other)
-    size = 10 + int.from_bytes(data[8:10], "little")
-    if how == 1:
-        pairs = ["<i8 |O", "<i8 <f8", "<u2 <u4", "False True", "( (9", ",) ,2)"]
-        old, new = rng.choice(pairs).encode().split()
-        return data[:size].replace(old, new, 1) + data[size:]
-    width = 2 if b"u2" in data[:size] else 8
-    body = bytearray(data[size:])
-    for _ in range(rng.choice((1, 1, 5)) if len(body) >= width else 0):
-        at = rng.randrange(len(body) // width) * width
-        body[at : at + width] = (rng.choice([*HUGE, -1, -5, 100, 3]) % (1 << 8 * width)).to_bytes(width, "little")
-    return data[:size] + bytes(body)
-
-
 MUTATORS: dict[str, Callable[[random.Random, bytes, bytes], bytes]] = {
     ".json": mutate_json,
     ".jsonl": mutate_jsonl,
@@ -273,7 +255,6 @@ MUTATORS: dict[str, Callable[[random.Random, bytes, bytes], bytes]] = {
     ".csv": mutate_csv,
     ".tsv": mutate_tsv,
     ".safetensors": mutate_safetensors,
-    ".npy": mutate_npy,
     ".txt": mutate_text,
     ".md": mutate_text,
 }

@@ -161,13 +161,13 @@ def test_each_stage_of_the_gpu_has_a_script(common):
     text = (BENCHMARKS / "gpu.sh").read_text(encoding="utf-8")
     stages = re.search(r'^stages="(.*)"$', text, re.MULTILINE)[1].split()
     scripts = {name for name in importlib.import_module("smoke").SCRIPTS if name.startswith("gpu_")}
-    assert scripts == {f"gpu_{stage}" for stage in (*stages, "check")}
+    assert scripts == {f"gpu_{stage}" for stage in stages if stage != "tests"}
     assert all(re.search(rf"^#     {stage} ", text, re.MULTILINE) for stage in stages)  # its head describes them
 
 
 def test_a_stage_that_does_not_exist_is_named():
     done = subprocess.run(["bash", str(BENCHMARKS / "gpu.sh"), "step"], capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.startswith("found step; expected one of: tests ceilings")
+    assert done.returncode == 2 and done.stderr.startswith("found step; expected one of: tests steps")
 
 
 def test_a_gpu_that_is_missing_is_named_in_one_line(common, monkeypatch):
@@ -176,13 +176,6 @@ def test_a_gpu_that_is_missing_is_named_in_one_line(common, monkeypatch):
     with pytest.raises(SystemExit, match=r"found no CUDA device.*expected one.*use a machine with") as error:
         gpu_common.need_device("cuda")
     assert "\n" not in str(error.value) and gpu_common.need_device("cpu") == torch.device("cpu")
-
-
-def test_packages_that_are_missing_are_named_together(common):
-    check = importlib.import_module("gpu_check")
-    assert check.problem(check.PACKAGES) == ""
-    found = check.problem({"torch": "torch", "no_such": "no-such", "nor_this": "nor-this"})
-    assert found.startswith("found no no-such, nor-this in ") and found.count("pip install no-such nor-this") == 1
 
 
 def test_cells_are_measured_until_the_minutes_are_used_and_continued(common, monkeypatch, tmp_path, capsys):
@@ -307,9 +300,9 @@ def test_a_number_that_is_none_is_refused(common, wrong, capsys):
 @pytest.mark.parametrize(
     ("script", "given", "message"),
     [
-        ("gpu_curve", ["--corpus", "folder", "--out", "o"], r"a folder without manifest\.json; expected a store"),
+        ("gpu_steps", ["--corpus", "folder", "--out", "o"], r"a folder without manifest\.json; expected a store"),
         ("gpu_traces", ["--read", "file", "--out", "o"], r"no trace that can be read .*; expected a \.json\.gz"),
-        ("gpu_ceilings", ["--out", "file"], "--out .*file is a file; expected a folder; name another"),
+        ("gpu_steps", ["--out", "file"], "--out .*file is a file; expected a folder; name another"),
         ("export_scores", ["--out", "file"], "--out .*file is a file; expected a folder; name another"),
         ("features", ["--out", "folder"], "--out .*folder is a folder; expected a file; name another"),
     ],
@@ -374,31 +367,6 @@ def test_the_best_and_the_worst_cell_are_ours(common):
         steps.best_and_worst({})
 
 
-@pytest.mark.parametrize(("L", "full"), [(128, 0.91), (512, 0.78)])
-def test_rectangles_are_as_full_as_asked(common, L, full):
-    lengths = importlib.import_module("gpu_attention").lengths_of(256, L, full)
-    assert len(lengths) == 256 and min(lengths) >= 1 and max(lengths) == L
-    assert sum(lengths) / (256 * L) == pytest.approx(full, abs=0.01)
-
-
-def test_each_product_of_a_step_is_counted(common):
-    ceilings, products = importlib.import_module("gpu_ceilings"), importlib.import_module("products")
-    shape, sizes = tiny_shape(num_hidden_layers=3), products.Sizes(2, 16, 24, 7, 5)
-    device, dtype = torch.device("cpu"), torch.float32
-    each = ceilings.each_product(shape, sizes, device, dtype, 0.0)
-    made = products.products(shape, sizes, device, dtype)
-    assert sum(row["times"] for row in each.values()) == len(made)
-    assert sum(row["times"] * row["flops"] for row in each.values()) == sum(one.flops for one in made)
-
-
-def test_losses_of_steps_behind_the_saved_one_are_compared(common):
-    curve = importlib.import_module("gpu_curve")
-    before = [{"step": step, "mlm_loss": 5.0} for step in (10, 20, 30, 40)]
-    after = [{"step": step, "mlm_loss": 5.0 + (step > 20) * 0.25} for step in (10, 20, 30, 50)]
-    assert curve.compared(before, after, saved=20) == {"logged_twice": 1, "largest_difference": 0.25}
-    assert curve.compared([], after, saved=0) == {"logged_twice": 0, "largest_difference": None}
-
-
 def test_pieces_of_a_run_become_its_model_folder(common, tmp_path):
     from bertworks.checkpoint.folder import load_model, load_tokenizer
 
@@ -438,16 +406,3 @@ def test_numbers_of_pieces_are_read(common):
     assert (numbers(""), numbers("3"), numbers("1-4")) == (None, range(3, 4), range(1, 5))
     with pytest.raises(SystemExit, match="expected a number or a range"):
         numbers("all")
-
-
-def test_outcomes_of_tests_are_read(common, tmp_path):
-    gpu_tests, report = importlib.import_module("gpu_tests"), tmp_path / "report.xml"
-    assert gpu_tests.outcomes(report) == []
-    report.write_text(
-        '<testsuites><testsuite><testcase classname="tests.a" name="one" time="0.5"/><testcase classname="tests.a" '
-        'name="two" time="1"><failure message="assert 1 == 2">a line</failure></testcase></testsuite></testsuites>'
-    )
-    assert gpu_tests.outcomes(report) == [
-        {"name": "tests.a::one", "outcome": "passed", "seconds": 0.5},
-        {"name": "tests.a::two", "outcome": "failure", "seconds": 1.0, "message": "assert 1 == 2\na line"},
-    ]

@@ -13,8 +13,8 @@ the connection. Findings:
     traceback   in the server's log                          dead      the server has ended
 
 Kills: SIGKILL while requests are answered, then a new server on the same port. It must answer as before, and no file of
-the models may have changed. `tests/apps/serve` sends well-formed, odd bodies to every
-route; this program what is no HTTP.
+the models may have changed. `tests/apps/serve` sends well-formed, odd bodies to every route;
+this program sends what is no HTTP.
 """
 
 import json
@@ -31,8 +31,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 import common
 import mutations
 from bertworks.checkpoint.folder import load_tokenizer, save_folder
@@ -40,7 +38,6 @@ from bertworks.files import checksum
 from bertworks.model.config import HeadName, ModelConfig
 from bertworks.model.heads import build_model
 from open_loop import Address
-from predictor_soak import own_memory
 from server_process import Process, free_port, started
 
 PATIENCE = 2.0  # seconds without an answer, after which a client ends its side
@@ -119,7 +116,7 @@ def attack(options: Any, folder: Path) -> common.Result:
             if finding:
                 findings.append({"index": index, "path": path, "finding": finding, "answer": repr(answer[-300:])})
             if index in (int(WARM * options.cases), options.cases - 1):
-                memory.append(own_memory(psutil.Process(server.process.pid)) / 1e6)
+                memory.append(server.own_memory() / 1e6)
             if finding == "dead":
                 break
     wrong = killed(options, command, address, log, expected)

@@ -56,6 +56,11 @@ class Process:
         self.log.flush()
         return Path(self.log.name).read_bytes()[-600:].decode("utf-8", "replace")
 
+    def own_memory(self) -> int:
+        """Its bytes that belong to no file: pages of libraries come and go as the system needs memory."""
+        found = psutil.Process(self.process.pid).memory_info()
+        return int(found.rss - getattr(found, "shared", 0))
+
     def pause(self) -> None:
         """Stop it and its children until `resume`, so that it takes no time from others."""
         for process in self._all():

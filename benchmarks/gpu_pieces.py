@@ -17,7 +17,8 @@ import torch
 
 from bertworks.checkpoint.folder import find_model
 from bertworks.checkpoint.weights import WEIGHTS, read_weights
-from bertworks.files import check_fields, checksum, read_json, write_json
+from bertworks.files import checksum, read_json, write_json
+from bertworks.typed import check_fields
 
 INDEX = "pieces.json"
 LIMIT = 15 << 20  # bytes of a piece, below the 16 MiB that a transfer may allow

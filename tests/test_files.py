@@ -316,33 +316,20 @@ def test_a_pipe_is_written_and_stays_a_pipe(tmp_path):
     assert found == ["as it stands\n"] and pipe.is_fifo() and os.listdir(tmp_path) == ["pipe"]
 
 
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
-def test_an_open_file_is_written_by_its_descriptor(tmp_path, name):
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_standard_output_is_written_by_its_descriptor(tmp_path, name):
     if not os.path.exists("/proc/self/fd/1"):
         pytest.skip("needs /proc")
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "link").symlink_to("/dev/fd/1")
-    name = name if name.startswith("/") else str(folder / name)
     code = f"import os; from bertworks.files import write_text; os.write(1, b'before '); write_text({name!r}, 'now ')"
     with open(tmp_path / "out", "w") as out:
         subprocess.run([sys.executable, "-c", f"{code}; os.write(1, b'after')"], stdout=out, check=True, timeout=60)
     assert (tmp_path / "out").read_text() == "before now after"
-    assert os.listdir(folder) == ["link"] and (folder / "link").is_symlink()
 
 
-def test_a_path_that_is_not_there_gets_the_nearest_name_beside_it(tmp_path):
-    (tmp_path / "runs" / "first").mkdir(parents=True)
-    (tmp_path / "runs" / "frist.csv").touch()
-    assert not_found(tmp_path / "runs" / "frist", "folder") == f"no such folder (did you mean {tmp_path}/runs/first?)"
-    assert not_found(tmp_path / "runs" / "first.cvs") == f"no such file (did you mean {tmp_path}/runs/frist.csv?)"
-    assert not_found(tmp_path / "other" / "first", "folder") == "no such folder"
-    there = tmp_path / "runs" / "first"
-    assert not_found(tmp_path / "rums" / "first", "folder") == f"no such folder (did you mean {there}?)"
-    assert not_found(tmp_path / "rums" / "none", "folder") == "no such folder"
-    assert not_found(tmp_path / "zzz", "file or folder") == "no such file or folder"
-    assert not_found(tmp_path / "ru", "folder") == f"no such folder (did you mean {tmp_path}/runs?)"
-    assert not_found(tmp_path / "runs") == "a folder; expected a file"
-    assert not_found(tmp_path / "runs" / "frist.csv", "folder") == "a file; expected a folder"
-    assert not_found(tmp_path / ("x" * 300), "folder") == "no such folder"
+def test_what_is_there_in_place_of_a_file_or_folder(tmp_path):
+    (tmp_path / "a.csv").touch()
+    assert not_found(tmp_path / "b.csv") == "no such file"
+    assert not_found(tmp_path) == "a folder; expected a file"
+    assert not_found(tmp_path / "a.csv", "folder") == "a file; expected a folder"
+    assert not_found(tmp_path / ("x" * 300), "file or folder") == "no such file or folder"
     assert not_found(os.devnull) == "a pipe or device; expected a file"

@@ -136,8 +136,6 @@ def test_finished_runs_bring_what_doctor_finds_in_them(place, frames, run, tiny_
     [
         (lambda: bertworks.predict("m", ["a"], top_k=3), r"'top_k'; did you mean all_scores in place of top_k\?$"),
         (lambda: bertworks.features("m", ["a"], pooling="mean"), r"did you mean pool in place of pooling\?$"),
-        (lambda: bertworks.evaluate("m", eval_dataset=[]), r"did you mean dev in place of eval_dataset\?$"),
-        (lambda: bertworks.finetune("m", output_dir="x"), r"^finetune\(\): missing .* 'out'; did you mean out in"),
         (lambda: bertworks.predict("m", ["a"], zzz=3), r"^predict\(\) got an unexpected keyword argument 'zzz'$"),
         (lambda: bertworks.predict("m"), r"^predict\(\) missing 1 required positional argument: 'data'$"),
     ],
@@ -151,18 +149,11 @@ def test_arguments_of_other_libraries_are_hinted(call, message):
     ("given", "message"),
     [
         ({"lr": 1e-3}, r'^arguments: unknown argument lr; did you mean optim=\{"lr": \.\.\.\}\?$'),
-        ({"learning_rate": 1e-3}, r'^arguments: unknown argument learning_rate; did you mean optim=\{"lr": '),
-        ({"num_train_epochs": 2}, r"^arguments: unknown argument num_train_epochs; did you mean epochs\?$"),
-        ({"per_device_train_batch_size": 2}, r"did you mean batch_size\?$"),
-        ({"random_seed": 1}, r'did you mean loop=\{"seed": \.\.\.\}\?$'),
         ({"max_lr": 1e-3}, "unknown argument max_lr; known arguments"),
-        ({"optim_lr": 1e-3}, r'did you mean optim=\{"lr": \.\.\.\}\?$'),
-        ({"optim": {"learning_rate": 1e-3}}, r"unknown key optim\.learning_rate; did you mean optim\.lr\?$"),
-        ({"train_dataset": []}, r"did you mean train\?$"),
         ({"zzz": 2}, "^arguments: unknown argument zzz; known arguments: model, out, train, .*, epochs, "),
         ({"epoch": 2}, "^arguments: unknown argument epoch; did you mean epochs"),
         ({"lable": "topic"}, "^arguments: unknown argument lable; did you mean label"),
-        ({"optim": {"lr": "fast"}}, "^arguments: optim.lr = 'fast' is of type str; expected float"),
+        ({"optim": {"lr": "fast"}}, "^arguments: optim.lr = 'fast'; expected a number"),
         ({"task": "mrpc"}, "^task cannot be combined with train, dev; leave one of them out"),
         (
             {"train": None},

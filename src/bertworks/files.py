@@ -8,10 +8,8 @@ Files are not trusted: readers limit size, nesting and numbers, and `shorten` th
 """
 
 import contextlib
-import difflib
 import glob
 import hashlib
-import itertools
 import json
 import math
 import os
@@ -34,6 +32,7 @@ _DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have
 _DIGITS = 100  # of an integer; tokenizer_config.json may have one of 31
 _LONG = f"an integer of more than {_DIGITS} digits; expected fewer"
 _DEEP = f"more than {_DEPTH} lists and tables inside each other; expected fewer"
+STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _MESSAGE = 1_900  # characters of an error message: a screen
 
 
@@ -82,21 +81,11 @@ def shorten(value: object, limit: int = 80) -> str:
 
 
 def not_found(path: Path | str, what: Literal["file", "folder", "file or folder"] = "file") -> str:
-    """What is there in place of a file or folder that was asked for, for a message, with the nearest name beside it."""
-    path = Path(path)
-    if os.path.exists(path):  # unlike the method, no error for a name that is too long
-        found = "folder" if path.is_dir() else "file" if path.is_file() else "pipe or device"
-        return f"a {found}; expected a {what}"
-    with contextlib.suppress(OSError):
-        first = next(one for one in (path, *path.parents) if os.path.exists(one.parent))  # that is not there
-        rest = path.relative_to(first)
-        fits = {"file": Path.is_file, "folder": Path.is_dir, "file or folder": Path.exists}[what]
-        beside = itertools.islice(first.parent.iterdir(), 1_000)
-        names = [one.name for one in beside if fits(one / rest) and one.name.isprintable()]
-        longer = [name for name in names if name.startswith(first.name)]
-        for near in longer if len(longer) == 1 else difflib.get_close_matches(first.name, names, 1):
-            return f"no such {what} (did you mean {first.with_name(near) / rest}?)"
-    return f"no such {what}"
+    """What is there in place of a file or folder that was asked for, for a message."""
+    if not os.path.exists(path):  # unlike the method, no error for a name that is too long
+        return f"no such {what}"
+    found = "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else "pipe or device"
+    return f"a {found}; expected a {what}"
 
 
 @contextlib.contextmanager
@@ -106,7 +95,7 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
     Temporary files of the same `path` that killed processes left are removed first.
     shared: a folder for the temporary file instead, where several machines may write the same file at once. Nothing is
     removed there, which would take long among thousands of files: whoever made the folder removes it.
-    A device, a pipe or a name of an open file (/dev/null, /dev/stdout) is opened and written: nothing is renamed.
+    A device or a pipe (/dev/null, /dev/stdout) is opened and written: nothing is renamed.
     An OSError names `path`: that of a full disk names no file of its own. Raises InputError for text that UTF-8 cannot
     hold.
     """
@@ -139,18 +128,13 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
 
 
 def _stream(path: Path) -> Path | int | None:
-    """What `path` is if it is no ordinary file: itself for a device or a pipe, a descriptor for an open file.
+    """What to open in place of a temporary file: a device or a pipe itself, a copy of standard output's descriptor.
 
-    The descriptor is a copy: opening /dev/stdout anew would empty the file that the output was redirected to.
+    Opening /dev/stdout by its name would empty the file that the output was redirected to.
     """
-    with contextlib.suppress(OSError):
-        for name in (path, path.parent / os.readlink(path)) if path.is_symlink() else (path,):
-            opened = f"{os.path.realpath(name.parent)}/{name.name}"
-            if found := re.fullmatch(rf"(?:/proc/{os.getpid()}/fd|/dev/fd)/([0-9]+)", opened):
-                return os.dup(int(found[1]))
-        mode = path.stat().st_mode
-        return None if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else path
-    return None
+    if str(path) in STDOUT:
+        return os.dup(1)
+    return path if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)) else None
 
 
 def remove_temporaries(folder: Path | str, name: str = "") -> None:
@@ -348,60 +332,6 @@ def checksum(path: Path | str) -> str:
     """BLAKE2b-128 of a file's bytes, as hex, in constant memory."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-_WORDS = {float: "a number", int: "an integer", str: "a text", bool: "true or false", dict: "a table", list: "a list"}
-
-
-def check_fields(value: Any, form: Any, where: str, advice: str = "restore the file") -> None:
-    """Raise InputError, which begins with `where` and ends with `advice`, if a value read from JSON has another form.
-
-    A form is one of: a type (float: any number); None for null; a range, for an integer in it; a table of forms by key
-    ("key?" may be missing, other keys are allowed); {str: form} for a table with any keys; [form] for a list;
-    [form, form, ...] for a list of just these items; a tuple of forms of which one must fit.
-    """
-    if problem := _misfit(value, form, ""):
-        raise InputError(f"{where}: {problem}; {advice}")
-
-
-def _misfit(value: Any, form: Any, field: str) -> str:
-    """What in `value` is not of this form, in words; "" if all is."""
-    if isinstance(form, tuple):
-        problems = [_misfit(value, one, field) for one in form]
-        return "" if "" in problems else problems[0]
-    kind = int if isinstance(form, range) else type(form) if isinstance(form, dict | list) else form
-    found = f"field {field} is {shorten(value)}" if field else f"found {shorten(value)}"
-    if not _is_kind(value, kind):
-        return f"{found}; expected {_WORDS.get(kind, 'null')}"
-    if isinstance(form, range):
-        return "" if value in form else f"{found}; expected {form[0]:,} to {form[-1]:,}"
-    if isinstance(form, list):
-        if len(form) > 1 and len(value) != len(form):
-            return f"field {field} has {len(value)} items; expected {len(form)}"
-        items = form if len(form) > 1 else form * len(value)
-        inner = [(item, one, f"{field}[{i}]") for i, (item, one) in enumerate(zip(value, items, strict=True))]
-    elif not isinstance(form, dict):
-        return ""
-    elif str in form:
-        inner = [(item, form[str], _inside(field, key)) for key, item in value.items()]
-    else:
-        missing = [key for key in form if not key.endswith("?") and key not in value]
-        if missing:
-            return f"no field {_inside(field, missing[0])}; expected {', '.join(key.rstrip('?') for key in form)}"
-        named = ((key.rstrip("?"), one) for key, one in form.items())
-        inner = [(value[key], one, _inside(field, key)) for key, one in named if key in value]
-    return next((problem for case in inner if (problem := _misfit(*case))), "")
-
-
-def _is_kind(value: Any, kind: Any) -> bool:
-    if kind is None:
-        return value is None
-    return isinstance(value, bool) == (kind is bool) and isinstance(value, (int, float) if kind is float else kind)
-
-
-def _inside(field: str, key: str) -> str:
-    """The name of a field in a table: "metrics.f1"."""
-    return f"{field}.{shorten(key)[1:-1]}".lstrip(".")
 
 
 def check_version(found: object, readable: range, where: str, advice: str, kind: str = "format") -> None:

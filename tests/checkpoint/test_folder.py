@@ -351,7 +351,7 @@ def test_two_spellings_of_one_tensor_are_refused(saved):
         ({"pruned_heads": {"0": [1]}}, "pruned_heads = "),
         ({"quantization_config": {"load_in_8bit": True}}, "quantization_config = "),
         ({"auto_map": {"AutoModel": "modeling.Own"}}, "auto_map names the program 'modeling.Own'"),
-        ({"hidden_size": "16"}, "hidden_size = '16' is of type str"),
+        ({"hidden_size": "16"}, "hidden_size = '16'; expected"),
         ({"num_attention_heads": 3}, "not divisible"),
         ({"vocab_size": 40}, "word_embeddings.weight: found 35x16 float32, expected 40x16 float32 (vocab_size"),
         ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight: missing"),
@@ -366,10 +366,10 @@ def test_what_would_be_computed_differently_is_refused(saved, changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"architectures": 5}, "field architectures is 5; expected a list"),
-        ({"architectures": [["BertModel"]]}, "field architectures[0] is ['BertModel']; expected a text"),
-        ({"problem_type": ["regression"]}, "field problem_type is ['regression']; expected a text"),
-        ({metadata.TASK: "single"}, "field bertworks_task is 'single'; expected a table"),
+        ({"architectures": 5}, "architectures = 5; expected a list"),
+        ({"architectures": [["BertModel"]]}, "architectures[0] = ['BertModel']; expected a text"),
+        ({"problem_type": ["regression"]}, "problem_type = ['regression']; expected a text"),
+        ({metadata.TASK: "single"}, "bertworks_task = 'single'; expected a table"),
         ({"hidden_act": ["gelu"]}, "hidden_act = ['gelu']; expected one of gelu"),
         ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob = 1.5; expected a rate from 0, below 1"),
         ({"classifier_dropout": -1}, "classifier_dropout = -1.0; expected a rate"),
@@ -396,7 +396,7 @@ HOSTILE = [
     ({metadata.TOP: {"layers": "concat-last-1000000000"}}, "concat-last-1000000000"),
     ({metadata.TOP: [1]}, "config.json"),
     ({"hidden_act": "x" * 100_000}, "hidden_act = 'xxx"),
-    ({"architectures": "x" * 100_000}, "field architectures is 'xxx"),
+    ({"architectures": "x" * 100_000}, "architectures = 'xxx"),
     ({"model_type": ["x" * 100_000]}, "model_type = ['xxx"),
     ({"position_embedding_type": {"x": "x" * 100_000}}, "position_embedding_type = {'x'"),
 ]
@@ -452,10 +452,10 @@ def test_a_folder_of_a_newer_bertworks_is_refused(tmp_path, more, message):
     [
         ({"kind": "span"}, "bertworks_task.kind = 'span' of a classifier; expected single, pair"),
         ({"kind": ["single"]}, "bertworks_task.kind = ['single'] of a classifier"),
-        ({"name": 5}, "field name is 5; expected a text"),
-        ({"null_score_diff_threshold": "high"}, "field null_score_diff_threshold is 'high'; expected a number"),
-        ({"doc_stride": 0}, "field doc_stride is 0; expected 1 to 2,147,483,647"),
-        ({"n_best_size": 10**50}, "field n_best_size is 1000"),
+        ({"name": 5}, "name = 5; expected a text"),
+        ({"null_score_diff_threshold": "high"}, "null_score_diff_threshold = 'high'; expected a number"),
+        ({"doc_stride": 0}, "doc_stride = 0; expected 1 to 2,147,483,647"),
+        ({"n_best_size": 10**50}, "n_best_size = 1000"),
     ],
 )
 def test_what_a_task_stored_is_checked(task, message):

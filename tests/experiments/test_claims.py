@@ -292,7 +292,7 @@ def test_a_report_of_results_from_before_there_were_claims(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda r: r.update(seeds=["x"]), "field seeds"),
+        (lambda r: r.update(seeds=["x"]), "seeds[0] = 'x'"),
         (lambda r: r.update(claim={"row": "L1 H256 A4"}), "the study's claim: no field"),
         (lambda r: r.update(kind="sweep"), "no results of a study; expected its --out"),
     ],

@@ -360,7 +360,7 @@ def test_what_cannot_be_compared(tmp_path):
     unknown = read_json(good / "results.json") | {"metrics": metrics | {"accuracy": float("nan")}}
     (tmp_path / "c/results.json").write_text(json.dumps(unknown))
     (tmp_path / "c/predictions.jsonl").write_bytes((good / "predictions.jsonl").read_bytes())
-    with pytest.raises(InputError, match=r"results\.json has nan; one of the two files"):
+    with pytest.raises(InputError, match=r"results\.json: a number that is not finite"):
         compare_runs(good, tmp_path / "c", samples=100)
     (tmp_path / "a/results.json").unlink()
     with pytest.raises(InputError, match="a is not finished"):
@@ -377,16 +377,16 @@ def test_what_cannot_be_compared(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"metrics": {"accuracy": "0.8"}}, r"results.json: field metrics.accuracy is '0.8'; expected a number"),
-        ({"metrics": 3}, r"results.json: field metrics is 3; expected a table"),
-        ({"predicted": None}, r"results.json: field predicted is None; expected a table"),
-        ({"task": ["x"]}, r"results.json: field task is \['x'\]; expected a text"),
-        ({"kind": {}}, r"results.json: field kind is {}; expected a text"),
+        ({"metrics": {"accuracy": "0.8"}}, r"results.json: metrics.accuracy = '0.8'; expected a number"),
+        ({"metrics": 3}, r"results.json: metrics = 3; expected a table"),
+        ({"predicted": None}, r"results.json: predicted = None; expected a table"),
+        ({"task": ["x"]}, r"results.json: task = \['x'\]; expected a text"),
+        ({"kind": {}}, r"results.json: kind = {}; expected a text"),
         ([1], r"predictions.jsonl, line 2: found \[1\]; expected a table"),
         ({"line": 3, "label": "good"}, r"predictions.jsonl, line 2: no field predicted"),
         (
             {"line": 3, "label": [], "predicted": "x"},
-            r"predictions.jsonl, line 2: field label is \[\]; expected a text",
+            r"predictions.jsonl, line 2: label = \[\]; expected a text",
         ),
     ],
 )
@@ -408,7 +408,7 @@ def test_rows_of_other_kinds_are_checked_too(tmp_path):
     answers = {"id": "1", "exact": "1", "f1": 1.0}
     for name, row, metrics in (("tags", tags, {"f1": 1.0}), ("answers", answers, {"f1": 1.0, "exact": 1.0})):
         run = save(tmp_path / name, [row], metrics)
-        with pytest.raises(InputError, match=r"line 1: (1 tags for 2 units|field exact is '1'; expected a number)"):
+        with pytest.raises(InputError, match=r"line 1: (1 tags for 2 units|exact = '1'; expected a number)"):
             compare_runs(run, run, samples=100)
 
 

@@ -587,8 +587,8 @@ def test_evaluate_gives_the_accuracy_of_guessing_as_the_run_does(finished, place
     ("change", "message"),
     [
         ({"metrics": {"loss": 1.0}}, "no field metrics.accuracy"),
-        ({"collapsed": "no"}, "field collapsed is 'no'; expected true or false"),
-        ({"recipe": 1}, "field recipe is 1; expected a text"),
+        ({"collapsed": "no"}, "collapsed = 'no'; expected true or false"),
+        ({"recipe": 1}, "recipe = 1; expected a text"),
     ],
 )
 def test_results_that_were_changed_are_named(finished, place, table, tmp_path, capsys, change, message):
@@ -646,7 +646,7 @@ def test_recipes_in_the_repository_load():
 # ---- the command line
 
 NO_EFFECT = ["finetune", "--model", "m", "--out", "o"]
-KEPT = str(Path(__file__).parents[1] / "from_version_0/pretrain")
+KEPT = str(Path(__file__).parents[1] / "data_of_0_1/pretrain")
 
 
 def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):

@@ -364,7 +364,7 @@ def change(folder, **settings) -> None:
         ("DistilBertForMaskedLM", {"n_layers": 6}, "distilbert.transformer.layer.3.attention.q_lin.weight: missing"),
         ("DistilBertForMaskedLM", {"n_layers": 2}, "distilbert.transformer.layer.2.attention.k_lin.bias: left over"),
         ("DistilBertForMaskedLM", {"activation": "mish"}, "hidden_act = 'mish'"),
-        ("RobertaModel", {"pad_token_id": "1"}, "pad_token_id = '1' is of type str"),
+        ("RobertaModel", {"pad_token_id": "1"}, "pad_token_id = '1'; expected"),
         ("RobertaModel", {"max_position_embeddings": 2}, "position_offset = 2 leaves none"),
         ("RobertaModel", {"model_type": "xlm"}, "model_type = 'xlm'; expected one of bert, roberta, albert, distilb"),
         ("RobertaModel", {"is_decoder": True}, "is_decoder is set, and there is a pooler"),

@@ -256,10 +256,10 @@ def test_a_folder_that_is_no_run_is_named(tmp_path):
     with pytest.raises(InputError, match="no record of training"):
         plot_runs([tmp_path], tmp_path / "x")
     (tmp_path / "log.jsonl").write_text('{"kind": "train", "step": "x"}\n')
-    with pytest.raises(InputError, match=r"log.jsonl, line 1: field step is 'x'; expected an integer"):
+    with pytest.raises(InputError, match=r"log.jsonl, line 1: step = 'x'; expected an integer"):
         plot_runs([tmp_path], tmp_path / "x")
     (fake_run(tmp_path / "run") / "results.json").write_text('{"metrics": {"f1": []}}')
-    with pytest.raises(InputError, match=r"results.json: field metrics.f1 is \[\]; expected a number"):
+    with pytest.raises(InputError, match=r"results.json: metrics.f1 = \[\]; expected a number"):
         plot_runs([tmp_path / "run"], tmp_path / "x")
     with pytest.raises(InputError, match="no run"):
         plot_runs([], tmp_path / "x")

@@ -15,8 +15,9 @@ def test_what_is_no_number_is_written_as_null(tmp_path):
 
 
 def test_a_resumed_run_drops_what_it_will_write_again(tmp_path):
-    """An old log may have numbers that are not finite."""
-    lines = [f'{{"kind": "{kind}", "step": {step}, "loss": NaN}}\n' for step in (1, 2, 3) for kind in ("train", "eval")]
+    lines = [
+        f'{{"kind": "{kind}", "step": {step}, "loss": null}}\n' for step in (1, 2, 3) for kind in ("train", "eval")
+    ]
     for step, over, kept in ((2, False, 4), (2, True, 3), (0, False, 0), (3, True, 5)):
         (tmp_path / "log.jsonl").write_text("".join(lines))
         Reporter(tmp_path, step, quiet=True, over=over)

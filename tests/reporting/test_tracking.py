@@ -109,9 +109,9 @@ def test_event_files_come_whole_and_then_replace_earlier_ones(tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"seconds": "a"}, "field seconds is 'a'; expected a number"),
-        ({"step": 2**63}, "field step is 9223372036854775808; expected 0 to 9,223,372,036,854,775,807"),
-        ({"step": -1}, "field step is -1; expected 0 to"),
+        ({"seconds": "a"}, "seconds = 'a'; expected a number"),
+        ({"step": 2**63}, "step = 9223372036854775808; expected 0 to 9,223,372,036,854,775,807"),
+        ({"step": -1}, "step = -1; expected 0 to"),
     ],
 )
 def test_a_log_that_no_run_writes_is_refused(tmp_path, record, message):
@@ -133,7 +133,7 @@ def test_odd_names_and_damaged_results(tmp_path):
     track([run], "tensorboard")
     assert read_events(run / "tensorboard") == {("train/?", 1): 0.5}
     (run / "results.json").write_text('{"metrics": 5}')
-    with pytest.raises(InputError, match="field metrics is 5; expected a table"):
+    with pytest.raises(InputError, match="metrics = 5; expected a table"):
         track([run], "tensorboard")
 
 

@@ -18,7 +18,7 @@ from conftest import WORDS, tiny_texts
 
 from .tf_writer import write_bundle
 
-KEPT = Path(__file__).parents[1] / "from_version_0"  # small finished runs
+KEPT = Path(__file__).parents[1] / "data_of_0_1"  # small finished runs
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 16 --model.num-attention-heads 2 --model.intermediate-size 32"
 SHALLOW = TINY.replace("layers 4", "layers 1")  # whose graphs compile in a third of the time
 ROTARY = "--model.position-embedding-type rotary --model.start normal"

@@ -1,15 +1,14 @@
 """The run folder: one job at a time, and what killed ones left."""
 
 import hashlib
-import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
-from bertworks.config import SCHEMA, added, to_toml
+from bertworks.config import SCHEMA, to_toml
 from bertworks.files import InputError, NewerVersion, NotWritten, OtherRun, remove_temporaries, try_lock, write_json
 from bertworks.training.config import LoopConfig
 from bertworks.training.identity import FORMAT, RunIdentity
@@ -82,17 +81,17 @@ def test_what_a_killed_run_left_is_removed(tmp_path):
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_run_killed_before_it_removed_its_state_is_tidied_by_the_next_start(tmp_path, keep):
     (tmp_path / "state").mkdir()
-    write_json(tmp_path / "results.json", {"recipe": IDENTITY.hash})
+    write_json(tmp_path / "results.json", {"format": FORMAT, "recipe": IDENTITY.hash})
     (tmp_path / ".curves.png.99999999.tmp").write_text("half")
     with opened_run(tmp_path, IDENTITY, ALONE, keep_state=keep) as results:
-        assert results == {"recipe": IDENTITY.hash}
+        assert results == {"format": FORMAT, "recipe": IDENTITY.hash}
     assert (tmp_path / "state").exists() == keep
     assert sorted(p.name for p in tmp_path.iterdir()) == ["results.json"] + ["state"] * keep
 
 
 def test_what_another_process_writes_into_a_finished_run_stays(tmp_path):
     """Its curves, for instance: nobody holds the lock of a finished run."""
-    write_json(tmp_path / "results.json", {"recipe": IDENTITY.hash})
+    write_json(tmp_path / "results.json", {"format": FORMAT, "recipe": IDENTITY.hash})
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as other:
         curves = tmp_path / f".curves.png.{other.pid}.tmp"
         curves.write_text("half")
@@ -101,7 +100,7 @@ def test_what_another_process_writes_into_a_finished_run_stays(tmp_path):
         other.stdin.close()
 
 
-@pytest.mark.parametrize("written", ['{"recipe": "other"}', '{"sweep": "paper"}'])
+@pytest.mark.parametrize("written", [f'{{"format": {FORMAT}, "recipe": "other"}}', '{"sweep": "paper"}'])
 def test_a_finished_run_of_other_settings_is_refused(tmp_path, written):
     (tmp_path / "results.json").write_text(written)
     with pytest.raises(InputError, match="is a finished run with other settings, data or model"):
@@ -109,10 +108,6 @@ def test_a_finished_run_of_other_settings_is_refused(tmp_path, written):
     (tmp_path / "results.json").write_text("[1]")
     with pytest.raises(InputError, match=r"results\.json: found \[1\]; expected a table"):
         finished(tmp_path, IDENTITY)
-    (tmp_path / "results.json").write_text(
-        json.dumps({"recipe": IDENTITY.hash, "loss": float("nan")})
-    )  # of an old version
-    assert finished(tmp_path, IDENTITY)["recipe"] == IDENTITY.hash
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
@@ -129,12 +124,10 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe that got a field when schemas had no number, and another one in schema 2."""
-
     loop: LoopConfig = field(default_factory=LoopConfig)
     size: int = 3
-    kind: str = added("a", since=1, before="a")
-    rate: float = added(0.5, since=2, before=0.0)
+    kind: str = "a"
+    rate: float = 0.5
     snapshots: tuple[int, ...] = ()
 
 
@@ -150,33 +143,19 @@ def hash_of(recipe):
     return RunIdentity(recipe).hash
 
 
-def test_a_run_of_an_older_schema_is_recognised_only_if_it_can_be_the_same():
-    older = RunIdentity(Recipe(rate=0.0), ("data",), before_schemas="the text")
-    assert older.hashes[SCHEMA - 1 :] == (hashlib.sha256(b"the text").hexdigest(),)
-    newer = RunIdentity(Recipe(rate=0.5), ("data",), before_schemas="the text")
-    assert len(newer.hashes) == SCHEMA - 1 and not {*newer.hashes} & {*older.hashes}
+def test_the_hash_has_every_field_of_the_recipe():
+    """Also those with default values: a changed default must not resume a run that had another value."""
+    text = to_toml(Recipe(LoopConfig(log_every=0, save_every=0, save_minutes=0.0, eval_every=0)))
+    assert f"schema = {SCHEMA}" in text and 'kind = "a"' in text and "rate = 0.5" in text and "steps = 0" in text
+    assert hash_of(Recipe()) == hashlib.sha256(text.encode()).hexdigest()
 
 
-def grown(before):
-    return make_dataclass(
-        "Grown", [("more", str, added("new", since=SCHEMA + 1, before=before))], bases=(Recipe,), frozen=True
-    )
-
-
-def test_a_run_of_the_schema_before_this_one_is_recognised(tmp_path, monkeypatch):
-    """Its recipe.toml lacks the new field, and stands for the value that runs had before."""
-    write_json(tmp_path / "results.json", {"format": 2, "recipe": hash_of(Recipe())})
+def test_a_recipe_of_a_newer_version_is_refused_by_name(tmp_path, monkeypatch):
+    write_json(tmp_path / "results.json", {"format": FORMAT, "recipe": hash_of(Recipe())})
     (tmp_path / "recipe.toml").write_text(to_toml(Recipe()))
-    monkeypatch.setattr("bertworks.config.SCHEMA", SCHEMA + 1)
-    assert finished(tmp_path, RunIdentity(grown(before="new")()))
-    assert finished(tmp_path, RunIdentity(grown(before="old")(more="old")))
-    other = r"Found more = 'old' \(now 'new'\) in .*recipe\.toml\. Give another"
-    with pytest.raises(InputError, match=other):
-        finished(tmp_path, RunIdentity(grown(before="old")()))
-    monkeypatch.setattr("bertworks.config.SCHEMA", 1)
-    with pytest.raises(
-        NewerVersion, match=rf"recipe\.toml: written by a newer bertworks \(recipe schema {SCHEMA}; .* 1\)"
-    ):
+    monkeypatch.setattr("bertworks.config.SCHEMA", SCHEMA - 1)
+    newer = rf"recipe\.toml: written by a newer bertworks \(recipe schema {SCHEMA}; .* {SCHEMA - 1}\)"
+    with pytest.raises(NewerVersion, match=newer):
         RunIdentity(Recipe(size=4)).difference(tmp_path)
 
 
@@ -188,7 +167,7 @@ def test_a_run_of_the_schema_before_this_one_is_recognised(tmp_path, monkeypatch
     (Recipe(), r"The settings in .*recipe\.toml are the same; data or model differ\. Give"),
 ])  # fmt: skip
 def test_a_refusal_names_the_fields_that_differ(tmp_path, recipe, found):
-    write_json(tmp_path / "results.json", {"recipe": "other"})
+    write_json(tmp_path / "results.json", {"format": FORMAT, "recipe": "other"})
     (tmp_path / "recipe.toml").write_text(to_toml(Recipe()))
     with pytest.raises(InputError, match=r"is a finished run with other settings, data or model\. " + found):
         finished(tmp_path, RunIdentity(recipe))
@@ -212,10 +191,11 @@ def test_a_finished_run_of_a_newer_version_is_refused_by_name(tmp_path):
         finished(tmp_path, IDENTITY)
     for wrong, shown in (("x", "'x'"), (None, "null or missing"), (True, "True"), (2.0, r"2\.0")):
         write_json(tmp_path / "results.json", {"format": wrong, "recipe": IDENTITY.hash})
-        with pytest.raises(InputError, match=f"format is {shown}; expected a number from 1 to {FORMAT}; restore the"):
+        with pytest.raises(InputError, match=f"format is {shown}; expected the number {FORMAT}; restore the"):
             finished(tmp_path, IDENTITY)
     for older in ({}, {"format": 1}):
         write_json(tmp_path / "results.json", {**older, "recipe": IDENTITY.hash})
-        assert finished(tmp_path, IDENTITY)
-    results = write_results(tmp_path, {"recipe": IDENTITY.hash}, ALONE)
+        with pytest.raises(InputError, match=rf"results\.json: format 1, older .* expected {FORMAT} or newer; restore"):
+            finished(tmp_path, IDENTITY)
+    results = write_results(tmp_path, {"format": FORMAT, "recipe": IDENTITY.hash}, ALONE)
     assert finished(tmp_path, IDENTITY) == results == {"format": FORMAT, "recipe": IDENTITY.hash}

@@ -11,8 +11,9 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from ..config import from_dict
-from ..files import InputError, check_fields, check_version, clip, shorten
+from ..files import InputError, check_version, clip, shorten
 from ..model.config import ACTIVATIONS, ModelConfig, TopConfig
+from ..typed import check_fields
 from .families import FAMILIES, ROTARY, family_of
 from .metadata import TASK, label_settings
 from .names import TOP, Family, listed

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ..config import from_dict
-from ..files import InputError, check_fields, read_json_object, shorten
+from ..files import InputError, read_json_object, shorten
 from ..model.config import TopConfig
 from ..model.heads import Model
+from ..typed import check_fields
 from .locate import CONFIG
 from .names import LABELS, TOP, listed
 

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..files import TABLE_BYTES, InputError, check_fields, clip, read_json, read_json_object, shorten, write_json
+from ..files import TABLE_BYTES, InputError, clip, read_json, read_json_object, shorten, write_json
+from ..typed import check_fields
 
 MODES = {  # of a text's vectors: the key that turns each on; joined in this order, unless the newer `pooling_mode` says
     "cls": "pooling_mode_cls_token",

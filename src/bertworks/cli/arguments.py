@@ -18,7 +18,7 @@ import tyro
 from tyro.conf import Positional as Positional
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
-from ..config import OTHER_NAMES, find_recipe, load_recipe
+from ..config import find_recipe, load_recipe
 from ..files import InputError
 from ..tasks.selection import DevRows as DevRows
 from ..tasks.selection import DividedRows as DividedRows
@@ -106,10 +106,8 @@ def flag_hints(words: list[str], known: set[str]) -> list[str]:
     """Return a line for each unknown flag, with the known one that has its meaning or resembles it most, if any."""
     lines = []
     for flag in sorted(flags_in(words) - known - {"--"}):
-        others = OTHER_NAMES.get(flag[2:].replace("-", "_"), ())
-        meant = [name for other in others if (name := f"--{other.replace('_', '-')}") in known]
         longer = [name for name in known if name.startswith(f"{flag}-")]
-        meant = meant or (longer if len(longer) == 1 else [])
+        meant = longer if len(longer) == 1 else []
         near = meant or sorted(known, key=lambda name: (-likeness(flag, name), name))
         alike = bool(meant) or likeness(flag, near[0]) >= LEAST_LIKENESS
         lines.append(f"unknown flag {flag}" + (f"; did you mean {near[0]}?" if alike else ""))

@@ -30,7 +30,7 @@ from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
 from .corpus import InputOptions, Reader
-from .identity import decides_parts, differences, earlier_splitter, identity_in, identity_of
+from .identity import decides_parts, differences, identity_in, identity_of
 from .languages import borrowing
 from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, flag_of, read_manifest
 from .near import NEAR, comparisons
@@ -43,7 +43,8 @@ from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknow
 from .worker import READ, BuildWorker, WorkerSettings, open_parts, read_note, read_result, unigrams_of
 
 BUILD = "build.json"  # in the working folder: the identity of the build
-BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": COUNT}, "inputs": list}
+BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": COUNT}, "splitter": str,
+         "inputs": list}  # fmt: skip
 ENTRY = {"name": str, **dict.fromkeys((*KINDS, "duplicates"), COUNT), "files": {str: {"bytes": COUNT, "checksum": str}}}
 SAMPLE_CHARS = 10_000  # characters of a document that are tokenized before a build, to see whether the vocabulary fits
 SAMPLE_DOCUMENTS = 500  # documents looked at before a build, or fewer with BATCH_CHARS characters
@@ -182,7 +183,6 @@ class _Build:
         if not path.exists():
             return None
         begun: dict[str, Any] = read_note(path, BEGUN)
-        begun.setdefault("splitter", earlier_splitter(begun["settings"], {}))
         self._refuse(decides_parts(begun), decides_parts(self.identity), "holds an unfinished build")
         return begun
 

@@ -1,13 +1,11 @@
 """What a store is built from: so a rerun tells whether a finished store, or an unfinished build, is its own."""
 
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ..files import shorten
 from ..tokenizer import Tokenizer
-from .languages import KOREAN, rules_for
 from .manifest import VERSION, flag_of
 from .sentences import splitter_version
 
@@ -46,7 +44,7 @@ def identity_in(manifest: dict[str, Any]) -> dict[str, Any]:
         "tokenizer": manifest["tokenizer"]["fingerprint"],
         "inputs": manifest["source"]["inputs"],
         "settings": manifest["settings"],
-        "splitter": manifest.get("splitter") or earlier_splitter(manifest["settings"], manifest["versions"]),
+        "splitter": manifest.get("splitter", ""),
     }
 
 
@@ -60,13 +58,6 @@ def decides_parts(identity: dict[str, Any]) -> dict[str, Any]:
         **keys,
         "splitter": identity["splitter"],
     }
-
-
-def earlier_splitter(settings: dict[str, Any], versions: dict[str, str]) -> str:
-    """The splitter of a build from before manifests named it: sentencex, which gave Korean the English rules."""
-    rules = rules_for(str(settings.get("language", "en")))
-    version = versions.get("sentencex") or metadata.version("sentencex")
-    return f"sentencex {version} (rules: {'en' if rules == KOREAN else rules})"
 
 
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:

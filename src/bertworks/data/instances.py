@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import IGNORED
-from ..config import added
 from .store import Shard
 
 BLOCK_TOKENS = 1_000_000  # about this many tokens in a block
@@ -51,7 +50,7 @@ class InstanceConfig:
     dupe_factor: int = 10  # number of different instances and maskings of the corpus before they repeat; 0: never
     input_format: InputFormat = "segment-pair"  # the paper's pairs, two sentences, or one segment of sentences
     # swap the segments for negative pairs, instead of a random second segment; objective "mlm+sop" sets it
-    sentence_order: bool = added(False, since=1, before=False)
+    sentence_order: bool = False
 
     def __post_init__(self) -> None:
         if self.input_format not in get_args(InputFormat):

@@ -7,7 +7,8 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..files import InputError, check_fields, check_version, not_found, read_json, shorten
+from ..files import InputError, check_version, not_found, read_json, shorten
+from ..typed import check_fields
 
 FORMAT = "bertworks-corpus"
 VERSION = 1  # of the format; a bertworks reads every format from 1 to its own, and refuses newer ones by name

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import IGNORED
-from ..config import added
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class MaskingConfig:
     random_share: float = 0.1  # share of the chosen tokens that a random token replaces
     whole_word: bool = False  # choose whole words, never some subwords of a word
     # longest run of tokens (or whole words) chosen at once: n with a chance of 1/n (ALBERT 4.1)
-    ngrams: int = added(1, since=1, before=1)
+    ngrams: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.masked_lm_prob < 1:

@@ -12,8 +12,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, atomic_write, check_fields, read_json, to_json
+from ..files import InputError, atomic_write, read_json, to_json
 from ..tokenizer import Tokenizer
+from ..typed import check_fields
 from .manifest import COUNT, PARTS
 from .near import NEAR, Comparison, Sketches, similar
 from .parsers import InputOptions

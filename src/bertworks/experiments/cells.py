@@ -14,20 +14,19 @@ common, and a study that was stopped, or copied to another machine, finds what i
 
 import hashlib
 import json
-import tomllib
-from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..checkpoint.weights import weight_files
-from ..config import SCHEMA, from_dict, to_toml
-from ..files import InputError, checksum, write_json
+from ..config import to_toml
+from ..files import checksum, write_json
 from ..finetuning.recipe import FinetuneConfig
-from ..pretraining.recipe import Phase, PretrainConfig, StaticConfig
+from ..pretraining.recipe import PretrainConfig, StaticConfig
 from ..reporting.run_files import METRICS, read_results
 from ..tasks.base import Task
-from ..training.identity import RunIdentity, without_intervals
+from ..training.identity import RunIdentity
 from .baselines import BaselineConfig
 from .engine import Cell, Grid
 from .recipe import Column
@@ -45,24 +44,25 @@ class InitialModel:
     checksum: str = ""  # of the user's folder
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """Hashes of what determines the weights: of the current schema of recipes, then of each older one."""
+    def key(self) -> str:
+        """Hash of what determines the weights."""
         if self.cell is None:
-            return (self.checksum,) * SCHEMA
-        return tuple(key if self.step is None else f"{key}@{self.step}" for key in self.cell.work.keys)
+            return self.checksum
+        return self.cell.work.key if self.step is None else f"{self.cell.work.key}@{self.step}"
 
     @property
     def needs(self) -> "tuple[StudyCell, ...]":
         return () if self.cell is None else (self.cell,)
 
-    def name(self, grid: Grid) -> Path:
+    @property
+    def name(self) -> Path:
         """Its folder, relative to the grid's; that of the user as it is."""
         if self.cell is None:
             return self.folder
-        return Path(grid.name(self.cell), *(() if self.step is None else ("snapshots", f"step-{self.step}")))
+        return Path(self.cell.name, *(() if self.step is None else ("snapshots", f"step-{self.step}")))
 
     def path(self, grid: Grid) -> Path:
-        return grid.folder / self.name(grid)
+        return grid.folder / self.name
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Pretraining:
     }
 
     @cached_property
-    def keys(self) -> tuple[str, ...]:
-        return RunIdentity(self.config, (self.corpus,)).hashes
+    def key(self) -> str:
+        return RunIdentity(self.config, (self.corpus,)).hash
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Concatenation:
         return (*self.left.needs, *self.right.needs)
 
     @cached_property
-    def keys(self) -> tuple[str, ...]:
-        return tuple(_hash(*pair) for pair in zip(self.left.keys, self.right.keys, strict=False))
+    def key(self) -> str:
+        return _hash(self.left.key, self.right.key)
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class StaticVectors:
     results: ClassVar[dict[str, Any]] = Pretraining.results
 
     @cached_property
-    def keys(self) -> tuple[str, ...]:
-        return RunIdentity(self.config, (self.corpus,)).hashes
+    def key(self) -> str:
+        return RunIdentity(self.config, (self.corpus,)).hash
 
 
 @dataclass(frozen=True)
@@ -135,9 +135,8 @@ class HeldOut:
         return self.start.needs
 
     @cached_property
-    def keys(self) -> tuple[str, ...]:
-        found = RunIdentity(self.config, (self.corpus,)).hashes
-        return tuple(_hash(*pair) for pair in zip(self.start.keys, found, strict=False))
+    def key(self) -> str:
+        return _hash(self.start.key, RunIdentity(self.config, (self.corpus,)).hash)
 
 
 @dataclass(frozen=True)
@@ -160,19 +159,11 @@ class Finetuning:
         return self.start.needs
 
     @cached_property
-    def keys(self) -> tuple[str, ...]:
-        found: list[str] = []
-        task = _named(self.task)
-        more = (*map(str, self._rows), *_reads(self.column, self.kept_back))
-        tried = [[_folder(cell.work, key) for key in cell.work.keys] for cell in self.candidates]
-        for number, (start, *names) in enumerate(zip(self.start.keys, *tried, strict=False)):
-            hashes = RunIdentity(self.config, (start, *more, *names), (task,)).hashes
-            found.extend(hashes[number : number + 1])  # of the same schema as the start's and the candidates'
-        return tuple(found)
-
-    @property
-    def _rows(self) -> list[Any]:
-        return [self.rows, self.column.train_rows, self.column.dev_rows]
+    def key(self) -> str:
+        rows = (self.rows, str(self.column.train_rows), str(self.column.dev_rows))
+        tried = [cell.name for cell in self.candidates]
+        reads = (self.start.key, *rows, *_reads(self.column, self.kept_back), *tried)
+        return RunIdentity(self.config, reads, (_named(self.task),)).hash
 
 
 @dataclass(frozen=True)
@@ -188,10 +179,10 @@ class Baseline:
     results: ClassVar[dict[str, Any]] = Finetuning.results
 
     @cached_property
-    def keys(self) -> tuple[str, ...]:
+    def key(self) -> str:
         column, task = self.column, _named(self.task)
         reads = (self.rows, str(column.train_rows), str(column.dev_rows), *_reads(column))
-        return RunIdentity(self.config, reads, (task,)).hashes
+        return RunIdentity(self.config, reads, (task,)).hash
 
 
 def _named(task: Task) -> Task:
@@ -211,13 +202,9 @@ StudyCell = Cell[StudyWork]
 
 
 def study_cell(work: StudyWork, title: str) -> StudyCell:
-    """A cell that is named by its key. Folders with the names of older schemas are found too."""
-    name, *older = (_folder(work, key) for key in (*work.keys, *older_keys(work)))
-    return Cell(name, title, work, work.needs, tuple(older), work.candidates if isinstance(work, Finetuning) else ())
-
-
-def _folder(work: StudyWork, key: str) -> str:
-    return f"{work.kind}-{key[:16]}"
+    """A cell that is named by its key."""
+    candidates = work.candidates if isinstance(work, Finetuning) else ()
+    return Cell(f"{work.kind}-{work.key[:16]}", title, work, work.needs, candidates)
 
 
 def user_model(folder: Path) -> InitialModel:
@@ -247,7 +234,7 @@ def describe(
     """
     path, (setting, config) = grid.path(cell), chosen or ("", cell.work.config)
     path.mkdir(parents=True, exist_ok=True)
-    facts = {"kind": cell.work.kind, "cell": cell.title, "key": cell.work.keys[0], "keep_models": keep_models}
+    facts = {"kind": cell.work.kind, "cell": cell.title, "key": cell.work.key, "keep_models": keep_models}
     more = {"setting": setting} if setting else {}
     write_json(path / "cell.json", {**facts, **more, "recipe": to_toml(config) if config else ""})
 
@@ -266,74 +253,3 @@ def keeps_model(cell: StudyCell, grid: Grid) -> bool:
     """Whether the cell's model is to stay; true if cell.json does not say."""
     path = grid.path(cell) / "cell.json"
     return not path.exists() or bool(read_results(path, {}, REMOVE).get("keep_models", True))
-
-
-# ---- cells of version 0.1.0
-
-
-def older_keys(work: StudyWork) -> tuple[str, ...]:
-    """The key of version 0.1.0, if that version had such runs."""
-    if isinstance(work, StaticVectors | HeldOut | Baseline):
-        return ()
-    if isinstance(work, Finetuning) and (work.kept_back or work.candidates or work.column.draw):
-        return ()
-    return () if any(cell.work.kind == "static" for cell in work.needs) else (older_key(work),)
-
-
-def older_key(work: Any) -> str:
-    """The key of version 0.1.0, which hashed only what differed from the defaults. It finds the folders of that time.
-
-    `check_older` compares their whole recipe, since the defaults may have changed.
-    """
-    if isinstance(work, Pretraining):
-        return _hash(_differences(_intervals_of_that_time(work.config), PretrainConfig()), work.corpus)
-    if isinstance(work, Concatenation):
-        return _hash(_older_model_key(work.left), _older_model_key(work.right))
-    name, settings = work.task.name, _differences(_intervals_of_that_time(work.config), FinetuneConfig())
-    task = _differences(replace(work.task, dataset=""), Task(name))
-    return _hash(_older_model_key(work.start), task, name, work._rows, settings)
-
-
-def _intervals_of_that_time(config: Any) -> Any:
-    config = without_intervals(config)
-    return replace(config, loop=replace(config.loop, log_every=1))
-
-
-def _older_model_key(model: InitialModel) -> str:
-    if model.cell is None:
-        return model.checksum
-    key = older_key(model.cell.work)
-    return key if model.step is None else f"{key}@{model.step}"
-
-
-def _differences(value: Any, default: Any) -> Any:
-    """What differs from the defaults, as nested tables; without fields that came later and have the earlier value."""
-    if is_dataclass(value):
-        pairs = ((f, getattr(value, f.name), getattr(default, f.name, None)) for f in fields(value))
-        known = ((f.name, item, other) for f, item, other in pairs if not _came_later(f, item))
-        return {name: _differences(item, other) for name, item, other in known if item != other}
-    if isinstance(value, list | tuple):
-        return [_differences(item, Phase() if isinstance(item, Phase) else None) for item in value]
-    return {**value} if isinstance(value, dict) else value
-
-
-def _came_later(field: Field[Any], value: Any) -> bool:
-    """Whether a recipe got this field after schema 1, and has the value that runs had before."""
-    return field.metadata.get("since", 0) > 1 and value == field.metadata["before"]
-
-
-def check_older(cell: StudyCell, grid: Grid) -> None:
-    """Raises InputError if a cell of version 0.1.0 has other settings: those of other defaults."""
-    path, config = grid.path(cell) / "cell.json", cell.work.config
-    if config is None or cell.trials or grid.name(cell) == cell.name or not path.exists():
-        return
-    try:
-        table = tomllib.loads(read_results(path, {"recipe": str}, REMOVE)["recipe"])
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: recipe is not TOML ({error}); {REMOVE}") from None
-    found = without_intervals(from_dict(type(config), table, str(path)))
-    if found != without_intervals(config):
-        raise InputError(
-            f"{path.parent} ({cell.title}) was begun by a version of bertworks with other defaults; give another "
-            f"--cells, or {REMOVE}"
-        )

@@ -15,8 +15,8 @@ from typing import Any
 
 from scipy import stats
 
-from ..files import check_fields
 from ..reporting.tables import ResultTable
+from ..typed import check_fields
 from .compare import paired
 from .recipe import Claim
 

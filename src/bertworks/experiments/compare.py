@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..config import differences, load_resolved
-from ..files import InputError, check_fields, shorten
+from ..config import differences, load_recipe
+from ..files import InputError, shorten
 from ..finetuning.recipe import FinetuneConfig
 from ..reporting.arguments import argument_names, hinted
 from ..reporting.results import COLLAPSED, Printed, RunResults
@@ -28,6 +28,7 @@ from ..reporting.run_files import PREDICTIONS
 from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
 from ..training.identity import RECIPE, without_intervals
+from ..typed import check_fields
 from . import statistics as resampling
 from .outcomes import Outcome, read_runs, start_of
 
@@ -181,7 +182,7 @@ def _settings(first: Outcome, second: Outcome) -> dict[str, list[Any]]:
     rows = [(run.results.get("examples") or {}).get("train") for run in (first, second)]
     unlike |= {"training rows": rows} if all(rows) and len({*rows}) > 1 else {}
     try:
-        recipes = [without_intervals(load_resolved(run.folder / RECIPE, FinetuneConfig)) for run in (first, second)]
+        recipes = [without_intervals(load_recipe(run.folder / RECIPE, FinetuneConfig)) for run in (first, second)]
     except InputError:
         return unlike
     return unlike | {key: [a, b] for key, a, b in differences(*recipes) if key not in ("seeds", "loop.seed")}

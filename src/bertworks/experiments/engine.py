@@ -40,7 +40,6 @@ class Cell(Generic[Work]):
     title: str  # what it is, for people
     work: Work  # what the caller's function needs to run it
     needs: tuple["Cell[Work]", ...] = ()  # cells that must be finished first
-    older_names: tuple[str, ...] = ()  # names that earlier versions gave its folder, which is used if it exists
     trials: tuple["Cell[Work]", ...] = ()  # cells to choose from, which must end first; some of them may diverge
 
     @property
@@ -55,13 +54,8 @@ class Grid:
 
     folder: Path
 
-    def name(self, cell: Cell[Any]) -> str:
-        """The name of the cell's folder."""
-        names = (cell.name, *cell.older_names)
-        return next((name for name in names if (self.folder / name).exists()), cell.name)
-
     def path(self, cell: Cell[Any]) -> Path:
-        return self.folder / self.name(cell)
+        return self.folder / cell.name
 
     def state(self, cell: Cell[Any]) -> CellState:
         path = self.path(cell)
@@ -98,7 +92,7 @@ class Grid:
     def failures(self, cells: Sequence[Cell[Any]]) -> list[dict[str, str]]:
         """The cells that failed themselves, as results.json has them: `cell`, `what`, `outcome` and `message`."""
         failed = [(cell, self.failure(cell)) for cell in cells if self.state(cell) == "failed"]
-        return [{"cell": self.name(cell), "what": cell.title, **failure} for cell, failure in failed if failure]
+        return [{"cell": cell.name, "what": cell.title, **failure} for cell, failure in failed if failure]
 
     def results(self, cell: Cell[Any], form: dict[str, Any]) -> dict[str, Any] | None:
         """The results of a finished cell, else None. Raises InputError if they do not fit `form`."""
@@ -127,7 +121,7 @@ class Grid:
             return not free
 
     def _lock(self, cell: Cell[Any]) -> Path:
-        return self.folder / "locks" / f"{self.name(cell).replace('/', '-')}.lock"
+        return self.folder / "locks" / f"{cell.name.replace('/', '-')}.lock"
 
     def fail(self, cell: Cell[Any], message: str, outcome: Literal["diverged", "failed"]) -> None:
         """Record that the cell has no results, and why."""

@@ -14,10 +14,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 
-from ..files import InputError, check_fields, read_json
+from ..files import InputError, read_json
 from ..reporting.figures import COLOURS, GREY, new_figure, save_figure
 from ..reporting.fonts import text_width
 from ..reporting.run_files import LOG, METRICS, RESULTS
+from ..typed import check_fields
 from .compare import paired
 from .report import FORMAT
 

@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 from ..checkpoint.locate import CONFIG
 from ..checkpoint.weights import WEIGHTS
-from ..files import InputError, check_fields, checksum, not_found, shorten
+from ..files import InputError, checksum, not_found, shorten
 from ..reporting.run_files import LOG, METRICS, PREDICTIONS, RESULTS, read_json_lines, read_results, seed_folders
 from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER
+from ..typed import check_fields
 
 
 class Outcome(NamedTuple):

@@ -14,7 +14,7 @@ from safetensors import safe_open
 
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
-from ..files import check_fields
+from ..typed import check_fields
 from .cells import Finetuning, results_of, setting_of
 from .claims import claim_results, claimed_rows
 from .compare import paired
@@ -51,8 +51,8 @@ def measure(plan: Plan, grid: Grid, before: dict[str, Any] | None = None) -> dic
         "paper_axis": study.paper_axis,
         "paper_curves": _curves(plan),
         "notes": list(study.notes),
-        "cells": {grid.name(cell): {"what": cell.title, "state": grid.state(cell)} for cell in plan.cells},
-        "left": [{"cell": grid.name(c), "what": c.title, "busy": grid.busy(c)} for c in grid.left(plan.cells)],
+        "cells": {cell.name: {"what": cell.title, "state": grid.state(cell)} for cell in plan.cells},
+        "left": [{"cell": c.name, "what": c.title, "busy": grid.busy(c)} for c in grid.left(plan.cells)],
         "failed": grid.failures(plan.cells),
         "machines": _machines(plan, grid),
     }
@@ -199,7 +199,7 @@ def _row(row: Row, grid: Grid) -> dict[str, Any]:
         "name": row.name,
         "line": row.line,
         "x": row.x,
-        "start": row.start.name(grid).as_posix() if row.start.needs else "",
+        "start": row.start.name.as_posix() if row.start.needs else "",
         "weights": row.weights,
         "parameters": parameters(row.start.path(grid)) if row.shape else None,
         "tokens": sum(r["tokens"] * share for r, share in zip(runs, shares, strict=True)) if known else None,

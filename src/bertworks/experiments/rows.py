@@ -62,7 +62,7 @@ class Row:
         """What identifies the weights that its fine-tuning starts from; "random" and "none" are those of no encoder."""
         if self.shape is None:
             return "none"
-        return "random" if self.random else self.start.keys[0]
+        return "random" if self.random else self.start.key
 
     @property
     def ancestors(self) -> list[StudyCell]:

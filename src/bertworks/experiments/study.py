@@ -44,7 +44,6 @@ from .cells import (
     StaticVectors,
     StudyCell,
     StudyWork,
-    check_older,
     describe,
     keeps_model,
     results_of,
@@ -136,7 +135,6 @@ def check_out(plan: Plan, out: Path) -> None:
 def check_cells(plan: Plan, grid: Grid) -> None:
     """Raises InputError if cells that were begun cannot be used."""
     for cell in plan.cells:
-        check_older(cell, grid)
         results_of(cell, grid)
     for row in plan.rows:
         for one in row.every:

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from ..config import RECIPES
-from ..files import InputError, check_fields, write_text
+from ..files import InputError, write_text
 from ..reporting.run_files import RESULTS
 from ..reporting.tables import ResultTable, counted
+from ..typed import check_fields
 from .claims import LEVEL, Difference, claim_results, claim_table, claimed_rows, difference, difference_text, holm
 from .engine import failure_notes
 from .recipe import Study, load_study

@@ -17,7 +17,6 @@ from torch import Tensor
 from ..checkpoint.folder import find_model, load_tokenizer, parts_in, read_config
 from ..checkpoint.start import initial_model
 from ..checkpoint.weights import weights_checksum
-from ..config import identities
 from ..files import Diverged, InputError, read_json
 from ..model.config import NO_TOP
 from ..model.encoder import build_layer
@@ -141,8 +140,7 @@ class Job:
 
     def identity(self, config: FinetuneConfig) -> RunIdentity:
         """What determines the outcome of a run."""
-        fixed = replace(config, loop=config.loop.decisive())
-        return RunIdentity(config, self.start, before_schemas="\n".join([identities(fixed).get(1, ""), *self.start]))
+        return RunIdentity(config, self.start)
 
     def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
         """The model to train on, and which of its parts are fresh."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..config import added, check_least, check_seed, find_recipe, from_dict, load_recipe
+from ..config import check_least, check_seed, find_recipe, from_dict, load_recipe
 from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import Limits, Task
@@ -58,21 +58,21 @@ class FinetuneConfig(Limits):
     top: TopConfig = NO_TOP  # layers between encoder and head: a choice of encoder layers, a BiLSTM
     reinit_layers: int = 0  # top layers that get fresh weights, with the pooler (Zhang et al., 2021); 0: none
     # number of lowest layers that keep their weights, with the embeddings; 0: the embeddings alone; none: all train
-    frozen_layers: int | None = added(None, since=6, before=None)
+    frozen_layers: int | None = None
     # weights of the classes in the training loss: balanced (rare classes weigh more, as in scikit-learn), or
     # label=number for each label that is not to weigh 1; none: all weigh 1. Evaluation never weighs them
-    class_weights: tuple[str, ...] = added((), since=6, before=())
+    class_weights: tuple[str, ...] = ()
     # evaluations in a row without a new best of loop.keep_best, after which the run ends; 0: it trains to its end
-    patience: int = added(0, since=6, before=0)
+    patience: int = 0
     # fine-tuned model folder whose scores the model learns beside the labels (classes and regression); empty: none
-    teacher: str = added("", since=1, before="")
+    teacher: str = ""
     # temperature of both softmaxes in the loss against the teacher's scores
-    temperature: float = added(2.0, since=1, before=2.0)
+    temperature: float = 2.0
     # weight in the loss of the teacher's scores; the labels have the rest
-    soft_share: float = added(0.5, since=1, before=0.5)
+    soft_share: float = 0.5
     # least number of updates, whatever epochs says; 0: none. Your own tables get 100, unless epochs or a budget of the
     # loop is given, because a few dozen rows would otherwise make too few updates to learn from
-    min_steps: int = added(0, since=1, before=0)
+    min_steps: int = 0
     seeds: tuple[int, ...] = ()  # one run per seed, with mean and standard deviation; none: loop.seed alone
 
     def __post_init__(self) -> None:

@@ -329,11 +329,11 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
 
 
 def _recorded(path: Path, results: dict[str, Any]) -> dict[str, Any] | None:
-    """The content of the file if it has these results, in whatever format; None if it has others or is missing."""
+    """The content of the file if it has these results; None if it has others or is missing."""
     if not path.exists():
         return None
     found: dict[str, Any] = read_results(path, {}, ANEW)
-    check_version(found.get("format", 1), range(1, FORMAT + 1), str(path), ANEW)
+    check_version(found.get("format", 1), range(FORMAT, FORMAT + 1), str(path), ANEW)
     without_format = {key: value for key, value in found.items() if key != "format"}
     return found if to_json(without_format) == to_json(results) else None
 

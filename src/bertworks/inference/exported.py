@@ -25,18 +25,10 @@ from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CERTIFICATE, CONFIG
 from ..checkpoint.metadata import labels_of, top_of
 from ..checkpoint.names import heads_in
-from ..files import (
-    TABLE_BYTES,
-    InputError,
-    check_fields,
-    check_version,
-    checksum,
-    read_json_object,
-    read_lines,
-    write_text,
-)
+from ..files import TABLE_BYTES, InputError, check_version, checksum, read_json_object, read_lines, write_text
 from ..model.heads import TOKEN_HEADS, Model, build_model
 from ..model.rectangular import STATES
+from ..typed import check_fields
 from .engines import Unforked
 
 FORMAT = 1

@@ -8,8 +8,6 @@ alternation with global (Beltagy et al. 2020; Warner et al. 2024).
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, get_args, get_origin
 
-from ..config import added
-
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh", "linear"]  # activations.py has their functions
 ACTIVATIONS: tuple[str, ...] = get_args(Activation)
 HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"]
@@ -70,35 +68,35 @@ class ModelConfig:
     direction: Literal["both", "left", "right", "pair"] = "both"
     layer_type: Literal["attention", "lstm", "gru"] = "attention"  # lstm, gru: recurrent layers, for comparison
     # tensor names in its folder, pooler
-    family: Literal["bert", "roberta", "albert", "distilbert", "modernbert"] = added("bert", since=1, before="bert")
+    family: Literal["bert", "roberta", "albert", "distilbert", "modernbert"] = "bert"
     # width E of the embedding tables, projected to D (ALBERT: 128); 0: E = D
-    embedding_size: int = added(0, since=1, before=0)
+    embedding_size: int = 0
     # unused rows of the position table before the first token's (RoBERTa: 2)
-    position_offset: int = added(0, since=1, before=0)
+    position_offset: int = 0
     # what layers share (ALBERT: all)
-    shared_layers: Literal["none", "all", "attention", "ffn"] = added("none", since=1, before="none")
+    shared_layers: Literal["none", "all", "attention", "ffn"] = "none"
     # LayerNorm after each sub-layer, or before it and once at the end
-    norm: Literal["post", "pre"] = added("post", since=1, before="post")
+    norm: Literal["post", "pre"] = "post"
     # geglu: the activation of one half times another half
-    feed_forward: Literal["dense", "geglu"] = added("dense", since=1, before="dense")
-    rope_theta: float = added(10000.0, since=1, before=10000.0)  # base of rotary positions' wavelengths
+    feed_forward: Literal["dense", "geglu"] = "dense"
+    rope_theta: float = 10000.0  # base of rotary positions' wavelengths
     # attention span of local layers, in tokens on each side; 0: no layer is local
-    attention_window: int = added(0, since=1, before=0)
+    attention_window: int = 0
     # with an attention span: layers 0, n, 2 n, ... see all tokens, the others are local
-    global_every: int = added(3, since=1, before=3)
+    global_every: int = 3
     # dropout rate before a classifier's last matrix; none: hidden_dropout_prob
-    classifier_dropout: float | None = added(None, since=1, before=None)
+    classifier_dropout: float | None = None
     # the decoder of the masked-LM head shares the word embedding table
-    tie_word_embeddings: bool = added(True, since=1, before=True)
+    tie_word_embeddings: bool = True
     # first weights: normal (the paper's truncated normal); position-heads (for learned positions): some attention heads
     # begin by looking at a token's neighbours
-    start: Literal["normal", "position-heads"] = added("normal", since=3, before="normal")
+    start: Literal["normal", "position-heads"] = "normal"
     # matrices and LayerNorms add a bias; false: only the last matrix of each head does (ModernBERT)
-    bias: bool = added(True, since=4, before=True)
+    bias: bool = True
     # base of rotary positions' wavelengths in local layers; 0: rope_theta
-    local_rope_theta: float = added(0.0, since=4, before=0.0)
+    local_rope_theta: float = 0.0
     # what the pooler reads: cls, the first token (with a left context the last one), or the mean of all tokens
-    classifier_pooling: Literal["cls", "mean"] = added("cls", since=4, before="cls")
+    classifier_pooling: Literal["cls", "mean"] = "cls"
 
     def __post_init__(self) -> None:
         self._check_choices()

@@ -29,11 +29,12 @@ from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
 from ..model.prepare import compile_layers, for_inference
 from ..training import machine
+from ..training.identity import RunIdentity
 from ..training.loop import Loop, autocast, evaluate
 from ..training.objectives import PretrainingObjective
 from ..training.run import Run, is_finished, refuse_other_folder, train_in_folder
 from ..training.task_objectives import DistillationObjective
-from .recipe import DistillConfig, run_identity
+from .recipe import DistillConfig
 from .run import StoreTraining
 
 METRICS = ("soft_loss", "mlm_loss", "mlm_accuracy", "cosine_loss")  # of an evaluation
@@ -99,7 +100,8 @@ def distill(
     read_config(folder)  # refuses what is no model folder
     refuse_export(folder)
     store = Store.open(corpus, verify=not is_finished(out) and machine.is_first_of_node())
-    identity = run_identity(config, store.fingerprint, checksum(folder / "config.json") + weights_checksum(folder))
+    weights = checksum(folder / "config.json") + weights_checksum(folder)
+    identity = RunIdentity(config, (store.fingerprint, weights))
 
     @functools.cache
     def loaded() -> Distillation:

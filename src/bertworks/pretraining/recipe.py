@@ -3,9 +3,9 @@
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from ..config import added, check_least, identities
+from ..config import check_least
 from ..data.batches import PretrainingData, Vocabulary
 from ..data.instances import InstanceConfig
 from ..data.masking import MaskingConfig
@@ -13,7 +13,7 @@ from ..data.store import Store
 from ..files import InputError, shorten
 from ..model.config import HeadName, ModelConfig
 from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
-from ..training.identity import RunIdentity, without_intervals
+from ..training.identity import RunIdentity
 from ..training.objectives import PRETRAINING, LanguageModelObjective, ObjectiveName, PretrainingObjective
 
 
@@ -49,7 +49,7 @@ class PretrainConfig:
     snapshots: tuple[int, ...] = ()  # steps after which the model is kept as a folder: snapshots/step-N
     # processes that make batches ahead of training, for each training process; 0: it makes them itself; -1: 2 on a GPU,
     # 0 on a CPU
-    workers: int = added(-1, since=5, before=0)
+    workers: int = -1
 
     def __post_init__(self) -> None:
         check_least(self, ("eval_batches",), 1)
@@ -125,7 +125,7 @@ class PretrainConfig:
         from ..checkpoint.weights import weights_checksum
 
         begun = () if init is None else (weights_checksum(find_model(init)),)
-        return run_identity(self, store.fingerprint, *begun)
+        return RunIdentity(self, (store.fingerprint, *begun))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class DistillConfig:
     eval_batches: int = 40  # held-out batches per evaluation
     # processes that make batches ahead of training, for each training process; 0: it makes them itself; -1: 2 on a GPU,
     # 0 on a CPU
-    workers: int = added(-1, since=5, before=0)
+    workers: int = -1
 
     def __post_init__(self) -> None:
         weights = self.weights.values()
@@ -193,10 +193,3 @@ class StaticConfig:
     def __post_init__(self) -> None:
         check_least(self, ("width", "window", "negative", "epochs", "min_count", "threads"), 1)
         check_least(self, ("seed",), 0)
-
-
-def run_identity(config: Any, *reads: str) -> RunIdentity:
-    """The identity of a run with this recipe, which reads what has these checksums."""
-    fixed = without_intervals(config)
-    first = dataclasses.replace(fixed, loop=dataclasses.replace(fixed.loop, eval_every=0))
-    return RunIdentity(config, reads, before_schemas="".join([identities(first).get(1, ""), *reads]))

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import ParamSpec, TypeVar
 
-from ..config import OTHER_NAMES
 from ..files import InputError
 
 P = ParamSpec("P")
@@ -47,7 +46,7 @@ def hinted(function: Callable[P, T]) -> Callable[P, T]:
 
 def _meant(name: str, known: Sequence[str]) -> str:
     """The argument that is called `name` elsewhere, or is spelt most like it; "" if there is none."""
-    names = [other for other in (*OTHER_NAMES.get(name, ()), *ELSEWHERE.get(name, ())) if other in known]
+    names = [other for other in ELSEWHERE.get(name, ()) if other in known]
     return next(iter(names or difflib.get_close_matches(name, known, 1)), "")
 
 

@@ -1,6 +1,6 @@
 """The files in which a run says what it did, read and checked: results.json, log.jsonl, predictions.jsonl.
 
-The reader says which fields it needs, and of what form (`files.check_fields`). A file that was changed outside the
+The reader says which fields it needs, and of what form (typed.py). A file that was changed outside the
 program gives one message with file and field, never a traceback.
 """
 
@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ..files import READ_BYTES, InputError, check_fields, parse_json, read_bytes, read_json, shorten
+from ..files import READ_BYTES, InputError, parse_json, read_bytes, read_json, shorten
+from ..typed import check_fields
 
 RUN: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}  # of a git command
 LOG = "log.jsonl"
@@ -42,12 +43,9 @@ def seed_folders(folder: Path) -> dict[int, Path]:
 
 
 def read_results(path: Path | str, form: Any, repair: str = REPAIR) -> Any:
-    """A JSON file that a run wrote. Raises InputError for what does not fit `form`; `repair` says what to do then.
-
-    NaN and Infinity are read: runs could write them once.
-    """
+    """A JSON file that a run wrote. Raises InputError for what does not fit `form`; `repair` says what to do then."""
     try:
-        found = read_json(path, finite=False)
+        found = read_json(path)
     except InputError as error:
         raise InputError(f"{error}; {repair}") from None
     check_fields(found, form, str(path), repair)
@@ -77,7 +75,7 @@ def _read_lines(path: Path, *forms: Any, cut: bool = False) -> list[Any]:
         if number == len(lines) and not line:
             break
         try:
-            found.append(parse_json(line, where, finite=False))
+            found.append(parse_json(line, where))
         except InputError as error:
             if cut and number == len(lines):  # no newline behind it
                 break

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
-from ..config import added
 from ..model.config import HeadName
 from ..tokenizer import Tokenizer
 from ..training.objectives import Objective
@@ -41,14 +40,12 @@ class Task:
     train: str = "train.tsv"  # file names inside the data folder
     dev: str = "dev.tsv"
     test: str = "test.tsv"  # without labels
-    dataset: str = added(
-        "", since=6, before=""
-    )  # name of its data on the Hugging Face Hub, for model cards; "": the user's own
+    dataset: str = ""  # name of its data on the Hugging Face Hub, for model cards; "": the user's own
     more: Mapping[str, str] = field(default_factory=dict)  # further development sets: {name: file}, judged if there
     defaults: Mapping[str, Any] = field(default_factory=dict)  # fields of FinetuneConfig that differ, dotted
-    form: TableForm = added(PLAIN, since=6, before=PLAIN)  # noqa: RUF009  # encoding and sheet of the files
+    form: TableForm = PLAIN  # encoding and sheet of the files
     # number by which the scores of an embedding task are divided; 0: not known yet, the largest score above 1
-    scale: float = added(0.0, since=6, before=0.0)
+    scale: float = 0.0
 
     def __post_init__(self) -> None:
         if len(self.text) not in (1, 2):

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, check_fields, read_json, shorten
+from ..files import InputError, read_json, shorten
+from ..typed import check_fields
 from .cells import whole_number
 from .objects import json_objects, parquet_objects
 from .offsets import locate

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, check_fields, read_json_object, shorten
+from ..files import InputError, read_json_object, shorten
+from ..typed import check_fields
 from .bert_rules import BertRules
 from .pipeline import KINDS, ROLES, Kind, bert_template, library_of, lowercases, steps
 

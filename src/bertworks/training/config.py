@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from ..config import added, check_least, check_seed
-from ..files import InputError, check_fields, parse_json
+from ..config import check_least, check_seed
+from ..files import InputError, parse_json
 from ..reporting.log import duration
+from ..typed import check_fields
 
 MOST_ROWS = 1 << 20  # of an update: all of them are drawn at once
 
@@ -69,7 +70,7 @@ class LoopConfig:
     # steps between two checkpoints; 0: at the end and when stopped, in fine-tuning also after each epoch
     save_every: int = 500
     # minutes of training between two checkpoints, beside `save_every`; 0: by steps alone
-    save_minutes: float = added(10.0, since=5, before=0.0)
+    save_minutes: float = 10.0
     max_skipped: int = 10  # number of consecutive updates that may be skipped because loss or gradient is not finite
     keep_best: str = ""  # evaluation metric that selects the weights to keep (a loss: the lowest); empty: the last
 

@@ -1,7 +1,7 @@
 """The identity of a run: its recipe and all that it reads, and nothing else.
 
-When a command is run again, also by a later version of bertworks, its run is recognised by the hash in results.json or
-in the state. If the hash differs, the recipe.toml beside it shows which field differs.
+When a command is run again, its run is recognised by the hash in results.json or in the state. If the hash differs, the
+recipe.toml beside it shows which field differs.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..config import differences, identities, load_resolved
+from ..config import differences, load_recipe, to_toml
 from ..files import InputError, NewerVersion
 
 RECIPE = "recipe.toml"
@@ -26,23 +26,13 @@ class RunIdentity:
 
     recipe: Any  # resolved: a dataclass, with or without a `loop`
     reads: tuple[str, ...] = ()  # checksums and names of all that the run reads
-    settings: tuple[Any, ...] = ()  # further dataclasses that determine it, whose fields may be `added` too
-    before_schemas: str = ""  # the text that was hashed before recipes had a schema number; "": there was none
-
-    @property
-    def hash(self) -> str:
-        """The hash that is recorded in results.json and state, and that names a study's cell."""
-        return self.hashes[0]
+    settings: tuple[Any, ...] = ()  # further dataclasses that determine it
 
     @cached_property
-    def hashes(self) -> tuple[str, ...]:
-        """The hash, then those under which older versions of bertworks recorded the same run."""
-        texts = [identities(one) for one in (without_intervals(self.recipe), *self.settings)]
-        schemas = [schema for schema in texts[0] if all(schema in known for known in texts)]
-        found = ["\n".join([*(known[n] for known in texts), *self.reads]) for n in schemas if n > 1]
-        if self.before_schemas and 1 in schemas:
-            found.append(self.before_schemas)
-        return tuple(hashlib.sha256(text.encode()).hexdigest() for text in found)
+    def hash(self) -> str:
+        """The hash that is recorded in results.json and state, and that names the folder of a study's run."""
+        texts = [to_toml(one) for one in (without_intervals(self.recipe), *self.settings)]
+        return hashlib.sha256("\n".join([*texts, *self.reads]).encode()).hexdigest()
 
     def difference(self, run: Path) -> str:
         """In which fields the recipe of a run folder differs, as a sentence; "" if its recipe.toml cannot be read.
@@ -51,7 +41,7 @@ class RunIdentity:
         """
         path = run / RECIPE
         try:
-            found = load_resolved(path, type(self.recipe))
+            found = load_recipe(path, type(self.recipe))
         except NewerVersion:
             raise
         except InputError:

@@ -21,7 +21,6 @@ from ..files import (
     InputError,
     NotWritten,
     OtherRun,
-    check_fields,
     check_version,
     remove_temporaries,
     shorten,
@@ -33,6 +32,7 @@ from ..model.heads import Model
 from ..model.kernels import load
 from ..model.prepare import compile_layers
 from ..reporting.run_files import LOG, RESULTS, read_results
+from ..typed import check_fields
 from . import machine
 from .identity import FORMAT, RECIPE, RunIdentity
 from .loop import Loop, Watch
@@ -243,10 +243,10 @@ def finished(out: Path, identity: RunIdentity) -> dict[str, Any] | None:
     if not is_finished(out):
         return None
     results: dict[str, Any] = read_results(out / RESULTS, {"recipe?": str}, ANEW)
-    check_version(results.get("format", 1), range(1, FORMAT + 1), str(out / RESULTS), ANEW)
     if not results.keys() & SUMMARIES:
         check_fields(results, {"recipe": str}, str(out / RESULTS), ANEW)
-    if results.get("recipe") not in identity.hashes:
+        check_version(results.get("format", 1), range(FORMAT, FORMAT + 1), str(out / RESULTS), ANEW)
+    if results.get("recipe") != identity.hash:
         found = identity.difference(out)
         raise OtherRun(
             f"{out} is a finished run with other settings, data or model. {f'{found}. ' if found else ''}"

@@ -19,16 +19,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from .._version import __version__
-from ..files import (
-    InputError,
-    NotWritten,
-    OtherRun,
-    atomic_write,
-    check_fields,
-    check_version,
-    parse_json,
-    safetensors_header,
-)
+from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version, parse_json, safetensors_header
+from ..typed import check_fields
 from .config import TrainerState
 from .identity import FORMAT, RunIdentity
 from .machine import World
@@ -39,7 +31,6 @@ _TYPES = {  # as .safetensors names them
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
-BEFORE_VERSIONS = "0.1.0"  # of bertworks, which wrote the states without a version
 
 
 class Totals:
@@ -222,15 +213,15 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
         with safe_open(path, "pt") as file:
             header = file.metadata() or {}
             tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        version, recorded = int(header.get("format", 1)), header["recipe"]
+        version, writer, recorded = int(header.get("format", 1)), header.get("bertworks", ""), header["recipe"]
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise damaged(path, error) from None
-    _check_versions(path, version, header.get("bertworks", BEFORE_VERSIONS))
+    _check_versions(path, version, writer)
     try:
         progress = TrainerState.parse(header["progress"])
     except (InputError, KeyError, TypeError) as error:
         raise damaged(path, error) from None
-    if recorded not in identity.hashes:
+    if recorded != identity.hash:
         found = identity.difference(folder.parent)
         raise OtherRun(
             f"{path} belongs to a run with other settings, data or model. {f'{found}. ' if found else ''}"
@@ -248,7 +239,7 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
 
 def _check_versions(path: Path, version: int, writer: str) -> None:
     """Raises InputError for a state that this bertworks does not continue: docs/reliability.md has the policy."""
-    check_version(version, range(1, FORMAT + 1), str(path), "remove the run folder to start again")
+    check_version(version, range(FORMAT, FORMAT + 1), str(path), "remove the run folder to start again")
     if writer.split(".")[:2] != __version__.split(".")[:2]:
         raise InputError(
             f"{path}: an unfinished run of bertworks {writer}; this is {__version__}, and an unfinished run continues "

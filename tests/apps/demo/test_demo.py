@@ -402,8 +402,8 @@ RESULTS = {
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"tasks": 3}, "field tasks is 3; expected a table"),
-        ({"tasks": {"tags": TASK | {"seeds": ["x"]}}}, r"field tasks.tags.seeds\[0\] is 'x'; expected an int"),
+        ({"tasks": 3}, "tasks = 3; expected a table"),
+        ({"tasks": {"tags": TASK | {"seeds": ["x"]}}}, r"tasks.tags.seeds\[0\] = 'x'; expected an int"),
     ],
 )
 def test_results_of_a_demo_that_were_changed_are_named(tmp_path, change, message):
@@ -543,7 +543,7 @@ def test_the_gain_is_told_with_its_interval_over_the_seeds():
 
 
 def test_the_published_report_is_made_of_the_published_results():
-    folder = Path(__file__).parents[2] / "docs/results/demo"
+    folder = Path(__file__).parents[3] / "docs/results/demo"
     results = json.loads((folder / "results.json").read_text())
     assert report(results) == (folder / "REPORT.md").read_text()
 

@@ -126,7 +126,7 @@ def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
         answer = TestClient(app, base_url="http://127.0.0.1").get("/models").json()
         assert answer["models"][0]["examples"] == expected and answer["key"] is False
     file.write_text('{"text": 3}\n')
-    with pytest.raises(InputError, match=r"examples.jsonl, line 1: field text is 3; expected a text"):
+    with pytest.raises(InputError, match=r"examples.jsonl, line 1: text = 3; expected a text"):
         ServedModel.load(f"x={tmp_path / 'run'}")
 
 

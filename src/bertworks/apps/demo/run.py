@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ...config import differences, load_resolved, to_toml
+from ...config import differences, load_recipe, to_toml
 from ...data.build import BuildConfig, build
 from ...data.store import Store
 from ...files import InputError, write_json, write_text
@@ -139,7 +139,7 @@ class Demo:
         """Make the folder. Raises InputError if it has anything but a demo with settings that give the same results."""
         path = self.out / SETTINGS
         if path.exists():
-            unlike = differences(_decisive(load_resolved(path, DemoConfig)), _decisive(self.config))
+            unlike = differences(_decisive(load_recipe(path, DemoConfig)), _decisive(self.config))
             if shown := ", ".join(f"{key} = {old} (given: {new})" for key, old, new in unlike[:3]):
                 raise InputError(f"{self.out} is a demo with {shown}; give the same settings, or another --out")
             return

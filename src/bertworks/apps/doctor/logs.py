@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ...config import RECIPE_BYTES, from_dict
-from ...files import InputError, check_fields, read_bytes
+from ...files import InputError, read_bytes
 from ...reporting.run_files import LOG, RESULTS, read_log, read_results
 from ...training.config import OptimConfig
 from ...training.identity import RECIPE
 from ...training.optim import learning_rate
 from ...training.run import STATE_FOLDER
 from ...training.state import saved_step
+from ...typed import check_fields
 from .findings import Finding, NotChecked, percent, some_of
 from .rows import FEW
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ...batch import IGNORED
 from ...checkpoint.folder import load_model
-from ...config import load_resolved
+from ...config import load_recipe
 from ...data.batches import Vocabulary
 from ...data.masking import MaskingConfig
 from ...data.store import Store
@@ -66,7 +66,7 @@ class PretrainingRun:
         path = self.files.folder / RECIPE
         if not path.is_file() or "phases" not in self.files.recipe or "objective" not in self.files.recipe:
             raise NotChecked("no recipe of pre-training")
-        return load_resolved(path, PretrainConfig)
+        return load_recipe(path, PretrainConfig)
 
     @property
     def longer(self) -> str:

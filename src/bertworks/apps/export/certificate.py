@@ -15,10 +15,11 @@ import safetensors.torch
 from torch import Tensor
 
 from ...checkpoint.locate import CERTIFICATE, find_model, is_export, run_name
-from ...files import InputError, check_fields, checksum, write_json
+from ...files import InputError, checksum, write_json
 from ...inference.exported import FORMAT, check_files, read_certificate
 from ...inference.predictor import Predictor
 from ...training.machine import facts
+from ...typed import check_fields
 from .samples import Sample, shipped_texts
 
 REFERENCE = "reference.safetensors"  # the source's scores

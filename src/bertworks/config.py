@@ -82,10 +82,11 @@ def load_recipe(path: Path | str, cls: type[T], start: T | None = None) -> T:
 
     Raises InputError with file and key on any mistake.
     """
-    return from_dict(cls, _read_table(path), str(path), start)
+    return from_dict(cls, read_table(path), str(path), start)
 
 
-def _read_table(path: Path | str) -> dict[str, Any]:
+def read_table(path: Path | str) -> dict[str, Any]:
+    """The content of a TOML file. Raises InputError that names it."""
     data = read_bytes(path, "a recipe", RECIPE_BYTES)
     try:
         return tomllib.loads(data.decode("utf-8-sig"))  # Windows editors write a byte order mark
@@ -133,7 +134,7 @@ def _hint(name: str, recipe: type[Any], function: Callable[..., Any]) -> str:
 
 def flags_of_fields(fields: Mapping[str, Any]) -> set[str]:
     """The flags that set the same fields: --epochs, --optim.lr."""
-    return {f"--{key.replace('_', '-')}" for key, _ in _leaves(_as_table(fields))}
+    return {f"--{key.replace('_', '-')}" for key in dotted(_as_table(fields))}
 
 
 def _as_table(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,14 +188,18 @@ def check_least(config: Any, names: tuple[str, ...], least: int, meaning: str = 
 
 def differences(found: Any, expected: Any) -> list[tuple[str, Any, Any]]:
     """The dotted keys at which two recipes differ, with both values; None where a recipe has none."""
-    one, other = dict(_leaves(_plain(found))), dict(_leaves(_plain(expected)))
+    one, other = dotted(_plain(found)), dotted(_plain(expected))
     keys = [*one, *(key for key in other if key not in one)]
     return [(key, one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)]
 
 
+def dotted(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Every value inside nested tables and lists of tables, by its dotted key."""
+    return dict(_leaves(table))
+
+
 def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value inside nested tables and lists, with its dotted key."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         for name, item in value.items():
             yield from _leaves(item, f"{key}.{name}".lstrip("."))
     elif isinstance(value, list) and any(isinstance(item, dict) for item in value):

@@ -20,13 +20,12 @@ from matplotlib.ticker import EngFormatter, PercentFormatter
 from ..files import InputError, atomic_write, not_found
 from .fonts import plain_texts, text_width
 from .outputs import check_output
-from .run_files import LOG, METRICS, RESULTS, read_log, read_results, seed_folders
+from .run_files import LOG, METRICS, RESULTS, read_log, read_results, runs_in
 
 X = Literal["step", "tokens", "seconds"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.")  # of more runs than colours
 WIDE = 3  # panels side by side
-SHOWN = 8  # runs that an error names
 GREY = "#666666"
 TERMS = {
     "mlm": "masked-LM",
@@ -77,23 +76,6 @@ def read_curves(folder: Path | str) -> Curves:
     form = {"metrics?": METRICS, "majority?": (float, None), f"{RELIABILITY}?": [METRICS], "ece?": float}
     results = read_results(folder / RESULTS, form) if (folder / RESULTS).exists() else {}
     return Curves(folder.resolve().name, kinds["train"], held_out, results)
-
-
-def runs_in(folder: Path, every: bool = False) -> list[Path]:
-    """`folder`, or the runs of its seeds, seed-1, seed-2 ...; `every`: also those of a sweep or a suite.
-
-    Raises InputError if it holds runs that are not wanted.
-    """
-    if (folder / LOG).exists():
-        return [folder]
-    inside = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in sorted(folder.glob(f"{pattern}/{LOG}"))]
-    seeds = [run for run in seed_folders(folder).values() if run in inside]
-    if every and len(seeds) < len(inside):
-        return inside
-    if inside and len(seeds) < len(inside):
-        listed = "\n".join(f"  {run}" for run in inside[:SHOWN]) + ("\n  ..." if len(inside) > SHOWN else "")
-        raise InputError(f"{folder} is a folder of {len(inside)} runs; give those to draw, such as\n{listed}")
-    return seeds or [folder]
 
 
 def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> list[Path]:

@@ -67,7 +67,7 @@ class Reporter:
     def _show(self, text: str, kind: str = "") -> None:
         """Show a line above the bar, in the notebook's cell, or on stderr."""
         if self.cell:
-            self.cell.add(kind + text)
+            self.cell.draw(kind + text)
         elif self.bar:
             self.bar.console.print(Text.assemble((kind, "dim"), text), highlight=False, soft_wrap=True)
         else:

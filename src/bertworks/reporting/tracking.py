@@ -2,7 +2,7 @@
 
 Each tracker's own library writes its files, from what run folders hold (log.jsonl, recipe.toml). Every number of a
 record becomes a scalar at the record's step, named by the record's kind: train/mlm_loss, eval/accuracy. `followed`
-writes TensorBoard's files while a run is under way; it reads the log as it grows, so that training knows nothing of it.
+writes TensorBoard's files during a run: a thread reads the log as it grows, so training does not depend on it.
 """
 
 import contextlib
@@ -10,21 +10,18 @@ import os
 import shutil
 import sys
 import threading
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..config import RECIPE_BYTES
-from ..files import InputError, NotWritten, clip, read_bytes, temporaries
+from ..config import dotted, read_table
+from ..files import InputError, NotWritten, clip
 from .outputs import check_output_folder
-from .run_files import LOG, RESULTS, read_log, read_results
+from .run_files import LOG, RESULTS, read_log, read_results, runs_in
 
 Tracker = Literal["tensorboard", "mlflow", "wandb"]
-PACKAGES: dict[Tracker, str] = {"tensorboard": "tensorboard", "mlflow": "mlflow", "wandb": "wandb"}
 OURS = ".bertworks"  # the end of the names of our event files
-_EVENTS = f"events.out.tfevents.*{OURS}"
 EVERY = 5.0  # seconds between two looks at a log that grows
 PROJECT = "bertworks"  # MLflow's experiment and W&B's project
 
@@ -58,10 +55,8 @@ def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None =
 
     out: folder to write to, by default `tensorboard`, `mlflow` or `wandb` in the first run's folder. TensorBoard's
     files of an earlier call are replaced; MLflow and W&B get a further run. Raises InputError if a folder is no run,
-    or if the tracker's package is missing.
+    or if the tracker's package is missing, and NotWritten if the disk is full.
     """
-    from .figures import runs_in  # it imports matplotlib, which a run that is followed need not wait for
-
     check_installed(tracker)
     folders = [folder for given in runs for folder in runs_in(Path(given), every=True)]
     for folder in folders:
@@ -72,36 +67,28 @@ def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None =
     write = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}[tracker]
     names, several = _names(folders), len(folders) > 1
     places = [target / name if several and tracker == "tensorboard" else target for name in names]
-    with _named_failures(target, tracker):
+    with _failures_named(target, tracker):
         return [write(*given) for given in zip(folders, names, places, strict=True)]
 
 
 @contextlib.contextmanager
-def _named_failures(target: Path, tracker: Tracker) -> Iterator[None]:
-    """A tracker's failure to write (a full disk) becomes NotWritten; a new folder without a file is removed."""
+def _failures_named(target: Path, tracker: Tracker) -> Iterator[None]:
+    """A failure to write (a full disk) becomes NotWritten; a new folder is removed."""
     new, hook = not target.exists(), threading.excepthook
-
-    def quiet(args: threading.ExceptHookArgs) -> None:
-        if not (type(args.thread).__module__.startswith("tensorboard.") and isinstance(args.exc_value, OSError)):
-            hook(args)
-
-    threading.excepthook = quiet  # an OSError in TensorBoard's thread is raised again in this one
+    # TensorBoard's thread prints its error, which is raised again in this thread
+    threading.excepthook = lambda args: None if isinstance(args.exc_value, OSError) else hook(args)
     try:
         yield
     except Exception as error:
-        if new and not any(path.is_file() for path in target.rglob("*")):
+        if new:
             shutil.rmtree(target, ignore_errors=True)
-        if isinstance(error, InputError) or not any(map(_cannot_write, (error, error.__cause__))):
+        causes = (error, error.__cause__)  # errors of the file system, of MLflow's database, of W&B's process
+        if not any(isinstance(e, OSError) or type(e).__name__ in ("OperationalError", "CommError") for e in causes):
             raise
-        why = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
-        raise NotWritten(f"{target}: {PACKAGES[tracker]} could not write its files: {clip(why, 200)}") from error
+        why = getattr(error, "strerror", None) or f"{error}\n".splitlines()[0]
+        raise NotWritten(f"{target}: {tracker} could not write its files: {clip(why, 200)}") from error
     finally:
         threading.excepthook = hook
-
-
-def _cannot_write(error: BaseException | None) -> bool:
-    """Whether this is an error of the file system, of MLflow's database or of W&B's writing process."""
-    return isinstance(error, OSError) or type(error).__name__ in ("OperationalError", "CommError")
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
@@ -116,9 +103,8 @@ def _names(folders: Sequence[Path]) -> list[str]:
 
 def check_installed(tracker: Tracker) -> None:
     """Raises InputError if the tracker's package is missing."""
-    if find_spec(PACKAGES[tracker]) is None:
-        name = PACKAGES[tracker]
-        raise InputError(f"the package {name} is missing; install it: pip install 'bertworks[{name}]'")
+    if find_spec(tracker) is None:
+        raise InputError(f"the package {tracker} is missing; install it: pip install 'bertworks[{tracker}]'")
 
 
 def began(run: Path, records: Sequence[dict[str, Any]]) -> float:
@@ -134,30 +120,18 @@ def began(run: Path, records: Sequence[dict[str, Any]]) -> float:
 def settings_of(run: Path) -> dict[str, Any]:
     """The recipe of a run as dotted keys, and the metrics of its results; {} of what it does not have yet."""
     path = run / "recipe.toml"
-    try:
-        data = read_bytes(path, "a recipe", RECIPE_BYTES) if path.exists() else b""
-        recipe = tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of an integer of thousands of digits
-        raise InputError(f"{path}: not valid TOML: {error}; restore the file") from None
-    found = _dotted(recipe)
+    found = dotted(read_table(path)) if path.exists() else {}
     if (run / RESULTS).exists():
         metrics = read_results(run / RESULTS, {"metrics?": {str: (float, None)}}).get("metrics", {})
         found |= {f"results.{name}": value for name, value in metrics.items()}
     return found
 
 
-def _dotted(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for key, value in table.items():
-        out |= _dotted(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return out
-
-
 # ---- TensorBoard
 
 
 class EventFile:
-    """TensorBoard's events of one run, appended to while its log grows."""
+    """TensorBoard's events of one run, appended to while its log grows; it replaces earlier ones in the folder."""
 
     def __init__(self, run: Path, out: Path):
         self.run, self.out = run, out
@@ -165,12 +139,9 @@ class EventFile:
         self.writer: Any = None
 
     def update(self) -> None:
-        """Write the records that are new. A resumed run drops some of its last records; then all are written anew."""
+        """Write the new records; all of them if the log lost its last ones, as that of a resumed run."""
         records = read_log(self.run) if (self.run / LOG).is_file() else []
-        if records[: len(self.written)] != self.written:
-            self.close()
-            self.written = []
-        if self.writer is None:
+        if self.writer is None or records[: len(self.written)] != self.written:
             self._open(records)
         for name, value, step, seconds in scalars(records[len(self.written) :]):
             self.writer.add_scalar(name, value, step, walltime=self.began + seconds)
@@ -180,13 +151,13 @@ class EventFile:
     def _open(self, records: Sequence[dict[str, Any]]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
+        self.close()
         self.out.mkdir(parents=True, exist_ok=True)
-        for earlier in self.out.glob(_EVENTS):
+        for earlier in self.out.glob(f"events.out.tfevents.*{OURS}"):
             earlier.unlink()
-        self.began = began(self.run, records)
+        self.began, self.written = began(self.run, records), []
         self.writer = SummaryWriter(str(self.out), filename_suffix=OURS)  # type: ignore[no-untyped-call]
-        settings = settings_of(self.run)
-        rows = "\n".join(f"    {key} = {value!r}" for key, value in settings.items())
+        rows = "\n".join(f"    {key} = {value!r}" for key, value in settings_of(self.run).items())
         self.writer.add_text("recipe", rows, walltime=self.began)
 
     def close(self) -> None:
@@ -197,23 +168,9 @@ class EventFile:
 
 
 def _tensorboard(run: Path, _: str, out: Path) -> Path:
-    """The event file comes into `out` when it is whole, and then takes the place of earlier ones."""
-    out.mkdir(parents=True, exist_ok=True)
-    staging = out / f".events.{os.getpid()}.tmp"
-    for left in [*temporaries(out, "events"), staging]:  # of killed processes, and of one that had our number
-        shutil.rmtree(left, ignore_errors=True)
-    try:
-        file = EventFile(run, staging)
-        file.update()
-        file.close()
-        earlier, made = [*out.glob(_EVENTS)], [*staging.glob(_EVENTS)]
-        for path in made:
-            os.replace(path, out / path.name)
-        for path in earlier:
-            if path.name not in {new.name for new in made}:
-                path.unlink()
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    file = EventFile(run, out)
+    file.update()
+    file.close()
     return out
 
 
@@ -221,7 +178,7 @@ def _tensorboard(run: Path, _: str, out: Path) -> Path:
 def followed(out: Path | str, tracker: Tracker | None) -> Iterator[None]:
     """Write TensorBoard's files of the run in `out`, or of the runs inside it, until the block ends; None: nothing.
 
-    The files are in `tensorboard` in each run folder. A failure to write them is said once and never ends the run.
+    The files are in `tensorboard` in each run folder. A failure to write them is printed once and never ends the run.
     Raises InputError, before the run begins, if the package is missing.
     """
     if tracker is None:
@@ -231,10 +188,8 @@ def followed(out: Path | str, tracker: Tracker | None) -> Iterator[None]:
     done, files = threading.Event(), dict[Path, EventFile]()
 
     def update() -> None:
-        for pattern in (LOG, f"*/{LOG}", f"*/*/{LOG}"):
-            for log in sorted(Path(out).glob(pattern)):
-                run = log.parent
-                files.setdefault(run, EventFile(run, run / tracker)).update()
+        for log in (log for pattern in (LOG, f"*/{LOG}", f"*/*/{LOG}") for log in sorted(Path(out).glob(pattern))):
+            files.setdefault(log.parent, EventFile(log.parent, log.parent / tracker)).update()
 
     def watch() -> None:
         try:
@@ -270,17 +225,16 @@ def _mlflow(run: Path, name: str, out: Path) -> Path:
     artifacts = (out / "artifacts").resolve().as_uri()
     experiment = known.experiment_id if known else client.create_experiment(PROJECT, artifact_location=artifacts)
     records = read_log(run)
-    start, numbers = began(run, records), [*scalars(records)]
+    start = began(run, records)
     made = client.create_run(experiment, start_time=round(1000 * start), run_name=name).info.run_id
-    metrics = [Metric(one.name, one.value, round(1000 * (start + one.seconds)), one.step) for one in numbers]
+    metrics = [Metric(n, value, round(1000 * (start + seconds)), step) for n, value, step, seconds in scalars(records)]
     settings = [Param(key, str(value)[:500]) for key, value in settings_of(run).items()]
     for i in range(0, len(metrics), 1000):  # the most that a call takes
         client.log_batch(made, metrics=metrics[i : i + 1000])
     for i in range(0, len(settings), 100):
         client.log_batch(made, params=settings[i : i + 100])
     if (run / RESULTS).exists():
-        end = max((metric.timestamp for metric in metrics), default=None)
-        client.set_terminated(made, "FINISHED", end)
+        client.set_terminated(made, "FINISHED", max((metric.timestamp for metric in metrics), default=None))
     return out / "mlflow.db"
 
 

@@ -50,12 +50,8 @@ class Cluster(Pool):
 
     def _start(self, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self._client = _connect(self.scheduler, self._count)
-        self._executor = self._client.get_executor(pure=False)
-        self._made = uuid.uuid4().hex, pickle.dumps((_versions(), make, arguments))
+        self._workers = _DaskWorkers(self._client, pickle.dumps((_versions(), make, arguments)))
         self._looked = float("-inf")
-
-    def __exit__(self, *error: object) -> None:
-        self._client.close()
 
     @property
     def count(self) -> int:
@@ -65,12 +61,6 @@ class Cluster(Pool):
                 self._count = max(1, sum(self._client.nthreads().values()))
             self._looked = time.monotonic()
         return self._count
-
-    def _send(self, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
-        assert self._executor
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of megabytes of text in one task
-            return self._executor.submit(_run, *self._made, pickle.dumps((task, arguments)))
 
     @contextlib.contextmanager
     def _losses_named(self) -> Iterator[None]:
@@ -87,6 +77,23 @@ class Cluster(Pool):
         except ModuleNotFoundError as error:
             advice = "install bertworks in the same versions for the workers as for this command"
             raise InputError(f"{self.scheduler}: a worker has no module {error.name!r}; {advice}") from None
+
+
+class _DaskWorkers:
+    """The workers of a dask client, as `Workers`."""
+
+    def __init__(self, client: Any, made: bytes) -> None:
+        self._client, self._executor = client, client.get_executor(pure=False)
+        self._made = uuid.uuid4().hex, made
+
+    def submit(self, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of megabytes of text in one task
+            future: Future[Any] = self._executor.submit(_run, *self._made, pickle.dumps((task, arguments)))
+        return future
+
+    def close(self) -> None:
+        self._client.close()
 
 
 def _connect(scheduler: str, count: int) -> Any:

@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import spawn
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -62,6 +62,29 @@ class WorkersLost(Exception):
     """Workers were killed, or the scheduler that gives them tasks has ended. What they had finished is on disk."""
 
 
+class Workers:
+    """Processes that compute results ahead of time, in tasks on an object that each of them makes once.
+
+    Workers(2, make, *arguments).submit(task, x).result() is `task(make(*arguments), x)`, computed in some process. The
+    processes ignore signals, and end when their parent closes them or ends.
+    """
+
+    def __init__(self, count: int, make: Callable[..., Any], *arguments: Any) -> None:
+        """make, arguments: must be picklable."""
+        self._processes = ProcessPoolExecutor(count, Context(), initializer=_begin, initargs=(make, *arguments))
+
+    def submit(self, task: Callable[..., T], *arguments: Any) -> "Future[T]":
+        """Have `task(made, *arguments)` computed, after what was submitted before.
+
+        The future's result raises what the task raises, or BrokenProcessPool if a process was killed.
+        """
+        return self._processes.submit(_run, task, *arguments)
+
+    def close(self) -> None:
+        """End the processes; tasks that have not begun are left out."""
+        self._processes.shutdown(cancel_futures=True)
+
+
 class Pool:
     """Processes that run tasks on an object each of them makes once. With one worker, this process does the work.
 
@@ -74,24 +97,19 @@ class Pool:
         self._count = count or cores()
         self._pending: set[Future[Any]] = set()
         self._ended: list[Any] = []
-        self._executor: Executor | None = None
         self._start(make, arguments)
 
     def _start(self, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Start the processes, or make the object of this one."""
-        if self._count > 1:
-            self._executor = ProcessPoolExecutor(
-                self._count, Context(), initializer=_begin, initargs=(make, *arguments)
-            )
-        else:
-            self._own = make(*arguments)
+        self._workers: Any = Workers(self._count, make, *arguments) if self._count > 1 else None
+        self._own = None if self._workers else make(*arguments)
 
     def __enter__(self) -> "Pool":
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._executor:
-            self._executor.shutdown(cancel_futures=True)
+        if self._workers:
+            self._workers.close()
 
     @property
     def count(self) -> int:
@@ -100,17 +118,13 @@ class Pool:
 
     def submit(self, task: Callable[..., Any], *arguments: Any) -> None:
         """Run `task(made, *arguments)`; `made` is the process's own object. Waits while the queue is full."""
-        if not self._executor:
+        if not self._workers:
             self._ended.append(task(self._own, *arguments))
             return
         with self._losses_named():
-            self._pending.add(self._send(task, arguments))
+            self._pending.add(self._workers.submit(task, *arguments))
         if len(self._pending) >= 2 * self.count:
             self._collect(FIRST_COMPLETED)
-
-    def _send(self, task: Callable[..., Any], arguments: tuple[Any, ...]) -> Future[Any]:
-        assert self._executor
-        return self._executor.submit(_run, task, *arguments)
 
     def ended(self, wait: bool = False) -> list[Any]:
         """The results of the tasks that have ended since the last call; with `wait`, of at least one if any is left.
@@ -146,29 +160,6 @@ class Pool:
             yield
         except BrokenProcessPool:
             raise WorkersLost("a worker process was killed") from None
-
-
-class Workers:
-    """Processes that compute results ahead of time, in tasks on an object that each of them makes once.
-
-    Workers(2, make, *arguments).submit(task, x).result() is `task(make(*arguments), x)`, computed in some process. The
-    processes ignore signals, and end when their parent closes them or ends.
-    """
-
-    def __init__(self, count: int, make: Callable[..., Any], *arguments: Any) -> None:
-        """make, arguments: must be picklable."""
-        self._processes = ProcessPoolExecutor(count, Context(), initializer=_begin, initargs=(make, *arguments))
-
-    def submit(self, task: Callable[..., T], *arguments: Any) -> "Future[T]":
-        """Have `task(made, *arguments)` computed, after what was submitted before.
-
-        The future's result raises what the task raises, or BrokenProcessPool if a process was killed.
-        """
-        return self._processes.submit(_run, task, *arguments)
-
-    def close(self) -> None:
-        """End the processes; tasks that have not begun are left out."""
-        self._processes.shutdown(cancel_futures=True)
 
 
 _made: list[Any] = []  # in a worker process: the object that its tasks work on, since a task cannot carry it

@@ -87,21 +87,13 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
             assert str(path) in str(error.value)
 
 
-@pytest.mark.parametrize("length", [0, 10, 79, 80, 81, 1_000_000])
+@pytest.mark.parametrize("length", [0, 79, 80, 1_000_000])
 def test_values_in_messages_are_short(length):
     text = "a" * length
     assert shorten(text) == repr(text) if length < 79 else len(shorten(text)) == 80
     assert len(shorten("\0" * length, 40)) <= 40
-    assert len(shorten([text] * 1000)) <= 80 and len(shorten({text: text})) <= 80 and len(shorten(10**length)) <= 300
-
-
-def test_values_of_any_kind_in_messages():
-    deep = []
-    for _ in range(100_000):
-        deep = [deep]
-    assert shorten(deep) == "[[[[[...]]]]]" and shorten(0.5) == "0.5" and shorten(None) == "None"
-    assert shorten(10**5000) == "a value of type int" and len(shorten([10**5000])) < 80
-    assert shorten("begin" + "x" * 1000 + "end", 20) == "'beginxx...xxxxxend'"
+    assert shorten(10**5000) == "a value of type int"
+    assert max(len(shorten(value)) for value in ([text] * 1000, {text: text}, 10**length)) <= 80
 
 
 def test_no_message_fills_the_screen():
@@ -155,11 +147,6 @@ def test_a_full_disk_behind_the_output_is_told(monkeypatch, capsys, printing):
     assert capsys.readouterr().err == f"bertworks: {where}: No space left on device\n"
 
 
-def test_json_lines_carry_their_place():
-    with pytest.raises(InputError, match=r"^log\.jsonl:7: not valid JSON"):
-        parse_json(json.dumps({"a": 1})[:-1], "log.jsonl:7")
-
-
 def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
     value = {"a": float("nan"), "b": [1.5, float("-inf"), (2, float("inf"))], "c": {"d": "NaN"}}
     write_json(tmp_path / "a.json", value)
@@ -175,13 +162,6 @@ def test_a_lock_is_held_by_one_at_a_time(tmp_path):
             assert not third  # the failed attempt has not let go of it
     with try_lock(path) as again:
         assert again
-
-
-def test_flushing_a_folder_is_left_out_where_it_cannot_be_done(tmp_path, monkeypatch):
-    flush_folder(tmp_path)
-    monkeypatch.setattr(os, "name", "nt")
-    monkeypatch.setattr(os, "open", lambda *_: pytest.fail("Windows opens no folder"))
-    flush_folder(tmp_path)
 
 
 WRITER = """
@@ -228,14 +208,6 @@ def test_what_a_killed_process_left_of_a_file_is_removed_by_the_next_that_writes
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*left, ".ab.json.99999999.tmp", "a.json"])
 
 
-def test_what_killed_processes_left_in_a_folder_is_removed_while_others_write_there(tmp_path, left):
-    (tmp_path / ".folder.99999999.tmp").mkdir()
-    with atomic_write(tmp_path / "a.json", "w") as file:
-        file.write("1")
-        remove_temporaries(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*left, ".folder.99999999.tmp", "a.json"])
-
-
 @pytest.mark.skipif(os.name != "posix", reason="zombies")
 def test_a_killed_process_that_nobody_collected_has_ended(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", "print(1, flush=True)"], stdout=subprocess.PIPE)
@@ -278,32 +250,6 @@ def test_large_numbers_are_found_wherever_they_are(text):
 def test_what_looks_like_a_large_number_is_none():
     value = {"id": "3e400", "hash": "1" * 101, "small": [1e-300, 1.5e16, 10**99, -(10**99)]}
     assert parse_json(json.dumps(value), "here") == value and parse_json(b'"\\ud800"', "here") == "\ud800"
-
-
-@pytest.mark.parametrize(
-    "value", [[*range(1000)], {str(i): i for i in range(100)}, [1.5] * 1000], ids=["list", "table", "floats"]
-)
-def test_numbers_are_read_without_a_call_for_each(value):
-    text, calls = json.dumps(value), []
-    sys.setprofile(lambda frame, event, _: calls.append(frame.f_code.co_name) if event == "call" else None)
-    try:
-        read = parse_json(text, "here")
-    finally:
-        sys.setprofile(None)
-    assert read == value and len([name for name in calls if name != "<genexpr>"]) < 20
-
-
-def test_a_file_system_without_locks_warns_nobody(tmp_path, monkeypatch, recwarn):
-    fcntl = pytest.importorskip("fcntl")
-
-    def refuse(*_):
-        raise OSError(errno.ENOSYS, "Function not implemented")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    for _ in range(2):
-        with try_lock(tmp_path / "a.lock") as first, try_lock(tmp_path / "a.lock") as second:
-            assert (first, second) == (True, False)
-    assert not recwarn.list
 
 
 def test_a_pipe_is_written_and_stays_a_pipe(tmp_path):

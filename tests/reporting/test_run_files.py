@@ -20,7 +20,6 @@ FORM = {
     "count?": range(10),
     "runs": [{"seed": (int, None)}],
 }
-FORM["count?"] = range(10)
 GOOD = {"kind": "finetune", "metrics": {"f1": 0.5, "loss": 1}, "runs": [{"seed": 1}, {"seed": None}], "more": [True]}
 
 
@@ -37,7 +36,6 @@ GOOD = {"kind": "finetune", "metrics": {"f1": 0.5, "loss": 1}, "runs": [{"seed":
         ({"pair": [1, "x"]}, "pair[1] = 'x'; expected a number"),
         ({"count": 10}, "count = 10; expected 0 to 9"),
         ({"runs": {}}, "runs = {}; expected a list"),
-        ({"runs": [{"seed": "x"}]}, "runs[0].seed = 'x'; expected an integer"),
     ],
 )
 def test_a_field_of_another_form_is_named(tmp_path, change, problem):

@@ -1,7 +1,7 @@
 """Check the file or folder that a user names for output, before anything is computed.
 
-A verb would otherwise replace what it reads, or compute for an hour and then find no folder to write to. Verbs that
-write a file call `check_output` first, those that write a folder `check_output_folder`, or `new_folder` of
+A subcommand would otherwise replace what it reads, or compute for an hour and then find no folder to write to. Those
+that write a file call `check_output` first, those that write a folder `check_output_folder`, or `new_folder` of
 checkpoint/folder.py.
 """
 
@@ -44,15 +44,14 @@ def check_output(
     _check_place(out, makes_folder)
     if not out.is_file():  # new, or a pipe or a device
         return
-    for path in _paths(data):
-        if _is_within(out, path):
-            raise InputError(f"{out} is a file of {path}, which is read; name another file to write")
-        if any(_is_same(out, one) for one in _files(path)):
-            raise InputError(f"{out} is a file that is read; name another file to write")
-    if any(fnmatch.fnmatch(out.name, name) for name in KEPT):
-        for folder in _paths(folders):
-            if any(_is_within(out, one) for one in _around(folder)):
-                raise InputError(f"{out} is a file of {folder}, which is read; name another file to write")
+    if any(_is_same(out, one) for path in _paths(data) for one in _files(path)):
+        raise InputError(f"{out} is a file that is read; name another file to write")
+    own = any(fnmatch.fnmatch(out.name, name) for name in KEPT)
+    parts = [*((path, path) for path in _paths(data))]
+    parts += [(folder, one) for folder in _paths(folders) if own for one in _around(folder)]
+    for folder, part in parts:
+        if any(_is_same(parent, part) for parent in out.resolve().parents):
+            raise InputError(f"{out} is a file of {folder}, which is read; name another file to write")
 
 
 def check_output_folder(out: Path | str, folders: Iterable[Any] = ()) -> None:
@@ -117,10 +116,6 @@ def _around(folder: Path) -> Iterator[Path]:
     yield from (folder, folder / RUN_MODEL)
     if folder.name == RUN_MODEL:
         yield folder.parent
-
-
-def _is_within(out: Path, folder: Path) -> bool:
-    return os.path.isdir(folder) and any(_is_same(parent, folder) for parent in out.resolve().parents)
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -9,9 +9,10 @@ pieces.py      files -> the pieces that workers read on their own
 languages.py   which languages have rules for sentences, and which borrow them
 korean.py      rules for Korean sentences
 sentences.py   documents -> sentences, and warnings about documents that look wrong
-sketches.py    MinHash sketches of documents, beside each part
+sketches.py    MinHash sketches of documents
 parts.py       a batch of documents -> one part file: sentences, token ids, hashes
 near.py        sketches -> the near-duplicates that a store leaves out
+duplicates.py  duplicates and near-duplicates among texts in memory
 shards.py      part files -> shards in hash order, without duplicates
 worker.py      the tasks of a build: what its worker processes do
 build.py       `build`: runs these steps in parallel, and continues after a kill

@@ -195,7 +195,7 @@ def test_headers_of_a_tar_have_a_limit(tmp_path, kind):
     huge = long_header(kind, 3 << 30, bytes(2 << 20))
     first = archive_of({"a.txt": b"One."})[:1024]
     for content in (huge, first + huge):
-        with pytest.raises(InputError, match=r"a\.tar\.gz: .*headers of more than 1,048,576 bytes"):
+        with pytest.raises(InputError, match=r"a\.tar\.gz: .*a header of more than 262,144 bytes"):
             texts(put(tmp_path / "a.tar.gz", gzip.compress(content)))
     endless = long_header(tarfile.GNUTYPE_LONGNAME, 1, bytes(512)) * 1000  # each announces the next
     with pytest.raises(InputError, match="RecursionError"):
@@ -204,7 +204,7 @@ def test_headers_of_a_tar_have_a_limit(tmp_path, kind):
 
 def test_a_long_name_in_a_tar_is_read(tmp_path):
     assert texts(put(tmp_path / "a.tar", archive_of({"folder/" * 50 + "a.txt": b"One."}))) == ["One."]
-    put(tmp_path / "c.tar", archive_of({"folder/" * 50_000 + "a.md": b"# One\n\nTwo."}))
+    put(tmp_path / "c.tar", archive_of({"folder/" * 30_000 + "a.md": b"# One\n\nTwo."}))
     (found,) = read_documents([tmp_path / "c.tar"])
     assert found.text == "Two." and found.source.endswith("folder/a.md") and len(found.source) < 1200
     (tmp_path / "folder").mkdir()
@@ -276,26 +276,6 @@ def test_many_small_files_and_well_packed_text_are_read(tmp_path, monkeypatch):
     (found,) = texts(put(tmp_path / "a.txt.zst", packed(b"The same again.\n", 100_000)))
     assert found.count("again") == 100_000
     assert texts(put(tmp_path / "a.jsonl", b'{"text":""}\n' * 20_000)) == []  # is as large as it says
-
-
-@pytest.mark.parametrize("width", [1, 7, 100_000])
-def test_many_blank_lines_are_passed_over_at_once(tmp_path, width):
-    blank = (b" " * (width - 1) + b"\n") * (300_000 // width)
-    path = put(tmp_path / "a.txt", b"One.\n" + blank + b"  Two.\n" + blank + b"Three \xff.")
-    options = InputOptions(documents="blank-line", invalid="repair")
-    assert texts(path, options) == ["One.", "Two.", "Three \ufffd."]
-    with pytest.raises(InputError, match=rf"line {3 + 2 * blank.count(10)}: byte 7"):
-        texts(path)
-
-
-def test_headers_of_a_tar_are_counted_without_the_content(tmp_path):
-    long = header("././@LongLink", tarfile.GNUTYPE_LONGNAME, (1 << 20) - 1024) + b"x" * ((1 << 20) - 1024)
-    assert len(long) + 512 == 1 << 20  # with the header of the member itself: the most there may be
-    first = archive_of({"a.txt": b"One."})[:1024]
-    end = header("b", size=9000) + b"Two ".ljust(9216, b"\0") + bytes(1024)
-    assert len(texts(put(tmp_path / "a.tar", first + long + end), InputOptions(invalid="repair"))) == 2
-    with pytest.raises(InputError, match="headers of more than 1,048,576 bytes before one member"):
-        texts(put(tmp_path / "b.tar", first + header("././@LongLink", tarfile.GNUTYPE_LONGNAME, 1) + bytes(512) + long))
 
 
 def test_zstd_may_begin_with_a_frame_to_skip(tmp_path):
@@ -534,5 +514,5 @@ def test_a_language_that_is_no_code_is_refused(make):
     for code in ("en", "ko", "yue", "zh-classical"):
         make(code)
     for wrong in ("korean", "", "EN", "e"):
-        with pytest.raises(InputError, match=f"--language '{wrong}': unknown; expected an ISO code"):
+        with pytest.raises(InputError, match=f"--language '{wrong}': not a language code; expected an ISO code"):
             make(wrong)

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, ClassVar, Literal
 
+from ..encodings import likely_encoding
 from ..files import InputError, parse_json, shorten
-from .encodings import codec_of, hint, likely
+from .encodings import codec_of, hint
 from .streams import MAX_WINDOW
 from .wrapping import joined_paragraphs
 
 MAX_BLANK = 1 << 20  # bytes of blank lines in a row; a small compressed file can hold 50 GB of them
-MANY_BLANK = 16  # blank lines in a row, after which they are skipped a buffer at a time
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Lines:
     """The lines of a stream as checked text. `name`: the stream's, for errors; `number`: of the last line, from 1.
 
     `before`: the lines of the file before the stream's first one, None if nobody has counted them yet.
-    Of very many blank lines in a row only the first are returned. The parsers call `found` with the number of
+    The parsers call `found` with the number of
     characters of text in a line, which lets the file unpack to more (`streams.Allowance`).
     """
 
@@ -118,31 +118,19 @@ class Lines:
         self.number, self.whole = before or 0, before == 0
 
     def __iter__(self) -> Iterator[str]:
-        limit, blank, first = self.options.max_line_bytes, 0, self.number
+        limit, blank = self.options.max_line_bytes, 0
         for raw in iter(partial(self.stream.readline, limit + 1), b""):
             self.number += 1
             if len(raw) > limit:
                 advice = self.options.advised("divide it", "raise --input.max-line-bytes if this is text")
                 raise self.error(f"a line of more than {limit:,} bytes", advice)
-            if not raw.isspace():
-                blank, first = 0, self.number
-            else:
-                blank += len(raw)
-                if self.number - first > MANY_BLANK:
-                    blank += self._skip_blank()
+            blank = blank + len(raw) if raw.isspace() else 0
             if blank > MAX_BLANK:
                 raise self.error(f"more than {MAX_BLANK:,} bytes of blank lines", "expected text; leave the file out")
             if b"\0" in raw:
                 raw = self._without_nul(raw)
             line = _decoded(raw, self.options, self.error)
             yield (line.removeprefix("\ufeff") if self.number == 1 and self.whole else line).rstrip("\r\n")
-
-    def _skip_blank(self) -> int:
-        """Skip the whole blank lines that come next in the buffer; returns the number of their bytes."""
-        ahead = self.stream.peek()
-        end = ahead.rfind(b"\n", 0, len(ahead) - len(ahead.lstrip())) + 1
-        self.number += ahead.count(b"\n", 0, end)
-        return len(self.stream.read(end))
 
     def error(self, found: str, advice: str) -> InputError:
         """An InputError that names file and line."""
@@ -166,7 +154,7 @@ def _decoded(raw: bytes, options: InputOptions, error: Callable[[str, str], Inpu
         if options.invalid == "repair":
             return raw.decode(errors="replace")
         found = f"byte {fault.start + 1} (0x{raw[fault.start]:02x}) is not valid UTF-8"
-        if likely(raw):  # a repair would drop every letter of it
+        if likely_encoding(raw):  # a repair would drop every letter of it
             raise error(found, f"{hint(raw)} if all files are, or convert this one to UTF-8") from None
         advice = options.advised(f"{hint(raw)}, or convert it to UTF-8", "set --input.invalid repair")
         raise error(found, advice) from None

@@ -23,12 +23,12 @@ import zstandard
 
 from ..files import InputError, not_found
 
-BUFFER = 1 << 16  # small, because it is searched for the end of many blank lines again and again
+BUFFER = 1 << 16
 CHUNK = 1 << 10  # compressed bytes at a time: zstd makes at most 32 MiB of 1 KiB (a block of 4 bytes can say 128 KiB)
 MAX_DEPTH = 8  # compressions and archives inside each other
 FREE = 1 << 22  # bytes that any file may unpack to
 SHARE = 100  # more bytes for each byte of the file and each character of text in it; text shrinks 3 to 10 times
-MAX_HEADERS = 1 << 20  # bytes of headers of one member of a tar archive; long names and attributes have some thousand
+MAX_HEADER = 1 << 18  # bytes of one header of a tar archive; long names and attributes have some thousand
 MAX_NAME = 1000  # last characters of a member's name that are kept, since every document carries the name
 MAX_WINDOW = 1 << 27  # bytes that `zstd --long` (without a number) needs, and the limit of the zstd program
 ZSTD = (b"\x28\xb5\x2f\xfd", *(bytes([first]) + b"\x2a\x4d\x18" for first in range(0x50, 0x60)))  # or a frame to skip
@@ -58,20 +58,21 @@ class Allowance:
             raise InputError(f"{self.name}: {found}; expected text; leave it out, or unpack it first")
 
 
-class _Borrowed(io.RawIOBase):
-    """The bytes of another stream, which stays open when this one is closed. Seekable if it is a file."""
+class _Section(io.RawIOBase):
+    """The next `length` bytes of another stream, which stays open when this one is closed."""
 
-    def __init__(self, source: Any, count: Callable[[int], None]) -> None:
+    def __init__(self, source: Any, count: Callable[[int], None], length: int) -> None:
         """count: called with the number of bytes of each reading."""
-        self.source, self.count = source, count
+        self.source, self.count, self.left = source, count, length
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, target: Any) -> int:
-        count: int = self.source.readinto(target)
-        self.count(count)
-        return count
+        size: int = self.source.readinto(memoryview(target)[: self.left])
+        self.left -= size
+        self.count(size)
+        return size
 
     def seekable(self) -> bool:
         return isinstance(self.source, io.FileIO)  # streams from archives and compressions would begin again
@@ -85,25 +86,15 @@ class _Borrowed(io.RawIOBase):
 
 def open_span(file: io.FileIO, start: int, stop: int, buffer: int = BUFFER) -> io.BufferedReader:
     """A stream of the bytes from `start` to `stop` of a file, which stays open when the stream is closed."""
-    stream: io.BufferedReader = io.BufferedReader(_Span(file, start, stop), buffer)
+    file.seek(start)
+    return _buffered(file, lambda count: None, stop - start, buffer)
+
+
+def _buffered(
+    source: Any, count: Callable[[int], None], length: int = 1 << 62, buffer: int = BUFFER
+) -> io.BufferedReader:
+    stream: io.BufferedReader = io.BufferedReader(_Section(source, count, length), buffer)
     return stream
-
-
-class _Span(io.RawIOBase):
-    """The raw stream of `open_span`."""
-
-    def __init__(self, file: io.FileIO, start: int, stop: int) -> None:
-        self.file, self.left = file, stop - start
-        file.seek(start)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        block = self.file.read(min(len(target), self.left))
-        target[: len(block)] = block
-        self.left -= len(block)
-        return len(block)
 
 
 class _Decompressed(io.RawIOBase):
@@ -145,42 +136,22 @@ class _Decompressed(io.RawIOBase):
         return count
 
 
-class _TarBytes:
-    """The bytes of an archive for `tarfile`, which keeps headers of any size in memory; `left` bounds them."""
-
-    def __init__(self, stream: io.BufferedReader) -> None:
-        self.stream = stream
-        self.position = 0
-        self.left: int | None = None  # bytes of headers that may be read; None: no bound, for the content of a member
-
-    def read(self, size: int) -> bytes:
-        if self.left is not None and size > 1:  # a single byte is the last one that `seek` skipped
-            self.left -= size
-            if self.left < 0:
-                raise tarfile.ReadError(f"headers of more than {MAX_HEADERS:,} bytes before one member")
-        block = self.stream.read(size)
-        self.position += len(block)
-        return block
-
-    def tell(self) -> int:
-        return self.position
-
-    def seek(self, position: int) -> int:
-        """Skip forwards; reading in order needs no more."""
-        while self.position < position and (block := self.stream.read(min(BUFFER, position - self.position))):
-            self.position += len(block)
-        return self.position
-
-
 class _Header(tarfile.TarInfo):
-    """A header of an archive. tarfile takes a damaged or missing one for the archive's end; this class raises."""
+    """A header of an archive. tarfile reads headers of any size, and takes a damaged one for the archive's end."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "_Header":
         try:
-            return super().frombuf(buf, encoding, errors)
+            header = super().frombuf(buf, encoding, errors)
         except (tarfile.InvalidHeaderError, tarfile.TruncatedHeaderError, tarfile.EmptyHeaderError) as error:  # type: ignore[attr-defined]
             raise tarfile.ReadError(f"{error}, where a header or the archive's end is expected") from None
+        if header.type in _IN_MEMORY and header.size > MAX_HEADER:
+            raise tarfile.ReadError(f"a header of more than {MAX_HEADER:,} bytes")
+        return header
+
+
+_GNU_LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)  # headers whose content tarfile holds in memory:
+_IN_MEMORY = (*_GNU_LONG, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 
 
 def find_files(inputs: Sequence[str | Path]) -> list[Path]:
@@ -228,9 +199,9 @@ def open_streams(
     MAX_DEPTH of them inside each other, and for a file that unpacks to more than its allowance.
     """
     allowance = allowance or Allowance(name)
-    stream: io.BufferedReader = io.BufferedReader(_Borrowed(file, allowance.spend if depth else allowance.earn), BUFFER)
+    stream = _buffered(file, allowance.spend if depth else allowance.earn)
     while (inner := _decompress(stream, max_window)) is not None:
-        stream = io.BufferedReader(_Borrowed(inner, allowance.spend), BUFFER)
+        stream = _buffered(inner, allowance.spend)
         depth = _deeper(depth, name)
     if not _is_tar(stream):
         yield name, stream
@@ -259,20 +230,16 @@ def _deeper(depth: int, name: str) -> int:
 
 def _members(name: str, stream: io.BufferedReader) -> Iterator[tuple[str, Any]]:
     """Name and content of each regular file of the tar archive `name`."""
-    source = _TarBytes(stream)
-    source.left = MAX_HEADERS
     try:
-        with tarfile.open(fileobj=source, mode="r:", tarinfo=_Header) as archive:  # type: ignore[call-overload]
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
             while member := archive.next():
-                source.left = None
                 if member.isreg() or member.type not in tarfile.SUPPORTED_TYPES:
                     content = archive.extractfile(member)
                     assert content is not None  # which it is for folders and links alone
                     yield member.name, content
-                source.left = MAX_HEADERS
                 # Both would grow with the archive. tarfile still works with only the last member in its list.
                 archive.members = []  # type: ignore[attr-defined]
-                archive.pax_headers.clear()
+                archive.pax_headers.clear()  # type: ignore[attr-defined]
     except (tarfile.TarError, ValueError, RecursionError) as error:  # headers can announce headers for ever
         detail = f"{type(error).__name__}: {error}"
         raise InputError(f"{name}: cannot be read to its end ({detail}); the archive is cut or damaged") from None

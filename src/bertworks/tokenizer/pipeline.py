@@ -3,6 +3,7 @@
 Special tokens are known by what they do (their role), not by their text: BERT's [CLS] is RoBERTa's <s>.
 """
 
+import base64
 import contextlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ import tokenizers
 from tokenizers import processors
 
 from ..files import InputError, read_lines, shorten
+from .spiece import MAX_GROWTH, check_charsmap
 
 Kind = Literal["wordpiece", "bpe", "unigram"]
 KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
@@ -27,7 +29,6 @@ ROLES = {  # the texts a special token goes by, BERT's first
 }
 SPACE, METASPACE = "\u0120", "\u2581"  # how a token begins if there is a space before it: byte-level BPE, Unigram
 
-MAX_GROWTH = 100  # characters that a normalizer makes of one; Unicode's own normalization makes 18 at most
 NO_TOKEN = "[no token has id"  # how the names of ids without a token begin
 
 
@@ -117,10 +118,16 @@ def without_gaps(vocab: Mapping[str, int], others: Iterable[int] = ()) -> dict[s
 
 
 def _check_growth(normalizer: Sequence[dict[str, Any]], where: str) -> None:
-    """Raise InputError if replacements make a text more than a hundred times as long, as 34 times "a" by "aa" does.
+    """Raise InputError if a normalizer makes a text more than a hundred times as long, as 34 times "a" by "aa" does.
 
-    Each step is applied to printable ASCII, and to what the replacements find and write.
+    Replacements are applied to printable ASCII, and to what they find and write.
     """
+    for step in normalizer:
+        if step["type"] == "Precompiled" and (charsmap := base64.b64decode(step["precompiled_charsmap"])):
+            try:
+                check_charsmap(charsmap)
+            except ValueError as error:
+                raise InputError(f"{where}: {error}; the file is damaged: download it again") from None
     replacements = [step for step in normalizer if step["type"] == "Replace"]
     if not any(step["content"] for step in replacements):
         return

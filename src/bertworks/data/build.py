@@ -31,7 +31,7 @@ from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
 from .corpus import InputOptions, Reader
 from .identity import decides_parts, differences, identity_in, identity_of
-from .languages import borrowing
+from .languages import missing_rules
 from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, flag_of, read_manifest
 from .near import NEAR, comparisons
 from .parts import Part, is_written, part_name
@@ -72,7 +72,7 @@ class BuildConfig:
     shard_tokens: int = 1 << 26
     """about this many tokens in a shard; every worker process has one shard in memory while it writes it"""
     # leave out one of two documents that are at least so similar (0.8: most of their text; Jaccard similarity of five
-    # tokens in a row, estimated); 0 keeps them. Needs the extra `near-duplicates`
+    # tokens in a row, estimated); 0 keeps them
     near_duplicates: float = 0.0
     workers: int = 0
     """worker processes; 0 is one for every core that this process may use. The result does not depend on it"""
@@ -195,8 +195,9 @@ class _Build:
                 if done != path:  # that file marks the folder as a build's at every moment
                     done.unlink()
             write_json(path, identity)
-        if begun and begun != identity:
-            self.progress.say("input or settings changed since this build began; parts that did not change are reused")
+        if begun:
+            changed = "; input or settings changed, so only parts that did not change are reused"
+            self.progress.say(f"{self.out}: continues an unfinished build{changed if begun != identity else ''}")
         for folder in (self.out, self.parts, self.out / TOKENIZER):
             remove_temporaries(folder)
         self.tokenizer.save(self.out / TOKENIZER)
@@ -216,7 +217,7 @@ class _Build:
             counts = np.bincount([i for own in ids for i in own] or [0], minlength=self.tokenizer.vocab_size)
             share = unknown_share(self.tokenizer, counts)
             refuse_unknown(share, f"{_names(self.inputs)}, its beginning", self.config.input.flags)
-        if self.config.splitter == "auto" and (note := borrowing(self.config.language)):
+        if self.config.splitter == "auto" and (note := missing_rules(self.config.language)):
             self.progress.say(note)
         options = self.config.input
         for warning in check_documents(

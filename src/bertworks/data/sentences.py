@@ -16,7 +16,7 @@ import sentencex
 from ..files import InputError
 from .corpus import Document
 from .korean import RULES_VERSION, korean_sentences
-from .languages import KOREAN, check_language, rules_for
+from .languages import KOREAN, base_of, check_language
 from .wrapping import looks_like_chat, looks_wrapped
 
 Splitter = Literal["auto", "kiwi", "line"]
@@ -30,7 +30,7 @@ def check_splitter(splitter: str, language: str) -> None:
     if splitter not in ("auto", "kiwi", "line"):
         raise InputError(f"splitter {splitter!r}; expected auto, kiwi or line")
     if splitter == "kiwi":
-        if rules_for(language) != KOREAN:
+        if base_of(language) != KOREAN:
             raise InputError(f"splitter kiwi, language {language!r}; kiwi knows Korean alone: give --language ko")
         splitter_version(splitter, language)
 
@@ -49,7 +49,7 @@ def splitter_version(splitter: str, language: str) -> str:
             raise InputError(
                 "--splitter kiwi needs kiwipiepy, which is not installed: pip install 'bertworks[korean]'"
             ) from None
-    rules = rules_for(language)
+    rules = base_of(language)
     if rules == KOREAN:
         return f"Korean rules {RULES_VERSION}"
     return f"sentencex {metadata.version('sentencex')} (rules: {rules})"
@@ -61,7 +61,7 @@ def split_sentences(text: str, language: str = "en", splitter: Splitter = "auto"
     No character but white space is lost, and all white space becomes single spaces. This also avoids a panic of
     sentencex 1.0 on a no-break space after an initial ("J.\\u00a0R.").
     """
-    sentences, split = [], _splitter(splitter, rules_for(language))
+    sentences, split = [], _splitter(splitter, base_of(language))
     for paragraph in text.split("\n"):
         words = " ".join(paragraph.split())
         if words:
@@ -168,7 +168,7 @@ def _check_script(lines: list[str], language: str) -> str | None:
     """Korean ends its sentences otherwise than the languages whose rules a forgotten --language chooses."""
     letters = [char for line in lines for char in line if char.isalpha()]
     hangul = sum("가" <= char <= "힣" for char in letters)
-    if rules_for(language) != KOREAN and hangul > len(letters) / 2:
+    if base_of(language) != KOREAN and hangul > len(letters) / 2:
         return (
             f"{hangul / len(letters):.0%} of the letters are Hangul, and the language is {language!r}: its rules miss "
             "the ends of Korean sentences; give --language ko"

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..data.build import BuildConfig, build
 from ..data.corpus import InputOptions, read_documents
-from ..data.languages import KOREAN, rules_for
+from ..data.languages import KOREAN, base_of
 from ..data.parsers import FixedOptions
 from ..files import InputError, read_json_object, shorten, write_json
 from ..tokenizer import Tokenizer, TokenizerConfig
@@ -53,7 +53,7 @@ def _tokenizer(texts: Sequence[str], corpus: Path, options: InputOptions, made: 
             )
         if not other and (folder / "tokenizer.json").exists():
             return Tokenizer.load(folder)
-    lowercase = False if rules_for(made["language"]) == KOREAN else None
+    lowercase = False if base_of(made["language"]) == KOREAN else None
     config = TokenizerConfig(vocab_size=made["vocab_size"], lowercase=lowercase)
     tokenizer = Tokenizer.train((document.text for document in read_documents(texts, options)), config)
     if found is None and tokenizer.differs_from(folder):

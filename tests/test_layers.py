@@ -15,7 +15,7 @@ import bertworks
 
 ROOT = Path(bertworks.__file__).parent
 LAYERS = [
-    {"_version", "_lazy", "config", "files", "typed", "batch"},
+    {"_version", "_lazy", "config", "files", "typed", "encodings", "batch"},
     {"reporting", "workers", "tokenizer", "model"},
     {"data", "training", "checkpoint"},
     {"tasks"},

@@ -25,6 +25,8 @@ from typing import IO, Any, Literal
 
 import psutil
 
+from .encodings import SAMPLE, likely_encoding
+
 READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
 PIPE_BYTES = 1 << 26  # the same for a pipe or a device, which may have no end
 TABLE_BYTES = 1 << 24  # the largest JSON file of settings
@@ -321,10 +323,14 @@ def read_lines(path: Path | str, expected: str, limit: int = READ_BYTES) -> list
 
     Raises InputError, which says what was `expected`, if the file is missing, larger than `limit` bytes, or not UTF-8.
     """
+    data = read_bytes(path, expected, limit)
     try:
-        lines = read_bytes(path, expected, limit).decode("utf-8").split("\n")
+        lines = data.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not UTF-8; expected {expected}") from None
+        line = data.rfind(b"\n", 0, error.start) + 1
+        likely = likely_encoding(data[line : line + SAMPLE])
+        looks = f"; it looks like {likely[1]}: save it as UTF-8" if likely else ""
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; expected {expected}{looks}") from None
     return lines if lines[-1] else lines[:-1]
 
 

@@ -112,9 +112,6 @@ def test_text_of_another_encoding_than_the_declared_one_is_noticed():
     )
     assert misread(korean.encode().decode("latin-1"), "iso8859-1").endswith("; give --encoding utf-8")
     assert misread(RUSSIAN.encode().decode("cp1251", "replace"), "cp1251").endswith("; give --encoding utf-8")
-    assert misread(korean.encode().decode("latin-1")) == (
-        "the text looks like UTF-8 that was read as latin-1; save it again from its source"
-    )
     french = "Éléonore était déjà à la fête où l'on goûtait des crêpes.\n" * 5
     assert {
         misread(text) for text in (korean, RUSSIAN, french, "これは日本語です。" * 9, "这是中文句子。" * 9, "")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ...data.encodings import is_mojibake
 from ...files import InputError
 from ...reporting.tables import counted
 from ...tasks.base import KindName, Task
@@ -283,7 +282,6 @@ def encoding(table: Table) -> Iterator[Finding]:
     """Texts that were decoded wrongly once, replacement and control characters, decomposed letters."""
     texts = [(line, cell) for line, cells in table.cells for cell in cells if not cell.isascii() or "\x00" in cell]
     kinds = {
-        "UTF-8 that was read in another encoding (mojibake)": (is_mojibake, "decode the source as UTF-8"),
         "the replacement character U+FFFD": (lambda cell: "\ufffd" in cell, "decode the source in its own encoding"),
         "NUL characters": (lambda cell: "\x00" in cell, "the source may be UTF-16; save it as UTF-8"),
     }

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from ...data.encodings import likely
+from ...encodings import likely_encoding
 from .errors import TYPES, Refusal, shutting_down
 from .limits import check_lists
 from .service import Answers, Service
@@ -43,7 +43,7 @@ def _check_utf8(body: bytes) -> None:
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        found = likely(body)
+        found = likely_encoding(body)
         looks = f"; it looks like {found[1]}" if found else ""
         message = f"byte {error.start} of the body (0x{body[error.start]:02X}) is not UTF-8{looks}; send JSON in UTF-8"
         raise Refusal(400, message) from None

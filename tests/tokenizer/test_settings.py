@@ -682,7 +682,7 @@ def test_unknown_keys_are_noted_and_all_others_are_not(tmp_path: Path) -> None:
         content = json.loads((folder / file).read_text())
         (folder / file).write_text(json.dumps({**content, "my_note": 1}))
     note = Predictor(folder).note
-    assert f"{folder}/config.json: my_note not read" in note and "tokenizer_config.json: 'my_note' not read" in note
+    assert f"{folder}/config.json: 'my_note' not read" in note and "tokenizer_config.json: 'my_note' not read" in note
 
 
 @pytest.fixture
@@ -703,7 +703,7 @@ def test_keys_of_sentence_transformers(embedder: Path) -> None:
     for name, file, table in pooling._tables(embedder):
         assert table.keys() <= {*pooling.READ[name], *pooling.WITHOUT_EFFECT.get(name, ()), *pooling.ONLY.get(name, ())}
         before = file.read_text()
-        for key in pooling.ONLY.get(name, ()):
+        for key in (*pooling.ONLY.get(name, ()), *({"similarity_fn_name"} & {*pooling.READ[name]})):
             content = json.loads(before)
             changed = [{**content[0], key: "x"}, *content[1:]] if isinstance(content, list) else {**content, key: "x"}
             file.write_text(json.dumps(changed))
@@ -715,4 +715,4 @@ def test_keys_of_sentence_transformers(embedder: Path) -> None:
             file.write_text(before)
     path = embedder / "1_Pooling" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "other": 1}))
-    assert f"{path}: other not read" in Predictor(embedder).note
+    assert f"{path}: 'other' not read" in Predictor(embedder).note

@@ -6,17 +6,18 @@ that transformers would compute differently has model_type `bertworks`, and the 
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Container, Mapping
 from typing import Any
 
 from ..config import from_dict
 from ..files import InputError, check_version, clip, shorten
 from ..model.config import ACTIVATIONS, ModelConfig, TopConfig
+from ..tokenizer import foreign
+from ..tokenizer.foreign import check_only
 from ..typed import check_fields
 from .families import FAMILIES, ROTARY, family_of
 from .metadata import TASK, label_settings
-from .names import TOP, Family, listed
+from .names import TOP, Family
 
 FORMAT = "bertworks_format"  # our key: the number of the format, in folders for bertworks alone
 LATEST = 1  # the format that is written; folders without a number are older, and read too
@@ -112,12 +113,7 @@ def by_family(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_known(settings: Mapping[str, Any], where: str) -> None:
     """Raises InputError for a setting whose model is not computed here, or is computed by a program of the folder."""
-    for key, expected in ONLY.items():
-        if settings.get(key) not in expected:
-            raise InputError(
-                f"{where}: {key} = {shorten(settings[key])}; expected {json.dumps(expected[0])}: nothing else is "
-                "computed here"
-            )
+    check_only(settings, ONLY, where)
     programs = settings.get("auto_map")
     code = [name for key, name in programs.items() if key.startswith("AutoModel")] if isinstance(programs, dict) else []
     if code:
@@ -130,8 +126,8 @@ def check_known(settings: Mapping[str, Any], where: str) -> None:
 def unread_note(settings: Mapping[str, Any], where: str) -> str:
     """Names the keys of a config.json that are in no table; "" if there are none."""
     known = READ | WITHOUT_EFFECT | ONLY.keys() | {"auto_map"}
-    unread = sorted(key for key in settings if key not in known and not key.startswith("bertworks_"))
-    return f"{where}: {listed(unread)} not read, as in transformers" if unread else ""
+    others = {key: value for key, value in settings.items() if not key.startswith("bertworks_")}
+    return foreign.unread_note(others, known, where)
 
 
 def check_pooling(parts: Container[str], settings: Mapping[str, Any], where: str) -> None:

@@ -8,7 +8,6 @@
 Any other module is refused by name. Shapes: B sequences, L positions, D width.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..files import TABLE_BYTES, InputError, clip, read_json, read_json_object, shorten, write_json
+from ..tokenizer.foreign import check_only, unread_note
 from ..typed import check_fields
 
 MODES = {  # of a text's vectors: the key that turns each on; joined in this order, unless the newer `pooling_mode` says
@@ -39,7 +39,7 @@ READ = {
     _TRANSFORMER: ("max_seq_length", "do_lower_case"),
     _POOLING: (*MODES.values(), "pooling_mode", "include_prompt"),
     _NORMALIZE: ("module_input_name", "module_output_name"),
-    _OTHERS: ("prompts", "default_prompt_name", "activation_fn"),
+    _OTHERS: ("prompts", "default_prompt_name", "activation_fn", "similarity_fn_name"),
 }
 WITHOUT_EFFECT = {
     MODULES: ("idx", "name"),
@@ -65,7 +65,6 @@ ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     _OTHERS: {
         "model_type": ("SentenceTransformer", None),
-        "similarity_fn_name": ("cosine", None),  # of rankings; only noted, because vectors are the same
         "truncate_dim": (None,),
     },
 }
@@ -140,7 +139,7 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
     pooling = folders[1] / "config.json"
     modes = _modes(pooling)
     for name, file, table in _tables(folder):
-        _check_only(name, file, table)
+        check_only(table, ONLY.get(name, {}), str(file))
     settings = _table(folders[0] / _TRANSFORMER)
     length = settings.get("max_seq_length")
     if length is not None and (type(length) is not int or length < 3):
@@ -235,15 +234,6 @@ def _tables(folder: Path) -> Iterator[tuple[str, Path, Mapping[str, Any]]]:
     yield _OTHERS, folder / _OTHERS, _table(folder / _OTHERS)
 
 
-def _check_only(name: str, file: Path, table: Mapping[str, Any]) -> None:
-    for key, expected in ONLY.get(name, {}).items():
-        if table.get(key) not in expected and key != "similarity_fn_name":
-            raise InputError(
-                f"{file}: {key} = {shorten(table[key])}; expected {json.dumps(expected[0])}: nothing else is computed "
-                "here"
-            )
-
-
 def pooling_note(folder: Path | str) -> str:
     """Names the settings of a sentence-transformers folder that are not read; "" if there are none."""
     folder = Path(folder)
@@ -252,7 +242,7 @@ def pooling_note(folder: Path | str) -> str:
     notes = []
     for name, file, table in _tables(folder):
         known = {*READ.get(name, ()), *WITHOUT_EFFECT.get(name, ()), *ONLY.get(name, ())}
-        notes += [f"{file}: {clip(key)} not read" for key in sorted(table.keys() - known)]
+        notes += [note] if (note := unread_note(table, known, str(file))) else []
         if table.get("similarity_fn_name") not in (None, "cosine"):
             notes.append(
                 f"{file}: similarity_fn_name = {shorten(table['similarity_fn_name'])}; rankings here are by cosine"

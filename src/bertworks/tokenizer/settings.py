@@ -16,6 +16,7 @@ from typing import Any
 from ..files import InputError, read_json_object, shorten
 from ..typed import check_fields
 from .bert_rules import BertRules
+from .foreign import check_only, unread_note
 from .pipeline import KINDS, ROLES, Kind, bert_template, library_of, lowercases, steps
 
 CONFIG, MAP, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
@@ -80,7 +81,7 @@ class Settings:
     rebuilds: str = ""  # the class that rebuilds the rules from `values`, without "Tokenizer" and "Fast"; "": none does
     added: tuple[AddedToken, ...] = ()  # with "id" if a file gives it
     names: Mapping[str, str] = field(default_factory=dict)  # texts of special tokens by role
-    unread: tuple[str, ...] = ()  # keys that are in no table
+    note: str = ""  # names the keys that are in no table
     named: bool = False  # whether a file names the class; else it follows from the model type
     whole: bool = False  # whether there is a tokenizer.json
 
@@ -93,25 +94,14 @@ class Settings:
         for key in _FLAGS:
             if not isinstance(values.get(key), bool | None):
                 raise InputError(f"{path}: {key} = {shorten(values[key])}; expected true, false or null")
-        for key, expected in (ONLY if whole else ONLY | ONLY_WITHOUT_PIPELINE).items():
-            if found.get(key) not in expected:
-                raise InputError(
-                    f"{path}: {key} = {shorten(found[key])}; expected {json.dumps(expected[0])}: nothing else is "
-                    "computed here"
-                )
+        check_only(found, ONLY if whole else ONLY | ONLY_WITHOUT_PIPELINE, str(path))
         known = READ | ONLY.keys() | ONLY_WITHOUT_PIPELINE.keys() | WITHOUT_EFFECT
-        unread = tuple(sorted(key for key in found if key not in known and not _is_token(key, found[key])))
+        note = unread_note({key: value for key, value in found.items() if not _is_token(key, value)}, known, str(path))
         rebuilds, is_named = _class_of(folder, values, whole)
         named, added = _tokens(folder, values)
         names = {role: text for role in ROLES if (text := named.get(f"{role}_token"))}
         check_fields(values, {"model_input_names?": ([str], None)}, str(path))
-        return cls(str(path), values, rebuilds, tuple(added), names, unread, is_named, whole)
-
-    @property
-    def note(self) -> str:
-        """Names the keys that no table has; "" if there are none."""
-        listed = ", ".join(map(shorten, self.unread[:8])) + (", ..." if len(self.unread) > 8 else "")
-        return f"{self.where}: {listed} not read, as in transformers" if self.unread else ""
+        return cls(str(path), values, rebuilds, tuple(added), names, note, is_named, whole)
 
     def applied(self, pipeline: str) -> str:
         """A checked tokenizer.json as transformers' class changes it. Raises InputError for a contradiction."""

@@ -16,6 +16,7 @@ import pytest
 
 from bertworks.data import build as build_module
 from bertworks.data import worker as worker_module
+from bertworks.data.corpus import InputOptions
 from bertworks.data.store import Store
 from bertworks.files import InputError, try_lock, write_json
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
@@ -250,6 +251,15 @@ def stop(corpus, tokenizer, out):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(build_module, "plan_shards", Mock(side_effect=KeyboardInterrupt))
         run(corpus, tokenizer, out)
+
+
+def test_a_resumed_build_says_so(corpus, tokenizer, tmp_path, capsys, small_parts):
+    stop(corpus, tokenizer, tmp_path / "store")
+    config = build_module.BuildConfig(input=InputOptions(documents="blank-line"), workers=1)
+    build_module.build([corpus], tokenizer, tmp_path / "store", config)
+    assert "store: continues an unfinished build\n" in capsys.readouterr().err
+    build_module.build([corpus], tokenizer, tmp_path / "new", config)
+    assert "continues" not in capsys.readouterr().err
 
 
 def test_two_builds_of_one_store(corpus, tokenizer, tmp_path, small_parts):

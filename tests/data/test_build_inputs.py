@@ -255,6 +255,14 @@ def test_the_share_of_unknown_tokens_is_said(corpus, tokenizer, tmp_path, capsys
     assert "unknown allowed" not in Store.open(tmp_path / "store").manifest
 
 
+def test_how_many_inputs_are_not_listed(tokenizer, tmp_path, capsys):
+    for number in range(9):
+        (tmp_path / f"{number}.txt").write_text(document(number))
+    build([*tmp_path.glob("*.txt")], tokenizer, tmp_path / "store", BuildConfig(workers=1), progress=False)
+    show(tmp_path / "store")
+    assert "and 4 more" in " ".join(capsys.readouterr().out.split())
+
+
 def test_wrong_settings():
     for settings in ({"validation_share": 1.0}, {"shard_tokens": 0}, {"max_sentence_tokens": 0}):
         with pytest.raises(InputError, match="expected"):

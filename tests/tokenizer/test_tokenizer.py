@@ -585,6 +585,8 @@ def test_check_ends_in_a_verdict(trained: Tokenizer, tmp_path: Path) -> None:
     [
         ("vocab.txt", b"\xef\xbb\xbf[PAD]\n[UNK]\n", "begins with a byte order mark"),
         ("vocab.txt", b"[PAD]\n\xff\n", "byte 6 is not UTF-8"),
+        ("vocab.txt", "[PAD]\n영화\n".encode("cp949"), r"byte 6 is not UTF-8; .*; it looks like CP949 .*: save it as"),
+        ("vocab.txt", "[PAD]\n".encode("utf-16"), r"byte 0 is not UTF-8; .*; it looks like UTF-16: save it as UTF-8"),
         ("vocab.txt", b"[PAD]\n[UNK]\na\n", r"lacks \[CLS\] or <s>, \[SEP\] or </s>, \[MASK\] or <mask>"),
         ("vocab.txt", b"", "lacks"),
         ("tokenizer.json", b"{", "not valid JSON"),
@@ -592,7 +594,7 @@ def test_check_ends_in_a_verdict(trained: Tokenizer, tmp_path: Path) -> None:
         ("tokenizer.json", b'{"model": {"type": "WordLevel"}}', "expected one of WordPiece, BPE, Unigram"),
         ("tokenizer.json", b'{"model": {"type": "BPE"}, "pre_tokenizer": "x"}', "cannot read"),
         ("tokenizer.json", b'{"model": {"type": "WordPiece"}}', "cannot read"),
-        ("readme.txt", b"", "neither tokenizer.json nor vocab.txt"),
+        ("readme.txt", b"", "no vocabulary in this folder; expected a run, model or tokenizer folder"),
     ],
 )
 def test_bad_files_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -600,6 +602,16 @@ def test_bad_files_are_named(tmp_path: Path, name: str, content: bytes, message:
     with pytest.raises(InputError, match=message) as error:
         Tokenizer.load(tmp_path, lowercase=True if name == "vocab.txt" else None)
     assert str(tmp_path) in str(error.value)
+
+
+@pytest.mark.parametrize("inside", ["", "model", "tokenizer", "model/0_Transformer", "0_Transformer"])
+def test_folders_of_runs_models_and_stores_have_a_tokenizer(trained: Tokenizer, inside: str, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "1"
+    trained.save(run / inside)
+    assert Tokenizer.load(run).fingerprint == Tokenizer.load(run / inside).fingerprint == trained.fingerprint
+    if inside == "model":
+        with pytest.raises(InputError, match=rf"runs: no vocabulary .*; give one of its runs: {run}$"):
+            Tokenizer.load(tmp_path / "runs")
 
 
 def damaged(trained: Tokenizer, *path: str | int, value: object = None) -> str:

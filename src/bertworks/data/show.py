@@ -46,7 +46,9 @@ def _source(store: Store) -> Table:
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count) or "none"
     tokenizer = manifest["tokenizer"]
     table = Table(show_header=False)
-    table.add_row("inputs", ", ".join(name for name, _ in source["inputs"][:5]))
+    names = [name for name, _ in source["inputs"]]
+    more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+    table.add_row("inputs", ", ".join(names[:5]) + more)
     table.add_row(
         "source", f"{source['bytes']:,} bytes, {source['characters']:,} characters, {source['words']:,} words"
     )

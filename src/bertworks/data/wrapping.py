@@ -70,8 +70,10 @@ def _filled(lines: Iterable[str]) -> tuple[Callable[[str], int], int]:
     for measure in (len, columns):
         sizes = [measure(line) for line in full]
         counts = Counter(sizes)
-        width = max(counts, key=lambda size: (counts[size] + counts[size - 1], size))  # a line may be longer: a URL
-        if counts[width] + counts[width - 1] >= 0.9 * len(sizes):
+        near = 2 if measure is len else 3  # sizes of full lines: without a blank at the end, or half a wide character
+        filled = {size: sum(counts[size - i] for i in range(near)) for size in counts}
+        width = max(filled, key=lambda size: (filled[size], size))  # a line may be longer: a URL
+        if filled[width] >= 0.9 * len(sizes):
             return measure, width
     return len, 0
 
@@ -79,13 +81,27 @@ def _filled(lines: Iterable[str]) -> tuple[Callable[[str], int], int]:
 def _joined(lines: Sequence[str], measure: Callable[[str], int], width: int, words: Set[str] | None) -> str:
     """words: those inside lines; None if white space at the beginnings of lines was not stripped."""
     parts = [lines[0].strip()] if lines else []
-    for line, following in itertools.pairwise(lines):
+    blank = 0  # of the line's beginning, stripped
+    for i, (line, following) in enumerate(itertools.pairwise(lines)):
+        missing = width - measure(line) - blank
+        full = missing == 0 or (missing == 1 and measure is columns and columns(following[0]) == 2)
         spaced = line[-1].isspace() or following[0].isspace()
-        missing = width - measure(line)
-        cut = missing == 0 or (missing == 1 and measure is columns and columns(following[0]) == 2)
-        if words is not None:
-            end, beginning = line.split()[-1], following.split()[0]
-            cut = cut and line[-1] not in ENDS and not {end, beginning} <= words
-            cut = cut or (0 <= missing <= 2 and end + beginning in words)
-        parts += ["" if width and cut and not spaced else " ", following.strip()]
+        inside_word = bool(width) and not spaced and full
+        if words is not None and width and not spaced:
+            free = width - measure(following) if i + 2 < len(lines) else 1
+            blanks = range(free + 1) if measure is columns else range(max(0, free - 1), free + 1)
+            inside_word = _is_cut(line, following, words, full, blanks) or (
+                0 <= missing <= 2 and line.split()[-1] + following.split()[0] in words
+            )
+        blank = int(full and not inside_word and not spaced)
+        parts += ["" if inside_word else " ", following.strip()]
     return "".join(parts)
+
+
+def _is_cut(line: str, following: str, words: Set[str], full: bool, blanks: range) -> bool:
+    """Whether stripped lines cut a word. blanks: how many may have been stripped from the beginning of the second."""
+    if not full or line[-1] in ENDS or 0 not in blanks:
+        return False
+    end, beginning = line.split()[-1], following.split()[0]
+    known = {part for part in (end, beginning) if part in words}
+    return 1 not in blanks or not ({end, beginning} <= known or any(len(part) > 1 for part in known))

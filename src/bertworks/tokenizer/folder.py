@@ -21,12 +21,12 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path, Settin
     is missing or damaged, a setting is not computed here, or a vocab.txt is not said to be cased or uncased.
     """
     if not path.exists():
-        raise InputError(f"{path}: {not_found(path, 'file or folder')}; expected a model folder or another one with a "
-                         "tokenizer.json, or a vocab.txt")  # fmt: skip
+        raise InputError(f"{path}: {not_found(path, 'file or folder')}; expected a run, model or tokenizer folder, a "
+                         "tokenizer.json or a vocab.txt")  # fmt: skip
     settings = Settings()
     if path.is_dir():
-        folder, path = path, _file_in(path)
-        settings = Settings.of(folder, path)
+        path = _file_in(path)
+        settings = Settings.of(path.parent, path)
     if path.suffix == ".json" and path.name != "vocab.json":
         found = read_json(path)
         _check_truncation(found, path)
@@ -72,16 +72,23 @@ def _check_wordpiece(tokens: Iterable[str], path: Path) -> None:
         )
 
 
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
+_INSIDE = ("model", "0_Transformer", "tokenizer")  # of a run, of a sentence-transformers folder, of a corpus store
+
+
 def _file_in(folder: Path) -> Path:
-    """The file of a folder that tells its vocabulary."""
-    for name in ("tokenizer.json", "vocab.txt", "vocab.json"):
-        if (folder / name).exists():
-            return folder / name
-    models = sorted(folder.glob("*.model"))
-    if len(models) != 1:
-        found = f"{len(models)} .model files" if models else "no .model"
-        raise InputError(f"{folder}: neither tokenizer.json nor vocab.txt nor vocab.json in this folder, and {found}")
-    return models[0]
+    """The file of a run, model or tokenizer folder that holds its vocabulary."""
+    files = [folder / name for name in _VOCABULARIES if (folder / name).exists()] or sorted(folder.glob("*.model"))
+    if files and (files[0].suffix != ".model" or len(files) == 1):
+        return files[0]
+    for name in () if files else _INSIDE:
+        if (folder / name).is_dir():
+            return _file_in(folder / name)
+    found = f"{len(files)} .model files in this folder" if files else "no vocabulary in this folder"
+    expected = f"expected a run, model or tokenizer folder, with one of {', '.join(_VOCABULARIES)} and *.model"
+    runs = sorted(str(model.parent) for model in folder.glob("*/model"))
+    advice = f"; give one of its runs: {', '.join(runs[:8])}{', ...' if len(runs) > 8 else ''}" if runs else ""
+    raise InputError(f"{folder}: {found}; {expected}{advice}")
 
 
 WRITTEN = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")  # by `write_files`

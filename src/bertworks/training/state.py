@@ -115,9 +115,10 @@ def write_state(folder: Path, state: Snapshot) -> None:
         with atomic_write(folder / STATE) as file:
             _write_tensors(file, state)
     except OSError as error:
+        saved = (folder / STATE).exists()
+        start = "resume from the last saved state" if saved else "start again: no state was saved before"
         raise NotWritten(
-            f"{folder / STATE}: could not be written ({error.strerror}); the state before it is whole. "
-            "Make room and rerun the command to resume"
+            f"{folder / STATE}: could not be written ({error.strerror}); make room and rerun the command to {start}"
         ) from None
 
 

@@ -1,7 +1,6 @@
 """Building a store: the same bytes whatever the workers, shards and kills; duplicates and splits."""
 
 import contextlib
-import json
 import os
 import random
 import shutil
@@ -20,7 +19,6 @@ from bertworks.data.corpus import InputOptions
 from bertworks.data.store import Store
 from bertworks.files import InputError, try_lock, write_json
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from bertworks.tokenizer.bert_rules import BertRules
 from support.builds import content, document, documents, run
 
 
@@ -50,13 +48,6 @@ def test_workers_and_parts_do_not_change_the_store(corpus, tokenizer, tmp_path, 
     assert not [path for path in (tmp_path / "one").iterdir() if path.name.startswith(".")]
 
 
-def test_the_store_names_the_version_of_the_code(corpus, tokenizer, tmp_path, monkeypatch):
-    """The metadata may be those of an older installation."""
-    monkeypatch.setattr(build_module, "__version__", "9.8.7")
-    run(corpus, tokenizer, tmp_path / "store")
-    assert Store.open(tmp_path / "store").manifest["versions"]["bertworks"] == "9.8.7"
-
-
 def test_shards_divide_the_same_documents(corpus, tokenizer, tmp_path, small_parts):
     run(corpus, tokenizer, tmp_path / "one")
     run(corpus, tokenizer, tmp_path / "many", shard_tokens=2000)
@@ -64,13 +55,6 @@ def test_shards_divide_the_same_documents(corpus, tokenizer, tmp_path, small_par
     for split in ("train", "validation"):
         assert documents(tmp_path / "one", split) == documents(tmp_path / "many", split)
     assert (Store.open(tmp_path / "one").unigram_counts() == Store.open(tmp_path / "many").unigram_counts()).all()
-
-
-def test_worker_processes_gather_the_shards(corpus, tokenizer, tmp_path, small_parts, monkeypatch):
-    run(corpus, tokenizer, tmp_path / "one", shard_tokens=2000)
-    monkeypatch.setattr(worker_module, "write_shard", Mock(side_effect=AssertionError("in the builder's process")))
-    run(corpus, tokenizer, tmp_path / "two", shard_tokens=2000, workers=2)
-    assert content(tmp_path / "one") == content(tmp_path / "two")
 
 
 def test_a_build_that_is_stopped_among_the_shards_gathers_the_others_alone(
@@ -179,21 +163,6 @@ def test_a_killed_build_typed_again_gives_the_same_store(tokenizer, tmp_path):
 
 
 @pytest.mark.heavy
-def test_a_store_of_the_same_vocabulary_with_rules_written_otherwise_is_the_same(corpus, tokenizer, tmp_path):
-    """Stores made when tokenizer.json had the library's own steps for the original's rules are still accepted."""
-    rules = BertRules(lowercase=True, compose=True)
-    before = Tokenizer(json.dumps(json.loads(tokenizer.pipeline) | rules.library_steps))
-    assert before.pipeline != tokenizer.pipeline
-    manifest = run(corpus, before, tmp_path / "store")
-    assert manifest["tokenizer"]["fingerprint"] == before.fingerprint
-    files = content(tmp_path / "store")
-    assert run(corpus, tokenizer, tmp_path / "store") == manifest
-    assert content(tmp_path / "store") == files
-    run(corpus, tokenizer, tmp_path / "now")
-    assert Store.open(tmp_path / "now").fingerprint == Store.open(tmp_path / "store").fingerprint
-
-
-@pytest.mark.heavy
 def test_workers_end_with_a_killed_parent(tokenizer, tmp_path):
     corpus = tmp_path / "text.txt"
     corpus.write_text("\n\n".join(document(i, 30) for i in range(20_000)))
@@ -271,23 +240,6 @@ def test_two_builds_of_one_store(corpus, tokenizer, tmp_path, small_parts):
         with pytest.raises(InputError, match="another process builds this store"):
             run(corpus, tokenizer, store)
     assert content(store) == before
-
-
-def test_a_build_that_another_process_ends_in_between_is_found_finished(corpus, tokenizer, tmp_path, monkeypatch):
-    """After the first look, before the lock: nothing is built a second time."""
-    store, locked = tmp_path / "store", build_module._Build.locked
-    run(corpus, tokenizer, tmp_path / "whole")
-    whole = content(tmp_path / "whole")
-
-    def late(job):
-        shutil.rmtree(store, ignore_errors=True)
-        shutil.copytree(tmp_path / "whole", store)
-        return locked(job)
-
-    monkeypatch.setattr(build_module._Build, "locked", late)
-    monkeypatch.setattr(build_module._Build, "prepare", Mock(side_effect=AssertionError("built again")))
-    assert run(corpus, tokenizer, store) == json.loads((store / "manifest.json").read_text())
-    assert content(store) == whole
 
 
 def test_what_kills_left_is_removed_by_the_next_start(corpus, tokenizer, tmp_path):

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -13,13 +12,12 @@ import pytest
 from bertworks.cli import main
 from bertworks.data import build as build_module
 from bertworks.data.build import BuildConfig, build
-from bertworks.data.corpus import InputOptions
 from bertworks.data.parts import PartWriter
 from bertworks.data.show import show
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from support.builds import LINES, content, document, run
+from support.builds import content, document, run
 
 
 @pytest.fixture(scope="module")
@@ -159,13 +157,6 @@ def test_one_document_cannot_be_divided(tokenizer, tmp_path):
     assert content(tmp_path / "store") == content(tmp_path / "fresh")
 
 
-def test_warnings_come_first(tokenizer, tmp_path, capsys):
-    path = tmp_path / "text.txt"
-    path.write_text("\n\n".join(document(i, 1) for i in range(50)))
-    build([path], tokenizer, tmp_path / "store", BuildConfig(input=LINES, workers=1))
-    assert "warning: your documents are one line long" in capsys.readouterr().err
-
-
 def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
     with pytest.raises(InputError, match="this folder is not empty"):
         run(corpus, tokenizer, tmp_path)
@@ -181,49 +172,6 @@ def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
     with pytest.raises(InputError, match=r"finished store of something else \(inputs"):
         run(corpus, tokenizer, tmp_path / "store")
     assert content(tmp_path / "store") == before
-
-
-def test_messages_name_the_flags_of_the_command(corpus, tokenizer, tmp_path, capsys):
-    (tmp_path / "one.txt").write_text(document(1))
-    with pytest.raises(InputError, match=r"give --input.documents blank-line if .*--validation-share 0$"):
-        run(tmp_path / "one.txt", tokenizer, tmp_path / "few", input=InputOptions())
-    build([tmp_path / "one.txt"], tokenizer, tmp_path / "whole", BuildConfig(validation_share=0.0, workers=1))
-    assert (
-        "separate them by blank lines and give --input.documents blank-line (for Markdown " in capsys.readouterr().err
-    )
-    run(corpus, tokenizer, tmp_path / "store", language="ko", splitter="line", near_duplicates=0.0)
-    given = {"input": InputOptions(documents="blank-line", encoding="ascii"), "max_sentence_tokens": 9}
-    with pytest.raises(InputError) as error:
-        run(corpus, tokenizer, tmp_path / "store", language="ko", **given)
-    assert "(--encoding utf-8, now ascii, --splitter line, now auto" in str(error.value)
-    with pytest.raises(InputError, match=r"--max-sentence-tokens 0; expected at least 1"):
-        BuildConfig(max_sentence_tokens=0)
-
-
-def test_settings_that_only_the_store_has_are_named_too(corpus, tokenizer, tmp_path):
-    given = InputOptions(documents="blank-line", encoding="ascii")
-    run(corpus, tokenizer, tmp_path / "store", input=given)
-    with pytest.raises(InputError, match=r"something else \(--encoding ascii, now utf-8\); choose"):
-        run(corpus, tokenizer, tmp_path / "store")
-
-
-def test_a_store_names_its_splitter(corpus, tokenizer, tmp_path, capsys):
-    manifests = [run(corpus, tokenizer, tmp_path / name, splitter=name, language="en") for name in ("line", "auto")]
-    assert ["sentencex" in one["versions"] for one in manifests] == [False, True]
-    main(["corpus", "show", str(tmp_path / "line"), "--instances", "0"])
-    shown = capsys.readouterr().out
-    assert "sentencex" not in shown and re.search(r"splitter +│ line", shown)
-    main(["corpus", "show", str(tmp_path / "auto"), "--instances", "0"])
-    assert "sentencex" in capsys.readouterr().out
-
-
-def test_one_sentence_is_counted_as_one(corpus, tokenizer, tmp_path, capsys):
-    text = tmp_path / "text.txt"
-    text.write_text("A river.\n\nA film. A song.\n\nA lake.\n\nA hill.\n")
-    config = BuildConfig(input=InputOptions(documents="blank-line"), workers=1, allow_unknown=True)
-    build([text], tokenizer, tmp_path / "store", config, progress=False)
-    main(["corpus", "show", str(tmp_path / "store"), "--instances", "0"])
-    assert re.search(r"document \d: 1 sentence$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp_path, capsys, small_parts):
@@ -247,12 +195,6 @@ def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp
         store.check_unknown(store.load_tokenizer())
     show(tmp_path / "store")
     assert "of the training tokens" in capsys.readouterr().out
-
-
-def test_the_share_of_unknown_tokens_is_said(corpus, tokenizer, tmp_path, capsys):
-    build([corpus], tokenizer, tmp_path / "store", BuildConfig(input=LINES, workers=1))
-    assert "store: 0.00% of the tokens are [UNK]" in capsys.readouterr().err
-    assert "unknown allowed" not in Store.open(tmp_path / "store").manifest
 
 
 def test_how_many_inputs_are_not_listed(tokenizer, tmp_path, capsys):

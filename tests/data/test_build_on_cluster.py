@@ -116,21 +116,6 @@ def test_a_scheduler_of_its_own(inputs, tokenizer, whole, tmp_path):
     assert content(tmp_path / "store") == whole
 
 
-def test_a_build_begun_here_is_continued_on_workers(inputs, tokenizer, whole, tmp_path, monkeypatch):
-    """And the reverse: what exists of the other's parts is used."""
-    out = tmp_path / "store"
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(build_module, "plan_shards", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
-        run(inputs, tokenizer, out, workers=1)
-    parts = {path: path.stat().st_mtime_ns for path in (out / ".parts").glob("*.part")}
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(build_module._Build, "_write_shards", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
-        run(inputs, tokenizer, out, scheduler="local", workers=2)
-    assert parts and {path: path.stat().st_mtime_ns for path in (out / ".parts").glob("*.part")} == parts
-    run(inputs, tokenizer, out, workers=2)
-    assert content(out) == whole
-
-
 class Scheduler:
     """A scheduler and two workers, each a process of its own."""
 

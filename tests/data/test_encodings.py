@@ -73,13 +73,6 @@ def test_a_wrong_declaration_names_the_encoding_of_the_file(tmp_path):
         list(read_documents([path], InputOptions(encoding="cp949")))
 
 
-def test_no_repair_is_advised_for_a_file_of_another_encoding(tmp_path):
-    """It would drop the letters of a sound file."""
-    (tmp_path / "a.txt").write_bytes("가나다라마바사.\n".encode("cp949"))
-    with pytest.raises(InputError, match=r"give --encoding cp949 if all files are, or convert this one to UTF-8$"):
-        list(read_documents([tmp_path / "a.txt"], InputOptions()))
-
-
 @pytest.mark.parametrize(
     ("encoding", "named"),
     [("cp949", "cp949"), ("euc-kr", "cp949"), ("utf-16", "utf-16"), ("cp932", None), ("latin-1", None)],
@@ -155,13 +148,6 @@ def test_training_a_vocabulary_warns_of_misread_text_and_names_the_encoding(tmp_
     assert "warning" not in printed.err and printed.out.endswith("a.txt --encoding cp949 --input.invalid repair\n")
     main(printed.out.partition("bertworks ")[2].split())  # what it says comes next
     assert "verdict: " in capsys.readouterr().out
-
-
-def test_training_a_vocabulary_warns_of_unknown_words(tmp_path, capsys):
-    (tmp_path / "a.txt").write_text("".join(map(chr, range(0x4E00, 0x5200))) * 2, encoding="utf-8")
-    main(["tokenizer", "train", str(tmp_path / "a.txt"), "--vocab-size", "300", "--out", str(tmp_path / "t")])
-    err = capsys.readouterr().err
-    assert "% of the words of the text are [UNK]" in err and "raise --vocab-size, --limit-alphabet" in err
 
 
 # ---- tables

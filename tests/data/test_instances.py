@@ -422,11 +422,6 @@ def test_a_sentence_pair_is_two_neighbours_or_a_sentence_of_another_document():
     assert np.ptp(np.histogram(strangers, 10, (5, len(shard.tokens)))[0]) < 0.3 * len(strangers) / 10  # from everywhere
 
 
-def test_an_input_format_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="input_format = 'full-sentence'; expected one of segment-pair, sentence-pair"):
-        InstanceConfig(input_format="full-sentence")
-
-
 def albert_instances(documents, target, longest, rng):
     """ALBERT's create_instances_from_document without random next sentences, for all documents, on lists of tokens."""
     for index, document in enumerate(documents):

@@ -1,6 +1,5 @@
 """What cuts text into sentences: Korean rules, kiwi, lines; languages and the rules that they borrow."""
 
-import json
 import random
 import textwrap
 
@@ -56,22 +55,6 @@ def test_kiwi():
     text = "👍 정말 좋았어요 또 볼게요𝒳 3.5점을 준다. 그가 “갔다.”고 했다"
     found = split_sentences(text, "ko", "kiwi")
     assert " ".join(found) == text and len(found) > 2 and found[-1] == "그가 “갔다.”고 했다"
-
-
-def test_kiwi_that_is_missing_names_its_extra(monkeypatch):
-    from importlib import metadata
-
-    def missing(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
-    with pytest.raises(InputError, match=r"pip install 'bertworks\[korean\]'"):
-        BuildConfig(language="ko", splitter="kiwi")
-
-
-def test_kiwi_is_for_korean():
-    with pytest.raises(InputError, match="kiwi knows Korean alone: give --language ko"):
-        BuildConfig(splitter="kiwi")
 
 
 @pytest.mark.parametrize("language", ["", "english", "korean", "de_AT", "KO"])
@@ -132,28 +115,6 @@ def test_the_manifest_names_the_splitter(text, tokenizer, tmp_path):
     assert "splitter" not in found["auto"]["settings"] and found["line"]["settings"]["splitter"] == "line"
 
 
-def test_another_version_of_the_splitter_is_refused(text, tokenizer, tmp_path, monkeypatch):
-    run(text, tokenizer, tmp_path / "store", language="ko")
-    monkeypatch.setattr("bertworks.data.sentences.RULES_VERSION", 3)
-    with pytest.raises(InputError, match="splitter Korean rules 2, now Korean rules 3"):
-        run(text, tokenizer, tmp_path / "store", language="ko")
-
-
-def test_a_store_from_before_the_splitters(text, tokenizer, tmp_path):
-    """It names sentencex alone, which had no rules for Korean."""
-    for language, expected in (("en", "already built"), ("ko", "splitter sentencex 1.0.32 .rules: en., now Korean")):
-        out = tmp_path / language
-        manifest = run(text, tokenizer, out, language=language)
-        assert manifest.pop("splitter")
-        manifest["versions"]["sentencex"] = "1.0.32"
-        (out / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-        if language == "en" and splitter_version("auto", "en") == "sentencex 1.0.32 (rules: en)":
-            assert run(text, tokenizer, out, language=language) == manifest
-        elif language == "ko":
-            with pytest.raises(InputError, match=expected):
-                run(text, tokenizer, out, language=language)
-
-
 def test_borrowed_rules_are_reported_once(text, tokenizer, tmp_path, capsys):
     build([text], tokenizer, tmp_path / "sw", BuildConfig(LINES, language="sw", workers=1, allow_unknown=True))
     build([text], tokenizer, tmp_path / "de", BuildConfig(LINES, language="de", workers=1, allow_unknown=True))
@@ -184,7 +145,7 @@ def test_wrapped_korean_lines_are_recognised_and_joined(cut, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("\n\n".join("\n".join(cut(text)) for text in texts), encoding="utf-8")
     found = check_documents(read_documents([path]), "ko")
-    assert any("the text looks wrapped; give --input.paragraphs blank-line" in one for one in found)
+    assert any("the text looks wrapped; join its lines" in one for one in found)
     document, *_ = read_documents([path], InputOptions(paragraphs="blank-line"))
     assert document.text.split("\n") == texts
     assert not any("wrapped" in one for one in check_documents([document] * 2, "ko"))

@@ -1,8 +1,6 @@
 """Byte-level BPE and Unigram: against transformers and SentencePiece, as properties, and on damaged files."""
 
-import contextlib
 import io
-import itertools
 import json
 import pickle
 import random
@@ -14,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tokenizers
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +19,6 @@ from bertworks.data.sentences import split_sentences
 from bertworks.files import InputError
 from bertworks.tasks.contexts import find_answer, narrow_span, tokenize_contexts
 from bertworks.tokenizer import Tokenizer, TokenizerConfig, spiece
-from bertworks.tokenizer.check import check
 from bertworks.tokenizer.spiece import read_model
 from support.shared_data import shared
 from support.spiece_files import PIECES, charsmap, field, model_bytes
@@ -304,13 +300,6 @@ def test_answers_have_their_pieces(trained: Tokenizer) -> None:
         assert text[contexts.begin[span.first] : contexts.end[span.last]] == answer
 
 
-def test_check_counts(trained: Tokenizer) -> None:
-    report = check(trained, ["the café, 12", "한국어 the 龍"])
-    rows = {row.script: (row.words, row.unknown) for row in report.scripts}
-    unknown = 0 if trained.kind == "bpe" else 1
-    assert rows == {"Latin": (3, 0), "Hangul": (1, 0), "Han": (1, unknown), "digits": (1, 0)}
-
-
 # ---- damaged files
 
 
@@ -380,22 +369,6 @@ def test_damaged_models_are_refused_or_usable(
         )
 
 
-@pytest.mark.heavy
-def test_damage_to_a_published_model(tmp_path: Path) -> None:
-    """Bits flipped in the character map of ALBERT's: refused, or it can still be used on any text."""
-    data = shared("data/vocab/albert-base-v2/spiece.model").read_bytes()
-    start = data.index(b"nmt_nfkc")
-    rng = random.Random(5)
-    texts = ["".join(chr(rng.randrange(32, 0xD7FF)) for _ in range(300)) for _ in range(20)]
-    for flips in (1, 4, 30):
-        damaged = bytearray(data)
-        for _ in range(flips):
-            damaged[rng.randrange(start, len(data))] ^= 1 << rng.randrange(8)
-        (tmp_path / "spiece.model").write_bytes(damaged)
-        with contextlib.suppress(InputError):
-            assert len(Tokenizer.load(tmp_path).ids_of(texts)) == 20
-
-
 VOCAB = {"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "ab": 6, "<mask>": 7}
 
 
@@ -426,38 +399,6 @@ def test_bad_vocabularies_are_named(tmp_path: Path, vocab: bytes | None, merges:
     assert str(tmp_path) in str(error.value)
 
 
-def test_other_bad_input(tmp_path: Path) -> None:
-    for model in ("bpe", "unigram"):
-        with pytest.raises(InputError, match="no text"):
-            Tokenizer.train(["", " \n "], TokenizerConfig(algorithm=model, vocab_size=300))
-    with pytest.raises(InputError, match="at least 261"):
-        Tokenizer.train(["a"], TokenizerConfig(algorithm="bpe", vocab_size=200))
-    with pytest.raises(InputError, match="expected one of wordpiece, bpe, unigram"):
-        TokenizerConfig(algorithm="word")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="lacks <s>"):
-        TokenizerConfig(algorithm="bpe", special_tokens=("[PAD]", "<pad>", "</s>", "<unk>", "<mask>"))
-    with pytest.raises(InputError, match="its BPE is not on bytes"):
-        Tokenizer(tokenizers.Tokenizer(tokenizers.models.BPE()).to_str())
-    (tmp_path / "a.model").write_bytes(b"")
-    (tmp_path / "b.model").write_bytes(b"")
-    with pytest.raises(InputError, match=r"2 \.model files"):
-        Tokenizer.load(tmp_path)
-
-
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from bertworks.cli import main
-
-    rng = random.Random(0)
-    text = tmp_path / "text.txt"
-    text.write_text("".join(" ".join(rng.choices(KOREAN.split() + ENGLISH.split(), k=20)) + "\n" for _ in range(50)))
-    for model, lowercase in itertools.product(("bpe", "unigram"), ("--cased", "--uncased")):
-        out = str(tmp_path / f"{model}{lowercase}")
-        main(["tokenizer", "train", str(text), "--out", out, "--model", model, "--vocab-size", "400", lowercase])
-        assert Tokenizer.load(out).lowercase is (lowercase == "--uncased")
-        main(["tokenizer", "check", out, str(text)])
-    assert "Hangul" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("trained", "part", "key", "value", "said"),
     [
@@ -474,23 +415,6 @@ def test_a_pipeline_that_would_fail_in_use_is_refused(
     pipeline[part][key] = value
     with pytest.raises(InputError, match=said):
         Tokenizer(json.dumps(pipeline))
-
-
-def test_two_pieces_with_one_id_are_refused(bpe: Tokenizer) -> None:
-    """The library keeps one of the two when it writes the file, and then misses the other in a merge."""
-    parts = json.loads(bpe.pipeline)
-    parts["model"]["vocab"] |= {f"extra{i}": i for i in parts["model"]["vocab"].values()}
-    with pytest.raises(InputError, match=r"x\.json: "):
-        Tokenizer(json.dumps(parts), "x.json")
-
-
-def test_settings_of_a_wrong_type_are_refused(bpe: Tokenizer, tmp_path: Path) -> None:
-    bpe.save(tmp_path)
-    (tmp_path / "tokenizer.json").unlink()
-    for key in ("do_lower_case", "strip_accents", "keep_accents", "add_prefix_space"):
-        (tmp_path / "tokenizer_config.json").write_text(json.dumps({key: "no"}))
-        with pytest.raises(InputError, match=f"tokenizer_config.json: {key} = 'no'; expected true, false or null"):
-            Tokenizer.load(tmp_path)
 
 
 def test_a_sentencepiece_file_without_an_end_or_with_endless_pieces(tmp_path, monkeypatch):

@@ -17,7 +17,6 @@ import itertools
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,16 +28,17 @@ from ..files import InputError, NotWritten, remove_temporaries, try_lock, write_
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
-from .corpus import InputOptions, Reader
+from .build_config import BuildConfig as BuildConfig
+from .corpus import Reader
 from .identity import decides_parts, differences, identity_in, identity_of
 from .languages import missing_rules
-from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, flag_of, read_manifest
+from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
 from .near import NEAR, comparisons
 from .parts import Part, is_written, part_name
 from .pieces import Piece, divide
-from .sentences import Splitter, check_documents, check_splitter, document_batches
+from .sentences import check_documents, document_batches
 from .shards import ShardPlan, plan_shards, save_array
-from .sketches import Sketcher, check_threshold
+from .sketches import Sketcher
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 from .worker import READ, BuildWorker, WorkerSettings, open_parts, read_note, read_result, unigrams_of
 
@@ -50,46 +50,6 @@ SAMPLE_CHARS = 10_000  # characters of a document that are tokenized before a bu
 SAMPLE_DOCUMENTS = 500  # documents looked at before a build, or fewer with BATCH_CHARS characters
 BATCH_CHARS = 2_000_000  # characters of a part; each worker's queue holds several, which decides its memory
 LEAST_PIECES = 4  # for each worker; fewer would leave some workers idle at the end
-
-
-@dataclass(frozen=True)
-class BuildConfig:
-    """How a corpus becomes a store."""
-
-    input: InputOptions = field(default_factory=InputOptions)
-    """how files become documents"""
-    language: str = "en"
-    """language of the text, for finding sentences (ISO code: en, ko, de, ...)"""
-    # what finds sentences. auto: rules for the language; kiwi: a morphological analyser for Korean (needs the
-    # extra `korean`); line: each line of the text is a sentence
-    splitter: Splitter = "auto"
-    validation_share: float = 0.005
-    """share of the documents held out, chosen by their hash; 0 holds out none"""
-    min_validation_documents: int = 2
-    """hold out at least this many documents (a random next sentence needs a second document)"""
-    max_sentence_tokens: int = 1024
-    """cut longer sentences (tables, text without full stops) into parts of this many tokens"""
-    shard_tokens: int = 1 << 26
-    """about this many tokens in a shard; every worker process has one shard in memory while it writes it"""
-    # leave out one of two documents that are at least so similar (0.8: most of their text; Jaccard similarity of five
-    # tokens in a row, estimated); 0 keeps them
-    near_duplicates: float = 0.0
-    workers: int = 0
-    """worker processes; 0 is one for every core that this process may use. The result does not depend on it"""
-    # dask scheduler whose workers build: its address (tcp://host:8786), or "local" for one on this machine; none: no
-    # dask. Needs the extra `cluster` and a disk that all workers share. The result does not depend on it
-    scheduler: str = ""
-    allow_unknown: bool = False
-    """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
-
-    def __post_init__(self) -> None:
-        check_splitter(self.splitter, self.language)
-        check_threshold(self.near_duplicates)
-        if not 0 <= self.validation_share < 1:
-            raise InputError(f"--validation-share {self.validation_share}; expected at least 0 and less than 1")
-        for name in ("max_sentence_tokens", "shard_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{flag_of(name)} {getattr(self, name)}; expected at least 1")
 
 
 def build(
@@ -216,26 +176,19 @@ class _Build:
             ids = self.tokenizer.ids_of([document.text[:SAMPLE_CHARS] for document in documents])
             counts = np.bincount([i for own in ids for i in own] or [0], minlength=self.tokenizer.vocab_size)
             share = unknown_share(self.tokenizer, counts)
-            refuse_unknown(share, f"{_names(self.inputs)}, its beginning", self.config.input.flags)
+            refuse_unknown(share, f"{_names(self.inputs)}, its beginning")
         if self.config.splitter == "auto" and (note := missing_rules(self.config.language)):
             self.progress.say(note)
-        options = self.config.input
-        for warning in check_documents(
-            documents,
-            self.config.language,
-            self.config.splitter,
-            flags=options.flags,
-            by_line=options.documents == "line",
-        ):
+        config = self.config
+        by_line = config.input.documents == "line"
+        for warning in check_documents(documents, config.language, config.splitter, by_line):
             self.progress.say(f"warning: {warning}")
 
     def workers(self) -> Pool:
         """The processes that write parts and shards."""
-        config = self.config
-        out = self.out.absolute() if config.scheduler else self.out
-        text = (config.input, config.language, config.splitter, config.max_sentence_tokens, BATCH_CHARS)
-        settings = WorkerSettings(out, *text, config.near_duplicates)
-        return open_pool(config.scheduler, config.workers, BuildWorker.of, settings)
+        out = self.out.absolute() if self.config.scheduler else self.out
+        settings = WorkerSettings(out, self.config, BATCH_CHARS)
+        return open_pool(self.config.scheduler, self.config.workers, BuildWorker.of, settings)
 
     def make_parts(self, pool: Pool) -> None:
         """Pass 1: write the parts, and read.json, which names them and counts what was left out."""
@@ -305,7 +258,7 @@ class _Build:
         share = unknown_share(self.tokenizer, unigrams)
         self.progress.say(f"{self.out}: {share:.2%} of the tokens are [UNK]")
         if not self.config.allow_unknown:
-            refuse_unknown(share, str(self.out), self.config.input.flags)
+            refuse_unknown(share, str(self.out))
         save_array(self.out / UNIGRAMS, unigrams, self.parts)
         manifest = self._manifest(entries, Counter(read["counts"]), parts)
         if share > MAX_UNKNOWN:
@@ -318,15 +271,10 @@ class _Build:
         if not any(name.startswith("train") for name in shards):
             found = f"documents with text: {sum(part.documents for part in parts):,}"
             advice = (
-                "give a file for each document, or JSON lines with a field `text`; for blank lines between "
-                "documents build the store with `bertworks corpus build --input.documents blank-line`"
+                "give a file for each document, or tell `bertworks corpus build` how they are separated "
+                "(--input.documents blank-line or line; for Markdown --input.format text too), or hold nothing out "
+                "(--validation-share 0)"
             )
-            if self.config.input.flags:
-                advice = (
-                    "give --input.documents blank-line if blank lines separate documents, or line if each line is one "
-                    "(for Markdown --input.format text too), or a file for each; else add text, or hold nothing out "
-                    "with --validation-share 0"
-                )
             raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
 
     def _compare(self, documents: int, pool: Pool) -> None:

@@ -140,12 +140,11 @@ def check_documents(
     documents: Iterable[Document],
     language: str = "en",
     splitter: Splitter = "auto",
-    flags: bool = True,
     by_line: bool = False,
 ) -> list[str]:
     """Warnings about these documents, so that wrong boundaries of documents are seen before a long build.
 
-    flags: whether advice may name flags of `corpus build`. by_line: whether each line is a document, as was asked for.
+    by_line: whether the settings make each line a document.
     """
     lines: list[str] = []
     sentences: list[int] = []
@@ -157,8 +156,8 @@ def check_documents(
     if not sentences:
         return []
     found = (
-        _check_counts(sentences, size, flags, by_line),
-        _check_wrapping(lines, flags),
+        _check_counts(sentences, size, by_line),
+        _check_wrapping(lines),
         _check_script(lines, language),
     )
     return [one for one in found if one]
@@ -176,7 +175,7 @@ def _check_script(lines: list[str], language: str) -> str | None:
     return None
 
 
-def _check_counts(sentences: list[int], size: int, flags: bool, by_line: bool) -> str | None:
+def _check_counts(sentences: list[int], size: int, by_line: bool) -> str | None:
     median = statistics.median(sentences)
     if by_line and len(sentences) == 1:
         return f"the whole input is one line ({size:,} characters), so one document; give more lines"
@@ -185,23 +184,22 @@ def _check_counts(sentences: list[int], size: int, flags: bool, by_line: bool) -
             f"each line is a document, and half of the first {len(sentences):,} have one sentence at most. "
             "Next-sentence pairs need neighbours: separate documents by blank lines, or pre-train with --objective mlm"
         )
-    how = "" if flags else " to `bertworks corpus build`"
     if len(sentences) == 1:
         return (
             f"the whole input is one document ({size:,} characters). Next-sentence prediction needs many: put each "
-            "document into a file of its own, or separate them by blank lines and give --input.documents "
-            f"blank-line{how} (for Markdown --input.format text too)"
+            "document into a file of its own, or separate them by blank lines and give `bertworks corpus build` "
+            "--input.documents blank-line (for Markdown --input.format text too)"
         )
     if median < 2:
         return (
             f"your documents are one line long: of the first {len(sentences)} documents half have at most {median:g} "
             "sentence. Next-sentence pairs need neighbours; check how documents are separated, and give "
-            f"--input.documents or --input.format{how}"
+            "`bertworks corpus build` --input.documents or --input.format"
         )
     return None
 
 
-def _check_wrapping(lines: list[str], flags: bool) -> str | None:
+def _check_wrapping(lines: list[str]) -> str | None:
     """Lines that stop in mid-sentence are wrapped text, where each would be a paragraph, or messages of a chat."""
     if looks_like_chat(lines):
         return (
@@ -209,6 +207,6 @@ def _check_wrapping(lines: list[str], flags: bool) -> str | None:
             "what is before it. Do not join the lines, because each is a message"
         )
     if looks_wrapped(lines):
-        advice = "give --input.paragraphs blank-line to join its lines" if flags else "join its lines first"
+        advice = "join its lines (`bertworks corpus build` --input.paragraphs blank-line)"
         return f"lines end in mid-sentence: the text looks wrapped; {advice}"
     return None

@@ -177,21 +177,15 @@ class Store:
         return float(-(p * np.log(p)).sum())
 
 
-def refuse_unknown(share: float, where: str, flags: bool = True) -> None:
-    """Raise InputError if `share`, the share of [UNK] among the tokens of `where`, is above MAX_UNKNOWN.
-
-    flags: whether the vocabulary and the flags of `corpus build` are the user's to choose.
-    """
+def refuse_unknown(share: float, where: str) -> None:
+    """Raise InputError if `share`, the share of [UNK] among the tokens of `where`, is above MAX_UNKNOWN."""
     if share > MAX_UNKNOWN:
-        found = f"{share:.0%} of the tokens are [UNK], so the vocabulary does not fit the text"
-        advice = "look at `bertworks tokenizer check`, and train or choose another vocabulary"
-        advice += " (corpus build --allow-unknown builds such a store nevertheless)"
-        if not flags:
-            advice = (
-                "train one with `bertworks tokenizer train` (a larger --vocab-size or --limit-alphabet), build a store "
-                "with it by `bertworks corpus build`, and give that as --corpus, without --texts"
-            )
-        raise InputError(f"{where}: {found}; expected at most {MAX_UNKNOWN:.0%}; {advice}")
+        raise InputError(
+            f"{where}: {share:.0%} of the tokens are [UNK], so the vocabulary does not fit the text; expected at most "
+            f"{MAX_UNKNOWN:.0%}; look at `bertworks tokenizer check`, and train or choose another vocabulary "
+            "(`bertworks tokenizer train`, with a larger --vocab-size or --limit-alphabet), or build the store "
+            "nevertheless with `bertworks corpus build --allow-unknown`"
+        )
 
 
 def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:

@@ -15,12 +15,12 @@ from typing import Any
 from ..files import InputError, atomic_write, read_json, to_json
 from ..tokenizer import Tokenizer
 from ..typed import check_fields
+from .build_config import BuildConfig
 from .manifest import COUNT, PARTS
 from .near import NEAR, Comparison, Sketches, similar
-from .parsers import InputOptions
 from .parts import Part, PartWriter, is_written, part_name
 from .pieces import Piece
-from .sentences import Splitter, document_batches
+from .sentences import document_batches
 from .shards import ShardPlan, save_array, write_shard
 from .sketches import Sketcher
 from .store import TOKENIZER
@@ -30,15 +30,11 @@ READ = "read.json"  # in the working folder: the parts in reading order, and cou
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What all tasks of a build need to know; for the meaning see `BuildConfig`."""
+    """What all tasks of a build need to know."""
 
     out: Path  # the store; the parts are in its working folder
-    input: InputOptions
-    language: str
-    splitter: Splitter
-    max_sentence_tokens: int
+    config: BuildConfig
     batch_chars: int  # characters of a part
-    near_duplicates: float  # similarity from which one of two documents is left out; 0: none is
 
 
 @dataclass(frozen=True)
@@ -54,9 +50,9 @@ class BuildWorker:
         if not (settings.out / PARTS).is_dir():
             advice = "expected the disk of the process that builds; give an --out that all workers see by this name"
             raise InputError(f"{settings.out}: not a folder on {platform.node()}, where a worker runs; {advice}")
-        sketcher = Sketcher(settings.near_duplicates) if settings.near_duplicates else None
-        tokenizer = Tokenizer.load(settings.out / TOKENIZER)
-        text = (settings.language, settings.splitter, settings.max_sentence_tokens)
+        config, tokenizer = settings.config, Tokenizer.load(settings.out / TOKENIZER)
+        sketcher = Sketcher(config.near_duplicates) if config.near_duplicates else None
+        text = (config.language, config.splitter, config.max_sentence_tokens)
         return cls(settings, PartWriter(tokenizer, *text, sketcher))
 
     @property
@@ -66,7 +62,7 @@ class BuildWorker:
 
     def read(self, piece: Piece) -> int:
         """Read the documents of a piece and write their parts, then its note. Returns its bytes on disk."""
-        reader = piece.reader(self.settings.input)
+        reader = piece.reader(self.settings.config.input)
         names = []
         for documents in document_batches(reader, self.settings.batch_chars):
             texts = [document.text for document in documents]
@@ -95,7 +91,7 @@ class BuildWorker:
 
     def compare(self, task: Comparison) -> None:
         """Find near-duplicates in a range of a band; their hashes go to the working folder."""
-        found = similar(self.sketches, task, self.settings.near_duplicates)
+        found = similar(self.sketches, task, self.settings.config.near_duplicates)
         save_array(self.folder / task.name, found, self.folder)
 
     @cached_property

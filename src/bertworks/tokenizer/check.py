@@ -10,8 +10,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .normalization import normalize
-from .pipeline import NO_TOKEN
 from .tokenizer import Encoding, Tokenizer
 from .training import ASCII
 from .wordpiece import JAMO, SYLLABLE
@@ -47,8 +45,8 @@ class CheckReport:
 
     @property
     def total(self) -> ScriptCount:
-        sums = (sum(getattr(row, name) for row in self.scripts) for name in ("words", "subwords", "unknown"))
-        return ScriptCount("all", *sums)
+        """The counts of all scripts."""
+        return _total(self.scripts)
 
     @property
     def verdict(self) -> str:
@@ -62,6 +60,14 @@ class CheckReport:
         more = f" and {len(self.missing) - 10:,} more" if len(self.missing) > 10 else ""
         lacking = f"; missing characters: {' '.join(self.missing[:10])}{more}" if self.missing else ""
         return f"{'does not fit: ' + '; '.join(self.reasons) if self.reasons else 'fits'} ({figures}){lacking}"
+
+
+def _total(scripts: Iterable[ScriptCount]) -> ScriptCount:
+    total = ScriptCount("all")
+    for row in scripts:
+        total.words, total.subwords = total.words + row.words, total.subwords + row.subwords
+        total.unknown += row.unknown
+    return total
 
 
 def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS) -> CheckReport:
@@ -82,11 +88,9 @@ def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS
             row.unknown += count * unknown
     scripts = sorted(rows.values(), key=lambda row: -row.words)
     dead = misfits(tokenizer)
-    unnamed = list(without_text(tokenizer))
-    report = CheckReport(chars, scripts, [*dead, *unnamed, *_text_warnings(tokenizer, chunks, scripts)], [], [])
-    report.reasons.extend(_reasons(report.total, dead, sum(len(chunk) * n for chunk, n in chunks.items())))
-    report.missing.extend(_missing(tokenizer, chunks))
-    return report
+    reasons = [*_reasons(_total(scripts), dead, sum(len(chunk) * n for chunk, n in chunks.items()))]
+    warnings = [*dead, *_text_warnings(tokenizer, chunks, scripts)]
+    return CheckReport(chars, scripts, warnings, reasons, _missing(tokenizer, chunks))
 
 
 def unknown_share(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) -> float:
@@ -181,17 +185,6 @@ def misfits(tokenizer: Tokenizer) -> list[str]:
     return out
 
 
-def without_text(tokenizer: Tokenizer) -> Iterator[str]:
-    """A warning if some ids belong to no text: lines of a vocab.txt that are blank or that a later line repeats."""
-    ids = [number for number, token in enumerate(tokenizer.vocab) if not token.strip() or token.startswith(NO_TOKEN)]
-    if ids:
-        more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
-        yield (
-            f"no text becomes the ids {', '.join(map(str, ids[:5]))}{more}: these lines of the vocabulary are blank, "
-            "or a later line repeats them. They count as ids, as in the original code: leave them where they are."
-        )
-
-
 def _text_warnings(tokenizer: Tokenizer, chunks: dict[str, int], scripts: list[ScriptCount]) -> list[str]:
     """Warnings about this text with this vocabulary."""
     if not scripts:
@@ -211,13 +204,5 @@ def _text_warnings(tokenizer: Tokenizer, chunks: dict[str, int], scripts: list[S
         out.append(
             f"{cased:,} words of the text have capitals, the vocabulary has none and text is not lower-cased: "
             "this is an uncased vocabulary, load it with lowercase=True."
-        )
-    apart = {chunk: count for chunk, count in chunks.items() if JAMO.search(chunk)}
-    loose = sum(count for chunk, count in apart.items() if not JAMO.search(normalize("NFC", chunk)))  # lone jamo stay
-    whole, parts = (bool(JAMO.search(tokenizer.normalize(text))) for text in ("한", "\u1112\u1161\u11ab"))
-    if loose > words / 1000 and parts and not whole and not JAMO.search("".join(tokenizer.vocab)):
-        out.append(
-            f"{loose:,} words of the text are in decomposed Hangul (NFD, as macOS writes file names), which this "
-            "vocabulary does not have: compose the text first (unicodedata.normalize('NFC', text))."
         )
     return out

@@ -1,0 +1,49 @@
+"""The settings of a build: the flags of `bertworks corpus build`."""
+
+from dataclasses import dataclass, field
+
+from ..files import InputError
+from .manifest import flag_of
+from .parsers import InputOptions
+from .sentences import Splitter, check_splitter
+from .sketches import check_threshold
+
+
+@dataclass(frozen=True)
+class BuildConfig:
+    """How a corpus becomes a store."""
+
+    input: InputOptions = field(default_factory=InputOptions)
+    """how files become documents"""
+    language: str = "en"
+    """language of the text, for finding sentences (ISO code: en, ko, de, ...)"""
+    # what finds sentences. auto: rules for the language; kiwi: a morphological analyser for Korean (needs the
+    # extra `korean`); line: each line of the text is a sentence
+    splitter: Splitter = "auto"
+    validation_share: float = 0.005
+    """share of the documents held out, chosen by their hash; 0 holds out none"""
+    min_validation_documents: int = 2
+    """hold out at least this many documents (a random next sentence needs a second document)"""
+    max_sentence_tokens: int = 1024
+    """cut longer sentences (tables, text without full stops) into parts of this many tokens"""
+    shard_tokens: int = 1 << 26
+    """about this many tokens in a shard; every worker process has one shard in memory while it writes it"""
+    # leave out one of two documents that are at least so similar (0.8: most of their text; Jaccard similarity of five
+    # tokens in a row, estimated); 0 keeps them
+    near_duplicates: float = 0.0
+    workers: int = 0
+    """worker processes; 0 is one for every core that this process may use. The result does not depend on it"""
+    # dask scheduler whose workers build: its address (tcp://host:8786), or "local" for one on this machine; none: no
+    # dask. Needs the extra `cluster` and a disk that all workers share. The result does not depend on it
+    scheduler: str = ""
+    allow_unknown: bool = False
+    """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
+
+    def __post_init__(self) -> None:
+        check_splitter(self.splitter, self.language)
+        check_threshold(self.near_duplicates)
+        if not 0 <= self.validation_share < 1:
+            raise InputError(f"--validation-share {self.validation_share}; expected at least 0 and less than 1")
+        for name in ("max_sentence_tokens", "shard_tokens"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{flag_of(name)} {getattr(self, name)}; expected at least 1")

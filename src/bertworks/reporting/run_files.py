@@ -17,6 +17,7 @@ LOG = "log.jsonl"
 RESULTS = "results.json"
 PREDICTIONS = "predictions.jsonl"
 EXAMPLES = "examples.jsonl"  # a few development examples, which the page of `bertworks serve` offers
+TRAINED_ON = "trained_on.npy"  # hashes of the training examples, which `evaluate` compares with its own
 METRICS = {str: float}
 RECORD = {"kind": str, "step": range(1 << 63), "seconds?": (float, None)}  # of a log; all else is a number or null
 REPAIR = "restore the file"

@@ -1,0 +1,174 @@
+"""Each check of labelled data finds its planted case, and good data has no findings."""
+
+import random
+import unicodedata
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bertworks.checkpoint.folder import load_tokenizer
+from bertworks.files import InputError
+from bertworks.reporting.run_files import TRAINED_ON
+from bertworks.tasks.base import Example, Task
+from bertworks.tasks.checks import check_labelled_data, hashes_of, seen_in_training, words_of
+from bertworks.tasks.choice import Choice
+from bertworks.tasks.questions import Question
+from bertworks.tasks.sentences import Tagged
+from bertworks.tasks.table import TableForm
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from conftest import WORDS
+from support.tiny_task import tiny_folder
+
+TASK = Task("own", ("text",))
+
+
+def texts(count, seed=1, words=12):
+    """Texts that share hardly any two words in a row."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=words)) for _ in range(count)]
+
+
+def examples(count, seed=1, label=lambda i: ("good", "bad")[i % 2]):
+    return [Example(text, label=label(i), line=i + 2) for i, text in enumerate(texts(count, seed))]
+
+
+TRAIN, DEV = examples(240), examples(120, 2)
+
+
+def found(train=TRAIN, dev=DEV, task=TASK, **reader):
+    return [(one.check, one.severity, one.evidence) for one in check_labelled_data(task, train, dev, **reader)]
+
+
+def test_good_data_has_no_findings(tmp_path):
+    assert found() == []
+    assert found(tokenizer=load_tokenizer(tiny_folder(tmp_path / "model")), max_seq_length=128) == []
+    values = examples(240, label=lambda i: str(i % 5))
+    assert found(values, [], replace(TASK, kind="regression")) == []
+    several = examples(240, label=lambda i: ("a|b", "b", "a")[i % 3])
+    assert found(several, [], replace(TASK, kind="multilabel")) == []
+
+
+PLANTED = {
+    "few examples": (TRAIN[:150], DEV, "few examples", "warning", "150 training examples: "),
+    "few development examples": (TRAIN, DEV[:50], "few examples", "warning",
+                                 "50 development examples: an accuracy of 50 % is known within ± 14 points (95 %)"),
+    "one label for nearly all": (examples(240, label=lambda i: "bad" if i % 24 else "good"), [], "labels", "warning",
+                                 "label 'bad' has 230 of 240 training examples, 'good' 10: the majority-class baseline "
+                                 "has an accuracy of 0.958"),
+    "unbalanced": (examples(240, label=lambda i: "bad" if i % 13 else "good"), [], "labels", "warning",
+                   "label 'bad' has 221 of 240 training examples, 'good' 19"),
+    "a rare label": (examples(240, label=lambda i: "odd" if i < 3 else "ab"[i % 2]), [], "labels", "warning",
+                     "1 of 3 labels has fewer than 10 training examples: 'odd' (3)"),
+    "ids as labels": (examples(240, label=lambda i: f"id{i}"), [], "labels", "error",
+                      "240 labels in 240 training examples: nearly every example has a label of its own"),
+    "other frequencies in dev": (TRAIN, examples(120, 2, lambda i: "good" if i % 5 else "bad"), "label shift",
+                                 "warning", "label 'good' has 50 % of the training examples and 80 % of the develop"),
+    "a label in dev alone": (TRAIN, examples(120, 2, lambda i: ("good", "bad", "fair")[i % 3]), "label shift", "error",
+                             "1 label of the development examples never in train: 'fair'"),
+    "labels in two spellings": (examples(240, label=lambda i: ("good", "Good ", "bad", "bad")[i % 4]), [],
+                                "label spelling", "warning",
+                                "labels that differ in case, blanks or Unicode form only: 'Good ', 'good'"),
+    "labels in two Unicode forms": (examples(240, label=lambda i: ("\uac00", "\u1100\u1161", "bad")[i % 3]), [],
+                                    "label spelling", "warning", "labels that differ in case, blanks or Unicode form "
+                                    "only: '\\u1100\\u1161', '\\uac00'"),
+    "empty": ([*TRAIN, *(Example(text, label="bad", line=900) for text in ("...", " ", "?!"))], [], "empty texts",
+              "warning", "3 of 243 examples have a text without a letter or digit (lines 900, 900, 900)"),
+    "without a label": ([*TRAIN, Example("new words here", line=900)], [], "missing labels", "error",
+                        "1 of 241 examples has no label (line 900)"),
+    "twice": ([*TRAIN, *(row._replace(text=row.text.upper() + "!", line=900) for row in TRAIN[:3])], [], "duplicates",
+              "warning", "3 of 243 training examples repeat an earlier one with the same label (lines 900, 900, 900)"),
+    "two labels": ([*TRAIN, TRAIN[0]._replace(label="bad", line=900)], [], "conflicting labels", "note",
+                   f"1 text has different labels: {TRAIN[0].text[:18]!r}"),
+    "train in dev": (TRAIN, [*DEV, *TRAIN[:2]], "train/dev overlap", "warning",
+                     "2 of 122 development examples are also in train (1.6 %; lines 2, 3): "),
+    "dev is train": (TRAIN, TRAIN[:120], "train/dev overlap", "error",
+                     "120 of 120 development examples are also in train (100 %; lines 2, 3, 4, ...): "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_is_found(name):
+    train, dev, check, severity, evidence = PLANTED[name]
+    [(*one, text)] = found(train, dev)
+    assert one == [check, severity]
+    assert text.startswith(evidence.rstrip("'"))
+
+
+def test_the_gravest_finding_is_first_and_a_finding_is_one_line():
+    first, *others = check_labelled_data(TASK, TRAIN[:40], TRAIN[:30])
+    assert first.severity == "error" and {one.severity for one in others} == {"warning"}
+    assert str(first) == f"error: {first.evidence}; {first.advice}"
+    assert str(replace(first, where="a")).startswith("error: a: 30 of 30")
+
+
+def test_truncated_texts_and_unknown_words_are_counted_with_a_tokenizer(tmp_path):
+    tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))
+    few = [*TRAIN[:190], *(row._replace(text=f"good {i} " * 60) for i, row in enumerate(TRAIN[190:200]))]
+    [one] = [one for one in check_labelled_data(TASK, few, DEV, tokenizer, 96) if one.check == "truncation"]
+    assert one.evidence.startswith("5 % of 200 training examples are longer than 96 tokens")
+    longest = max(map(len, tokenizer.ids_of([row.text for row in few]))) + 2
+    assert f"the longest {longest})" in one.evidence
+    assert one.advice.startswith(f"set max_seq_length to {-(-longest // 16) * 16} if")
+    [hit] = found(tokenizer=tokenizer, max_seq_length=32)
+    assert hit[:2] == ("truncation", "warning") and "100 % of 240 training examples are longer than 32" in hit[2]
+    korean = [row._replace(text=f"{row.text} 영화 아주") for row in TRAIN]
+    unknown = ("vocabulary", "warning", "100% of the Hangul words are [UNK]: the vocabulary lacks them")
+    assert found(korean, tokenizer=tokenizer, max_seq_length=512) == [unknown]
+
+
+def test_decomposed_text_is_composed_before_words_are_looked_up():
+    tokenizer = Tokenizer.train(["영화 아주 good bad"] * 20, TokenizerConfig(vocab_size=100, lowercase=False))
+    for text in ("good 영화 아주", "good ᅲᅲ", "영화 아주"):  # lone vowels never compose
+        apart = [row._replace(text=unicodedata.normalize("NFD", text)) for row in TRAIN]
+        assert not [hit for hit in found(apart, tokenizer=tokenizer) if "NFD" in hit[2]], text
+
+
+def test_text_that_was_read_in_another_encoding_is_found():
+    task = replace(TASK, form=TableForm("latin-1"))
+    misread = [row._replace(text=f"좋은 영화 {i}".encode().decode("latin-1")) for i, row in enumerate(TRAIN)]
+    [hit] = [one for one in check_labelled_data(task, misread) if one.check == "encoding"]
+    assert "UTF-8 that was read as" in hit.evidence and hit.advice == "give --encoding utf-8"
+
+
+def test_other_kinds_of_tasks():
+    """Questions overlap by their contexts, choices have no classes, tagged sentences repeat, values may be constant."""
+    span = Task("q", ("question", "context"), kind="span")
+    asked = [Question(str(i), "Who?", text) for i, text in enumerate(texts(220))]
+    other = [Question(str(i), "Who?", text) for i, text in enumerate(texts(110, 2))]
+    assert found(asked, other, span) == []
+    [hit] = found(asked, [*other, asked[3]._replace(question="Where?")], span)
+    assert hit[:2] == ("train/dev overlap", "note") and hit[2].startswith("1 of 111 development contexts is also in")
+    choice = Task("c", ("text",), kind="choice", choices=("a", "b"))
+    some, many = ([Choice(text, ("one", "two"), 0) for text in texts(n, n)] for n in (110, 220))
+    assert found(many, some, choice) == []
+    tagging = Task("t", ("word",), kind="tagging")
+    train = [Tagged(text, (), (), i) for i, text in enumerate([*texts(219), texts(1)[0]])]
+    assert found(train, [Tagged(text, (), (), i) for i, text in enumerate(texts(110, 2))], tagging) == []
+    assert [hit[:2] for hit in found(train, train[:110], tagging)] == [("train/dev overlap", "error")]
+    same = examples(240, label=lambda i: "1.5")
+    [hit] = found(same, [], replace(TASK, kind="regression"))
+    assert hit == ("labels", "error", "every training example has the value 1.5: nothing to learn")
+    scores = [row._replace(pair=row.text, label="0.5") for row in TRAIN]
+    [hit] = found(
+        scores, [row._replace(pair=row.text, label="0.5") for row in DEV[:50]], Task("e", ("a", "b"), kind="embedding")
+    )
+    assert hit[2] == "50 development examples"
+
+
+def test_words_are_compared_without_case_punctuation_and_unicode_form():
+    assert words_of("Ein  Café, «neu»!") == words_of("ein CAFE\u0301 neu") and words_of(" ?! ") == "?!"
+    assert words_of("की") != words_of("के")  # vowel signs of Indic scripts are letters
+
+
+def test_examples_that_a_run_was_trained_on_are_recognised_by_their_words(tmp_path):
+    """Whatever the task is called, and whichever file they come from."""
+    np.save(tmp_path / TRAINED_ON, hashes_of(TASK, TRAIN))
+    [one] = seen_in_training(tmp_path, Task("another", ("sentence",)), [*DEV, *TRAIN[:40]])
+    assert one.severity == "warning"
+    assert one.evidence.startswith(f"40 of 160 examples are in the training data of {tmp_path}")
+    assert seen_in_training(tmp_path, TASK, DEV) == seen_in_training(tmp_path, TASK, [*DEV, *TRAIN[:5]]) == []
+    assert seen_in_training(tmp_path / "earlier version", TASK, TRAIN) == []
+    (tmp_path / TRAINED_ON).write_bytes(b"x")
+    with pytest.raises(InputError, match="not an array of hashes"):
+        seen_in_training(tmp_path, TASK, DEV)

@@ -84,7 +84,7 @@ PLANTED = {
     "dev is train": (TRAIN, TRAIN[:120], "train/dev overlap", "error",
                      "development examples that are also in train: 120 of 120 (lines 2, 3, 4, ...) (100 %)"),
     "nearly train in dev": (TRAIN, [*DEV, TRAIN[0]._replace(text=TRAIN[0].text + " again")], "train/dev overlap",
-                            "note", "development examples that share most of their words with one in train: 1 of 121 (line 2)"),
+                            "note", "development examples that share most of their words with one in train: 1 of"),
     "dev is nearly train": (TRAIN, [row._replace(text=row.text + " again") for row in TRAIN[:120]], "train/dev overlap",
                             "error", "development examples that share most of their words with one in train: 120 of"),
 }  # fmt: skip

@@ -182,11 +182,8 @@ def balance(data: LabelledData) -> Iterator[Finding]:
             "labels", "error", evidence, f"column {data.task.label!r} may hold ids: give the column of labels"
         )
         return
-    if (
-        data.has_one_class
-        and len(counts) > 1
-        and often >= min(CONSTANT * total, UNBALANCED * max(seldom, FEW_OF_LABEL))
-    ):
+    unbalanced = often >= UNBALANCED * seldom and seldom >= FEW_OF_LABEL  # rarer ones are listed below
+    if data.has_one_class and len(counts) > 1 and (unbalanced or often >= CONSTANT * total):
         yield Finding(
             "labels",
             "warning",

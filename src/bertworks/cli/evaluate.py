@@ -1,10 +1,9 @@
 """`bertworks evaluate`: the metrics of a fine-tuned model."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from ..files import InputError
 from ..reporting.outputs import check_output
@@ -19,9 +18,6 @@ from .arguments import (
     refuse_with_flag,
     several_models,
 )
-
-if TYPE_CHECKING:
-    from ..tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -93,18 +89,8 @@ def evaluate(argv: list[str]) -> None:
     else:
         results = evaluate_model(arguments.model, task, read, computing=computing)
     _show(results, arguments.out)
-    for model in (arguments.model, *others):
-        _warn_of_training_rows(model, task, read)
-
-
-def _warn_of_training_rows(model: Path, task: "Task", rows: Sequence[Any]) -> None:
-    """Print a line on stderr if a run is evaluated on what it was trained on."""
-    from ..apps.doctor.finetuned import rows_trained_on
-    from ..checkpoint.locate import run_folder
-
-    named = model if model.name.strip(".") else model.resolve()
-    if told := rows_trained_on(run_folder(named), task, rows):
-        print(told, file=sys.stderr)
+    for line in results.get("findings", ()):
+        print(line, file=sys.stderr)
 
 
 def _named(argv: list[str]) -> list[str]:

@@ -25,7 +25,7 @@ from .doctor import print_findings
 from .ending import FAILED, run_to_its_end
 
 if TYPE_CHECKING:
-    from ..apps.doctor.findings import Report
+    from ..apps.doctor.examination import Report
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def finetune(argv: list[str]) -> None:
     first = os.environ.get("RANK", "0") == "0"
     with followed(command.out, command.log if first else None):
         results = run_to_its_end(lambda: _suite(command, argv, task) if command.suite else _one(command))
-    print_findings(lambda: _examined(command), advise=not (command.sweep or command.suite))
+    print_findings(lambda: _examined(command))
     if first:  # one process of a torchrun prints
         _show(results)
     if any("error" in found or "failed" in found for found in (results, *results.get("tasks", {}).values())):
@@ -160,7 +160,7 @@ def _one(command: Arguments) -> dict[str, Any] | None:
         counts = f"{len(data.train):,} rows to train on, {len(data.dev):,} to evaluate on"
         print(f"{command.rows.train}: {counts}", file=sys.stderr)
     if not (command.out / RESULTS).exists():  # a finished run reads no rows
-        print_findings(lambda: _examined_rows(command, task, data), unharmed="the run starts all the same")
+        _check_data(command, task, data)
     if not command.sweep:
         from ..finetuning.run import finetune as run_finetuning
 
@@ -188,11 +188,16 @@ def _check_model(command: Arguments) -> None:
     read_config(folder)
 
 
-def _examined_rows(command: Arguments, task: Task, data: Data) -> "Report":
-    """What doctor finds in the rows before the run."""
-    from ..apps.doctor.examination import of_rows
+def _check_data(command: Arguments, task: Task, data: Data) -> None:
+    """Print what is wrong with the examples, before the run."""
+    from ..checkpoint.folder import find_model, load_tokenizer
+    from ..tasks.checks import check_labelled_data
 
-    return of_rows(task, data, command.model, command.config.max_seq_length)
+    if os.environ.get("RANK", "0") == "0":
+        reader = load_tokenizer(find_model(command.model)), command.config.max_seq_length
+        for finding in check_labelled_data(task, data.train, data.dev, *reader):
+            if finding.severity != "note":
+                print(finding, file=sys.stderr)
 
 
 def _examined(command: Arguments) -> "Report":

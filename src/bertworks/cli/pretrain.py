@@ -14,7 +14,7 @@ from .doctor import print_findings
 from .ending import run_to_its_end
 
 if TYPE_CHECKING:
-    from ..apps.doctor.findings import Report
+    from ..apps.doctor.examination import Report
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,20 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..checkpoint.card import origin_in_card
 from ..checkpoint.folder import find_model, run_name, save_folder
 from ..checkpoint.locate import refuse_export
 from ..checkpoint.pooling import Pooling, write_pooling
 from ..config import to_toml
-from ..files import InputError, check_version, to_json, write_json, write_text
+from ..files import InputError, atomic_write, check_version, to_json, write_json, write_text
 from ..model.heads import Model
 from ..model.used_rows import keep_used_rows, restore_rows
-from ..reporting.run_files import EXAMPLES, RESULTS, read_results, seed_folders
+from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
 from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
+from ..tasks.checks import hashes_of
 from ..tasks.kinds import OWN_TABLE
 from ..tasks.rows import hash_of_texts, sample
 from ..tasks.span_files import SPANS
@@ -265,7 +268,7 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
 
 
 def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
-    """The model folder, the predictions on dev, and a few examples of it."""
+    """The model folder, the predictions on dev, a few examples of it, and hashes of the training examples."""
     own = ("model", "data", "dev_texts")  # paths of this machine, and a hash that tells a reader nothing
     facts = {key: value for key, value in results.items() if key not in own}
     facts |= {"title": f"{run_name(job.folder)} fine-tuned on {job.task.name}", **_origin(job)}
@@ -288,6 +291,8 @@ def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Ju
             write_text(out / name, "".join(to_json(row) + "\n" for row in content))
         else:
             write_json(out / name, content)
+    with atomic_write(out / TRAINED_ON) as file:
+        np.save(file, hashes_of(job.task, job.data.train))
 
 
 def _origin(job: Job) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..checkpoint.folder import read_task
-from ..checkpoint.locate import CONFIG, refuse_export
+from ..checkpoint.locate import CONFIG, refuse_export, run_folder
 from ..checkpoint.memory import ModelLike, network_of, origin_of
 from ..checkpoint.metadata import TASK, stored_scale
 from ..checkpoint.names import LABELS, listed
@@ -16,6 +16,7 @@ from ..checkpoint.pooling import Pooling, read_pooling
 from ..files import InputError, read_json_object, write_json
 from ..tasks.base import Judged, Prepared, Task
 from ..tasks.calibration import probabilities
+from ..tasks.checks import seen_in_training
 from ..tasks.classification import ClassRows
 from ..tasks.kinds import kind_of
 from ..tasks.labels import alike_label
@@ -86,6 +87,8 @@ def evaluate(
 
     model: folder, or a loaded model, which keeps its own `max_seq_length` and `computing`.
 
+    `findings`: a warning if many of the rows are training examples of the run; left out otherwise.
+
     `majority`: the first metric of the best answer that ignores the text; left out where it is 0.
 
     Of a classifier also `ece`, the table behind it (`reliability`) and `confusion` (tasks/calibration.py).
@@ -97,6 +100,8 @@ def evaluate(
         loaded = LoadedModel.load(origin_of(model), max_seq_length, computing=computing, network=network_of(model))
     evaluation = Evaluation.prepare(loaded, task, rows)
     judged = evaluation.run()
+    folder = loaded.folder if loaded.folder.name.strip(".") else loaded.folder.resolve()
+    findings = [str(one) for one in seen_in_training(run_folder(folder), evaluation.task, rows)]
     return {
         "task": task.name,
         "metrics": judged.metrics,
@@ -106,6 +111,7 @@ def evaluate(
         **judged.details,
         "examples": evaluation.rows,
         "truncation": evaluation.prepared.inputs.truncation(),
+        **({"findings": findings} if findings else {}),
     }
 
 

@@ -18,6 +18,7 @@ from ..files import InputError
 
 KEPT = (  # files of run folders, model folders and exports that are read again
     *("recipe.toml", "demo.toml", "results.json", "log.jsonl", "predictions.jsonl", "examples.jsonl"),
+    "trained_on.npy",
     *("*predictions.json",),
     *("types.json", "cell.json", "*.lock", "*.md"),
     *("config.json", "*_config.json", "config_*.json", "certificate.json", "modules.json", "made.json", "*.index.json"),

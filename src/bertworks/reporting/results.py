@@ -114,7 +114,7 @@ class Evaluated(Printed):
     def table(self) -> ResultTable:
         beside = {name: value for name, value in self.details.items() if isinstance(value, float)}
         rows = [(name, number(value)) for name, value in (self.metrics | beside).items()]
-        notes = (COLLAPSED,) if self.details.get("collapsed") else ()
+        notes = (*([COLLAPSED] if self.details.get("collapsed") else []), *self.details.get("findings", ()))
         return ResultTable(f"{self.task}: {self.examples:,} rows", ("metric", "value"), rows, notes)
 
 

@@ -28,6 +28,7 @@ In reading order:
     table.py           CSV, TSV, JSON lines and Parquet, row by row
     objects.py         JSON lines and Parquet as objects
     cells.py           lists, truth values and whole numbers in cells
+    checks.py          checks of labelled data before training
     selection.py       the rows that a verb or a function is given
     sheets.py          the rows of a sheet of Excel
     rows.py            rows that a caller hands over in Python, checked

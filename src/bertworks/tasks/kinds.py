@@ -8,6 +8,7 @@ from typing import Any
 from ..files import InputError, not_found
 from ..tokenizer import normalize
 from .base import Data, Kind, KindName, Task
+from .catalogue import TASKS
 from .cells import plain_value
 from .choice import CHOICE
 from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
@@ -84,6 +85,12 @@ def load_data(task: Task, folder: Path | str) -> Data:
     if not folder.is_dir():
         found = not_found(folder, "folder")
         raise InputError(f"{folder}: {found}; {task.name} needs the folder with {task.train} and {task.dev}")
+    divided = f"{task.name}-divided"  # of tasks whose development file is often the only one
+    if divided in TASKS and not (folder / task.train).exists() and (folder / task.dev).exists():
+        raise InputError(
+            f"{folder / task.train}: no such file; the development file is there: --task {divided} divides it into "
+            "training and development rows"
+        )
     train, dev = (read_rows(task, folder / name) for name in (task.train, task.dev))
     more = {name: read_rows(task, folder / file) for name, file in task.more.items() if (folder / file).exists()}
     return Data(train, dev, str(folder), more)

@@ -15,9 +15,8 @@ from ...finetuning.functions import finetune as run_finetuning
 from ...pretraining.functions import pretrain as run_pretraining
 from ...reporting.arguments import with_argument_names
 from ...reporting.results import RunResults
-from .examination import of_finetuning, of_pretraining
-from .findings import Report
-from .listing import print_brief
+from .examination import Report, of_finetuning, of_pretraining
+from .listing import print_warnings
 
 P = ParamSpec("P")
 Examine = Callable[[Path, Mapping[str, Any]], Report]  # of a run folder and the arguments of the call
@@ -33,10 +32,8 @@ def _examined(run: Callable[P, RunResults], examine: Examine) -> Callable[P, Run
         if not results.finished:
             return results
         arguments = signature.bind(*given, **named).arguments
-        lines = print_brief(
-            lambda: examine(results.folder, arguments), quiet=bool(arguments.get("quiet")), named=with_argument_names
-        )
-        return replace(results, findings=tuple(lines))
+        lines = print_warnings(lambda: examine(results.folder, arguments), quiet=bool(arguments.get("quiet")))
+        return replace(results, findings=tuple(map(with_argument_names, lines)))
 
     return function
 

@@ -1,9 +1,7 @@
-"""Settings of the machine that cost speed: cores, threads, limits of a container, memory, denormal numbers."""
+"""Settings of the machine that cost speed: threads, other programs, limits of a container, memory, disk."""
 
 import math
 import os
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,19 +9,16 @@ from pathlib import Path
 import psutil
 import torch
 
-from ...training.machine import processor_kind
+from ...tasks.checks import Finding
 from ...training.memory import CGROUP, memory_of_container
 from ...workers import cores
-from .findings import Finding
 
-LEAST = 2 << 30  # bytes of free memory
-DISK = 2 << 30  # bytes
-SLOW = 5.0  # times that products of denormal numbers take
+LEAST = 2 << 30  # bytes of free memory, and of disk
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the system says; tests put in other values."""
+    """What the system reports; tests put in other values."""
 
     cores: int = field(default_factory=cores)  # that this process may use
     all_cores: int = field(default_factory=lambda: os.cpu_count() or 1)
@@ -34,8 +29,6 @@ class Machine:
     limit: float = field(default_factory=lambda: memory_left(CGROUP))  # bytes that a container has left; inf: no limit
     swapped: int = field(default_factory=lambda: psutil.swap_memory().used)
     disk: int = field(default_factory=lambda: psutil.disk_usage(os.getcwd()).free)
-    gpu: bool = field(default_factory=torch.cuda.is_available)
-    denormals: float = field(default_factory=lambda: denormal_cost())  # time of denormal products over that of others
 
 
 def cpu_quota(cgroup: Path) -> float:
@@ -63,119 +56,46 @@ def _read(path: Path) -> str:
         return ""
 
 
-def denormal_cost(size: int = 1 << 16) -> float:
-    """How many times as long products of denormal numbers take as those of others."""
-    normal, small = torch.full((size,), 0.5), torch.full((size,), 1e-39)
-    times = []
-    for values in (normal, small):
-        best = math.inf
-        for _ in range(5):
-            start = time.perf_counter()
-            values * 0.5
-            best = min(best, time.perf_counter() - start)
-        times.append(best)
-    return times[1] / times[0]
-
-
 def threads(machine: Machine) -> Iterator[Finding]:
-    """Fewer threads than cores, or more than a container may use."""
+    """Fewer threads than cores, more than a container may use, or other programs on the cores."""
     usable = min(float(machine.cores), machine.quota)
     if machine.threads < math.floor(usable):
-        variable = os.environ.get("OMP_NUM_THREADS")
-        why = f" (OMP_NUM_THREADS={variable})" if variable else ""
-        yield Finding(
-            "warning",
-            f"torch computes with {machine.threads} of {usable:g} cores{why}",
-            "unset OMP_NUM_THREADS, unless other programs need the cores",
-            {"threads": machine.threads, "cores": usable},
-        )
+        evidence = f"torch uses {machine.threads} of {usable:g} cores"
+        if "OMP_NUM_THREADS" in os.environ:
+            evidence += f" (OMP_NUM_THREADS={os.environ['OMP_NUM_THREADS']})"
+        yield Finding("threads", "warning", evidence, "unset OMP_NUM_THREADS, unless other programs need the cores")
     elif machine.threads > math.ceil(usable):
-        yield Finding(
-            "warning",
-            f"torch computes with {machine.threads} threads, but may use {usable:g} cores: threads wait for each other",
-            f"set OMP_NUM_THREADS={max(1, math.floor(usable))}",
-            {"threads": machine.threads, "cores": usable},
-        )
+        evidence = f"torch uses {machine.threads} threads on {usable:g} cores: threads wait for each other"
+        yield Finding("threads", "warning", evidence, f"set OMP_NUM_THREADS={max(1, math.floor(usable))}")
     if machine.load > machine.all_cores + 0.5:
-        yield Finding(
-            "warning",
-            f"a load of {machine.load:.1f} on {machine.all_cores} cores: other programs compute too",
-            "end them, or expect times that vary",
-            {"load": machine.load},
-        )
+        evidence = f"a load of {machine.load:.1f} on {machine.all_cores} cores: other programs compute too"
+        yield Finding("threads", "warning", evidence, "end them, or expect longer times")
 
 
 def limits(machine: Machine) -> Iterator[Finding]:
-    """A container that may use fewer cores than it sees, or an affinity that leaves cores out."""
+    """A container or job that may use fewer cores than it sees."""
     if machine.quota < machine.cores:
-        yield Finding(
-            "note",
-            f"the container may use {machine.quota:g} of {machine.cores} cores that it sees (cpu.max)",
-            f"set OMP_NUM_THREADS={max(1, math.floor(machine.quota))} and give --workers that number",
-            {"quota": machine.quota, "cores": machine.cores},
-        )
+        evidence = f"the container may use {machine.quota:g} of the {machine.cores} cores that it sees (cpu.max)"
+        advice = f"set OMP_NUM_THREADS={max(1, math.floor(machine.quota))} and give --workers that number"
+        yield Finding("limits", "note", evidence, advice)
     if machine.cores < machine.all_cores:
-        yield Finding(
-            "note",
-            f"this process may use {machine.cores} of {machine.all_cores} cores (its affinity: taskset, Slurm)",
-            "ask for more cores if the job should have them",
-            {"cores": machine.cores, "all": machine.all_cores},
-        )
+        evidence = f"this process may use {machine.cores} of {machine.all_cores} cores (its affinity: taskset, Slurm)"
+        yield Finding("limits", "note", evidence, "request more cores if the job should have them")
 
 
 def memory(machine: Machine) -> Iterator[Finding]:
-    """Little memory or disk, or pages that were swapped out."""
+    """Little memory or disk, or memory that was swapped out."""
     left = min(float(machine.available), machine.limit)
     if left < LEAST:
         who = "the container" if machine.limit < machine.available else "the machine"
-        yield Finding(
-            "warning",
-            f"{who} has {left / 2**30:.1f} GiB of memory left",
-            "train with smaller micro-batches, build with fewer --workers, or end other programs",
-            {"bytes": int(left)},
-        )
+        advice = "train with smaller micro-batches, build with fewer --workers, or end other programs"
+        yield Finding("memory", "warning", f"{who} has {left / 2**30:.1f} GiB of memory left", advice)
     if machine.swapped > 1 << 30:
-        yield Finding(
-            "warning",
-            f"{machine.swapped / 2**30:.1f} GiB are swapped out",
-            "end other programs",
-            {"bytes": machine.swapped},
-        )
-    if machine.disk < DISK:
-        yield Finding(
-            "warning",
-            f"{machine.disk / 2**30:.1f} GiB of disk are left here",
-            "free some: a run whose state cannot be written stops",
-            {"bytes": machine.disk},
-        )
+        evidence = f"{machine.swapped / 2**30:.1f} GiB are swapped out"
+        yield Finding("memory", "warning", evidence, "end other programs")
+    if machine.disk < LEAST:
+        evidence = f"{machine.disk / 2**30:.1f} GiB of disk are left here"
+        yield Finding("memory", "warning", evidence, "free some: a run whose state cannot be written stops")
 
 
-def denormals(machine: Machine) -> Iterator[Finding]:
-    """A processor that computes denormal numbers slowly."""
-    if machine.denormals > SLOW and not machine.gpu:
-        yield Finding(
-            "note",
-            f"products of denormal numbers take {machine.denormals:.0f} times as long as others",
-            "torch.set_flush_denormal(True) avoids it; `bertworks doctor FOLDER` counts them among the weights",
-            {"times": machine.denormals},
-        )
-
-
-def precision(machine: Machine) -> Iterator[Finding]:
-    """A processor without fast bfloat16."""
-    kind = processor_kind()
-    if not machine.gpu and sys.platform == "linux" and kind in ("DEFAULT", "NO AVX", "AVX2"):
-        yield Finding(
-            "note",
-            f"no GPU, and the processor ({kind}) has no fast bfloat16",
-            "expect half the speed of newer processors, or less",
-        )
-
-
-CHECKS: dict[str, Callable[[Machine], Iterable[Finding]]] = {
-    "threads": threads,
-    "limits of the container": limits,
-    "memory and disk": memory,
-    "denormal numbers": denormals,
-    "bfloat16": precision,
-}
+CHECKS: tuple[Callable[[Machine], Iterable[Finding]], ...] = (threads, limits, memory)

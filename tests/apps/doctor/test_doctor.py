@@ -1,0 +1,172 @@
+"""`bertworks doctor`: what it takes, what it prints, how it ends; and what runs report of their data."""
+
+import json
+import shutil
+
+import pytest
+
+import bertworks
+from bertworks.apps.doctor.examination import Report
+from bertworks.apps.doctor.listing import print_warnings, show
+from bertworks.cli import main
+from bertworks.files import InputError, write_text
+from bertworks.tasks.checks import Finding
+from support.planted import finetuned, pretrained
+from support.tiny_task import tiny_folder, tiny_table
+
+
+def status(*words):
+    try:
+        main([*map(str, words)])
+    except SystemExit as end:
+        return end.code
+    return 0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("doctor")
+    tiny_folder(folder / "model")
+    tiny_table(folder / "train.csv", 240, 1)
+    tiny_table(folder / "dev.csv", 110, 2)
+    return folder
+
+
+def test_the_exit_status_is_that_of_the_gravest_finding(place, tmp_path, capsys):
+    assert status("doctor", place / "model", "--strict") == 0
+    assert capsys.readouterr().out == f"{place / 'model'}: model folder\nno findings\n"
+    few = tiny_table(tmp_path / "few.csv", 30, 1)
+    assert status("doctor", few) == 0 and status("doctor", few, "--strict") == 1
+    shutil.copytree(place / "model", tmp_path / "model")
+    (tmp_path / "model/vocab.txt").write_text("x\n")
+    capsys.readouterr()
+    assert status("doctor", tmp_path / "model") == 4
+    assert "error: tokenizer\n  vocab.txt and tokenizer.json have different tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["x" * 300], "no such file or folder; expected a run"),
+        (["nothing"], "nothing: no such file or folder; expected a run"),
+        (["empty"], "expected a run, a folder of runs, a corpus store, a model folder or a table"),
+        (["tok"], "tok: a tokenizer; `bertworks tokenizer check tok TEXT` tells whether it fits a text"),
+        (["vocab.txt"], "vocab.txt: a tokenizer; `bertworks tokenizer check vocab.txt TEXT`"),
+        (["--text", "x"], "doctor without a path cannot be combined with --text"),
+        (["--corpus", "store"], "doctor without a path cannot be combined with --corpus"),
+        (["--max-seq-length", "8"], "doctor without a path cannot be combined with --max-seq-length"),
+        (["folder", "--text", "a"], "doctor without labelled data cannot be combined with --text"),
+        (["runs/a", "--model", "folder"], "doctor without labelled data cannot be combined with --model"),
+        (["a.csv", "--corpus", "store"], "a.csv cannot be combined with --corpus"),
+        (["a.csv", "--train", "b.csv"], "a.csv cannot be combined with --train"),
+        (["empty", "--task", "sst3"], "sst3"),
+    ],
+)
+def test_what_cannot_be_examined_is_refused(words, message, tmp_path, monkeypatch, capsys):
+    for name in ("empty", "folder", "tok"):
+        (tmp_path / name).mkdir()
+    pretrained(tmp_path / "runs/a")
+    for name in ("a.csv", "vocab.txt", "folder/config.json", "tok/vocab.txt"):
+        write_text(tmp_path / name, "{}")
+    monkeypatch.chdir(tmp_path)
+    assert status("doctor", *words) in (1, 4)
+    shown = capsys.readouterr()
+    assert message in " ".join((shown.out + shown.err).split())
+
+
+def test_columns_are_named_and_not_guessed(tmp_path, capsys):
+    """A column with a third of its cells empty is no label; the message lists the columns."""
+    rows = [f"film number {i} is long,{'' if i % 3 == 0 else i % 2},{'ab'[i % 2]}" for i in range(240)]
+    (tmp_path / "a.csv").write_text("\n".join(["text,remark,kind", *rows]) + "\n")
+    assert status("doctor", tmp_path / "a.csv") == 4
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "no column 'label'; found 'text', 'remark', 'kind'" in shown and "--label" in shown
+    assert status("doctor", tmp_path / "a.csv", "--label", "kind", "--strict") == 0
+    assert " ".join(capsys.readouterr().out.split()).endswith("240 training and 0 development examples no findings")
+
+
+def test_labelled_data_of_tables_tasks_and_columns_of_tags(place, tmp_path, capsys):
+    for own in ([place / "train.csv"], ["--train", place / "train.csv"]):
+        assert status("doctor", *own, "--dev", place / "train.csv", "--json") == 4
+        report = json.loads(capsys.readouterr().out)
+        assert report["worst"] == "error" and report["kind"] == "240 training and 240 development examples"
+        leak = next(one for one in report["findings"] if one["check"] == "train/dev overlap")
+        assert leak["severity"] == "error" and leak["evidence"].startswith("development examples that are also in")
+    for name in ("train", "dev"):
+        write_text(tmp_path / f"{name}.tsv", "sentence\tlabel\n" + "a fine film\t1\na bad film\t0\n" * 60)
+    for words in ([tmp_path, "--task", "sst2"], ["--task", "sst2", "--data", tmp_path]):
+        assert status("doctor", *words, "--model", place / "model", "--max-seq-length", 4) == 4
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "repeat an earlier one with its label: 118 of 120" in shown and "longer than 4 tokens" in shown
+    sentences = "".join(f"Number NN O\n{word} NNP B-LOC\n\n" for word in ("Seoul", "Busan", "Jeju"))
+    write_text(tmp_path / "a.conll", f"-DOCSTART- -X- O\n\n{sentences}")
+    columns = ("--kind", "tagging", "--text", "word", "--label", "tag")
+    assert status("doctor", tmp_path / "a.conll", *columns) == 0
+    assert "a.conll: 3 training and 0 development examples" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "a.csv").write_text("text,label\ngood film\n")
+    assert status("doctor", tmp_path / "a.csv") == 4 and "line 2: 1 cell" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_list_fits_80_columns_and_keeps_every_word(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    words = "한국어 문장과 [bold]English[/] words " * 12
+    show(Report("runs/x", "run", [Finding("one", "error", words, words), Finding("two", "note", "few", where="a")]))
+    lines = capsys.readouterr().out.splitlines()
+    width = max(sum(2 if "가" <= char <= "힣" else 1 for char in line) for line in lines)
+    assert 70 < width <= 80 and not any(line != line.rstrip() for line in lines)
+    text = " ".join(" ".join(lines).split())
+    assert text.count("[bold]English[/]") == 24 and text.endswith("note: two, a few")
+
+
+def test_an_examination_that_fails_costs_a_message_alone(capsys, monkeypatch):
+    def broken():
+        raise InputError("no such thing")
+
+    assert print_warnings(broken) == ["not examined (no such thing); the run or store is complete"]
+    assert print_warnings(lambda: 1 / 0, quiet=True)[0].startswith("not examined (ZeroDivisionError: division by zero)")
+    assert capsys.readouterr().err == "not examined (no such thing); the run or store is complete\n"
+    monkeypatch.setenv("RANK", "1")
+    assert print_warnings(broken) == []
+
+
+def test_evaluate_recognises_the_training_examples_of_a_run(place, tmp_path, capsys, monkeypatch):
+    """From any file and folder, under any task's name, in Python and in the shell."""
+    table = tiny_table(tmp_path / "a.csv", 40, 1)
+    given = {"dev_share": 0.25, "loop": {"steps": 1}, "max_seq_length": 16, "quiet": True}
+    run = bertworks.finetune(place / "model", tmp_path / "run", train=table, **given)
+    shutil.copy(table, tmp_path / "SST.csv")
+    told = f"among the evaluated ones: {run.details['examples']['train']} of 40"
+    for path, seen in ((tmp_path / "SST.csv", True), (place / "dev.csv", False)):
+        results = bertworks.evaluate(run.folder, path)
+        assert any(told in one for one in results.details.get("findings", ())) == seen
+        monkeypatch.chdir(run.folder / "model")
+        for folder in (run.folder, run.folder / "model", "."):
+            main(["evaluate", str(folder), str(path)])
+            assert ("warning: training examples of" in capsys.readouterr().err) == seen
+
+
+def test_a_divided_task_is_recognised_under_the_name_of_the_whole_one(place, tmp_path, capsys):
+    lines = ["## klue-ner-v1_dev_00001-wikitree\t<Seoul:LC> film"]
+    for i, word in enumerate(("seoul", "busan", "jeju", "daegu", "ulsan", "suwon", "gimpo", "jinju", "mokpo", "asan")):
+        tags = ["B-LC", *["I-LC"] * (len(word) - 1), *"OOOOO"]
+        lines += [f"## klue-ner-v1_dev_{i:05}-wikitree\t<{word}:LC> film"]
+        lines += [f"{char}\t{tag}" for char, tag in zip(f"{word} film", tags, strict=True)] + [""]
+    write_text(tmp_path / "klue-ner-v1.1_dev.tsv", "\n".join(lines[1:]) + "\n")
+    given = {"loop": {"steps": 1}, "max_seq_length": 16, "quiet": True}
+    with pytest.raises(InputError, match=r"klue-ner-v1\.1_train\.tsv: no such file; .* --task klue-ner-divided|task"):
+        bertworks.finetune(place / "model", tmp_path / "run", task="klue-ner", data=tmp_path, **given)
+    run = bertworks.finetune(place / "model", tmp_path / "run", task="klue-ner-divided", data=tmp_path, **given)
+    assert not bertworks.evaluate(run.folder, task="klue-ner-divided", data=tmp_path).details.get("findings")
+    [warning] = bertworks.evaluate(run.folder, task="klue-ner", data=tmp_path).details["findings"]
+    assert f"among the evaluated ones: {run.details['examples']['train']} of 10" in warning
+
+
+def test_a_run_reports_its_data_and_its_training(place, tmp_path, capsys):
+    table = tiny_table(tmp_path / "few.csv", 40, 3)
+    words = ["finetune", "--train", table, "--dev", table, "--model", place / "model", "--out", tmp_path / "run"]
+    assert status(*words, "--max-seq-length", 16, "--loop.steps", 2, "--optim.lr", "1e-9") == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("warning: ", "error: "))]
+    assert len([line for line in warnings if line.startswith("error: development examples that are also in ")]) == 1
+    assert len([line for line in warnings if "few updates (2)" in line or "2 updates" in line]) == 1
+    assert len(warnings) == len({*warnings})
+    assert finetuned(tmp_path / "other") and status("doctor", tmp_path) in (0, 4)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ...config import RECIPE_BYTES
-from ...files import InputError, check_fields, read_bytes
+from ...files import InputError, read_bytes
 from ...reporting.run_files import LOG, RESULTS, read_log, read_results
 from ...tasks.checks import Finding
 from ...training.identity import RECIPE
 from ...training.run import STATE_FOLDER
 from ...training.state import saved_step
+from ...typed import check_fields
 
 WORD_LOSSES = ("mlm_loss", "ltr_loss", "rtl_loss")  # held-out, of language models
 SPIKE = 1.5  # nats by which a training loss jumps between two records

@@ -497,11 +497,11 @@ def test_texts_that_are_cut_at_their_beginning_are_refused(tmp_path: Path) -> No
     [
         ({"added_tokens_decoder": []}, r"added_tokens_decoder: found \[\]"),
         ({"added_tokens_decoder": {"x": {"content": "a"}}}, "has the key 'x'; expected a token's id"),
-        ({"added_tokens_decoder": {"5": {"content": 3}}}, "5.content is 3"),
+        ({"added_tokens_decoder": {"5": {"content": 3}}}, "5.content = 3"),
         ({"additional_special_tokens": "x"}, "additional_special_tokens = 'x'; expected a list"),
         ({"extra_special_tokens": [3]}, "extra_special_tokens: found 3"),
         ({"tokenizer_class": 3}, "tokenizer_class = 3"),
-        ({"model_input_names": 3}, "model_input_names is 3"),
+        ({"model_input_names": 3}, "model_input_names = 3"),
         ({"cls_token": {"content": 3}}, "cls_token: found {'content': 3}"),
     ],
 )

@@ -34,6 +34,7 @@ class Cell:
 
     def _drawing(self) -> Table:
         grid = Table.grid()
-        for one in (self.bar.make_tasks_table(self.bar.tasks), *self.lines):
-            grid.add_row(one)
+        grid.add_row(self.bar.make_tasks_table(self.bar.tasks))
+        for line in self.lines:
+            grid.add_row(line)
         return grid

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from ...batch import IGNORED
 from ...checkpoint.folder import load_model
-from ...config import load_resolved
+from ...config import load_recipe
 from ...data.batches import Vocabulary
 from ...data.masking import MaskingConfig
 from ...data.store import Store
@@ -81,7 +81,7 @@ def at_masks(run: PretrainingRun) -> Iterator[Finding]:
         return
     if run.store.fingerprint != run.files.results.get("corpus"):
         yield Finding("[MASK]", "warning", f"{run.store.folder} is not the store that the run was trained on")
-    config = load_resolved(recipe, PretrainConfig)
+    config = load_recipe(recipe, PretrainConfig)
     losses, predicted = predictions_at_masks(folder, config, run.store)
     if not len(losses):
         return

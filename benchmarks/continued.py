@@ -21,7 +21,7 @@ import common
 import tiny
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
-from bertworks.experiments.claims import difference
+from bertworks.experiments.differences import difference
 from bertworks.files import write_text
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.tasks.catalogue import find_task

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bertworks.experiments.study_tables import load_results, tables_text
+from bertworks.experiments.tables import load_results, tables_text
 
 ROOT = Path(__file__).parents[1]
 WRITE = ROOT / "docs" / "tables" / "write.py"

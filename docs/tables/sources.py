@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bertworks.experiments.study_tables import load_results
+from bertworks.experiments.tables import load_results
 from bertworks.files import read_json
 from bertworks.reporting.tables import cell_text
 

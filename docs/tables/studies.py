@@ -4,8 +4,9 @@ from typing import Any
 
 from sources import Lines, spread, study, table, values_in
 
-from bertworks.experiments.claims import claim_table, difference, difference_text, holm
-from bertworks.experiments.study_tables import differences, tables
+from bertworks.experiments.claims import claim_table
+from bertworks.experiments.differences import difference, difference_text, holm
+from bertworks.experiments.tables import differences, tables
 
 
 def figures(name: str) -> Lines:

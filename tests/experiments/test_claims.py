@@ -1,10 +1,7 @@
 """Claims: p and effect size are right, Holm's correction is Holm's, and a verdict says no more than was found."""
 
 import math
-import re
-import shutil
 import statistics
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +9,14 @@ from scipy import stats
 
 from bertworks.cli import main
 from bertworks.config import RECIPES
-from bertworks.experiments.claims import Difference, claimed, difference, holm, p_beyond, verdict
+from bertworks.experiments.claims import claimed, verdict
+from bertworks.experiments.differences import Difference, difference, holm, p_beyond, paired
 from bertworks.experiments.recipe import load_study
-from bertworks.experiments.study_tables import differences, load_results, tables
+from bertworks.experiments.tables import differences, tables
 from bertworks.files import read_json, write_json
 
 STUDIES = Path(__file__).parents[2] / "docs/results/studies"
-SIZE = STUDIES / "size/results.json"  # a study from before there were claims
+SIZE = STUDIES / "size/results.json"
 BASE = {"1": 0.50, "2": 0.60, "3": 0.40, "9": 0.0}
 OTHER = {"1": 0.60, "2": 0.65, "3": 0.55}
 
@@ -27,6 +25,9 @@ def test_p_is_scipys_and_the_effect_size_by_hand():
     found = difference(BASE, OTHER)
     expected = stats.ttest_rel([0.6, 0.65, 0.55], [0.5, 0.6, 0.4])
     assert (found.n, found.mean, found.p) == (3, pytest.approx(0.1), pytest.approx(expected.pvalue))
+    low, high = expected.confidence_interval(0.95)
+    assert found.interval == pytest.approx((low, high))
+    assert paired(BASE, OTHER) == {"mean": found.mean, "n": 3, "interval": [*found.interval]}
     # differences 0.10, 0.05, 0.15: mean 0.1, standard deviation 0.05, and 1 - 3 / 7 of three pairs
     assert found.effect == pytest.approx(4 / 7 * 2)
     reverse = difference(OTHER, BASE)
@@ -45,6 +46,7 @@ def test_p_of_a_difference_beyond_a_margin_agrees_with_the_interval():
 def test_few_seeds_give_less():
     assert difference({"1": 0.5}, {"2": 0.5}) is None
     assert difference({"1": 0.5}, {"1": 0.75}) == Difference(0.25, 1)
+    assert paired({"1": 0.5}, {"1": 0.75}) == {"mean": 0.25, "n": 1, "interval": None}
     two = difference({"1": 0.5, "2": 0.5}, {"1": 0.6, "2": 0.7})
     assert two.effect is None and 0 < two.p < 1
 
@@ -89,11 +91,6 @@ def test_verdicts(found, expect, said):
     assert verdict(found, expect, margin=0.01) == said
     if said == "shown" and expect != "equal":
         assert verdict(found, expect, p=0.2) == "direction only"  # where other comparisons were made too
-
-
-def test_a_small_difference_has_a_direction_if_it_is_sure():
-    found = Difference(0.0004, 3, (0.0003, 0.0005), 0.01)
-    assert verdict(found, "higher") == "shown" and verdict(found, "lower") == "the opposite is shown"
 
 
 def made_results():
@@ -174,21 +171,6 @@ def test_a_claim_about_an_interaction_subtracts_a_second_difference():
     assert "collapsed" in dict(tables(results)[0].rows)["verdict"]
 
 
-@pytest.mark.parametrize(
-    "beyond, message",
-    [
-        (("BERT",), "names 1 rows"),
-        (("BERT", "nobody"), "'nobody' is no row"),
-        (("BERT", "BERT"), "says nothing"),
-        (("LTR & No NSP", "No NSP"), "says nothing"),
-    ],
-)
-def test_an_interaction_needs_two_rows_of_the_study(beyond, message):
-    study = load_study(RECIPES / "study" / "pretraining-seeds.toml")
-    with pytest.raises(ValueError, match=message):
-        replace(study, claim=replace(study.claim, beyond=beyond))
-
-
 def test_seeds_of_fine_tuning_show_nothing_of_other_pre_training():
     results = made_results()
     results["rows"][1]["start"] = "other"
@@ -251,42 +233,20 @@ def test_drawn_rows_and_test_data_are_named():
     assert figures.notes[1] == "In B each seed also draws its training rows."
 
 
-def test_a_study_without_a_claim_begins_with_its_figures():
-    figures, *_ = tables(made_results() | {"claim": None})
-    assert figures.title == "Made" and figures.header == ("variant", "A", "B")
-
-
 @pytest.mark.parametrize("path", sorted((RECIPES / "study").rglob("*.toml")), ids=lambda path: path.stem)
 def test_every_study_of_ours_names_its_claim(path):
     claim = load_study(path).claim
     assert claim is not None and claim.finding
 
 
-def test_a_late_claim_needs_the_settings_of_that_time(tmp_path):
-    """The recipe of masking has another rate since."""
-    claims = {name: load_results(STUDIES / name)["claim"] for name in ("features", "masking", "tasks", "steps")}
-    assert [name for name, claim in claims.items() if claim] == ["features", "tasks", "steps"]
-    shutil.copy(SIZE, tmp_path)
-    assert load_results(tmp_path)["claim"] is None  # nothing says what was run
-    recipe = SIZE.with_name("recipe.toml").read_text("utf-8")
-    for text in (recipe, recipe.replace("pretrain.model", "pretrain.optim.lr = 1e-3, pretrain.model", 1)):
-        (tmp_path / "recipe.toml").write_text(text, "utf-8")
-        assert bool(load_results(tmp_path)["claim"]) == (text == recipe)
-
-
-def test_a_report_of_results_from_before_there_were_claims(tmp_path, capsys):
-    shutil.copy(SIZE, tmp_path)
-    shutil.copy(SIZE.with_name("recipe.toml"), tmp_path)
-    main(["study", "report", str(tmp_path)])
-    text = (tmp_path / "study.md").read_text()
-    assert "| comparison | NER: L1 H256 A4 against L2 H256 A4 |" in text and "named after its rows were run" in text
-    assert "52, of which 6 have not been run" in text and "Model size" in capsys.readouterr().out
-    assert (tmp_path / "results.json").read_bytes() == SIZE.read_bytes()
+def test_a_report_of_earlier_results(tmp_path, capsys):
+    """With their claim, and without any."""
     results = read_json(SIZE)
-    for change in ({"study": "of mine"}, {"measured": [{**one, "column": "SST-2"} for one in results["measured"]]}):
-        write_json(tmp_path / "results.json", results | {"columns": [{**results["columns"][3]}]} | change)
+    for claim, start in ((results["claim"], "| claim | result |"), (None, "| variant |")):
+        write_json(tmp_path / "results.json", results | {"claim": claim})
         main(["study", "report", str(tmp_path)])
-        assert (tmp_path / "study.md").read_text().startswith("# Model size\n\n| variant |")
+        assert (tmp_path / "study.md").read_text().startswith(f"# Model size\n\n{start}")
+        assert "Model size" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -304,21 +264,3 @@ def test_a_report_names_what_is_wrong_with_results(tmp_path, capsys, change, mes
     with pytest.raises(SystemExit):
         main(["study", "report", str(tmp_path)])
     assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("text", ["", '{"kind": "study"'])
-def test_a_report_of_a_damaged_file_says_what_to_do(tmp_path, capsys, text):
-    (tmp_path / "results.json").write_text(text)
-    with pytest.raises(SystemExit):
-        main(["study", "report", str(tmp_path)])
-    assert re.search(r"results\.json: not valid JSON .*; restore the file, or remove it and", capsys.readouterr().err)
-    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
-
-
-def test_a_damaged_file_of_a_run_is_not_that_of_a_study(tmp_path, capsys):
-    (tmp_path / "results.json").write_text("{")
-    (tmp_path / "log.jsonl").write_text('{"kind": "train", "step": 1, "task_loss": 0.5, "lr": 0.1}\n')
-    with pytest.raises(SystemExit):
-        main(["plot", str(tmp_path)])
-    message = capsys.readouterr().err
-    assert "results.json: not valid JSON" in message and "; restore the file\n" in message and "study" not in message

@@ -15,38 +15,35 @@ from pathlib import Path
 
 import psutil
 import pytest
-import safetensors.torch
-from scipy import stats
 
 from bertworks.cli import main
-from bertworks.config import RECIPES
-from bertworks.experiments import engine, report
+from bertworks.config import RECIPES, to_toml
+from bertworks.experiments import engine
 from bertworks.experiments import figures as pictures
+from bertworks.experiments import results as report
 from bertworks.experiments import study as running
 from bertworks.experiments.cells import (
     Baseline,
     Finetuning,
     Pretraining,
-    describe,
     results_of,
     study_cell,
-    user_model,
 )
-from bertworks.experiments.engine import Grid, refuse_torchrun
+from bertworks.experiments.dry_run import Estimate
+from bertworks.experiments.engine import Grid
 from bertworks.experiments.plan import Planner, make_plan, read_rows
 from bertworks.experiments.recipe import load_study
-from bertworks.experiments.report import paired, parameters
 from bertworks.experiments.rows import StudyInputs
-from bertworks.experiments.study import Estimate, Options, run_study
-from bertworks.experiments.study_tables import tables
+from bertworks.experiments.study import Options, run_study
+from bertworks.experiments.tables import read_study, tables
 from bertworks.files import Diverged, InputError, NotWritten, read_json, write_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.training import machine
+from bertworks.training.identity import without_intervals
 from bertworks.training.state import STATE
 from conftest import WORDS
-from support.tiny_task import tiny_folder
 
 STUDIES = RECIPES / "study"
 BASE = """
@@ -61,7 +58,7 @@ variants = [
     { name = "left", pretrain.objective = "ltr", pretrain.model.direction = "left" },
     { name = "right", pretrain.objective = "rtl", pretrain.model.direction = "right" },
     { name = "side by side", concat = ["left", "right"] },
-    { name = "frozen", finetune = { frozen = true, top.layers = "concat-last-2" } },
+    { name = "frozen", finetune = { trained = "head", top.layers = "concat-last-2" } },
     { name = "random", finetune.random_init = true },
 ]
 columns = [
@@ -409,7 +406,7 @@ def test_a_diverged_run_is_marked_and_the_others_go_on(finished, tiny_store, tin
     begun(finished, plan, tmp_path / "out" / "cells", without=("frozen", "random"))
 
     def diverging(config, task, data, model, out, quiet):
-        if config.loop.seed == 2 and "pretrain" in str(model) and config.frozen:
+        if config.loop.seed == 2 and "pretrain" in str(model) and config.trained == "head":
             raise Diverged("loss or gradient not finite in 11 steps in a row")
         return finetune(config, task, data, model, out, quiet)
 
@@ -426,20 +423,6 @@ def test_a_diverged_run_is_marked_and_the_others_go_on(finished, tiny_store, tin
     assert end.value.code == 1 and "frozen: SST-2, seed 2 diverged" in capsys.readouterr().out
     main(line(recipe, tiny_store, tiny_data, tmp_path / "out", "--retry"))
     assert entry(read_json(tmp_path / "out" / "results.json"), "frozen", "SST-2")["n"] == 2
-
-
-def test_a_rate_far_too_high_diverges_in_earnest(finished, tiny_store, tiny_data, tmp_path):
-    """Nothing is put in place of the loop here: the weights of one variant overflow."""
-    far = "pretrain = { optim.lr = 1e30, loop.steps = 12, loop.max_skipped = 2 }"
-    text = BASE.replace('{ name = "frozen", finetune =', f'{{ name = "frozen", {far}, finetune =')
-    recipe = write_study(tmp_path, text)
-    plan = make_plan(sources(recipe, tiny_store, tiny_data))
-    begun(finished, plan, tmp_path / "cells", without=("frozen", "random"))
-    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
-    assert [one["outcome"] for one in results["failed"]] == ["diverged"]
-    assert "3 steps in a row" in results["failed"][0]["message"] and results["left"] == []
-    assert entry(results, "frozen", "SST-2")["failed"][0]["outcome"] == "diverged"
-    assert entry(results, "left", "SST-2")["n"] == 2
 
 
 def break_pretraining(monkeypatch, objective, error):
@@ -464,16 +447,6 @@ def test_a_base_that_fails_leaves_figures_without_differences(finished, tiny_sto
     told = (tmp_path / "out" / "study.md").read_text()
     assert "both: pre-training failed: no memory" in told
     assert "study.png" not in told and not (tmp_path / "out" / "study.png").exists()
-
-
-def test_a_run_of_another_version_is_refused_by_name(tiny_store, tiny_data, tmp_path):
-    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
-    grid = Grid(tmp_path / "cells")
-    cell = next(cell for cell in plan.cells if cell.work.kind == "finetune")
-    grid.path(cell).mkdir(parents=True)
-    (grid.path(cell) / "results.json").write_text('{"metrics": {}, "seconds": 1.0}')
-    with pytest.raises(InputError, match=f"{cell.name}/results.json: no field collapsed; .*remove the folder"):
-        run_study(plan, tmp_path / "out", grid.folder, Options(quiet=True))
 
 
 def test_failed_pre_training_takes_its_fine_tuning_with_it(finished, tiny_store, tiny_data, tmp_path, monkeypatch):
@@ -511,45 +484,6 @@ def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, t
     with pytest.raises(InputError, match="step-2: no such snapshot"):
         run_study(plan, tmp_path / "b", cells, Options(quiet=True))
     assert not [*cells.rglob("failed.json")]
-
-
-def test_a_snapshot_beyond_the_end_of_a_run(tiny_store, tiny_data, tmp_path):
-    """A budget in tokens does not say before the run how many steps it has."""
-    recipe, cells = write_study(tmp_path, BASE.replace("snapshots = [2]", "snapshots = [900]")), tmp_path / "cells"
-    (tmp_path / "pretrain.toml").write_text(
-        PRETRAIN.replace("snapshots = [2, 4]", "snapshots = [900]").replace("steps = ", "tokens = 800 # ")
-    )
-    plan = make_plan(sources(recipe, tiny_store, tiny_data))
-    with pytest.raises(InputError, match=r"the run ended at step \d+, before step 900; leave that snapshot out"):
-        run_study(plan, tmp_path / "out", cells, Options(quiet=True))
-
-
-def test_models_of_a_study_stand_beside_its_file(tiny_data, tmp_path, monkeypatch):
-    """`model` is relative to the study, wherever it is started; a model in several files is known by all of them."""
-    tiny_folder(tmp_path / "models" / "one")
-    text = BASE[: BASE.index("variants")] + BASE[BASE.index("columns") : BASE.index("[paper]")]
-    text = text.replace('    { name = "perplexity", pretrain = "mlm_perplexity" },\n', "")
-    text = text.replace('base = "both"', 'base = "one"').replace('pretrain = "pretrain.toml"\n', "")
-    recipe = write_study(tmp_path, text + 'variants = [{ name = "one", model = "models/one" }]\n')
-    monkeypatch.chdir("/")
-    start = make_plan(StudyInputs(recipe, None, tiny_data)).base.start
-    assert start.folder == tmp_path / "models" / "one"
-    split = tmp_path / "models" / "two"
-    shutil.copytree(start.folder, split)
-    weights = safetensors.torch.load_file(split / "model.safetensors")
-    (split / "model.safetensors").unlink()
-    names = sorted(weights)
-    table = {name: f"model-{i % 2}.safetensors" for i, name in enumerate(names)}
-
-    def key(factor):
-        for file in {*table.values()}:
-            part = {name: weights[name] * factor for name in names if table[name] == file}
-            safetensors.torch.save_file(part, split / file)
-        (split / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
-        return user_model(split).key, parameters(split)
-
-    same, other = key(1), key(2)
-    assert same[0] != other[0] and same[1] == other[1] == parameters(start.folder)
 
 
 # ---- several processes
@@ -644,17 +578,6 @@ def test_a_claim_dies_with_its_process(tmp_path):
         assert mine
 
 
-def test_what_others_hold_is_left_and_said(finished, tiny_store, tiny_data, tmp_path, capsys):
-    recipe = write_study(tmp_path)
-    plan, out = make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "out"
-    begun(finished, plan, out / "cells", without=("random",))
-    with Grid(out / "cells").claimed(plan.rows[-1].tuned["SST-2"][1]):
-        with pytest.raises(SystemExit) as end:
-            main(line(recipe, tiny_store, tiny_data, out))
-        assert end.value.code == 3 and "other processes still work on: random: SST-2, seed 2" in capsys.readouterr().err
-    assert len(read_json(out / "results.json")["left"]) == 1
-
-
 def test_only_some_cells(tiny_store, tiny_data, tmp_path):
     plan, folder = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), tmp_path / "cells"
     results = run_study(plan, tmp_path / "out", folder, Options(only="finetune", quiet=True))
@@ -688,59 +611,25 @@ def test_a_cell_is_named_by_what_determines_it(finished, tiny_store, tiny_data, 
         assert found[0] == trained and found[1] != tuned
 
 
-def test_a_failure_that_another_process_takes_back_is_none(tmp_path, monkeypatch):
-    """Between the look whether there is one and the reading of it; a damaged one stays an error."""
-    cell, grid = study_cell(Pretraining(PretrainConfig(), "corpus"), "a cell"), Grid(tmp_path)
-    describe(cell, grid)
-    grid.fail(cell, "no memory", "failed")
-    assert grid.failure(cell) == {"outcome": "failed", "message": "no memory"}
-    path = grid.path(cell) / "failed.json"
-    path.write_text("{")
-    with pytest.raises(InputError, match=r"failed\.json"):
-        grid.failure(cell)
-    monkeypatch.setattr(Grid, "state", lambda *_: path.unlink() or "failed")
-    assert grid.failure(cell) == {}
-
-
 def test_a_name_has_every_setting():
     """Also those at their defaults: a default that changes later must not resume the wrong run."""
     config, explicit = PretrainConfig(), PretrainConfig(model=ModelConfig(hidden_size=768))
     assert Pretraining(config, "c").key == Pretraining(explicit, "c").key != Pretraining(config, "d").key
-
-
-# ---- statistics
-
-
-def test_a_paired_difference():
-    base, other = {"1": 0.5, "2": 0.6, "3": 0.4, "9": 0.0}, {"1": 0.6, "2": 0.65, "3": 0.55}
-    found = paired(base, other)
-    expected = stats.ttest_rel([0.6, 0.65, 0.55], [0.5, 0.6, 0.4]).confidence_interval(0.95)
-    assert (found["n"], found["mean"]) == (3, pytest.approx(0.1))
-    assert found["interval"] == pytest.approx([expected.low, expected.high])
-    assert paired({"1": 0.5}, {"1": 0.75}) == {"mean": 0.25, "n": 1, "interval": None}
-    assert paired({"1": 0.5}, {"2": 0.75}) is None
+    assert "masked_lm_prob = 0.15" in to_toml(without_intervals(config))
 
 
 # ---- what is refused
 
 
 MISTAKES = {  # message: what is written in the study, and the mistake
-    "base = 'bth' is no variant": ('base = "both"', 'base = "bth"'),
-    "unknown key frozn; did you mean frozen?": ("frozen = true", "frozn = true"),
-    "variant 'left': ": ('objective = "ltr"', 'objective = "ltl"'),
+    "base: 'bth' is no row or column of the study": ('base = "both"', 'base = "bth"'),
+    "unknown key traned; did you mean trained?": ('trained = "head"', 'traned = "head"'),
     "no task 'sst'; did you mean sst2": ('task = "sst2"', 'task = "sst"'),
-    "glue/SST: no such folder": ("glue/SST-2", "glue/SST"),
     "metric = 'f1'; sst2 has accuracy": ('metric = "accuracy"', 'metric = "f1"'),
     "step 3 is none of the recipe's snapshots [2, 4]": ("snapshots = [2]", "snapshots = [3]"),
     "variant 'frozen', column 'SST-2'": ("concat-last-2", "concat-last-9"),
-    "concat = 'middle' is no variant": ('["left", "right"]', '["left", "middle"]'),
-    "paper: 'lefd' is no variant": ('"left" = { SST-2', '"lefd" = { SST-2'),
-    "paper: 'left' has 'SST'": ("SST-2 = 92.1", "SST = 92.1"),
-    "none.toml: no such file": ('"pretrain.toml"', '"none.toml"'),
-    "seeds that differ": ("seeds = [1, 2]", "seeds = [1, 1]"),
-    "names that differ": ('name = "right"', 'name = "left"'),
-    "claim: row = 'rondom' is no row": ('row = "random"', 'row = "rondom"'),
-    "claim: column = 'SST'": ('column = "SST-2"', 'column = "SST"'),
+    "paper: 'lefd' is no row or column": ('"left" = { SST-2', '"lefd" = { SST-2'),
+    "claim: 'rondom' is no row": ('row = "random"', 'row = "rondom"'),
     "claim: row 'both' is compared with itself": ('row = "random"', 'row = "both"'),
     "pretrain = 'mlm_perplexty'; expected ": ("mlm_perplexity", "mlm_perplexty"),
 }
@@ -758,13 +647,13 @@ def test_a_study_with_a_mistake_is_refused(tiny_store, tiny_data, tmp_path, caps
 
 
 def test_all_problems_are_told_at_once(tiny_store, tiny_data, tmp_path):
-    text = BASE.replace("glue/SST-2", "glue/none").replace("frozen = true", "frozn = true")
+    text = BASE.replace("glue/SST-2", "glue/none").replace('trained = "head"', 'traned = "head"')
     recipe = write_study(tmp_path, text)
     (tmp_path / "pretrain.toml").write_text(PRETRAIN.replace("vocab_size = 100", "vocab_size = 101"))
     with pytest.raises(InputError) as error:
         make_plan(sources(recipe, tiny_store, tiny_data))
     told = str(error.value)
-    assert "nothing was begun" in told and "glue/none" in told and "model.vocab_size is 101" in told
+    assert "nothing was started" in told and "glue/none" in told and "model.vocab_size is 101" in told
     with pytest.raises(InputError, match=r"model\.vocab_size is 101"):  # what the study refuses --minute refuses too
         make_plan(sources(recipe, tiny_store, tiny_data, minute=True))
     with pytest.raises(InputError, match="--corpus is missing"):
@@ -777,7 +666,7 @@ def test_data_may_be_the_first_folder_of_the_columns_names(tiny_store, tiny_data
     one, other = (make_plan(sources(recipe, tiny_store, data)) for data in (tiny_data, tiny_data / "glue"))
     assert [cell.name for cell in one.cells] == [cell.name for cell in other.cells]
     work = next(cell.work for cell in one.cells if isinstance(cell.work, Finetuning))
-    assert read_rows(work, tiny_data / "glue").train == read_rows(work, tiny_data).train
+    assert read_rows(work, other.inputs) == read_rows(work, one.inputs)
     with pytest.raises(InputError, match=r"no such folder; .* give the folder that contains glue/SST-2 with --data"):
         make_plan(sources(recipe, tiny_store, tiny_data / "squad"))
 
@@ -792,15 +681,6 @@ def test_a_copy_of_a_study_finds_our_recipes(tiny_store, tiny_data, tmp_path):
         with pytest.raises(InputError) as error:  # the store is of another vocabulary: our recipe was read
             make_plan(sources(recipe, tiny_store, tiny_data))
         assert str(error.value).count("\n- ") == 1 and "model.vocab_size is 8192" in str(error.value)
-
-
-@pytest.mark.parametrize("key", ["pretrain", "finetune"])
-def test_a_missing_recipe_is_one_problem(tiny_store, tiny_data, tmp_path, key):
-    recipe = write_study(tmp_path, BASE.replace(f'{key} = "{key}.toml"', f'{key} = "none.toml"'))
-    with pytest.raises(InputError) as error:
-        make_plan(sources(recipe, tiny_store, tiny_data))
-    problems = str(error.value).split("\n- ")[1:]
-    assert len(problems) == 1 and problems[0].startswith(f"{tmp_path / 'none.toml'}: no such file")
 
 
 def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, tmp_path):
@@ -822,22 +702,6 @@ def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, 
 def drawn(file):
     """What is written in an SVG: matplotlib draws letters as shapes, with the text as a comment."""
     return re.findall(r"<!-- (.*?) -->", file.read_text())
-
-
-def test_the_picture_of_a_study_is_drawn_from_its_results_alone(finished, tmp_path, capsys):
-    _, out = finished
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    for name in ("results.json", "study.svg"):
-        shutil.copy(out / name, alone / name)
-    before = drawn(alone / "study.svg")
-    assert "ours, mean" in before
-    (alone / "study.svg").unlink()
-    main(["plot", str(alone)])
-    assert capsys.readouterr().out.split() == [str(alone / "study.png"), str(alone / "study.svg")]
-    assert drawn(alone / "study.svg") == before
-    main(["plot", str(alone), str(next(out.glob("cells/pretrain-*"))), "--x", "tokens"])  # a run beside it
-    assert len(capsys.readouterr().out.split()) == 4
 
 
 def test_seeds_are_drawn_from_what_their_row_is_compared_with(finished, tmp_path, monkeypatch):
@@ -864,7 +728,6 @@ def test_seeds_are_drawn_from_what_their_row_is_compared_with(finished, tmp_path
             lambda r: r["measured"][0].update(values={"1": "x"}),
             r"measured\[0\].values.1 = 'x'; expected a number",
         ),
-        (lambda r: r["measured"][0].update(difference={"mean": 1.0, "interval": [1.0]}), "interval has 1 items; expec"),
         (lambda r: r["measured"].pop(), "measured has no entry for row"),
         (lambda r: r["measured"][0].update(against="nobody"), "compared against 'nobody', which is no row"),
         (lambda r: r["measured"][0].update(n=2, mean=None), "n but no mean"),
@@ -875,41 +738,7 @@ def test_results_of_a_study_that_were_changed_are_named(finished, tmp_path, dama
     damage(results)
     write_json(tmp_path / "results.json", results)
     with pytest.raises(InputError, match=f"results.json: .*{message}.*run the study again"):
-        pictures.read_study(tmp_path)
-
-
-def test_cells_that_were_changed_are_named(tiny_store, tiny_data, tmp_path):
-    plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
-    grid = Grid(tmp_path / "cells")
-    cell = plan.cells[0]
-    describe(cell, grid)
-    write_json(grid.path(cell) / "failed.json", {"message": "no outcome"})
-    with pytest.raises(InputError, match=r"failed.json: no field outcome.*remove the file to run the cell again"):
-        grid.failure(cell)
-
-
-def test_a_study_that_cannot_be_drawn_says_why(finished, tmp_path, capsys):
-    _, out = finished
-    results = read_json(out / "results.json")
-
-    def said(*arguments):
-        with pytest.raises(SystemExit):
-            main(["plot", *map(str, arguments)])
-        return capsys.readouterr().err
-
-    assert "is one figure" in said(out, next(out.glob("cells/pretrain-*")), "--out", tmp_path / "x.png")
-    (tmp_path / "results.json").write_text(json.dumps(results | {"format": 2}))
-    assert "format 2; this program reads format 1" in said(tmp_path)
-    unknown = [e | {"values": {}, "n": 0, "difference": None, "mean": None} for e in results["measured"]]
-    (tmp_path / "results.json").write_text(json.dumps(results | {"measured": unknown}))
-    assert "nothing to draw yet" in said(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
-
-
-def test_torchrun_is_refused(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(InputError, match="start the command several times"):
-        refuse_torchrun("a study")
+        read_study(tmp_path)
 
 
 # ---- the recipes in the repository
@@ -938,19 +767,6 @@ def test_a_few_updates_of_one_pretraining_estimate_them_all(finished, tiny_store
     assert estimate.first_unknown() is cells[0]
     estimate.measure(cells[0])
     assert all(estimate.left(cell) > 0 for cell in cells) and estimate.first_unknown() is None
-
-
-def test_a_dry_run_without_an_estimate_still_lists_the_runs(
-    finished, tiny_store, tiny_data, tmp_path, capsys, monkeypatch
-):
-    def diverges(*_):
-        raise InputError("the loss is not finite")
-
-    monkeypatch.setattr(running, "estimate_pretraining", diverges)
-    main(line(finished[0], tiny_store, tiny_data, tmp_path / "new", "--dry-run"))
-    said = capsys.readouterr()
-    assert "both: pre-training" in said.out and "not measured: the loss is not finite" in said.err
-    assert re.search(r"^left: \d+ runs without an estimate", said.err, re.MULTILINE)  # and no "about 0 s"
 
 
 @pytest.fixture

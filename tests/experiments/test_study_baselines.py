@@ -9,15 +9,15 @@ import pytest
 
 from bertworks.experiments import engine, study
 from bertworks.experiments.cells import Pretraining, describe, results_of
-from bertworks.experiments.choices import candidates_of, chosen, rows_of_run
+from bertworks.experiments.choices import chosen, rows_of_run
 from bertworks.experiments.engine import Grid
 from bertworks.experiments.figures import plot_study
 from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import Column, Variant
-from bertworks.experiments.report import measure
+from bertworks.experiments.results import measure
 from bertworks.experiments.rows import Plan, StudyInputs
 from bertworks.experiments.study import Options, Runner, run_study
-from bertworks.experiments.study_tables import tables
+from bertworks.experiments.tables import tables
 from bertworks.files import InputError, read_json, write_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.tasks.base import Data, Example
@@ -260,14 +260,6 @@ def test_a_run_that_was_begun_keeps_its_setting(planned, monkeypatch):
     assert given == {"lr": 1e-3}
 
 
-def test_a_variant_chooses_among_its_own_rates():
-    found = candidates_of(FinetuneConfig(), {"optim": {"lr": [1e-4]}, "epochs": [1.0, 2.0]}, {"optim": {"lr": [1e-3]}})
-    assert [(one.optim.lr, one.epochs) for one in found.values()] == [(1e-3, 1.0), (1e-3, 2.0)]
-    assert not candidates_of(FinetuneConfig(), {}, {})
-    with pytest.raises(InputError, match=r"optim\.rate"):
-        candidates_of(FinetuneConfig(), {"optim": {"rate": [1.0]}})
-
-
 def test_pre_training_seeds_are_the_unit(finished):
     plan, results, out = finished(SEEDS)
     assert results is not None and not results["left"] and not results["failed"]
@@ -378,5 +370,7 @@ def test_a_baseline_of_a_pair_is_refused_before_any_run(planned):
     (out / "data" / "MRPC").mkdir()
     for name in ("train.tsv", "dev.tsv"):
         (out / "data" / "MRPC" / name).write_text("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n")
-    with pytest.raises(InputError, match="nothing was begun:\n- variant 'words', column '8': mrpc is of the kind pair"):
+    with pytest.raises(
+        InputError, match="nothing was started:\n- variant 'words', column '8': mrpc is of the kind pair"
+    ):
         make(EXAMPLES.replace('"sst2", data = "SST-2", train_rows = 8', '"mrpc", data = "MRPC", train_rows = 8'))

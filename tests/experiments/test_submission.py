@@ -193,18 +193,3 @@ def test_what_is_refused(glue, runs, tmp_path):
     with pytest.raises(InputError, match=r"RTE/test\.tsv, line 2: no index or id"):
         submit([runs[7]], glue, tmp_path / "s.zip", quiet=True)
     assert not (tmp_path / "s.zip").exists()
-
-
-def test_the_list_of_tasks(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    main(["tasks"])
-    out = capsys.readouterr().out
-    for text in (
-        "mnli",
-        "train.tsv dev_matched.tsv | dev_mismatched.tsv",
-        "swag",
-        "optim.lr=2e-05",
-        "nsmc",
-        "spearman",
-    ):
-        assert text in out

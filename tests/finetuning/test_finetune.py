@@ -5,7 +5,6 @@ import dataclasses
 import json
 import math
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -20,24 +19,22 @@ import bertworks
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.cli import main
 from bertworks.cli.finetune import _parse
-from bertworks.config import RECIPES, load_recipe, to_toml
+from bertworks.config import load_recipe
 from bertworks.files import Diverged, InputError, read_json
-from bertworks.finetuning.job import ExampleFeed, Job, reinitialise_top
+from bertworks.finetuning import run as running
+from bertworks.finetuning.job import ExampleFeed, Job
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune, joined_job
+from bertworks.finetuning.start import reinitialise_top
 from bertworks.inference.evaluation import evaluate
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.model.presets import PRESETS
-from bertworks.pretraining.distill import distill
-from bertworks.pretraining.recipe import DistillConfig, PretrainConfig
-from bertworks.pretraining.run import pretrain
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import learning_rate
-from bertworks.training.run import locked
 from support.loops import killed_at
 from support.processes import together
 from support.tiny_task import TINY, VOCAB, tiny_folder, tiny_place, tiny_rows, tiny_table
@@ -286,14 +283,6 @@ def test_stability_options_run_and_resume(place, table, tmp_path):
         finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
     finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
     assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
-    with pytest.raises(InputError, match=r"reinit_layers = 3, but .* has 2 layers"):
-        finetune(dataclasses.replace(config, reinit_layers=3), *table, place / "model", tmp_path / "x", quiet=True)
-
-
-def test_the_recipe_for_small_sets_is_that_of_mosbach():
-    config = load_recipe(RECIPES / "finetune/stable.toml", FinetuneConfig)
-    optim = OptimConfig(lr=2e-5, rule="adamw", warmup=0.1, schedule="hf")
-    assert config == FinetuneConfig(optim=optim, epochs=20.0)
 
 
 def test_the_best_weights_on_dev_are_kept(place, table, tmp_path):
@@ -345,16 +334,16 @@ def test_the_weights_of_a_run_are_evaluated_once(place, table, tmp_path, monkeyp
 
 def test_a_classifier_whose_loss_overflows_is_not_trained(place, table, tmp_path, monkeypatch):
     """The encoder is frozen, so the gradients are finite although the loss is not."""
-    start = Job.start_model
+    start = running.start_model
 
-    def far_off(self, config):
-        model, fresh = start(self, config)
+    def far_off(*arguments):
+        model, fresh = start(*arguments)
         torch.nn.init.constant_(model.heads["classifier"].bias, 2e38)
         model.heads["classifier"].bias.data[0] *= -1
         return model, fresh
 
-    monkeypatch.setattr(Job, "start_model", far_off)
-    config = dataclasses.replace(changed(max_skipped=3), frozen=True)
+    monkeypatch.setattr(running, "start_model", far_off)
+    config = dataclasses.replace(changed(max_skipped=3), trained="head")
     with pytest.raises(Diverged, match="loss or gradient not finite in 4 steps in a row"):
         finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert not (tmp_path / "run" / "results.json").exists()
@@ -368,18 +357,6 @@ def test_a_run_killed_before_it_dropped_its_state_is_tidied(finished, place, tab
     config = dataclasses.replace(CONFIG, epochs=6)
     assert finetune(config, *table, place / "model", tmp_path / "run", quiet=True) == results
     assert not (tmp_path / "run" / "state").exists() and not list((tmp_path / "run").glob(".*.tmp"))
-
-
-def test_two_jobs_in_one_run_folder(place, table, tmp_path):
-    with locked(tmp_path / "run"), pytest.raises(InputError, match="another process is using this run folder"):
-        finetune(CONFIG, *table, place / "model", tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run" / "recipe.toml").exists()
-
-
-def test_seeds_are_checked(place):
-    with pytest.raises(ValueError, match="seed = -2; expected a whole number from 0"):
-        dataclasses.replace(CONFIG, seeds=(1, -2))
-    assert dataclasses.replace(CONFIG, seeds=(2**63 - 1,)).resolved(100, 2**63 - 1).loop.seed == 2**63 - 1
 
 
 def test_keyed_dropout_of_the_classifier():
@@ -410,9 +387,6 @@ def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
     for name, more in (("epochs", ["--epochs", "3"]), ("none", ["--min-steps", "0"]), ("steps", ["--loop.steps", "1"])):
         main([*line, str(tmp_path / name), *more])
         assert read_json(tmp_path / name / "results.json")["steps"] == 1
-        assert "1 update of 32 rows (1.6 epochs)" in capsys.readouterr().err
-    main([*line, str(tmp_path / "one"), "--epochs", "1", "--batch-size", "20"])
-    assert "1 update of 20 rows (1 epoch)" in capsys.readouterr().err
     (tmp_path / "r.toml").write_text("epochs = 3.0\n")
     assert _parse(["--model", "m", "--out", "o", "--recipe", str(tmp_path / "r.toml")]).config.min_steps == 0
     assert _parse(["--model", "m", "--out", "o", "--task", "rte"]).config.min_steps == 0
@@ -439,14 +413,6 @@ def test_warm_up_is_whole_updates_as_in_the_original(steps, whole):
     assert changed(tokens=1000).whole_warmup == config.optim
 
 
-def test_a_run_says_what_it_will_do(place, table, tmp_path, capsys):
-    finetune(changed(steps=2), *table, place / "model", tmp_path / "run")
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "table: tokenizing 200 training rows and 60 development rows"
-    assert lines[2].startswith("table: 200 training rows, 60 development rows; 2 labels (bad, good); 2 updates of 16")
-    assert "accuracy of guessing: 0.5" in lines[2]
-
-
 def test_names_that_are_not_utf8(place, tmp_path):
     """A finished training must leave its results; the bytes of the name come back from JSON."""
     name = os.fsdecode(b"tr\xff.csv")
@@ -462,14 +428,14 @@ def test_names_that_are_not_utf8(place, tmp_path):
     ("value", "message"), [(math.nan, "Some scores are not finite"), (2e38, "Its loss there is inf")]
 )
 def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, monkeypatch, value, message):
-    start = Job.start_model
+    start = running.start_model
 
-    def broken(self, config):
-        model, fresh = start(self, config)
+    def broken(*arguments):
+        model, fresh = start(*arguments)
         model.heads["classifier"].bias.data = torch.tensor([value, -value])
         return model, fresh
 
-    monkeypatch.setattr(Job, "start_model", broken)
+    monkeypatch.setattr(running, "start_model", broken)
     with pytest.raises(Diverged, match=f"development rows. {message}"):
         finetune(changed(steps=1), *table, place / "model", tmp_path / "run", quiet=True)
     assert not (tmp_path / "run/results.json").exists()
@@ -481,21 +447,6 @@ def test_gradients_that_a_notebook_switched_off_are_computed(switched_off, place
         results = finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", tmp_path / "run", quiet=True)
         assert not torch.is_grad_enabled()
     assert results["metrics"] == finished[1]["metrics"]
-
-
-def test_a_run_is_not_written_among_rows(place, table, tmp_path):
-    (tmp_path / "rows.csv").touch()
-    model = bertworks.Predictor(place / "model")
-    for begin in (
-        lambda: finetune(CONFIG, *table, place / "model", tmp_path, quiet=True),
-        lambda: bertworks.finetune(model, tmp_path, train=place / "train.csv", dev=place / "dev.csv"),
-        lambda: bertworks.pretrain("cpu", tmp_path / "none", tmp_path, init=model),
-        lambda: pretrain(PretrainConfig(loop=LoopConfig(steps=1)), tmp_path / "none", tmp_path),
-        lambda: distill(DistillConfig(loop=LoopConfig(steps=1)), place / "model", tmp_path / "none", tmp_path),
-    ):
-        with pytest.raises(InputError, match=r"has other files than a run's, such as rows\.csv"):
-            begin()
-    assert [file.name for file in tmp_path.iterdir()] == ["rows.csv"]
 
 
 # ---- several processes
@@ -541,28 +492,12 @@ def test_judging_joins_no_other_processes(finished, place, monkeypatch):
     assert evaluate(finished[0], task, rows) == alone
 
 
-def test_rows_of_one_label_are_judged_too(finished, place):
-    rows = [row for row in read_rows(Task("t", ("text",), "label"), place / "dev.csv") if row.label == "good"]
-    judged = evaluate(finished[0], Task("t", ("text",), "label"), rows)
-    assert judged["metrics"]["accuracy"] > 0.8 and sum(judged["predicted"].values()) == len(rows)
-
-
 def test_other_labels_are_refused(finished, place):
     unknown = [Example("good film", None, "positive"), Example("bad film", None, "negative")]
     with pytest.raises(InputError, match="knows the labels bad, good; the data of t also has negative, positive"):
         evaluate(finished[0], Task("t", ("text",), "label"), unknown)
     with pytest.raises(InputError, match="has no classifier"):
         evaluate(place / "model", Task("t", ("text",), "label"), unknown)
-
-
-def test_a_message_lists_ten_labels_and_counts_the_others(tmp_path, place):
-    """A column of ids as labels has hundreds."""
-    names = [f"id{i}" for i in range(300)]
-    model = build_model(TINY, ("classifier",), labels=len(names), seed=1)
-    save_folder(tmp_path / "model", model, place / "model", labels=names)
-    rows = [Example("good film", None, f"other{i}") for i in range(50)]
-    with pytest.raises(InputError, match=r"labels id0, .*, id9 and 290 more; .* has other0, .* and 40 more\."):
-        evaluate(tmp_path / "model", Task("t", ("text",), "label"), rows)
 
 
 def test_a_model_with_more_labels_than_the_data(tmp_path, place):
@@ -583,35 +518,7 @@ def test_evaluate_gives_the_accuracy_of_guessing_as_the_run_does(finished, place
     assert "majority" in str(bertworks.evaluate(finished[0], place / "dev.csv"))
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"metrics": {"loss": 1.0}}, "no field metrics.accuracy"),
-        ({"collapsed": "no"}, "collapsed = 'no'; expected true or false"),
-        ({"recipe": 1}, "recipe = 1; expected a text"),
-    ],
-)
-def test_results_that_were_changed_are_named(finished, place, table, tmp_path, capsys, change, message):
-    run = shutil.copytree(finished[0], tmp_path / "run")
-    (run / "results.json").write_text(json.dumps(finished[1] | change))
-    with pytest.raises(InputError, match=f"results.json: {message}.*; restore the file, or remove the folder"):
-        finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", run)
-    assert "is finished" not in capsys.readouterr().err
-
-
 # ---- what is refused
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"max_seq_length": 33}, "max_seq_length = 33, but .* has 32 positions; give 32 or less"),
-        ({"loop": LoopConfig(keep_best="x", steps=1)}, "keep_best = 'x'"),
-    ],
-)
-def test_settings_that_do_not_fit(place, table, tmp_path, change, message):
-    with pytest.raises(InputError, match=message):
-        finetune(dataclasses.replace(CONFIG, **change), *table, place / "model", tmp_path / "run", quiet=True)
 
 
 def test_data_that_does_not_fit(place, table, tmp_path):
@@ -633,14 +540,6 @@ def test_a_recipe_changes_only_what_it_names(tmp_path):
     assert config == dataclasses.replace(
         FinetuneConfig(), optim=OptimConfig(lr=3e-5, warmup=0.1), loop=LoopConfig(eval_every=0, save_every=0, seed=4)
     )
-
-
-def test_recipes_in_the_repository_load():
-    recipes = sorted((RECIPES / "finetune").glob("*.toml"))
-    assert recipes
-    for recipe in recipes:
-        to_toml(load_recipe(recipe, FinetuneConfig))
-        assert len(recipe.read_text().splitlines()) <= 40
 
 
 # ---- the command line
@@ -687,44 +586,17 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["finetune", "--model", "m", "--out", "o"], "give --task NAME with --data DIR, or tables"),
-        (
-            ["finetune", "--model", "m", "--out", "o", "--task", "mrcp", "--data", "d"],
-            "no task 'mrcp'; did you mean mrpc",
-        ),
         (["finetune", "--model", KEPT, "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
         (
             ["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"],
             "none.toml: no such file, and no recipe",
         ),
-        (["evaluate", "--model", "m", "--dev", "none.csv"], "none.csv: no such file"),
-        (["finetune", "--model", "m", "--out", "o", "--batch-size", "0"], "batch_size = 0; expected 1 or more"),
-        (["finetune", "--model", "m", "--out", "o", "--dropout", "1"], "expected dropout from 0 to below 1"),
         (["finetune", "--model", "m", "--out", "o", "--seeds", "1", "1"], "seeds that differ"),
-        (
-            ["finetune", "--model", "m", "--out", "o", "--task", "rte", "--data", "d", "--train", "t.csv"],
-            "--task cannot be combined with --train",
-        ),
-        (
-            ["evaluate", "--model", "m", "--task", "rte", "--data", "d", "--dev", "t.csv"],
-            "cannot be combined with --dev",
-        ),
         ([*NO_EFFECT, "--sweep", "glue", "--epochs", "1"], "--epochs would have no effect: --sweep glue sets"),
-        ([*NO_EFFECT, "--sweep", "paper", "--optim.lr=1e-4", "--batch_size", "8"], "--batch-size, --optim.lr would"),
         (
             [*NO_EFFECT, "--suite", "paper", "--data", "d", "--label", "x"],
             "--label would have no effect: --suite reads",
         ),
-        (
-            [*NO_EFFECT, "--suite", "paper", "--data", "d", "--keep-all"],
-            "--keep-all would have no effect: only a sweep",
-        ),
-        (
-            [*NO_EFFECT, "--task", "rte", "--data", "d", "--text", "x"],
-            "--text would have no effect: --task has columns",
-        ),
-        ([*NO_EFFECT, "--seeds", "1", "2", "--loop.seed", "3"], "--loop.seed would have no effect: --seeds names"),
-        ([*NO_EFFECT, "--loop.steps", "5", "--epochs", "3"], "--epochs would have no effect: loop.steps, loop.tokens"),
         ([*NO_EFFECT, "--temperature", "3"], "--temperature would have no effect: there is no teacher"),
     ],
 )
@@ -732,20 +604,3 @@ def test_wrong_lines(line, message, capsys):
     with pytest.raises(SystemExit) as exit:
         main(line)
     assert exit.value.code == 1 and message in capsys.readouterr().err
-
-
-def test_rows_are_counted_before_they_are_divided_into_windows(place, tmp_path, capsys):
-    row = json.dumps({"words": ["a", "b"] * 40, "tags": ["O", "B-X"] * 40})
-    (tmp_path / "tags.jsonl").write_text(f"{row}\n" * 8)
-    task, data = own_table(own_task("tagging", ("words",), "tags"), tmp_path / "tags.jsonl", tmp_path / "tags.jsonl")
-    finetune(changed(steps=1), task, data, place / "model", tmp_path / "run")
-    assert re.search(r"^table: 8 training rows in \d\d windows, 8 development rows;", capsys.readouterr().err, re.M)
-
-
-def test_a_model_that_is_not_there_is_refused_before_rows_are_read(place, capsys):
-    tables = ["--train", str(place / "train.csv"), "--dev", "none.csv"]
-    with pytest.raises(SystemExit):
-        main(["finetune", "--model", "bert-base-uncased", "--out", "o", *tables])
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and told.startswith("bertworks: bert-base-uncased: no such folder; a model")
-    assert "bertworks downloads nothing: give a folder on this machine" in told

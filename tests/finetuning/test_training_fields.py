@@ -10,10 +10,12 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
+from bertworks.config import from_dict
 from bertworks.files import InputError, read_json
 from bertworks.finetuning.job import ExampleFeed
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune, joined_job
+from bertworks.finetuning.start import start_model
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
@@ -89,7 +91,7 @@ def test_the_weighted_loss_is_that_of_torch():
 
 CHANGES = {
     "weights": {"class_weights": ("bad=3",)},
-    "frozen": {"frozen_layers": 1},
+    "frozen": {"trained": 1},
     "patience": {"patience": 1, "loop": dataclasses.replace(CONFIG.loop, keep_best="loss", steps=20)},
 }
 
@@ -109,7 +111,7 @@ def test_each_field_changes_the_run_and_resumes_to_the_same_bytes(place, table, 
     tensors = [load_file(tmp_path / folder / "model/model.safetensors") for folder in runs]
     assert all(torch.equal(tensors[0][name], tensors[1][name]) for name in tensors[0])
     assert runs["whole"]["metrics"] == runs["stopped"]["metrics"]
-    plain = dataclasses.replace(config, class_weights=(), frozen_layers=None, patience=0)
+    plain = dataclasses.replace(config, class_weights=(), trained="all", patience=0)
     finetune(plain, *table, place / "model", tmp_path / "plain", quiet=True)
     other, first = load_file(tmp_path / "plain/model/model.safetensors"), load_file(place / "model/model.safetensors")
     if name == "patience":
@@ -161,9 +163,12 @@ def test_a_stop_after_the_last_state_logs_once(place, table, tmp_path, monkeypat
             {"patience": 2},
             "patience = 2 without loop.keep_best, whose best value it waits for; give it one of accuracy",
         ),
-        ({"frozen_layers": 3}, "frozen_layers = 3, but .* has 2 layers; give 2 or less"),
-        ({"frozen_layers": 1, "reinit_layers": 2}, "beside reinit_layers = 2, but .* has 2 layers; give 0 or less"),
-        ({"frozen_layers": 1, "frozen": True}, "frozen_layers = 1 does not go with frozen"),
+        ({"trained": 3}, "trained = 3, but the model has 2 layers; give 2 or less"),
+        ({"trained": 1, "reinit_layers": 2}, "reinit_layers = 2 with trained = 1: .*; train 2 layers or more"),
+        ({"trained": "head", "reinit_layers": 1}, "reinit_layers = 1 with trained = 'head': .* must be trained"),
+        ({"reinit_layers": 3}, "reinit_layers = 3, but the model has 2 layers"),
+        ({"max_seq_length": 33}, "max_seq_length = 33, but the model has 32 positions; give 32 or less"),
+        ({"loop": LoopConfig(keep_best="x", steps=1)}, "keep_best = 'x'; expected one of accuracy"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(place, table, tmp_path, change, message):
@@ -208,7 +213,7 @@ def test_the_fields_on_the_command_line(place, tmp_path):
     from bertworks.cli import main
 
     line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), str(place / "model")]
-    more = ["--out", str(tmp_path / "run"), "--class-weights", "bad=2", "good=1", "--frozen-layers", "0"]
+    more = ["--out", str(tmp_path / "run"), "--class-weights", "bad=2", "good=1", "--trained", "1"]
     main([*line, *more, "--loop.steps", "2", "--max-seq-length", "16"])
     assert json.loads((tmp_path / "run/results.json").read_text())["class_weights"] == {"bad": 2.0, "good": 1.0}
 
@@ -227,7 +232,7 @@ def test_weights_in_the_forms_of_scikit_learn(place, tmp_path):
         bertworks.finetune(place / "model", tmp_path / "c", class_weights={"bad": 1e39}, **given)
 
 
-@pytest.mark.parametrize("change", [{}, {"frozen": True}])
+@pytest.mark.parametrize("change", [{}, {"trained": "head"}])
 def test_a_batch_that_no_memory_holds_is_refused(place, table, tmp_path, monkeypatch, change):
     """By the tokens of the rows, not by max_seq_length; a micro-batch makes it fit."""
     config = dataclasses.replace(CONFIG, batch_size=1 << 20, **change)
@@ -256,35 +261,44 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch, limit, swap):
         memory.check_memory(*given)
 
 
-def test_one_wrong_value_is_named_alone():
-    with pytest.raises(ValueError, match=r"^patience = -1; expected 0 or more$"):
-        FinetuneConfig(patience=-1)
-    with pytest.raises(ValueError, match=r"^batch_size = 10{20}; expected at most 1,048,576 rows per update$"):
-        FinetuneConfig(batch_size=10**20)
+@pytest.mark.parametrize(("trained", "frozen"), [("all", 0), (2, 0), (1, 1), ("head", 2)])
+def test_what_is_frozen(place, trained, frozen):
+    """Layers from below; with any of them, or a number, the embeddings; dropout only stops in a frozen encoder."""
+    model, _ = start_model(FinetuneConfig(trained=trained), place / "model", "classifier", ("bad", "good"))
+    fixed = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    lowest = tuple(f"encoder.layers.{i}." for i in range(frozen)) + ("encoder.embeddings.",) * (trained != "all")
+    if trained == "head":
+        lowest += ("encoder.",)
+    expected = {name for name, _ in model.named_parameters() if lowest and name.startswith(lowest)}
+    assert fixed == {name for name in expected if "pooler" not in name}
+    assert model.train().encoder.training == (trained != "head")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("table", "message"),
     [
-        ({"text": 5}, "columns 5; expected the name of a column as a text, or a list of names"),
-        ({"text": ["text", None]}, r"columns \['text', None\]; expected the name"),
-        ({"train_rows": "3"}, r"train_rows is a str \('3'\); expected an integer"),
-        ({"split_seed": 1.5}, "split_seed is a float .*; expected an integer"),
-        ({"dev_share": "0.1", "dev": None}, "dev_share '0.1': expected a share"),
-        ({"group": 5, "dev_share": 0.5, "dev": None}, "group 5: expected the name of a column"),
-        ({"restarts": "2"}, "restarts '2': expected a whole number"),
-        (
-            {"train": "text,label\n" * 500},
-            "train is a text of 5,500 characters, which no file's name has; expected a path",
-        ),
+        ({"frozen": True}, "frozen is no field any more; give trained \\(head\\)"),
+        ({"frozen_layers": 2}, r"frozen_layers is no field any more; give trained \(the number of top layers"),
+        ({"trained": 0}, "trained = 0; expected all, head, or a number of layers of 1 or more"),
+        ({"trained": "none"}, "trained = 'none'; expected one of 'all', 'head'"),
     ],
 )
-def test_arguments_of_another_type_are_named(place, tmp_path, arguments, message):
-    import bertworks
-
-    given = {"train": place / "train.csv", "dev": place / "dev.csv", "quiet": True, **arguments}
+def test_former_names_and_wrong_values(table, message):
     with pytest.raises(InputError, match=message):
-        bertworks.finetune(place / "model", tmp_path / "out", **given)
+        from_dict(FinetuneConfig, table)
+    assert from_dict(FinetuneConfig, {"trained": 3}).trained == 3
+
+
+def test_former_flags_name_the_new_one(capsys):
+    from bertworks.cli import main
+
+    for more, message in (
+        (["--frozen"], "give --trained (head)"),
+        (["--frozen-layers", "2"], "give --trained (the number"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["finetune", "m", "--out", "o", *more])
+        assert f"{more[0]} is no flag any more; {message}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rule", ["bert_adam", "lamb"])

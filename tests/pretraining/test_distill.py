@@ -11,10 +11,6 @@ from torch.nn import functional as F
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.config import load_recipe
-from bertworks.data.build import BuildConfig
-from bertworks.data.build import build as build_store
-from bertworks.data.corpus import InputOptions
-from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
@@ -24,14 +20,11 @@ from bertworks.pretraining.recipe import DistillConfig
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import machine, vocabulary_loss
-from bertworks.training.loop import evaluate
 from bertworks.training.objectives import Objective
-from bertworks.training.run import locked
 from bertworks.training.task_objectives import DistillationObjective
 from bertworks.training.vocabulary_loss import Scorer, Term, linear_divergence
-from conftest import tiny_texts
 from support.batches import batch, problem
-from support.loops import ALONE, loop_of
+from support.loops import loop_of
 from support.segments import Segment, records, state_of, tensors, weights
 
 TEACHER = ModelConfig(
@@ -158,13 +151,6 @@ def test_the_three_terms_by_hand(every_token):
         if p.grad is not None:
             torch.testing.assert_close(found[name], p.grad, rtol=1e-4, atol=1e-5, msg=name)
     assert all(p.grad is None for p in known.parameters())
-
-
-def test_terms_without_hits_have_no_accuracy():
-    known = build_model(TEACHER, seed=2).eval()
-    metrics = evaluate(known, DistillationObjective(known), [batch(), batch()], ALONE)
-    assert set(metrics) == {"soft_loss", "mlm_loss", "mlm_accuracy", "cosine_loss"}
-    assert abs(metrics["soft_loss"]) < 1e-5 and abs(metrics["cosine_loss"]) < 1e-5
 
 
 # ---- the student
@@ -342,39 +328,6 @@ def test_a_resumed_run_must_have_the_same_teacher(tiny_store, teacher, trained, 
         distilling.distill(config, other, tiny_store.path, tmp_path / "run", quiet=True)
 
 
-def test_a_finished_run_with_other_settings_is_refused(tiny_store, teacher, trained, tmp_path, capsys, monkeypatch):
-    argv = line(tmp_path, tiny_store, teacher)
-    argv[argv.index("--out") + 1] = str(trained)
-    assert "is a finished run with other settings" in refused(capsys, [*argv, "--temperature", "3"])
-    with monkeypatch.context() as patch:
-        patch.setattr("bertworks.data.store.checksum", lambda path: "0")  # the corpus is not read
-        main(argv)
-    assert "is finished; see" in capsys.readouterr().err
-    with locked(tmp_path / "busy"):
-        argv[argv.index("--out") + 1] = str(tmp_path / "busy")
-        assert "busy: another process is using this run folder" in refused(capsys, argv)
-
-
-def test_a_stopped_run_may_go_on_at_another_rhythm(tiny_store, teacher, trained, tmp_path):
-    state = tmp_path / "run" / "state"
-    state.mkdir(parents=True)
-    for file in (trained / "state").iterdir():
-        (state / file.name).write_bytes(file.read_bytes())
-    main(line(tmp_path, tiny_store, teacher, "--loop.log-every", "2", "--loop.save-every", "0"))
-    assert weights(tmp_path / "run") == weights(trained)
-
-
-def test_a_store_that_holds_nothing_out_has_its_speeds_told(teacher, tiny_store, tmp_path):
-    """Such a store is what `corpus build` advises for a corpus of one document."""
-    (tmp_path / "text.txt").write_text("\n\n".join(tiny_texts()[:20]))
-    options = BuildConfig(InputOptions(documents="blank-line"), validation_share=0.0, workers=1)
-    build_store([tmp_path / "text.txt"], Tokenizer.load(teacher), tmp_path / "store", options, progress=False)
-    config = load_recipe(write_recipe(tmp_path), DistillConfig)
-    short = dataclasses.replace(config, loop=dataclasses.replace(config.loop, steps=1))
-    results = distilling.distill(short, teacher, tmp_path / "store", tmp_path / "run", quiet=True)
-    assert "mlm_loss" not in results["student"] and results["ratio"]["tokens_per_second"] > 0
-
-
 # ---- bad input
 
 
@@ -385,12 +338,6 @@ def refused(capsys, argv):
     said = capsys.readouterr().err
     assert end.value.code == 1 and said.startswith("bertworks: ") and "Traceback" not in said
     return said
-
-
-def test_a_store_of_unknown_words_is_refused(tiny_store, teacher, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(Store, "unknown_share", lambda *_: 0.7)
-    assert "70% of the tokens are [UNK]" in refused(capsys, line(tmp_path, tiny_store, teacher))
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_teacher_that_does_not_fit_is_refused(tiny_store, teacher, tmp_path, capsys):
@@ -406,23 +353,3 @@ def test_a_teacher_that_does_not_fit_is_refused(tiny_store, teacher, tmp_path, c
     assert "is not the one that" in said and "Build the corpus with it" in said
     assert "no such folder" in refused(capsys, line(tmp_path, tiny_store, tmp_path / "none"))
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    "more, said",
-    [
-        (["--layers", "0", "9"], "layers = [0, 9]; expected numbers of the teacher's layers, 0 to 3"),
-        (["--temperature", "0"], "temperature = 0.0"),
-        (["--soft-weight", "-1"], "weights -1.0, 2.0, 1.0"),
-        (["--loop.steps", "0"], "no budget"),
-        (["--loop.keep-best", "nsp_loss"], "expected one of soft_loss, mlm_loss, mlm_accuracy, cosine_loss"),
-    ],
-)
-def test_settings_that_cannot_be_right_are_refused(tiny_store, teacher, tmp_path, capsys, more, said):
-    assert said in refused(capsys, line(tmp_path, tiny_store, teacher, *more))
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_recipe_that_does_not_fit_the_student_is_refused(tiny_store, teacher, tmp_path, capsys):
-    write_recipe(tmp_path, RECIPE.replace("length = 40", "length = 41"))
-    assert "phase of length 41; expected 5 to 40" in refused(capsys, line(tmp_path, tiny_store, teacher))

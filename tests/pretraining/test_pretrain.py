@@ -5,7 +5,6 @@ import json
 import shutil
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
@@ -26,11 +25,10 @@ from bertworks.model.heads import build_model
 from bertworks.pretraining import estimate as estimating
 from bertworks.pretraining.estimate import estimate
 from bertworks.pretraining.recipe import PretrainConfig
-from bertworks.pretraining.run import PretrainingFeed, StoreTraining, plateau, pretrain, useful_flops
+from bertworks.pretraining.run import PretrainingFeed, StoreTraining, pretrain, useful_flops
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import machine
-from bertworks.training.run import locked
 from conftest import tiny_texts
 from support.segments import write_recipe
 
@@ -73,34 +71,6 @@ def test_the_run_folder(tiny_store, trained):
               "memory", "seconds", "left"}  # fmt: skip
     assert all(wanted <= record.keys() for record in records if record["kind"] == "train")
     assert records[-1]["kind"] == "eval" and records[-2]["left"] == 0
-
-
-def test_the_levels_of_having_learned_nothing():
-    """A model that knows frequencies, and repeats a tenth of the chosen tokens since they were kept."""
-    assert plateau(7.0, MaskingConfig().kept_share).endswith("near 6.30 also copies of the tokens that masking kept")
-    assert plateau(7.0, MaskingConfig(mask_share=0.7, random_share=0.3).kept_share).endswith("word frequencies only")
-    assert "7.000 nats" in plateau(7.0, 0.0) and "copies" not in plateau(7.0, 0.0)
-
-
-def test_init_says_what_it_leaves_out(tiny_store, trained, tmp_path, capsys):
-    recipe = write_recipe(tmp_path, steps=2)
-    main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained / "model"), "--objective", "mlm"))
-    assert f"in {trained / 'model'}, not used: nsp, pooler\n" in capsys.readouterr().err
-    alone = tmp_path / "run" / "model"  # it has the masked LM's head only
-    main(line(recipe, tiny_store.path, tmp_path / "both", "--init", str(alone), "--estimate"))
-    assert "fresh" not in capsys.readouterr().err
-    main(line(recipe, tiny_store.path, tmp_path / "both", "--init", str(alone)))
-    assert capsys.readouterr().err.count(f"heads that {alone} lacks begin with fresh weights: nsp") == 1
-
-
-def test_a_run_without_a_recipe_says_whose_settings_it_has(tiny_store, tmp_path, capsys):
-    """A model of one's own is easily given without a recipe, and BASE's updates need gigabytes."""
-    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run")
-    bare = ["pretrain", *argv[2:], "--model.vocab-size", "7", "--loop.steps", "2"]
-    said = "no recipe: updates of 256 instances of 128 tokens, for machines that train BASE; "
-    with pytest.raises(SystemExit):
-        main(bare)
-    assert capsys.readouterr().err.startswith(said)
 
 
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
@@ -155,14 +125,6 @@ def test_a_run_takes_the_shape_of_the_model_that_it_starts_from(tiny_store, tmp_
         assert json.loads((tmp_path / run / "results.json").read_text())["continued"] is True
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert 'license: "mit"' in card and 'base_model: "lab/encoder"' in card
-
-
-def test_phases_longer_than_the_positions_of_the_model_are_refused(tiny_store, tmp_path, capsys):
-    config = load_recipe(write_recipe(tmp_path), PretrainConfig)
-    short = dataclasses.replace(config.model, max_position_embeddings=8)
-    save_folder(tmp_path / "short", build_model(short, seed=1), Tokenizer.load(tiny_store.path / "tokenizer"))
-    argv = line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--init", tmp_path / "short")
-    assert "expected 5 to 8, the longest that the model's positions allow; take a recipe" in refused(capsys, argv)
 
 
 def test_a_vocabulary_of_another_size_is_refused(tiny_store, tmp_path, capsys):
@@ -306,23 +268,14 @@ def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path
     "old, new, said",
     [
         ("warmup = 0.1", "warmpu = 0.1", "unknown key optim.warmpu; did you mean optim.warmup?"),
-        ("lr = 1e-3", 'lr = "high"', "optim.lr = 'high'; expected a number"),
-        ("steps = 40", "steps = 0", "no budget"),
         ("share = 0.6", "share = 0.5", "the phases' shares add up to 0.9"),
         ("length = 40", "length = 41", "phase of length 41; expected 5 to 40, the longest"),
-        ("num_attention_heads = 2", "num_attention_heads = 3", "hidden_size = 16 is not divisible"),
-        ("[model]", "[model", "not valid TOML"),
         (
             "eval_batches = 2",
             "snapshots = [5, 99]",
             "snapshots = [5, 99]; expected steps from 1 to the run's last step, 40; leave out the others",
         ),
-        ("steps = 40", "steps = -5", "recipe.toml: loop.steps = -5; expected 0 (no such limit) or more"),
-        ("eval_batches = 2", "eval_batches = -1", "eval_batches = -1; expected 1 or more"),
-        ("batch_size = 36", "batch_size = 0", "batch_size = 0; expected 1 or more"),
         ("batch_size = 36", "batch_size = 100000000000", "batch_size = 100000000000; expected at most 1,048,576"),
-        ("micro_batch_size = 9", "micro_batch_size = -1", "micro_batch_size = -1; expected 0 (as many"),
-        ("lr = 1e-3", "weight_decay = -1.0", "optim.weight_decay = -1.0; expected 0 or more"),
         ("eval_batches = 2", 'objective = "ltr"', "model.direction = 'both'; expected 'left'"),
         ("dupe_factor = 2", 'input_format = "full-sentences"', "which has no second segment; expected 'mlm'"),
         ("dupe_factor = 2", "sentence_order = true", "instances.sentence_order with objective = 'mlm+nsp'"),
@@ -334,45 +287,6 @@ def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, n
     assert old in text
     recipe.write_text(text.replace(old, new))
     assert said in refused(capsys, line(recipe, tiny_store.path, tmp_path / "run"))
-    assert "none.toml: no such file, and no recipe" in refused(
-        capsys, line(tmp_path / "none.toml", tiny_store.path, tmp_path / "run")
-    )
-
-
-def test_a_batch_that_no_memory_holds_is_refused(tiny_store, tmp_path, capsys, monkeypatch):
-    """Micro-batches of 20 and 9 instances of 24 and 40 tokens, 2 layers of 16 elements: at least 30,720 bytes."""
-    memory = psutil.virtual_memory()
-    for total, fits in ((30_720, True), (30_719, False)):
-        total -= psutil.swap_memory().total
-        monkeypatch.setattr(psutil, "virtual_memory", lambda total=total: memory._replace(total=total))
-        given = line(write_recipe(tmp_path, steps=1), tiny_store.path, tmp_path / f"run-{fits}")
-        if fits:
-            main(given)
-        else:
-            with pytest.raises(SystemExit) as end:
-                main(given)
-            said = capsys.readouterr().err.splitlines()[-1]
-            assert end.value.code == 1 and said.startswith("bertworks: 20 sequences of 24 tokens in each forward pass")
-
-
-def test_flags_that_do_not_fit_together_are_refused(tiny_store, tmp_path, capsys):
-    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--instances.input-format", "full-sentences")
-    assert "which has no second segment" in refused(capsys, argv)
-    argv[argv.index("--instances.input-format") :] = ["--loop.steps", "-5"]
-    with pytest.raises(SystemExit) as end:
-        main([str(word) for word in argv])
-    assert end.value.code == 2 and "loop.steps = -5; expected 0 (no such limit)" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("verb", ["pretrain", "distill"])
-def test_a_line_without_recipe_says_where_recipes_are(verb, capsys):
-    said = refused(
-        capsys, [verb, "--corpus", "store", "--out", "run", *(["--teacher", "t"] if verb == "distill" else [])]
-    )
-    assert (
-        f"no recipe and no training budget; write `bertworks {verb} RECIPE ...` (`bertworks recipes` lists them)"
-        in said
-    )
 
 
 def test_a_damaged_state_is_refused(tiny_store, trained, tmp_path, capsys):
@@ -414,31 +328,12 @@ def test_a_finished_run_is_found_finished_without_reading_the_corpus(tiny_store,
         pretrain(config, tiny_store.path, tmp_path / "run", quiet=True)
 
 
-def test_a_run_folder_in_use_is_refused(tiny_store, trained, tmp_path, capsys):
-    recipe = write_recipe(tmp_path, steps=6)
-    with locked(tmp_path / "run"):
-        said = refused(capsys, line(recipe, tiny_store.path, tmp_path / "run"))
-    assert "run: another process is using this run folder" in said
-    assert not (tmp_path / "run" / "recipe.toml").exists()
-
-
 def test_results_are_the_last_evaluation(tiny_store, trained):
     last = read_log(trained)[-1]
     metrics = json.loads((trained / "results.json").read_text())["metrics"]
     assert {key: metrics[key] for key in metrics if key != "unigram_entropy"} == {
         key: last[key] for key in last if key not in ("kind", "step", "seconds")
     }
-
-
-def test_a_seed_may_be_as_large_as_every_generator_allows(tiny_store, tmp_path, capsys):
-    recipe = write_recipe(tmp_path, steps=2)
-    main(line(recipe, tiny_store.path, tmp_path / "run", "--loop.seed", str(2**63 - 1)))
-    capsys.readouterr()
-    for seed in (-1, 2**63):
-        recipe.write_text(recipe.read_text().replace("[loop]\n", f"[loop]\nseed = {seed}\n"))
-        said = refused(capsys, line(recipe, tiny_store.path, tmp_path / "other"))
-        assert f"seed = {seed}; expected a whole number from 0 to 2^63 - 1" in said
-        recipe = write_recipe(tmp_path, steps=2)
 
 
 def test_held_out_text_is_masked_the_papers_way(tiny_store):
@@ -464,25 +359,6 @@ def test_useful_operations_count_the_encoder_and_the_masked_share_of_the_vocabul
     assert useful_flops(recurrent) > 0
     mean = dataclasses.replace(config, model=dataclasses.replace(config.model, classifier_pooling="mean"))
     assert useful_flops(mean) == pytest.approx(6 * (12 * layer + 0.15 * head))  # the pooler reads every token
-
-
-@pytest.mark.parametrize(
-    ("more", "known"),
-    [
-        ([], "mlm_loss, mlm_accuracy, nsp_loss, nsp_accuracy"),
-        (["--objective", "ltr", "--model.direction", "left"], "ltr_loss, ltr_accuracy"),
-    ],
-)
-def test_a_metric_to_keep_the_best_by_that_nobody_measures_is_refused(tiny_store, tmp_path, capsys, more, known):
-    """Before hours are spent: the choice is a setting that a resumed run must share."""
-    argv = line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run", "--loop.keep-best", "accuracy", *more)
-    assert f"loop.keep_best = 'accuracy'; expected one of {known}\n" in refused(capsys, argv)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_without_budget_says_so():
-    with pytest.raises(InputError, match="no budget"):
-        PretrainConfig().loop.check()
 
 
 @pytest.mark.heavy
@@ -593,11 +469,3 @@ def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):
     vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
     streams = [config.data(store, split, vocabulary, 24).stream.config for split in ("train", "validation")]
     assert all(one.sentence_order for one in streams) and not config.instances.sentence_order
-
-
-def test_a_store_of_unknown_words_is_refused(tiny_store, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Store, "unknown_share", lambda *_: 0.7)
-    with pytest.raises(SystemExit):
-        main(line(write_recipe(tmp_path), tiny_store.path, tmp_path / "run"))
-    assert "70% of the tokens are [UNK]" in (said := capsys.readouterr().err) and "--allow-unknown" in said
-    assert not (tmp_path / "run").exists()

@@ -6,7 +6,6 @@ import torch
 
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer
 from bertworks.cli import main
-from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.pretraining.recipe import StaticConfig
 from bertworks.pretraining.static import read_static, train_static
@@ -68,12 +67,6 @@ def test_the_folder_pads_as_its_tokenizer_does(tmp_path):
     assert load_encoder(tmp_path / "out").config.pad_token_id == load_tokenizer(tmp_path / "out").pad_id == 1
 
 
-def test_settings_that_mean_nothing():
-    for name, value in (("negative", 0), ("width", 0), ("seed", -1)):
-        with pytest.raises(ValueError, match=f"{name} = {value}; expected"):
-            StaticConfig(**{name: value})
-
-
 def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
     pytest.importorskip("gensim", reason="gensim is in the extra `static`")
     line = ["static", "--corpus", str(tiny_store.path), "--width", "12", "--epochs", "3", "--out"]
@@ -90,10 +83,3 @@ def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
         with pytest.raises(SystemExit):
             main([*line, str(tmp_path / "no"), *more.split()])
         assert said in capsys.readouterr().err
-
-
-def test_word2vec_of_a_store_of_unknown_words_is_refused(tiny_store, tmp_path, monkeypatch):
-    monkeypatch.setattr(Store, "unknown_share", lambda *_: 0.7)
-    with pytest.raises(InputError, match=r"70% of the tokens are \[UNK\]"):
-        train_static(tiny_store.path, tmp_path / "out")
-    assert not (tmp_path / "out").exists()

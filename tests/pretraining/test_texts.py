@@ -40,13 +40,6 @@ def test_other_settings_than_those_of_the_store_are_refused(texts, tmp_path):
     assert build_from_texts(texts, tmp_path / "store", 200, "ko").fingerprint == made.fingerprint
 
 
-def test_a_store_of_other_texts_is_refused_by_the_flag_of_this_verb(texts, tmp_path):
-    build_from_texts(texts, tmp_path / "store", 200, "ko")
-    (tmp_path / "other.txt").write_text(f"{WORDS}\n" * 9, encoding="utf-8")
-    with pytest.raises(InputError, match=r"finished store of something else .*; choose another --corpus, or delete"):
-        build_from_texts([str(tmp_path / "other.txt")], tmp_path / "store", 200, "ko")
-
-
 def test_a_tokenizer_of_somebody_else_is_kept(texts, tmp_path):
     folder = tmp_path / "store-tokenizer"
     Tokenizer.train([WORDS], TokenizerConfig(vocab_size=120)).save(folder)
@@ -54,16 +47,3 @@ def test_a_tokenizer_of_somebody_else_is_kept(texts, tmp_path):
     with pytest.raises(InputError, match=r"another tokenizer, without a record of its settings .*; remove "):
         build_from_texts(texts, tmp_path / "store", 200, "ko")
     assert (folder / "tokenizer.json").read_bytes() == before
-
-
-def test_advice_names_no_flag_that_pretraining_lacks(tmp_path):
-    text = tmp_path / "rare.txt"
-    rare = "".join(map(chr, range(0x4E00, 0x7000)))
-    text.write_text("\n\n".join([rare] * 4), encoding="utf-8")
-    with pytest.raises(InputError, match=r"tokens are \[UNK\].*`bertworks tokenizer train`.*as --corpus") as error:
-        build_from_texts([str(text)], tmp_path / "store", 200)
-    assert "--allow-unknown" not in str(error.value)
-    text.write_bytes(b"a b\xff c\n")
-    with pytest.raises(InputError, match="is not valid UTF-8; give its --encoding") as error:
-        build_from_texts([str(text)], tmp_path / "other", 200)
-    assert "--input" not in str(error.value)

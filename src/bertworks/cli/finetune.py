@@ -57,7 +57,7 @@ class Arguments:
     # try a grid of settings: paper (batch_size, optim.lr and epochs of appendix A.3), glue (section 4.1), or your own
     # such as "optim.lr=1e-4,3e-4 epochs=3"; empty: none
     sweep: str = ""
-    keep_all: bool = False  # after a sweep, keep the models of all runs instead of the best run's alone
+    keep_all: bool = False  # after a sweep or a suite, keep the models of all runs instead of each task's best one
     suite: Literal["paper"] | None = None  # fine-tune on every task of the paper whose files are under --data
     # tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
     # track`
@@ -86,12 +86,15 @@ def finetune(argv: list[str]) -> None:
     print_findings(lambda: _examined(command))
     if first:  # one process of a torchrun prints
         _show(results)
-    if any("error" in found or "failed" in found for found in (results, *results.get("tasks", {}).values())):
+    if results.get("failed"):
         raise SystemExit(FAILED)
 
 
 def _parse(argv: list[str], task: Task | None = None) -> Arguments:
     """The arguments. Defaults come from the task (--task, or `task` of a suite), then from the recipe on top of it."""
+    for former, (new, values) in FinetuneConfig.RENAMED.items():
+        if (flag := f"--{former.replace('_', '-')}") in flags_in(argv):
+            raise InputError(f"{flag} is no flag any more; give --{new} ({values})")
     recipe, name = (next(iter(take_flag(argv, flag)[0]), None) for flag in ("--recipe", "--task"))
     task = find_task(name) if name else task
     base = starting_recipe(recipe, task, flags_in(argv))
@@ -113,7 +116,17 @@ def _swept(sweep: str) -> set[str]:
 
 def _check_effects(command: Arguments, given: set[str], task: Task | None) -> None:
     """Raises InputError for a flag that would change nothing, and says what to use instead."""
-    own = {"--text", "--label", "--kind", "--choices", "--dev", "--dev-share", "--group"}
+    own = {
+        "--text",
+        "--label",
+        "--kind",
+        "--choices",
+        "--dev",
+        "--dev-share",
+        "--group",
+        "--train-rows",
+        "--split-seed",
+    }
     idle = [
         (
             command.sweep,
@@ -122,7 +135,7 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
             "one setting without --sweep",
         ),
         (command.suite, own, "--suite reads the files of the paper's tasks; use --train and --dev without --suite"),
-        (not command.sweep, {"--keep-all"}, "only a sweep drops models; leave it out, or add --sweep"),
+        (not (command.sweep or command.suite), {"--keep-all"}, "only a sweep or a suite drops models; leave it out"),
         (
             not (command.sweep or command.suite),
             {"--scheduler", "--workers"},
@@ -134,22 +147,11 @@ def _check_effects(command: Arguments, given: set[str], task: Task | None) -> No
 
 
 def _check_sweep(command: Arguments, given: set[str]) -> None:
-    """Raises InputError for a malformed grid, or one that fits no run, before any row is read."""
-    if "--sweep" in given and not command.sweep.strip():
-        raise InputError(
-            f"--sweep {command.sweep!r}: names no grid; expected paper, glue, or fields with their values, such as "
-            '"optim.lr=1e-4,3e-4 epochs=3"; leave the flag out to train one setting'
-        )
-    if not command.sweep:
-        return
-    from ..checkpoint.folder import find_model
-    from ..experiments.grids import check_grid, check_runs
-    from ..training.machine import World, this_device
+    """Raises InputError for a malformed grid, or one that does not fit the recipe, before any row is read."""
+    if command.sweep or "--sweep" in given:
+        from ..experiments.search import check_settings_of
 
-    check_grid(command.sweep, command.config)
-    if not command.suite:
-        processes = World(0, int(os.environ.get("WORLD_SIZE", "1")), this_device())
-        check_runs(command.sweep, command.config, command.rows.find()[0], find_model(command.model), processes)
+        check_settings_of(command.sweep, command.config)
 
 
 def _one(command: Arguments) -> dict[str, Any] | None:
@@ -165,16 +167,14 @@ def _one(command: Arguments) -> dict[str, Any] | None:
         from ..finetuning.run import finetune as run_finetuning
 
         return run_finetuning(command.config, task, data, command.model, command.out)
-    from ..experiments.sweep import Elsewhere, RowFiles, run_sweep
-    from ..finetuning.run import joined_job
+    from ..experiments.rows import Examples
+    from ..experiments.search import sweep_study
+    from ..experiments.study import run_search
 
-    elsewhere = None
-    if command.scheduler:
-        unread, files = command.rows.find()
-        given = (Path(command.rows.data or ""),) if command.rows.task else files
-        elsewhere = Elsewhere(command.scheduler, command.workers, RowFiles(unread, tuple(given), command.rows.division))
-    with joined_job(command.config, task, data, command.model) as job:
-        return run_sweep(job, command.out, command.sweep, command.keep_all, elsewhere)
+    given = (Path(command.rows.data or ""),) if command.rows.task else command.rows.find()[1]
+    examples = Examples(task, tuple(map(Path, given)), command.rows.division, data)
+    study = sweep_study(command.config, examples, command.model, command.sweep)
+    return run_search(study, command.out, command.keep_all, command.scheduler, command.workers)
 
 
 def _check_model(command: Arguments) -> None:
@@ -212,20 +212,22 @@ def _suite(command: Arguments, argv: list[str], task: Task | None) -> dict[str, 
     if task or command.rows.train or command.rows.data is None:
         raise InputError("--suite takes --data DIR, a folder with the tasks' folders in it, and no --task or --train")
 
-    from ..experiments.suite import run_suite
+    from ..experiments.search import suite_study
+    from ..experiments.study import run_search
 
     def config_of(one: Task) -> FinetuneConfig:
         return _parse(argv, one).config
 
-    elsewhere = (command.scheduler, command.workers)
-    return run_suite(config_of, command.rows.data, command.model, command.out, command.sweep, *elsewhere)
+    study = suite_study(config_of, command.rows.data, command.model, command.sweep)
+    return run_search(study, command.out, command.keep_all, command.scheduler, command.workers)
 
 
 def _show(results: dict[str, Any]) -> None:
-    if results["kind"] in ("sweep", "suite"):
-        from ..experiments import suite, sweep
+    if results["kind"] == "study":
+        from ..experiments.tables import tables
 
-        (sweep if results["kind"] == "sweep" else suite).table(results).show()
+        for sheet in tables(results):
+            sheet.show()
         return
     width = max(10, *map(len, results["metrics"]))
     for name, value in results["metrics"].items():

@@ -26,7 +26,8 @@ class Arguments:
 def plot(argv: list[str]) -> None:
     """Draw the figures, and print the names of their files."""
     arguments = parse(Arguments, argv, "plot")
-    from ..experiments.figures import plot_study, read_study
+    from ..experiments.figures import plot_study
+    from ..experiments.tables import read_study
     from ..reporting.figures import plot_runs
 
     out = arguments.out

@@ -65,7 +65,7 @@ def results_schema() -> dict[str, Any]:
     numbers = {"type": "object", "additionalProperties": number}
     properties = {
         "format": {"type": "integer", "minimum": 1, "maximum": FORMAT, "description": "of the run folder"},
-        "kind": {**text, "description": "finetune, pretrain, distill, sweep, suite, ..."},
+        "kind": {**text, "description": "finetune, pretrain, distill, study, ..."},
         "task": {**text, "description": "name of the task; table: a table of the user's own"},
         "metrics": {**numbers, "description": "on development rows or held-out text, as fractions; losses in nats"},
         "std": {**numbers, "description": "standard deviation of each metric over the seeds"},

@@ -1,7 +1,6 @@
 """`bertworks study` and `study report`: variants of a recipe side by side, and their tables."""
 
 import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -44,11 +43,12 @@ class Arguments:
 def study(argv: list[str]) -> None:
     """Run the study, and print its tables; or list its runs."""
     arguments = parse(Arguments, argv, "study", "--recipe", more=studies())
+    from ..experiments.dry_run import show_cells
     from ..experiments.engine import refuse_torchrun
     from ..experiments.plan import make_plan
     from ..experiments.rows import StudyInputs
-    from ..experiments.study import Options, run_study, show_cells
-    from ..experiments.study_tables import tables
+    from ..experiments.study import Options, others_work, run_study
+    from ..experiments.tables import tables
 
     refuse_torchrun("a study")
     recipe = find_recipe(arguments.recipe, "study")
@@ -62,8 +62,7 @@ def study(argv: list[str]) -> None:
     results = _stoppable(lambda: run_study(plan, arguments.out, folder, options))
     for sheet in tables(results):
         sheet.show()
-    if busy := [one["what"] for one in results["left"] if one["busy"]]:
-        print(f"other processes still work on: {'; '.join(busy)}", file=sys.stderr)
+    if others_work(results):
         raise SystemExit(STOPPED)
     if results["failed"]:
         raise SystemExit(FAILED)
@@ -84,7 +83,7 @@ class ReportArguments:
 def report(argv: list[str]) -> None:
     """Print the tables of each study, and write them."""
     arguments = parse(ReportArguments, argv, "study report")
-    from ..experiments.study_tables import report_study, tables
+    from ..experiments.tables import report_study, tables
 
     for results in [report_study(folder) for folder in arguments.folders]:
         for sheet in tables(results):

@@ -1,4 +1,4 @@
-"""The cells of a study: a pre-training, a fine-tuning with one seed, and the baselines.
+"""The cells of a study: pre-trainings, fine-tunings with one seed, and runs that need no training of an encoder.
 
 A cell's folder is named by a hash of all that determines its outcome. So studies share the runs that they have in
 common, and a study that was stopped, or copied to another machine, finds what is finished.
@@ -34,6 +34,12 @@ from .recipe import Column
 REMOVE = "remove the folder to run the cell again"
 
 
+def fingerprint(recipe: Any, *inputs: Any) -> str:
+    """The hash of a recipe and of all that its run reads: checksums and names, or further dataclasses."""
+    settings = tuple(one for one in inputs if not isinstance(one, str))
+    return RunIdentity(recipe, tuple(one for one in inputs if isinstance(one, str)), settings).hash
+
+
 @dataclass(frozen=True)
 class InitialModel:
     """The model that a cell starts from: one that another cell makes, or a model folder of the user."""
@@ -66,12 +72,11 @@ class InitialModel:
 
 
 @dataclass(frozen=True)
-class Pretraining:
-    """One pre-training run."""
+class Trained:
+    """A run that makes a model of a store."""
 
-    config: PretrainConfig
+    config: Any  # its recipe
     corpus: str  # the store's fingerprint
-    kind: ClassVar[str] = "pretrain"
     needs: ClassVar[tuple[()]] = ()
     results: ClassVar[dict[str, Any]] = {
         "metrics": METRICS,
@@ -83,7 +88,23 @@ class Pretraining:
 
     @cached_property
     def key(self) -> str:
-        return RunIdentity(self.config, (self.corpus,)).hash
+        return fingerprint(self.config, self.corpus)
+
+
+@dataclass(frozen=True)
+class Pretraining(Trained):
+    """One pre-training run."""
+
+    config: PretrainConfig
+    kind: ClassVar[str] = "pretrain"
+
+
+@dataclass(frozen=True)
+class StaticVectors(Trained):
+    """Static word vectors, trained by word2vec."""
+
+    config: StaticConfig
+    kind: ClassVar[str] = "static"
 
 
 @dataclass(frozen=True)
@@ -106,21 +127,6 @@ class Concatenation:
 
 
 @dataclass(frozen=True)
-class StaticVectors:
-    """Static word vectors, trained by word2vec."""
-
-    config: StaticConfig
-    corpus: str  # the store's fingerprint
-    kind: ClassVar[str] = "static"
-    needs: ClassVar[tuple[()]] = ()
-    results: ClassVar[dict[str, Any]] = Pretraining.results
-
-    @cached_property
-    def key(self) -> str:
-        return RunIdentity(self.config, (self.corpus,)).hash
-
-
-@dataclass(frozen=True)
 class HeldOut:
     """A model's metrics on a held-out set that a recipe of pre-training makes."""
 
@@ -136,7 +142,7 @@ class HeldOut:
 
     @cached_property
     def key(self) -> str:
-        return _hash(self.start.key, RunIdentity(self.config, (self.corpus,)).hash)
+        return _hash(self.start.key, fingerprint(self.config, self.corpus))
 
 
 @dataclass(frozen=True)
@@ -148,8 +154,8 @@ class Finetuning:
     column: Column  # where its rows are, and how many of them are used
     rows: str  # checksum of the files
     config: FinetuneConfig  # with its seed; where there are candidates, one of their settings takes its place
-    kept_back: bool = False  # judged on training rows that are kept back, to choose a setting
-    candidates: "tuple[StudyCell, ...]" = ()  # runs with kept-back rows, of which the best setting is taken
+    kept_back: bool = False  # judged on training rows that are held out, to choose a setting
+    candidates: "tuple[StudyCell, ...]" = ()  # runs with held-out training rows, of which the best setting is taken
     setting: str = ""  # of a candidate: the name of what it tries, such as "optim.lr = 0.001"
     kind: ClassVar[str] = "finetune"
     results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "collapsed": bool, "machine?": dict}
@@ -160,10 +166,10 @@ class Finetuning:
 
     @cached_property
     def key(self) -> str:
-        rows = (self.rows, str(self.column.train_rows), str(self.column.dev_rows))
+        held_out = ("kept back",) if self.kept_back else ()
         tried = [cell.name for cell in self.candidates]
-        reads = (self.start.key, *rows, *_reads(self.column, self.kept_back), *tried)
-        return RunIdentity(self.config, reads, (_named(self.task),)).hash
+        reads = (self.start.key, *rows_read(self.rows, self.column), *held_out, *tried)
+        return fingerprint(self.config, _named(self.task), *reads)
 
 
 @dataclass(frozen=True)
@@ -180,9 +186,7 @@ class Baseline:
 
     @cached_property
     def key(self) -> str:
-        column, task = self.column, _named(self.task)
-        reads = (self.rows, str(column.train_rows), str(column.dev_rows), *_reads(column))
-        return RunIdentity(self.config, reads, (task,)).hash
+        return fingerprint(self.config, _named(self.task), *rows_read(self.rows, self.column))
 
 
 def _named(task: Task) -> Task:
@@ -190,21 +194,20 @@ def _named(task: Task) -> Task:
     return replace(task, defaults={}, dataset="")
 
 
-def _reads(column: Column, kept_back: bool = False) -> tuple[str, ...]:
-    """What a run reads besides files and numbers of rows, if it reads anything else than the first rows."""
-    marks = (("drawn", column.draw and column.train_rows), ("kept back", kept_back))
-    return tuple(mark for mark, given in marks if given)
+def rows_read(files: str, column: Column) -> tuple[str, ...]:
+    """The rows that a run reads: of which files, how many, and whether they are drawn by its seed."""
+    drawn = ("drawn",) if column.draw and column.train_rows else ()
+    return (files, str(column.train_rows), str(column.dev_rows), *drawn)
 
 
 StudyWork = Pretraining | Concatenation | StaticVectors | HeldOut | Finetuning | Baseline
-TRAINED = ("pretrain", "static")  # kinds of cells that make a model of a store
 StudyCell = Cell[StudyWork]
 
 
 def study_cell(work: StudyWork, title: str) -> StudyCell:
     """A cell that is named by its key."""
-    candidates = work.candidates if isinstance(work, Finetuning) else ()
-    return Cell(f"{work.kind}-{work.key[:16]}", title, work, work.needs, candidates)
+    trials = work.candidates if isinstance(work, Finetuning) else ()
+    return Cell(f"{work.kind}-{work.key[:16]}", title, work, work.needs, trials)
 
 
 def user_model(folder: Path) -> InitialModel:

@@ -1,32 +1,24 @@
-"""What a comparison of two rows of a study shows: difference, interval, effect size, p and a verdict.
+"""The claim of a study: the one comparison that is named before its runs, and what they show of it.
 
-Values are paired by seed. The interval and p are Student's t over the differences of equal seeds. The effect size is
-Hedges's g of those differences: their mean over their standard deviation, times 1 - 3 / (4 (n - 1) - 1), which corrects
-the bias of few seeds. A study names one comparison before it is run (its claim); all others are exploratory, and where
-a table has several, Holm's correction says which of them hold together at 5 %. A claim gets no verdict if it was named
-after its runs, or if a run of its rows collapsed to one answer.
+All other comparisons are exploratory. Where a table has several, Holm's correction says which of them hold together at
+5 %. A claim gets no verdict if it was named after its runs, or if a run of its rows collapsed to one answer.
 """
 
 import math
-import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
-
-from scipy import stats
 
 from ..reporting.tables import ResultTable
 from ..typed import check_fields
-from .compare import paired
+from .differences import LEVEL, Difference, difference, difference_text, p_text
 from .recipe import Claim
 
 UNIT = "fine-tuning seeds of one encoder"  # what n counts, unless results name another unit
 UNITS = "pre-training seeds"  # what n counts where a study names several
 DRAWS = "draws of training rows, each with its fine-tuning seed, for one encoder"  # what n counts in a column with draw
 NO_ENCODER = ("random", "none")  # weights of rows whose fine-tuning starts from random weights, or without a model
-EQUAL = 1e-12  # differences whose standard deviation is below this do not vary but by rounding
 PRINTED = 0.0005  # below half of the last digit that tables print, 0.1 points, a difference has no direction
-LEVEL = 0.05  # the two-sided level of a test; intervals hold 95 %
 CLAIM = {  # of a study's results.json
     **dict.fromkeys(("row", "column", "expect", "finding", "against"), str),
     "margin": float,
@@ -35,51 +27,8 @@ CLAIM = {  # of a study's results.json
 }
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One row minus another, over the seeds that both have."""
-
-    mean: float
-    n: int
-    interval: tuple[float, float] | None = None  # 95 %; none of a single seed
-    p: float | None = None  # two-sided, of no difference; none of a single seed, or where the differences do not vary
-    effect: float | None = None  # Hedges's g of the paired differences; none where they do not vary
-
-
-def difference(base: dict[str, float], other: dict[str, float]) -> Difference | None:
-    """Compare the values of two rows by seed; None if they have no seed in common."""
-    found = paired(base, other)
-    if found is None or found["interval"] is None:
-        return None if found is None else Difference(found["mean"], found["n"])
-    mean, n, (low, high) = found["mean"], found["n"], found["interval"]
-    spread = statistics.stdev(other[seed] - base[seed] for seed in base if seed in other)
-    if spread < EQUAL:
-        return Difference(mean, n, (low, high))
-    p = float(2 * stats.t.sf(abs(mean) / spread * math.sqrt(n), n - 1))
-    corrected = 1 - 3 / (4 * (n - 1) - 1)  # zero of two pairs, which say nothing of a spread
-    return Difference(mean, n, (low, high), p, corrected * mean / spread if n > 2 else None)
-
-
-def p_beyond(found: Difference, margin: float) -> float | None:
-    """Two-sided p of a difference of at most `margin` in either direction; at most 5 % if the interval is outside."""
-    if found.p is None or found.interval is None:
-        return None
-    half = (found.interval[1] - found.interval[0]) / 2
-    error = half / float(stats.t.ppf(1 - LEVEL / 2, found.n - 1))
-    return float(2 * stats.t.sf(max(0.0, abs(found.mean) - margin) / error, found.n - 1))
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction of p-values, in their order: equal to or below the level if the claim still holds."""
-    adjusted, largest = [0.0] * len(values), 0.0
-    for rank, number in enumerate(sorted(range(len(values)), key=values.__getitem__)):
-        largest = max(largest, min(1.0, (len(values) - rank) * values[number]))
-        adjusted[number] = largest
-    return adjusted
-
-
 def verdict(found: Difference | None, expect: str, margin: float = 0.0, p: float | None = None) -> str:
-    """Say what a difference shows of an expected one ("higher", "lower", "equal" within `margin`).
+    """What a difference shows of an expected one ("higher", "lower", "equal" within `margin`).
 
     p: corrected for other comparisons; none: the difference's own. Equality is shown by an interval within the margin,
     and its opposite by an interval wholly outside; corrected, `p` is then that of `p_beyond`.
@@ -98,9 +47,6 @@ def verdict(found: Difference | None, expect: str, margin: float = 0.0, p: float
     return "the opposite is shown" if sure else "not shown"
 
 
-# ---- the claim of a study
-
-
 def claim_results(claim: Claim, base: str, named_before: bool) -> dict[str, Any]:
     """The claim as results.json has it. named_before: whether no run of its two rows was finished when it was named."""
     found = asdict(claim) | {"against": claim.against or base, "named_before": named_before}
@@ -116,19 +62,14 @@ def claimed_rows(claim: dict[str, Any]) -> tuple[str, ...]:
 def claimed(results: dict[str, Any]) -> Difference | None:
     """The difference that a study's claim is about, or of two differences; None if it was not run."""
     claim = results["claim"]
-    values = [_values(results, name, claim["column"]) for name in claimed_rows(claim)]
-    if claim.get("beyond"):
-        values = [
+    measured = {entry["row"]: entry["values"] for entry in results["measured"] if entry["column"] == claim["column"]}
+    row, against, *beyond = (measured.get(name, {}) for name in claimed_rows(claim))
+    if beyond:
+        row, against = (
             {seed: one[seed] - less[seed] for seed in one if seed in less}
-            for one, less in zip(values[:2], values[2:], strict=True)
-        ]
-    row, against = values
+            for one, less in zip((row, against), beyond, strict=True)
+        )
     return difference(against, row)
-
-
-def _values(results: dict[str, Any], row: str, column: str) -> dict[str, float]:
-    found = (e["values"] for e in results["measured"] if (e["row"], e["column"]) == (row, column))
-    return next(found, {})
 
 
 def claim_table(results: dict[str, Any]) -> ResultTable | None:
@@ -137,7 +78,10 @@ def claim_table(results: dict[str, Any]) -> ResultTable | None:
     if claim is None:
         return None
     check_fields(claim, CLAIM, "the study's claim", "run the study again: it writes results.json anew")
-    found, percent = claimed(results), _percent(results, claim["column"])
+    column: dict[str, Any] = next((c for c in results["columns"] if c["name"] == claim["column"]), {"percent": True})
+    found, percent = claimed(results), column["percent"]
+    unit = results.get("unit", UNIT)
+    unit = DRAWS if column.get("draw") and unit == UNIT else unit
     left, cells = len(results["left"]), len(results["cells"])
     within = f" within {claim['margin']:g}" if claim["expect"] == "equal" else ""
     rows = [
@@ -147,8 +91,8 @@ def claim_table(results: dict[str, Any]) -> ResultTable | None:
         ("difference", difference_text(found, percent) + (" points" if percent and found else "")),
         ("p, paired t-test", _p(found, claim)),
         ("effect size, Hedges's g of paired differences", effect_text(found)),
-        ("n", f"{found.n if found else 0} {_unit(results)}"),
-        ("verdict", _claim_verdict(found, results)),
+        ("n", f"{found.n if found else 0} {unit}"),
+        ("verdict", _claim_verdict(found, results, percent)),
         ("runs of the study", f"{cells}, of which {left} have not been run" if left else f"{cells}, all of them run"),
     ]
     named = "before its rows were run" if claim["named_before"] else "after its rows were run"
@@ -162,7 +106,7 @@ def comparison_text(claim: dict[str, Any]) -> str:
     return f"{text}, minus {beyond[0]} against {beyond[1]}" if beyond else text
 
 
-def _claim_verdict(found: Difference | None, results: dict[str, Any]) -> str:
+def _claim_verdict(found: Difference | None, results: dict[str, Any], percent: bool) -> str:
     """The verdict of a study's claim, or why it has none."""
     claim = results["claim"]
     names = claimed_rows(claim)
@@ -173,12 +117,12 @@ def _claim_verdict(found: Difference | None, results: dict[str, Any]) -> str:
     entries = [e for e in results["measured"] if e["row"] in names and e["column"] == claim["column"]]
     if collapsed := sum(entry["collapsed"] for entry in entries):
         return f"none ({collapsed} of the runs collapsed to one answer)"
-    margin = claim["margin"] / (100 if _percent(results, claim["column"]) else 1)
+    margin = claim["margin"] / (100 if percent else 1)
     return with_reservation(verdict(found, claim["expect"], margin), results, names)
 
 
 def with_reservation(shown: str, results: dict[str, Any], names: Sequence[str]) -> str:
-    """Limit a verdict on two rows to the encoders that they start from, unless n counts encoders."""
+    """Limit a verdict on these rows to the encoders that they start from, unless n counts encoders."""
     if results.get("unit", UNIT) == UNITS:
         return shown
     weights = {weights_of(row) for row in results["rows"] if row["name"] in names}
@@ -201,13 +145,6 @@ def weights_of(row: dict[str, Any]) -> str:
     return "random" if row["tokens"] == 0 else str((row["start"] or row["name"], row["tokens"]))
 
 
-def _unit(results: dict[str, Any]) -> str:
-    """What n counts in the claim's column."""
-    unit = str(results.get("unit", UNIT))
-    drawn = any(one.get("draw") for one in results["columns"] if one["name"] == results["claim"]["column"])
-    return DRAWS if drawn and unit == UNIT else unit
-
-
 def _p(found: Difference | None, claim: dict[str, Any]) -> str:
     """p of no difference, which says nothing of a claim of equality."""
     if found is None or found.n < 2 or claim["expect"] == "equal":
@@ -217,22 +154,5 @@ def _p(found: Difference | None, claim: dict[str, Any]) -> str:
     return p_text(found.p) + ("" if claim["named_before"] else " without correction")
 
 
-def _percent(results: dict[str, Any], column: str) -> bool:
-    return next((one["percent"] for one in results["columns"] if one["name"] == column), True)
-
-
-def difference_text(found: Difference | None, percent: bool = True, sign: str = "+") -> str:
-    """A difference with its interval, as +3.8 (+0.4 to +7.1)."""
-    if found is None:
-        return "-"
-    scale, digits = (100, 1) if percent else (1, 2)
-    mean, *ends = (f"{scale * end:{sign}z.{digits}f}" for end in (found.mean, *(found.interval or ())))
-    return f"{mean} ({ends[0]} to {ends[1]})" if ends else mean
-
-
 def effect_text(found: Difference | None) -> str:
     return "-" if found is None or found.effect is None else f"{found.effect:+.1f}"
-
-
-def p_text(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -8,7 +8,6 @@ examples that only one of the two has right.
 Shapes: n examples, R resamples, P pairs of runs, S numbers an example (statistics.py).
 """
 
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -349,18 +348,3 @@ def table(results: dict[str, Any]) -> ResultTable:
 
 def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else shorten(value, 40)
-
-
-def paired(base: dict[str, float], other: dict[str, float]) -> dict[str, Any] | None:
-    """The mean difference over the seeds that both have, its 95 % interval (Student's t) and their number.
-
-    The interval is None for a single seed; the result is None if there is no common seed.
-    """
-    found = [other[seed] - base[seed] for seed in base if seed in other]
-    if not found:
-        return None
-    mean, n = statistics.fmean(found), len(found)
-    if n < 2:
-        return {"mean": mean, "n": n, "interval": None}
-    half = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) * statistics.stdev(found) / math.sqrt(n)
-    return {"mean": mean, "n": n, "interval": [mean - half, mean + half]}

@@ -1,13 +1,13 @@
-"""The engine of all grids of runs: studies, sweeps, suites and the demo's comparison.
+"""The engine of all studies (sweeps and suites among them) and of the demo's comparison.
 
-A cell is one run with a folder of its own. What its run does, the caller knows: the engine is handed cells, which may
-need others, and a function that runs one. It claims, runs and resumes them, and records failures. Several processes
-that work on the same folder share its cells, and so do the workers of a dask scheduler (spread.py).
+A cell is one run with a folder of its own. The caller hands over cells, which may need others, and a function that runs
+one. The engine claims, runs and resumes them, and records failures. Several processes that work on the same folder
+share its cells, and so do the workers of a dask scheduler (spread.py).
 
     FOLDER/NAME/results.json    the cell is finished
     FOLDER/NAME/failed.json     the cell diverged or failed, and why
-    FOLDER/NAME/state/          the cell was begun; running it again resumes it
-    FOLDER/locks/*.lock         held by the process that runs a cell; the lock dies with its process
+    FOLDER/NAME/state/          the cell was started; running it again resumes it
+    FOLDER/locks/*.lock         held by the process that runs a cell; the lock ends with its process
 """
 
 import contextlib
@@ -20,16 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-import torch
-
 from ..files import Diverged, InputError, NewerVersion, NotWritten, OtherRun, try_lock, write_json
 from ..reporting.run_files import RESULTS, read_results
-from ..training.machine import World
 
 Work = TypeVar("Work")
-CellState = Literal["done", "failed", "part", "missing"]  # part: begun and not finished
+CellState = Literal["done", "failed", "part", "missing"]  # part: started and not finished
 PAUSE = 5.0  # seconds between looks at what other processes have finished
-ONE_PROCESS = World(0, 1, torch.device("cpu"))
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Cell(Generic[Work]):
 
     @property
     def ancestors(self) -> "list[Cell[Work]]":
-        """All cells that must end before it can run, in the order of work; some may come twice."""
+        """All cells that must end before it can run, in the order of work; some may occur twice."""
         return [one for cell in (*self.needs, *self.trials) for one in (*cell.ancestors, cell)]
 
 
@@ -64,6 +60,10 @@ class Grid:
         if (path / "failed.json").exists():
             return "failed"
         return "part" if (path / "state").exists() else "missing"
+
+    def ended(self, cells: Sequence[Cell[Any]]) -> int:
+        """The number of cells that are finished or failed."""
+        return sum(self.state(cell) in ("done", "failed") for cell in cells)
 
     def failure(self, cell: Cell[Any]) -> dict[str, str]:
         """Why there are no results: `outcome` and `message` of the cell or of one that it needs. {} if none failed.
@@ -139,7 +139,7 @@ class Grid:
 
 @dataclass
 class Engine(Generic[Work]):
-    """One process, or the processes of one torchrun, at work on a grid."""
+    """One process at work on a grid."""
 
     cells: Sequence[Cell[Work]]  # in the order of work
     grid: Grid
@@ -147,7 +147,6 @@ class Engine(Generic[Work]):
     verify: Callable[[Cell[Work]], object] | None = None  # called once for each finished cell that was not run here
     after: Callable[[Cell[Work]], object] = lambda cell: None  # called when a cell is finished, verified or has failed
     wanted: Callable[[Cell[Work]], bool] = lambda cell: True  # whether to run it now; may raise InputError
-    world: World = ONE_PROCESS
     quiet: bool = False
     _seen: set[str] = field(default_factory=set)  # finished cells that were run or verified here
     _waiting_for: str = ""  # what the last message about waiting named
@@ -155,14 +154,12 @@ class Engine(Generic[Work]):
     def work(self) -> bool:
         """Run cells until none is left for this process. Returns whether no run was stopped.
 
-        A cell that fails is recorded, and the others go on. OSError and NotWritten (a full disk), OtherRun and
+        A cell that fails is recorded, and the others continue. OSError and NotWritten (a full disk), OtherRun and
         NewerVersion (a folder of another grid or version) are raised: they are no fault of the cell.
         """
         with contextlib.ExitStack() as claim:
-            while (found := self.world.ask_first(lambda: self._next(claim))) is not None:
-                number, finished = found
-                cell = self.cells[number]
-                if finished and self.verify:
+            while (cell := self._next(claim)) is not None:
+                if self.verify and self.grid.state(cell) == "done":
                     self.verify(cell)
                 elif not self._run(cell):
                     return False
@@ -173,15 +170,7 @@ class Engine(Generic[Work]):
     def finished(self, cell: Cell[Work]) -> None:
         """Note that a cell was run, verified or has failed."""
         self._seen.add(cell.name)
-        if self.world.main:
-            self.after(cell)
-
-    def verify_finished(self) -> None:
-        """Verify the finished cells that were not run here, unless that has been done."""
-        for cell in self.cells:
-            if self.verify and cell.name not in self._seen and self.grid.state(cell) == "done":
-                self.verify(cell)
-                self.finished(cell)
+        self.after(cell)
 
     def run_one(self, cell: Cell[Work]) -> None:
         """Run a cell and record a failure, unless another process has claimed it or has finished it."""
@@ -191,8 +180,8 @@ class Engine(Generic[Work]):
 
     def others_work(self) -> bool:
         """Whether other processes still work on cells, which a message then names."""
-        busy = self.world.ask_first(lambda: [cell.title for cell in self.cells if self.is_open(cell)])
-        if busy and self.world.main and not self.quiet:
+        busy = [cell.title for cell in self.cells if self.is_open(cell)]
+        if busy and not self.quiet:
             print(f"other processes still work on: {'; '.join(busy)}", file=sys.stderr)
         return bool(busy)
 
@@ -201,28 +190,25 @@ class Engine(Generic[Work]):
         grid = self.grid
         return grid.state(cell) not in ("done", "failed") and not grid.failure(cell) and self.wanted(cell)
 
-    def _next(self, claim: contextlib.ExitStack) -> tuple[int, bool] | None:
-        """The number of the next cell and whether it is finished already; None if nothing is left for this process.
-
-        An unfinished cell is claimed until `claim` is closed.
-        """
+    def _next(self, claim: contextlib.ExitStack) -> Cell[Work] | None:
+        """The next cell to run, which is claimed until `claim` is closed, or to verify; None if nothing is left."""
         while True:
             left = []
-            for number, cell in enumerate(self.cells):
+            for cell in self.cells:
                 if self.grid.state(cell) == "done":
                     if self.verify and cell.name not in self._seen:
-                        return number, True
+                        return cell
                 elif self.is_open(cell):
                     left.append(cell)
                     if self._claim(cell, claim):
-                        return number, False
+                        return cell
             if all(self.grid.busy(cell) for cell in left):
                 return None
             self.wait(left)
 
     def ready(self, cell: Cell[Work]) -> bool:
         """Whether the cells that must end before this one have ended."""
-        ended = all(self.grid.state(one) in ("done", "failed") for one in cell.trials)
+        ended = self.grid.ended(cell.trials) == len(cell.trials)
         return ended and all(self.grid.state(one) == "done" for one in cell.needs)
 
     def _claim(self, cell: Cell[Work], claim: contextlib.ExitStack) -> bool:
@@ -236,26 +222,23 @@ class Engine(Generic[Work]):
 
     def _run(self, cell: Cell[Work]) -> bool:
         """Run a claimed cell and record a failure. Returns False if the run was stopped."""
-        if self.world.main and not self.quiet:
-            ended = sum(self.grid.state(one) in ("done", "failed") for one in self.cells)
-            print(f"[{ended + 1}/{len(self.cells)}] {cell.title} ({self.grid.path(cell)})", file=sys.stderr)
+        if not self.quiet:
+            number = self.grid.ended(self.cells) + 1
+            print(f"[{number}/{len(self.cells)}] {cell.title} ({self.grid.path(cell)})", file=sys.stderr)
         try:
             results = self.run(cell)
-            if results is not None and self.world.main and self.grid.state(cell) != "done":
+            if results is not None and self.grid.state(cell) != "done":
                 raise RuntimeError(f"the run has left no {RESULTS}")
             return results is not None
         except (OSError, NotWritten, OtherRun, NewerVersion):
             raise
         except Exception as error:
             known = isinstance(error, InputError)
-            if self.world.size > 1 and not known:
-                raise  # perhaps in this process alone: the others would wait for it
-            if self.world.main:
-                if not known:
-                    traceback.print_exc()
-                message = str(error) if known else f"{type(error).__name__}: {error}"
-                print(f"{cell.title} failed: {message}", file=sys.stderr)
-                self.grid.fail(cell, message, "diverged" if isinstance(error, Diverged) else "failed")
+            if not known:
+                traceback.print_exc()
+            message = str(error) if known else f"{type(error).__name__}: {error}"
+            print(f"{cell.title} failed: {message}", file=sys.stderr)
+            self.grid.fail(cell, message, "diverged" if isinstance(error, Diverged) else "failed")
             return True
 
     def wait(self, left: Sequence[Cell[Work]]) -> None:
@@ -267,15 +250,10 @@ class Engine(Generic[Work]):
         time.sleep(PAUSE)
 
 
-def failure_notes(results: dict[str, Any]) -> list[str]:
-    """A sentence for each run that has failed."""
-    return [f"{one['what']} {one['outcome']}: {one['message']}" for one in results.get("failed", [])]
-
-
 def refuse_torchrun(what: str) -> None:
-    """Raises InputError under torchrun, for a grid whose processes share its cells and not one cell."""
+    """Raises InputError under torchrun, which trains one run on several processes, not several runs."""
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError(
-            f"torchrun cannot run {what}; start the command several times on the same --out, a GPU or a core each, and "
-            "each process takes cells of its own"
+            f"torchrun cannot run {what}; start the command several times on the same --out, each on a GPU or a core "
+            "of its own: the processes share the runs"
         )

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..checkpoint.locate import CONFIG
 from ..checkpoint.weights import WEIGHTS
 from ..files import InputError, checksum, not_found, shorten
 from ..reporting.run_files import LOG, METRICS, PREDICTIONS, RESULTS, read_json_lines, read_results, seed_folders
@@ -29,22 +28,15 @@ def read_runs(folder: Path) -> dict[int | None, Outcome]:
 
 def read_run(folder: Path) -> Outcome:
     """The run in `folder`. Raises InputError if there is none, or if it is not finished."""
-    path = folder / RESULTS
+    path, expected = folder / RESULTS, "expected a run folder of `bertworks finetune`"
     if not path.exists():
-        if (folder / CONFIG).exists():
-            raise InputError(f"{folder}: a model folder, without the predictions of a run; expected a run folder of "
-                             "`bertworks finetune`, such as the folder that this one is in")  # fmt: skip
-        if not any((folder / name).exists() for name in (RECIPE, LOG, STATE_FOLDER, PREDICTIONS)):
-            raise InputError(f"{folder}: no run, neither {RECIPE} nor {RESULTS}; expected a run folder of "
-                             "`bertworks finetune`")  # fmt: skip
-        raise InputError(f"{folder} is not finished (no {RESULTS}); rerun its command")
+        started = any((folder / name).exists() for name in (RECIPE, LOG, STATE_FOLDER, PREDICTIONS))
+        found = "is not finished" if started else "is no run"
+        raise InputError(f"{folder} {found} (no {RESULTS}); {'rerun its command' if started else expected}")
     results = read_results(path, {"kind?": str})
-    if results.get("kind") == "sweep":
-        check_fields(results, {"chosen": str}, str(path))
-        raise InputError(f"{folder} is a sweep; give one of its settings, such as {folder / results['chosen']}")
     if (kind := results.get("kind")) != "finetune":
-        found = f"results of the kind {shorten(kind)}" if kind else f"{RESULTS} without the kind of its run"
-        raise InputError(f"{folder}: {found}; expected a run folder of `bertworks finetune`")
+        inside = f", such as one in {folder / 'cells'}" if (folder / "cells").is_dir() else ""
+        raise InputError(f"{folder}: results of the kind {shorten(kind)}; {expected}{inside}")
     if not (folder / PREDICTIONS).is_file():
         raise InputError(
             f"{folder}: no {PREDICTIONS} in this folder; restore it, or run the fine-tuning again in a new folder"

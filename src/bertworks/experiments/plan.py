@@ -14,14 +14,16 @@ from ..config import find_beside, from_dict, load_recipe
 from ..data.store import Store
 from ..files import InputError, checksum
 from ..finetuning.recipe import FinetuneConfig
+from ..finetuning.settings import check_settings
 from ..model.config import ModelConfig
-from ..model.layer_choice import LayerChoice
 from ..pretraining.recipe import PretrainConfig, StaticConfig
 from ..pretraining.static import static_shape
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
-from ..tasks.kinds import load_data
+from ..tasks.draws import WHOLE
+from ..tasks.kinds import OWN_TABLE, load_data
 from ..tasks.table import part_of
+from ..training.machine import World, this_device
 from .baselines import BaselineConfig, check_kind
 from .cells import (
     Baseline,
@@ -35,10 +37,10 @@ from .cells import (
     study_cell,
     user_model,
 )
-from .choices import candidates_of
+from .choices import combinations
 from .minute import MINUTE_ROWS, MINUTE_SEEDS, tiny_finetuning, tiny_pretraining, tiny_static
 from .recipe import Column, Variant, load_study
-from .rows import Plan, Row, StudyInputs
+from .rows import Examples, Plan, Row, StudyInputs
 
 
 def make_plan(inputs: StudyInputs) -> Plan:
@@ -57,11 +59,12 @@ class Planner:
     """Expands a study; problems are collected."""
 
     def __init__(self, inputs: StudyInputs):
-        self.inputs, self.study = inputs, load_study(inputs.recipe)
-        self.study = replace(self.study, name=self.study.name or inputs.recipe.stem)
+        study = inputs.study or load_study(inputs.recipe)
+        self.inputs, self.study = inputs, replace(study, name=study.name or inputs.recipe.stem)
         most = MINUTE_SEEDS if inputs.minute else None
         self.seeds, self.pretrain_seeds = self.study.seeds[:most], self.study.pretrain_seeds[:most] or (None,)
         self.problems: list[str] = []
+        self.world = World(0, 1, this_device())
         self.store: Store | None = None
         self.base: PretrainConfig | None = None
         self.finetune: Path | None = None  # the recipe of fine-tuning
@@ -70,7 +73,7 @@ class Planner:
 
     def plan(self) -> Plan:
         self._read()
-        if any(column.task for column in self.study.columns):
+        if self.study.finetune:
             with self._noted():
                 self.finetune = find_beside(self.study.finetune, self.inputs.recipe, "finetune")
         for column in self.study.columns:
@@ -86,7 +89,7 @@ class Planner:
         rows = [row for variant in shown for row in self._rows(variant)]
         if self.problems:
             found = "\n".join(f"- {problem}" for problem in dict.fromkeys(self.problems))
-            raise InputError(f"{self.inputs.recipe} cannot run; nothing was begun:\n{found}")
+            raise InputError(f"{self.inputs.recipe} cannot run; nothing was started:\n{found}")
         return Plan(self.study, self.inputs, rows, self.seeds, self.store.fingerprint if self.store else "")
 
     @contextlib.contextmanager
@@ -254,13 +257,12 @@ class Planner:
             one = replace(one, seeds=(), loop=replace(one.loop, seed=seed))
             return Finetuning(row.start, task, taken, rows, one, kept_back)
 
-        choices = candidates_of(config, column.choose, variant.choose).items()
         candidates = tuple(
             study_cell(
-                replace(work(one, seed, True), setting=name),
+                replace(work(from_dict(FinetuneConfig, table, "choose", config), seed, True), setting=name),
                 f"{row.name}: {column.name}, seed {seed}, to choose: {name}",
             )
-            for name, one in choices
+            for name, table in combinations(column.choose, variant.choose).items()
             for seed in seeds[: column.choose_seeds]
         )
         found = (replace(work(config, seed), candidates=candidates) for seed in seeds)
@@ -268,23 +270,27 @@ class Planner:
 
     def _finetuning(self, row: Row, variant: Variant, column: Column) -> FinetuneConfig:
         """The recipe of fine-tuning one row in one column. Raises InputError if it does not fit the model."""
-        if self.finetune is None or row.shape is None:
+        if (self.study.finetune and self.finetune is None) or row.shape is None:
             raise _AlreadyNoted("the recipe of fine-tuning is missing")
-        config = load_recipe(self.finetune, FinetuneConfig, FinetuneConfig.for_task(self.tasks[column.name][0]))
+        task = self.tasks[column.name][0]
+        config = FinetuneConfig.for_task(task)
+        if self.finetune:
+            config = load_recipe(self.finetune, FinetuneConfig, config)
         for table in (column.finetune, variant.finetune):
             config = from_dict(FinetuneConfig, table, "finetune", config)
         if self.inputs.minute:
             config = tiny_finetuning(config)
-        if config.max_seq_length > row.shape.max_length:
-            raise InputError(
-                f"max_seq_length = {config.max_seq_length}, but the model has {row.shape.max_length} positions"
-            )
-        LayerChoice.parse(config.top.layers, row.shape.num_hidden_layers)
+        check_settings(config, task, row.shape, self.world)
         return config
 
     def _find(self, column: Column) -> None:
         """The column's task, with its files. Raises InputError if one is missing, or the metric is unknown."""
         if column.pretrain:
+            return
+        if examples := self.inputs.examples.get(column.name):
+            sums = "".join(map(checksum, _files(examples)))
+            division = "" if examples.division == WHOLE else str(examples.division)
+            self.tasks[column.name] = examples.task, column, sums + division
             return
         task = find_task(column.task)
         task = replace(task, train=column.train or task.train, dev=column.dev or task.dev)
@@ -299,10 +305,9 @@ class Planner:
                 f"{folder}: no such folder; expected the one with {task.train} and {task.dev}; give the folder that "
                 f"contains {column.data} with --data"
             )
-        files = [part_of(folder / name)[0] for name in (task.train, task.dev)]
+        files = _files(Examples(task, (folder,)))
         if missing := [file for file in files if not file.is_file()]:
             raise InputError(f"{missing[0]}: no such file; expected {task.name}'s training and development files")
-        files += [folder / name for name in task.more.values() if (folder / name).exists()]
         if self.inputs.minute:
             column = replace(column, train_rows=MINUTE_ROWS, dev_rows=MINUTE_ROWS)
         self.tasks[column.name] = task, column, "".join(map(checksum, files))
@@ -318,11 +323,24 @@ def data_folder(data: Path, name: str) -> Path:
     return inside if rest and not (data / name).is_dir() and data.absolute().name == first else data / name
 
 
-def read_rows(work: Finetuning | Baseline, data: Path) -> Data:
-    """The rows of a column: the first ones of each file, if not all are wanted; those that runs draw are not drawn."""
+def _files(examples: Examples) -> list[Path]:
+    """The files that hold the examples."""
+    task = examples.task
+    if task.name == OWN_TABLE:
+        return [part_of(file)[0] for file in examples.files]
+    (folder,) = examples.files
+    files = [part_of(folder / name)[0] for name in (task.train, task.dev)]
+    return files + [folder / name for name in task.more.values() if (folder / name).exists()]
+
+
+def read_rows(work: Finetuning | Baseline, inputs: StudyInputs) -> tuple[Task, Data]:
+    """The task and the rows of a column: the first ones of each file, if not all are wanted, or all to draw from."""
     column = work.column
-    found = load_data(work.task, data_folder(data, column.data))
+    if column.name in inputs.examples:
+        return inputs.examples[column.name].read()
+    assert inputs.data is not None  # the plan has checked it
+    found = load_data(work.task, data_folder(inputs.data, column.data))
     first = 0 if column.draw else column.train_rows
     train, dev = (rows[: n or None] for rows, n in ((found.train, first), (found.dev, column.dev_rows)))
     more: dict[str, Any] = {name: rows[: column.dev_rows or None] for name, rows in found.more.items()}
-    return replace(found, train=train, dev=dev, more=more)
+    return work.task, replace(found, train=train, dev=dev, more=more)

@@ -9,7 +9,7 @@
     [paper."100/0/0"] MNLI = 84.3           the figure shown beside ours
     [claim] row = "100/0/0", column = "MNLI", ...   the one comparison that the study is for (claims.py)
 
-plan.py expands it to cells, study.py runs them, report.py and figures.py show the results.
+plan.py expands it to cells, study.py runs them, results.py, tables.py and figures.py show what came out.
 """
 
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from ..config import check_seed, load_recipe
 from ..files import InputError
 from ..training.objectives import PRETRAINING
 
+FORMAT = 1  # of a study's results.json
 HELD_OUT = {  # metrics of pre-training on held-out text
     f"{term}_{metric}"
     for objective in PRETRAINING.values()
@@ -120,7 +121,7 @@ class Study:
     """A study as its file has it. Paths in it are relative to that file."""
 
     title: str
-    base: str  # the variant that others are compared with
+    base: str  # the variant that others are compared with; "": none, in a search
     variants: tuple[Variant, ...]
     columns: tuple[Column, ...]
     finetune: str  # file of the fine-tuning recipe
@@ -139,6 +140,8 @@ class Study:
     )  # {variant: {column: figure}}; curves {line: {column: [[x, figure]]}}
     claim: Claim | None = None  # none: all differences are exploratory
     notes: tuple[str, ...] = ()  # sentences below the table
+    search: bool = False  # the best variant is chosen on development data, and the best model of each task is kept
+    average: tuple[str, ...] = ()  # columns of a single variant whose mean is shown beside the paper's
 
     def __post_init__(self) -> None:
         for what, found in (("variants", self.variants), ("columns", self.columns)):
@@ -150,12 +153,10 @@ class Study:
         if len({*self.pretrain_seeds}) < len(self.pretrain_seeds):
             raise ValueError("expected pretrain_seeds that differ")
         check_seed(*self.seeds, *self.pretrain_seeds)
-        rows = tuple(variant for variant in self.variants if variant.row)
-        if self.base not in (variant.name for variant in rows):
-            raise ValueError(f"base = {self.base!r} is no variant with a row; expected one of {_names(rows)}")
-        for variant in self.variants:
-            if unknown := [name for name in variant.concat if name not in (v.name for v in self.variants)]:
-                raise ValueError(f"variant {variant.name!r}: concat = {unknown[0]!r} is no variant")
+        if self.base or not self.search:
+            _check_known("base", self.base, [variant.name for variant in self.variants if variant.row])
+        for name in (name for variant in self.variants for name in variant.concat):
+            _check_known("concat", name, [variant.name for variant in self.variants])
         self._check_paper()
         self._check_claim()
 
@@ -165,29 +166,26 @@ class Study:
             return
         rows = [v.name for v in self.variants if v.row]
         rows += [f"{v.name}, step {step:,}" for v in self.variants if v.row for step in v.snapshots]
-        if len(self.claim.beyond) not in (0, 2):
-            raise ValueError(f"claim: beyond names {len(self.claim.beyond)} rows; expected two, or none")
-        named = [("row", self.claim.row), ("against", self.claim.against or self.base)]
-        for key, name in named + [("beyond", name) for name in self.claim.beyond]:
-            if name not in rows:
-                raise ValueError(f"claim: {key} = {name!r} is no row; expected one of {', '.join(map(repr, rows))}")
-        pair, beyond = {self.claim.row, self.claim.against or self.base}, {*self.claim.beyond}
-        if len(pair) == 1:
+        pair, beyond = (self.claim.row, self.claim.against or self.base), self.claim.beyond
+        if len(beyond) not in (0, 2):
+            raise ValueError(f"claim: beyond names {len(beyond)} rows; expected two, or none")
+        for name in (*pair, *beyond):
+            _check_known("claim", name, rows)
+        _check_known("claim", self.claim.column, [column.name for column in self.columns])
+        if len({*pair}) == 1:
             raise ValueError(f"claim: row {self.claim.row!r} is compared with itself; expected two rows")
-        if len(beyond) == 1 or beyond == pair:
-            raise ValueError(f"claim: beyond = {[*self.claim.beyond]} says nothing; expected two other rows")
-        if self.claim.column not in (column.name for column in self.columns):
-            raise ValueError(f"claim: column = {self.claim.column!r}; expected one of {_names(self.columns)}")
+        if len({*beyond}) == 1 or {*beyond} == {*pair}:
+            raise ValueError(f"claim: beyond = {[*beyond]} says nothing; expected two other rows")
 
     def _check_paper(self) -> None:
         """Raises ValueError if a figure of the paper belongs to no row or column."""
-        rows = {variant.name for variant in self.variants} | {variant.line for variant in self.variants}
+        rows = [name for variant in self.variants for name in (variant.name, variant.line)]
         for row, figures in self.paper.items():
-            if row not in rows or not isinstance(figures, dict):
-                raise ValueError(f"paper: {row!r} is no variant; expected one of {_names(self.variants)}")
-            if unknown := [column for column in figures if column not in (c.name for c in self.columns)]:
-                raise ValueError(f"paper: {row!r} has {unknown[0]!r}; expected some of {_names(self.columns)}")
-            for figure in figures.values():
+            _check_known("paper", row, rows)
+            if not isinstance(figures, dict):
+                raise ValueError(f"paper: {row!r} has {figures!r}; expected a table of columns")
+            for column, figure in figures.items():
+                _check_known("paper", column, [column.name for column in self.columns])
                 pairs = figure if isinstance(figure, list) else [[0, figure]]
                 if not all(len(pair) == 2 and all(isinstance(n, int | float) for n in pair) for pair in pairs):
                     raise ValueError(f"paper: {row!r} has {figure!r}; expected a number, or [x, number] pairs")
@@ -203,8 +201,10 @@ class Study:
         return found if isinstance(found, list) else []
 
 
-def _names(found: tuple[Any, ...]) -> str:
-    return ", ".join(repr(one.name) for one in found)
+def _check_known(what: str, name: str, known: list[str]) -> None:
+    if name not in known:
+        listed = ", ".join(repr(one) for one in dict.fromkeys(known) if one)
+        raise ValueError(f"{what}: {name!r} is no row or column of the study; expected one of {listed}")
 
 
 def load_study(path: Path | str) -> Study:

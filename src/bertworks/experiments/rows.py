@@ -1,13 +1,34 @@
 """The rows of a study and their cells: what a study's file becomes (plan.py), and what its report reads."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from ..model.config import ModelConfig
-from .cells import TRAINED, Finetuning, InitialModel, StudyCell
+from ..tasks.base import Data, Task
+from ..tasks.draws import WHOLE, Division
+from ..tasks.kinds import divided_data
+from .cells import Finetuning, InitialModel, StudyCell, Trained
 from .claims import UNIT, UNITS
 from .recipe import Study
+
+
+@dataclass(frozen=True)
+class Examples:
+    """The examples of a column that a command gives, and no study's file."""
+
+    task: Task
+    files: tuple[Path, ...]  # the folder of a known task, or the training and the development table of one's own
+    division: Division = WHOLE
+    data: Data | None = None  # of this process, which has read the files already
+
+    def read(self) -> tuple[Task, Data]:
+        """The task with its labels, and its rows. Raises InputError with file and line."""
+        return (self.task, self.data) if self.data else divided_data(self.task, self.files, self.division)
+
+    def for_workers(self) -> "Examples":
+        """The same for processes with another working directory, which read the files themselves."""
+        return replace(self, files=tuple(file.absolute() for file in self.files), data=None)
 
 
 @dataclass(frozen=True)
@@ -19,6 +40,13 @@ class StudyInputs:
     data: Path | None = None  # folder that has the columns' folders
     model: Path | None = None  # model folder instead of the pre-training of all variants that do not differ in it
     minute: bool = False  # tiny models and few rows
+    study: Study | None = None  # of a command that has no study's file
+    examples: dict[str, Examples] = field(default_factory=dict)  # of its columns
+
+    def for_workers(self) -> "StudyInputs":
+        """The same for processes with another working directory."""
+        paths = {key: path.absolute() for key in ("corpus", "data", "model") if (path := getattr(self, key))}
+        return replace(self, **paths, examples={name: one.for_workers() for name, one in self.examples.items()})
 
 
 @dataclass(frozen=True)
@@ -47,7 +75,7 @@ class Row:
     @property
     def trained(self) -> tuple[StudyCell, ...]:
         """The pre-training that it is made of."""
-        found = [cell for cell in self.ancestors if cell.work.kind in TRAINED]
+        found = [cell for cell in self.ancestors if isinstance(cell.work, Trained)]
         return tuple({cell.name: cell for cell in found}.values())
 
     @property
@@ -94,7 +122,8 @@ class Plan:
 
     @property
     def base(self) -> Row:
-        return next(row for row in self.rows if row.name == self.study.base)
+        """The row that the others are compared with; of a sweep, which compares none, the first one."""
+        return next((row for row in self.rows if row.name == self.study.base), self.rows[0])
 
     @cached_property
     def cells(self) -> list[StudyCell]:

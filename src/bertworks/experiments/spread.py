@@ -1,7 +1,7 @@
-"""The cells of a grid on the workers of a dask scheduler: one cell at a time for each worker.
+"""The cells of a study on the workers of a dask scheduler: one cell at a time for each worker.
 
 Every worker builds its own engine over the same folder and receives the names of cells. It claims a cell as any
-process does, so workers and commands in other terminals can share a grid. The scheduler gives the cell of a killed
+process does, so workers and commands in other terminals can share a study. The scheduler gives the cell of a killed
 worker to another one, which resumes it from its state. Store, data and cells must be on a disk that all share.
 """
 
@@ -15,7 +15,7 @@ import torch
 
 from ..files import InputError
 from ..workers import Cluster, Pool, WorkersLost, cores
-from .engine import Cell, Engine
+from .engine import Engine
 
 
 def work_on_scheduler(
@@ -39,30 +39,24 @@ def _spread(engine: Engine[Any], pool: Pool) -> bool:
     """Hand out the cells that can run until none is left for this command."""
     grid, cells, under_way = engine.grid, {cell.name: cell for cell in engine.cells}, set[str]()
     while True:
-        engine.verify_finished()
         left = [cell for cell in engine.cells if engine.is_open(cell)]
         for cell in left:
-            room = len(under_way) < pool.count
-            if room and cell.name not in under_way and engine.ready(cell) and not grid.busy(cell):
+            free = len(under_way) < pool.count
+            if free and cell.name not in under_way and engine.ready(cell) and not grid.busy(cell):
                 under_way.add(cell.name)
-                _say(engine, cell, "begins")
                 pool.submit(_run, cell.name)
         if under_way:
             for name in pool.ended(wait=True):
                 under_way.remove(name)
                 if not engine.is_open(cells[name]):
-                    _say(engine, cells[name], grid.state(cells[name]))
+                    if not engine.quiet:
+                        ended = f"[{grid.ended(engine.cells)}/{len(cells)}]"
+                        print(f"{ended} {cells[name].title}: {grid.state(cells[name])}", file=sys.stderr)
                     engine.finished(cells[name])
         elif all(grid.busy(cell) for cell in left):
             return True
         else:
             engine.wait(left)
-
-
-def _say(engine: Engine[Any], cell: Cell[Any], what: str) -> None:
-    if not engine.quiet:
-        ended = sum(engine.grid.state(one) in ("done", "failed") for one in engine.cells)
-        print(f"[{ended}/{len(engine.cells)}] {cell.title}: {what}", file=sys.stderr)
 
 
 # ---- in a worker

@@ -5,11 +5,11 @@
     OUT/study.png, .svg    differences from the base variant with their intervals, or curves
     OUT/cells/             the runs themselves, unless --cells names another folder (cells.py)
 
-Rerun the command to resume. Studies with the same --cells share the runs that they have in common.
+Rerun the command to resume. Studies with the same --cells share the runs that they have in common. A sweep or a suite
+(search.py) has the best models too.
 """
 
 import shutil
-import statistics
 import sys
 import time
 from dataclasses import dataclass, field, replace
@@ -22,19 +22,14 @@ from ..data.store import Store
 from ..files import InputError, read_json, write_json
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import finetune
-from ..pretraining.estimate import estimate as estimate_pretraining
-from ..pretraining.recipe import PretrainConfig
-from ..pretraining.run import held_out_metrics, pretrain, useful_flops
+from ..pretraining.run import held_out_metrics, pretrain
 from ..pretraining.static import train_static
-from ..reporting.log import duration
-from ..reporting.run_files import LOG, RESULTS, read_log, read_results
-from ..reporting.tables import ResultTable
-from ..tasks.base import Data
+from ..reporting.run_files import RESULTS, read_results
+from ..tasks.base import Data, Task
 from ..training import machine
 from ..training.run import refuse_other_folder
 from .baselines import fit_baseline
 from .cells import (
-    TRAINED,
     Baseline,
     Concatenation,
     Finetuning,
@@ -44,18 +39,22 @@ from .cells import (
     StaticVectors,
     StudyCell,
     StudyWork,
+    Trained,
     describe,
     keeps_model,
     results_of,
+    rows_read,
     setting_of,
 )
 from .choices import chosen, rows_of_run
-from .engine import Engine, Grid
-from .plan import read_rows
-from .report import FORMAT, measure
-from .rows import Plan
+from .engine import Engine, Grid, refuse_torchrun
+from .plan import make_plan, read_rows
+from .recipe import FORMAT
+from .results import measure
+from .rows import Plan, StudyInputs
+from .search import Search
 from .spread import work_on_scheduler
-from .study_tables import write_tables
+from .tables import write_tables
 
 BULKY = ("model", "nbest_predictions.json")  # of a finished fine-tuning, many megabytes each
 
@@ -78,32 +77,59 @@ def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options())
     folder: of the cells. Results have `left`: cells that other processes are working on, or that --only left out.
     Raises InputError if `out` holds another study, or results in another format, or a cell had other settings.
     """
-    from .figures import plot_study  # matplotlib, which a sweep can do without
+    from .figures import plot_study  # matplotlib
 
     grid = Grid(folder)
     check_out(plan, out)
     check_cells(plan, grid)
     out.mkdir(parents=True, exist_ok=True)
-    runner = Runner(plan, grid, options)
+    runner, search = Runner(plan, grid, options), Search(plan, grid, out)
     runner.read_data()
     runner.tidy_finished()
     facts = machine.facts()
     if options.retry:
         grid.retry(plan.cells)
-    write(plan, grid, out, facts)  # before any run, so that the claim is seen to be named before
-    after = lambda cell: write(plan, grid, out, facts)  # noqa: E731
+    write(search, facts)  # before any run, so that the claim is seen to be named before
+
+    def after(cell: StudyCell) -> None:
+        if plan.study.search and not options.keep_models:
+            search.prune()
+        write(search, facts)
+
     engine = Engine(plan.cells, grid, runner.run, None, after, runner.wanted, quiet=options.quiet)
     finished = _work_on_scheduler(engine, plan, options) if options.scheduler else engine.work()
-    plot_study(write(plan, grid, out, facts), out / "study")
-    results = write(plan, grid, out, facts)  # again, beside its picture
+    if plan.study.search:
+        search.place_models()
+    else:
+        plot_study(write(search, facts), out / "study")
+    results = write(search, facts)  # again, beside its picture
     return results if finished else None
+
+
+def run_search(
+    inputs: StudyInputs, out: Path, keep_models: bool = False, scheduler: str = "", workers: int = 0
+) -> dict[str, Any] | None:
+    """Run a sweep or a suite (search.py); None if it was stopped, or if other processes still work on it.
+
+    keep_models: of all runs. scheduler, workers: as of `Options`. What failed before is run again.
+    """
+    refuse_torchrun("a sweep or a suite")
+    options = Options(keep_models=keep_models, retry=True, scheduler=scheduler, workers=workers)
+    results = run_study(make_plan(inputs), out, out / "cells", options)
+    return None if results and others_work(results) else results
+
+
+def others_work(results: dict[str, Any]) -> bool:
+    """Whether other processes work on runs of the study, which a message then names."""
+    busy = [one["what"] for one in results["left"] if one["busy"]]
+    if busy:
+        print(f"other processes still work on: {'; '.join(busy)}", file=sys.stderr)
+    return bool(busy)
 
 
 def _work_on_scheduler(engine: Engine[StudyWork], plan: Plan, options: Options) -> bool:
     """Run the cells on the workers of a scheduler, to whom all paths are absolute."""
-    inputs, folder = plan.inputs, engine.grid.folder.absolute()
-    paths = {key: path.absolute() for key in ("corpus", "data") if (path := getattr(inputs, key)) is not None}
-    theirs = replace(plan, inputs=replace(inputs, **paths))
+    theirs, folder = replace(plan, inputs=plan.inputs.for_workers()), engine.grid.folder.absolute()
     return work_on_scheduler(engine, options.scheduler, options.workers, _worker_engine, theirs, folder, options)
 
 
@@ -133,7 +159,7 @@ def check_out(plan: Plan, out: Path) -> None:
 
 
 def check_cells(plan: Plan, grid: Grid) -> None:
-    """Raises InputError if cells that were begun cannot be used."""
+    """Raises InputError if cells that were started cannot be used."""
     for cell in plan.cells:
         results_of(cell, grid)
     for row in plan.rows:
@@ -158,11 +184,14 @@ def check_snapshot(start: InitialModel, grid: Grid) -> None:
         )
 
 
-def write(plan: Plan, grid: Grid, out: Path, machine: dict[str, Any]) -> dict[str, Any]:
+def write(search: Search, machine: dict[str, Any]) -> dict[str, Any]:
     """Write results.json and study.md with all that is known so far; returns the results."""
-    path = out / RESULTS
-    results = measure(plan, grid, read_json(path) if path.exists() else None) | {"machine": machine}
-    write_tables(results, out)
+    plan, path = search.plan, search.out / RESULTS
+    results = measure(plan, search.grid, read_json(path) if path.exists() else None) | {"machine": machine}
+    if plan.study.search:
+        measured = results["measured"]
+        results |= {"chosen": search.choose(measured), "best": search.best(), "average": search.average(measured)}
+    write_tables(results, search.out)
     write_json(path, results)
     return results
 
@@ -174,57 +203,67 @@ class Runner:
     plan: Plan
     grid: Grid
     options: Options
-    loaded: dict[str, Data] = field(default_factory=dict)  # rows of each column
+    loaded: dict[tuple[str, ...], tuple[Task, Data]] = field(default_factory=dict)  # by the rows that are read
 
     def wanted(self, cell: StudyCell) -> bool:
         """Whether --only leaves the cell in. Raises InputError if the snapshot that it needs was never kept."""
         if isinstance(cell.work, Finetuning):
             check_snapshot(cell.work.start, self.grid)
         if self.options.only == "pretrain":
-            return cell.work.kind in TRAINED
+            return isinstance(cell.work, Trained)
         if self.options.only == "finetune":
-            needed = (one for one in cell.ancestors if one.work.kind in TRAINED)
+            needed = (one for one in cell.ancestors if isinstance(one.work, Trained))
             made = all(self.grid.state(one) == "done" or self.grid.busy(one) for one in needed)
-            return cell.work.kind not in TRAINED and made
+            return not isinstance(cell.work, Trained) and made
         return True
 
     def read_data(self) -> None:
-        """Read the rows of all columns, so that a damaged file is found before hours are spent."""
-        if self.options.only == "pretrain":
+        """Read the rows of all columns, so that a damaged file is found before hours are spent.
+
+        In a suite it fails the runs of its task alone.
+        """
+        if self.options.only == "pretrain" or self.plan.study.search:
             return
         for cell in self.grid.left(self.plan.cells):
             if isinstance(cell.work, Finetuning | Baseline) and self.wanted(cell):
                 self.rows(cell.work)
 
-    def rows(self, work: Finetuning | Baseline) -> Data:
-        """The rows of a column, which are read once."""
-        assert self.plan.inputs.data is not None  # the plan has checked it
-        name = work.column.name
-        if name not in self.loaded:
-            self.loaded[name] = read_rows(work, self.plan.inputs.data)
-        return self.loaded[name]
+    def rows(self, work: Finetuning | Baseline) -> tuple[Task, Data]:
+        """The task and the rows of a column, which are read once; in a suite only the last ones stay in memory."""
+        key = (work.task.name, *rows_read(work.rows, work.column))
+        if key not in self.loaded:
+            if self.plan.study.search:
+                self.loaded.clear()
+            self.loaded[key] = read_rows(work, self.plan.inputs)
+        return self.loaded[key]
 
     def run(self, cell: StudyCell) -> dict[str, Any] | None:
         """Run or resume a cell; returns its results, None if it was stopped."""
-        begun = setting_of(cell, self.grid) if self.grid.state(cell) == "part" else ()
-        best = chosen(cell.work, self.grid, begun) if isinstance(cell.work, Finetuning) else None
-        describe(cell, self.grid, self.options.keep_models, best)
+        earlier = setting_of(cell, self.grid) if self.grid.state(cell) == "part" else ()
+        best = chosen(cell.work, self.grid, earlier) if isinstance(cell.work, Finetuning) else None
+        describe(cell, self.grid, self._keeps_models, best)
         results = self._results(cell, best[1] if best else None)
         if results is not None:
-            self._tidy(cell, self.options.keep_models)
+            self._tidy(cell, self._keeps_models)
         return results
+
+    @property
+    def _keeps_models(self) -> bool:
+        """Whether models of fine-tuning stay; those of a search do until a better run has ended."""
+        return self.options.keep_models or self.plan.study.search
 
     def _results(self, cell: StudyCell, best: FinetuneConfig | None) -> dict[str, Any] | None:
         work, path, quiet = cell.work, self.grid.path(cell), self.options.quiet
         if isinstance(work, Pretraining):
             return pretrain(work.config, self.corpus, path, quiet=quiet)
         if isinstance(work, Finetuning):
-            model, rows = find_model(work.start.path(self.grid)), rows_of_run(work, self.rows(work))
-            return finetune(best or work.config, work.task, rows, model, path, quiet)
+            task, data = self.rows(work)
+            model = find_model(work.start.path(self.grid))
+            return finetune(best or work.config, task, rows_of_run(work, data), model, path, quiet)
         return self._short(work, path)
 
     def _short(self, work: Concatenation | StaticVectors | HeldOut | Baseline, path: Path) -> dict[str, Any]:
-        """Run a cell that is no training of an encoder: it begins anew after a stop. Returns and writes its results."""
+        """Run a cell that is no training of an encoder: it starts again after a stop. Writes its results."""
         shutil.rmtree(path / "model", ignore_errors=True)
         began, found = time.perf_counter(), {}
         if isinstance(work, StaticVectors):
@@ -234,7 +273,8 @@ class Runner:
         elif isinstance(work, HeldOut):
             found = {"metrics": held_out_metrics(work.config, self.corpus, find_model(work.start.path(self.grid)))}
         elif isinstance(work, Baseline):
-            found = fit_baseline(work.task, rows_of_run(work, self.rows(work)), work.config)
+            task, data = self.rows(work)
+            found = fit_baseline(task, rows_of_run(work, data), work.config)
         else:
             left, right = (find_model(model.path(self.grid)) for model in (work.left, work.right))
             concatenate(left, right, path / "model")
@@ -257,10 +297,10 @@ class Runner:
             if self.grid.state(cell) == "done" and (bulky or (path / "state").exists()):
                 with self.grid.claimed(cell) as mine:
                     if mine:
-                        self._tidy(cell, keep or self.options.keep_models)
+                        self._tidy(cell, keep or self._keeps_models)
 
     def _tidy(self, cell: StudyCell, keep_models: bool) -> None:
-        """Remove what nobody needs of a finished run, so that hundreds of runs stay small."""
+        """Remove what is unused of a finished run, so that hundreds of runs stay small."""
         path = self.grid.path(cell)
         shutil.rmtree(path / "state", ignore_errors=True)
         if cell.work.kind != "finetune" or keep_models:
@@ -268,86 +308,3 @@ class Runner:
         for name in BULKY:
             bulky = path / name
             shutil.rmtree(bulky) if bulky.is_dir() else bulky.unlink(missing_ok=True)
-
-
-# ---- --dry-run
-
-
-def show_cells(plan: Plan, folder: Path) -> None:
-    """Print the cells in the order of work, and about how long what is left takes one process."""
-    grid = Grid(folder)
-    estimate = Estimate(plan, grid)
-    if to_measure := estimate.first_unknown():
-        print(f"measuring a few updates of: {to_measure.title}", file=sys.stderr, flush=True)
-        try:
-            estimate.measure(to_measure)
-        except InputError as error:  # such as a rate with which it diverges: the list is worth printing all the same
-            print(f"not measured: {error}", file=sys.stderr)
-    rows, left, unknown = [], 0.0, 0
-    for cell in plan.cells:
-        state = "busy" if grid.busy(cell) else grid.state(cell)
-        seconds = estimate.left(cell)
-        left, unknown = left + (seconds or 0), unknown + (seconds is None)
-        spent = (results_of(cell, grid) or {}).get("seconds")
-        times = ["" if s is None else duration(s) for s in (spent, None if state == "done" else seconds)]
-        rows.append((cell.title, state, *times))
-    header = ("run", "state", "took", "left, about")
-    ResultTable(f"{plan.study.title}: {len(plan.cells)} runs", header, rows).show()
-    known = f"about {duration(left)} of one process" if left or not unknown else ""
-    without = f"{unknown} runs without an estimate: no similar run is finished yet" if unknown else ""
-    print(f"left: {', and '.join(filter(None, (known, without)))}", file=sys.stderr)
-
-
-class Estimate:
-    """Estimates times from finished cells: of pre-training by operations, of fine-tuning by column.
-
-    Before a pre-training is finished, a few updates of the first one can be measured.
-    """
-
-    def __init__(self, plan: Plan, grid: Grid):
-        self.plan, self.grid = plan, grid
-        self.rates: list[float] = []  # seconds an operation
-        self.columns: dict[str, list[float]] = {}
-        for cell in plan.cells:
-            results = results_of(cell, grid)
-            if results and isinstance(cell.work, Pretraining):
-                self.rates.append(results["seconds"] / (useful_flops(cell.work.config) * results["tokens"]))
-            elif results and isinstance(cell.work, Finetuning | Baseline):
-                self.columns.setdefault(cell.work.column.name, []).append(results["seconds"])
-
-    def first_unknown(self) -> StudyCell | None:
-        """The first pre-training without an estimate; none: every one has one, or another process is at work on it."""
-        cells = [cell for cell in self.plan.cells if isinstance(cell.work, Pretraining)]
-        # The log of one that another process is at work on soon has an estimate, and measuring would slow it down.
-        if any(self.grid.busy(cell) for cell in cells):
-            return None
-        return next((cell for cell in cells if self.left(cell) is None), None)
-
-    def measure(self, cell: StudyCell) -> None:
-        """Train a few steps of this pre-training in a scratch folder, which gives the others an estimate too."""
-        work, corpus = cell.work, self.plan.inputs.corpus
-        assert isinstance(work, Pretraining) and corpus is not None  # the plan has checked it
-        found = estimate_pretraining(work.config, corpus)
-        self.rates.append(found["hours"] * 3600 / (useful_flops(work.config) * found["tokens"]))
-
-    def left(self, cell: StudyCell) -> float | None:
-        """Seconds that the cell will still take: 0 if it is finished or has failed, None without an estimate."""
-        if results_of(cell, self.grid) or self.grid.failure(cell) or cell.work.kind == "concat":
-            return 0.0
-        log = read_log(self.grid.path(cell)) if (self.grid.path(cell) / LOG).exists() else []
-        if times := [float(record["left"]) for record in log if "left" in record]:
-            return times[-1]
-        if isinstance(cell.work, Finetuning | Baseline):
-            known = self.columns.get(cell.work.column.name)
-            return statistics.fmean(known) if known else None
-        if isinstance(cell.work, Pretraining) and self.rates:
-            return _seconds(cell.work.config, statistics.fmean(self.rates) * useful_flops(cell.work.config))
-        return None
-
-
-def _seconds(config: PretrainConfig, token: float) -> float:
-    """How long the budget of a pre-training lasts if a token takes so many seconds; updates count as full ones."""
-    loop = config.loop
-    update = sum(phase.share * phase.batch_size * phase.length for phase in config.phases)
-    limits = (loop.tokens * token, loop.steps * update * token, loop.hours * 3600)
-    return min(limit for limit in limits if limit)

@@ -3,7 +3,9 @@
 In reading order:
 
     recipe.py         the recipe
-    job.py            what the runs of several seeds share: rows, labels, the model to start from
+    settings.py       whether settings fit the model and the task
+    job.py            what the runs of several seeds share: examples as tokens, labels, the objective
+    start.py          the model to start with
     run.py            one run, runs with several seeds, their mean and standard deviation
     functions.py      `bertworks.finetune`
     class_weights.py  weights of the classes in the loss

@@ -1,4 +1,4 @@
-"""What the runs of a fine-tuning have in common: their settings, and rows, labels and weights to start from, read once.
+"""What the runs of a fine-tuning have in common: settings, examples as tokens, and labels, read once.
 
 The paper's settings are in sections 3.2, 4.1 and A.3; runs themselves are in run.py.
 """
@@ -6,7 +6,7 @@ The paper's settings are in sections 3.2, 4.1 and A.3; runs themselves are in ru
 import json
 import math
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checkpoint.folder import find_model, load_tokenizer, parts_in, read_config
-from ..checkpoint.start import initial_model
+from ..checkpoint.folder import find_model, load_tokenizer, read_config
 from ..checkpoint.weights import weights_checksum
 from ..files import Diverged, InputError, read_json
-from ..model.config import NO_TOP
-from ..model.encoder import build_layer
-from ..model.heads import Model, build_model
-from ..model.layer_choice import LayerChoice
-from ..model.prepare import initialise
+from ..model.heads import Model
 from ..tasks.base import Data, Judged, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
@@ -35,6 +30,7 @@ from ..training.objectives import Objective
 from ..training.task_objectives import TeacherScoresObjective
 from .class_weights import class_weights
 from .recipe import FinetuneConfig
+from .settings import check_settings, rows_of_a_pass
 from .teacher import TeacherScores, score_with_teacher
 
 DIVERGED = "the model cannot be judged on the development rows"
@@ -93,7 +89,7 @@ class Job:
         cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: machine.World, quiet: bool
     ) -> "Job":
         """Read the tokenizer and featurise. Raises InputError if settings, rows, labels or lengths do not fit."""
-        check_settings(config, task, folder, world)
+        check_settings(config, task, read_config(folder)[0], world)
         kind, tokenizer = kind_of(task), load_tokenizer(folder)
         task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
@@ -142,27 +138,6 @@ class Job:
         """What determines the outcome of a run."""
         return RunIdentity(config, self.start)
 
-    def start_model(self, config: FinetuneConfig) -> tuple[Model, list[str]]:
-        """The model to train on, and which of its parts are fresh."""
-        heads = (self.kind.head,) if self.kind.head else ()
-        labels, seed = len(self.task.labels), config.loop.seed
-        rate, top = config.dropout, config.top
-        if config.random_init:
-            shape = replace(read_config(self.folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
-            model = build_model(shape, heads, labels, seed, top=top)
-            fresh = ["encoder", *sorted(parts_in(model))]
-        else:
-            model, fresh, _ = initial_model(self.folder, heads, self.task.labels, seed, rate, top)
-            fresh = fresh + reinitialise_top(model, config.reinit_layers, seed)
-        model.freeze_unused_layers()
-        if not heads and model.encoder.pooler is not None:
-            model.encoder.pooler.requires_grad_(False)  # no vector of this kind passes through it
-        if config.frozen:
-            model.freeze()
-        if config.frozen_layers is not None:
-            model.freeze_lowest(config.frozen_layers)
-        return model, fresh
-
     def evaluate(self, model: Model) -> Judged:
         """The model on the development set. Raises Diverged if scores or loss are not finite: weights that are not."""
         judged = self.evaluate_rows(model, self.dev)
@@ -210,76 +185,3 @@ def _negatives(config: FinetuneConfig, task: Task, world: machine.World) -> tupl
         return ()
     found = f"a text has at most {together - 1:,} negatives instead of {config.batch_size - 1:,}"
     return (f"{found}: those of its micro-batch; micro_batch_size and processes change the loss of this task",)
-
-
-def rows_of_a_pass(config: FinetuneConfig, world: machine.World) -> int:
-    """The rows of a micro-batch in the process that has most rows."""
-    mine = -(-config.batch_size // world.size)
-    return min(config.micro_batch_size or mine, mine)
-
-
-def check_settings(config: FinetuneConfig, task: Task, folder: Path, world: machine.World) -> None:
-    """Raises InputError for settings that do not fit the model or the task."""
-    shape, best = read_config(folder)[0], config.loop.keep_best
-    LayerChoice.parse(config.top.layers, shape.num_hidden_layers)
-    if config.reinit_layers and (config.frozen or shape.direction == "pair" or shape.shared_layers != "none"):
-        raise InputError(
-            "reinit_layers does not go with a frozen encoder, a pair of encoders or shared layers; leave it out"
-        )
-    positions, layers, kept = shape.max_length, shape.num_hidden_layers, config.frozen_layers
-    if kept is not None and (config.frozen or (kept and shape.shared_layers != "none")):
-        why = "frozen, which keeps the whole encoder" if config.frozen else "shared layers, of which all would be kept"
-        raise InputError(f"frozen_layers = {kept} does not go with {why}; leave one of them out")
-    if kept is not None and kept + config.reinit_layers > layers:
-        fresh = config.reinit_layers
-        found = f"frozen_layers = {kept}{f' beside reinit_layers = {fresh}' if fresh else ''}"
-        raise InputError(f"{found}, but {folder} has {layers} layers; give {layers - fresh} or less")
-    if config.max_seq_length > positions:
-        found = f"max_seq_length = {config.max_seq_length}, but {folder} has {positions} positions"
-        raise InputError(f"{found}; give {positions} or less")
-    if config.reinit_layers > layers:
-        raise InputError(f"reinit_layers = {config.reinit_layers}, but {folder} has {layers} layers")
-    if task.kind == "embedding":
-        _check_embedding(config, folder, layers)
-        if not task.label and rows_of_a_pass(config, world) == 1:
-            found = f"batch_size = {config.batch_size}, micro_batch_size = {config.micro_batch_size}"
-            found += f" in {world.size} processes" if world.size > 1 else ""
-            raise InputError(
-                f"{found}: the negatives of a pair without a score are the other rows of its micro-batch, so one row "
-                "alone has no negatives and nothing is learned; give 2 rows or more"
-            )
-    known = ", ".join((*task.metrics, "loss"))
-    if best and best not in (*task.metrics, "loss"):
-        raise InputError(f"loop.keep_best = {best!r}; expected one of {known} for {task.name}")
-    if config.patience and not best:
-        found = f"patience = {config.patience} without loop.keep_best, whose best value it waits for"
-        raise InputError(f"{found}; give it one of {known}")
-
-
-def _check_embedding(config: FinetuneConfig, folder: Path, layers: int) -> None:
-    """Raises InputError for settings with which no encoder would be trained, or not the one that is stored."""
-    why = "the kind embedding, which trains the encoder itself"
-    if config.frozen:
-        raise InputError(f"frozen does not go with {why}; leave it out")
-    if config.frozen_layers is not None and config.frozen_layers >= layers:
-        advice = f"give {layers - 1} or less" if layers else "leave it out"
-        raise InputError(f"frozen_layers = {config.frozen_layers} of the {layers} layers of {folder} does not go with "
-                         f"{why}; {advice}")  # fmt: skip
-    if config.top != NO_TOP:
-        given = [f"top.{name} = {value}" for name, value in vars(config.top).items() if value != getattr(NO_TOP, name)]
-        raise InputError(f"{', '.join(given)} does not go with {why}: a vector is the mean over its last layer; "
-                         "leave it out")  # fmt: skip
-
-
-def reinitialise_top(model: Model, layers: int, seed: int) -> list[str]:
-    """Fresh weights for the pooler and that many top layers; returns the parts. Zhang et al. (2021)."""
-    encoder, shape = model.encoder, model.config
-    generator = torch.Generator().manual_seed(int(np.random.default_rng((seed, 2)).integers(2**62)))
-    names = [f"layers.{shape.num_hidden_layers - 1 - i}" for i in range(layers)]
-    for i in range(layers):
-        encoder.layers[-1 - i] = build_layer(shape, shape.num_hidden_layers - 1 - i)
-        initialise(encoder.layers[-1 - i], shape.initializer_range, generator)
-    if layers and encoder.pooler is not None:
-        initialise(encoder.pooler, shape.initializer_range, generator)
-        names.append("pooler")
-    return names

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from ..config import check_least, check_seed, find_recipe, from_dict, load_recipe
 from ..files import InputError, shorten
@@ -46,6 +46,11 @@ def listed_weights(weights: Any) -> Any:
 class FinetuneConfig(Limits):
     """A fine-tuning recipe. The defaults are the original code's for GLUE."""
 
+    RENAMED: ClassVar[dict[str, tuple[str, str]]] = {  # former fields, the ones that replace them, and their values
+        "frozen": ("trained", "head"),
+        "frozen_layers": ("trained", "the number of top layers that are trained"),
+    }
+
     optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))
     epochs: float = 3.0  # passes over the training rows, unless loop.steps, loop.tokens or loop.hours is given
@@ -54,11 +59,11 @@ class FinetuneConfig(Limits):
     dropout: float = 0.1  # dropout rate in encoder and classifier, whatever the folder was pre-trained with
     length_window: int = 16  # number of batches whose rows are sorted by length together, to save padding; 1: none
     random_init: bool = False  # start from fresh weights in the folder's shape, to measure the effect of pre-training
-    frozen: bool = False  # train only what is above the encoder, which gives fixed features (section 5.3)
+    # what is trained: all; head: only what is above the encoder, whose features are fixed (section 5.3); or a number of
+    # top layers, with frozen embeddings and layers below them
+    trained: Literal["all", "head"] | int = "all"
     top: TopConfig = NO_TOP  # layers between encoder and head: a choice of encoder layers, a BiLSTM
     reinit_layers: int = 0  # top layers that get fresh weights, with the pooler (Zhang et al., 2021); 0: none
-    # number of lowest layers that keep their weights, with the embeddings; 0: the embeddings alone; none: all train
-    frozen_layers: int | None = None
     # weights of the classes in the training loss: balanced (rare classes weigh more, as in scikit-learn), or
     # label=number for each label that is not to weigh 1; none: all weigh 1. Evaluation never weighs them
     class_weights: tuple[str, ...] = ()
@@ -85,7 +90,9 @@ class FinetuneConfig(Limits):
             raise ValueError(f"epochs = {self.epochs}; expected a finite number above 0")
         if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
-        check_least(self, ("patience",) if self.frozen_layers is None else ("patience", "frozen_layers"), 0)
+        check_least(self, ("patience",), 0)
+        if isinstance(self.trained, int) and self.trained < 1:
+            raise ValueError(f"trained = {self.trained}; expected all, head, or a number of layers of 1 or more")
         if self.class_weights != (BALANCED,):
             named = [parse_weight(weight)[0] for weight in self.class_weights]
             if len(set(named)) < len(named):
@@ -93,6 +100,10 @@ class FinetuneConfig(Limits):
         check_seed(*self.seeds)
         if self.temperature <= 0 or not 0 <= self.soft_share <= 1:
             raise ValueError("expected a temperature above 0 and a soft_share from 0 to 1")
+
+    def trained_layers(self, layers: int) -> int:
+        """How many of so many layers are trained."""
+        return self.trained if isinstance(self.trained, int) else {"all": layers, "head": 0}[self.trained]
 
     @classmethod
     def for_task(cls, task: Task) -> "FinetuneConfig":

@@ -2,13 +2,13 @@
 
 The run folder holds recipe.toml (resolved), log.jsonl, model/ and results.json; state/ is there only while a run is
 under way. Rerunning the command resumes; a finished run is left as it is. With several seeds each has a run folder
-of its own inside, and results.json has means and standard deviations. Whole grids of settings: experiments/sweep.py.
+of its own inside, and results.json has means and standard deviations. Grids of settings: experiments/search.py.
 """
 
 import contextlib
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from ..checkpoint.folder import find_model, run_name, save_folder
 from ..checkpoint.locate import refuse_export
 from ..checkpoint.pooling import Pooling, write_pooling
 from ..config import to_toml
-from ..files import InputError, atomic_write, check_version, to_json, write_json, write_text
+from ..files import InputError, atomic_write, clip, to_json, write_json, write_text
 from ..model.heads import Model
 from ..model.used_rows import keep_used_rows, restore_rows
 from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
@@ -33,7 +33,7 @@ from ..tasks.span_files import SPANS
 from ..tasks.table import form_facts
 from ..training import machine
 from ..training.config import TrainerState
-from ..training.identity import FORMAT, RECIPE
+from ..training.identity import RECIPE
 from ..training.loop import Loop, Watch
 from ..training.memory import check_memory
 from ..training.optim import Optimizer
@@ -48,8 +48,10 @@ from ..training.run import (
     write_results,
 )
 from ..training.state import saved_shapes
-from .job import ExampleFeed, Job, rows_of_a_pass
+from .job import ExampleFeed, Job
 from .recipe import FinetuneConfig
+from .settings import rows_of_a_pass
+from .start import start_model
 
 
 @contextlib.contextmanager
@@ -97,7 +99,7 @@ def run_seeds(job: Job, out: Path) -> dict[str, Any] | None:
 
     Raises InputError if `out` has a finished run of any seed with other settings.
     """
-    check_folder(out, {"kind": "finetune", "recipe": None})
+    job.world.ask_first(lambda: _check_folder(out))
     job.world.ask_first(lambda: _check_seeds(job, out))
     runs = []
     for seed in job.config.seeds:
@@ -117,12 +119,12 @@ def _check_seeds(job: Job, out: Path) -> None:
         finished(folder, job.identity(job.config.resolved(len(job.train), seed)))
 
 
-def check_folder(out: Path, mine: dict[str, Any]) -> None:
-    """Raises InputError if `out` has the results of something else: other values than `mine` of the same keys."""
+def _check_folder(out: Path) -> None:
+    """Raises InputError if `out` has the results of something else than several seeds."""
     path = out / RESULTS
-    found = read_results(path, {}, ANEW) if path.exists() else mine
-    if any(found.get(key) != value for key, value in mine.items()):
-        what = " ".join(str(found[key]) for key in ("kind", "sweep", "suite", "task") if key in found)
+    found = read_results(path, {}, ANEW) if path.exists() else {"kind": "finetune"}
+    if found.get("kind") != "finetune" or "recipe" in found:
+        what = " ".join(str(found[key]) for key in ("kind", "study", "task") if key in found)
         raise InputError(f"{out} has the results of something else ({what}); give another --out")
 
 
@@ -139,7 +141,7 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     fresh: list[str] = []
 
     def begin() -> Loop:
-        model, parts = job.start_model(config)
+        model, parts = start_model(config, job.folder, job.kind.head, job.task.labels)
         fresh.extend(parts)
         return make_loop(job, config, run, model)
 
@@ -151,7 +153,7 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
         lambda loop: _save(job, config, run, loop, fresh),
         lambda loop: [opening(job, config)],
         keep_state=False,
-        form={"metrics": metrics, "collapsed": bool, "seconds": float},  # what seeds, sweeps and suites read
+        form={"metrics": metrics, "collapsed": bool, "seconds": float},  # what seeds and studies read
     )
 
 
@@ -159,7 +161,7 @@ def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
     """The loop of a run before its first step. The model has the rows of its texts alone until `_write` saves it."""
     model.to(job.world.device)
     tokens = len(job.train.ids) / max(1, len(job.train))  # of a row, with all its choices
-    frozen = model.config.num_hidden_layers if config.frozen else config.frozen_layers or 0
+    frozen = model.config.num_hidden_layers - config.trained_layers(model.config.num_hidden_layers)
     check_memory(model.config, rows_of_a_pass(config, job.world), tokens, job.world.device, frozen)
     shapes = job.world.ask_first(lambda: saved_shapes(run.out / STATE_FOLDER))
     whole = [list(p.shape) == shapes.get(name) for name, p in model.named_parameters() if name.endswith("word.weight")]
@@ -205,26 +207,28 @@ class Judge:
 
 
 def opening(job: Job, config: FinetuneConfig) -> str:
-    """What a run is about to do, in one line: rows, labels, updates, and what guessing gives."""
-    task, rows, steps, labels = job.task, len(job.train), config.loop.steps, job.task.labels
-    given = len(job.data.train)
+    """What a run is about to do, in one line: rows, labels, updates, and the majority-class baseline."""
+    task, rows, steps, given = job.task, len(job.train), config.loop.steps, len(job.data.train)
     windows = f" in {rows:,} windows" if rows != given else ""  # long ones of texts with tags and of contexts
-    said = [f"{task.name}: {given:,} training rows{windows}, {len(job.data.dev):,} development rows"]
+    parts = [f"{task.name}: {given:,} training rows{windows}, {len(job.data.dev):,} development rows"]
     if task.kind not in ("regression", "choice", "span", "embedding"):
-        names = ", ".join(label if len(label) <= 20 else f"{label[:19]}…" for label in labels[:6])
-        said.append(f"{len(labels)} labels ({names}{', …' if len(labels) > 6 else ''})")
+        parts.append(f"{len(task.labels)} labels ({_listed(clip(label, 20) for label in task.labels)})")
     if job.class_weights:
-        said.append(f"class weights {', '.join(f'{w:.3g}' for w in job.class_weights[:6])}{', …' * (len(labels) > 6)}")
+        parts.append(f"class weights {_listed(f'{weight:.3g}' for weight in job.class_weights)}")
     if steps and not (config.loop.tokens or config.loop.hours):
-        number = f"{steps * config.batch_size / rows:.3g}"
+        number, planned = f"{steps * config.batch_size / rows:.3g}", job.config.steps_of(rows)
         passes = f"{number} epoch{'' if number == '1' else 's'}"
-        planned = job.config.steps_of(rows)
         if job.config.min_steps and steps > planned:
             passes += f": {job.config.epochs:g} would be only {planned}, so min_steps = {steps} is used"
-        said.append(f"{counted(steps, 'update')} of {config.batch_size} rows ({passes})")
+        parts.append(f"{counted(steps, 'update')} of {config.batch_size} rows ({passes})")
     if majority := getattr(job.dev, "majority", 0.0):
-        said.append(f"{task.metrics[0]} of guessing: {majority:.4f}")
-    return "; ".join(said)
+        parts.append(f"{task.metrics[0]} of the most frequent answer: {majority:.4f}")
+    return "; ".join(parts)
+
+
+def _listed(texts: Iterable[str], most: int = 6) -> str:
+    first, rest = [*texts][:most], [*texts][most:]
+    return ", ".join([*first, *["…"] * bool(rest)])
 
 
 def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:
@@ -325,22 +329,9 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
         "without_collapsed": {"n": len(sound), **_spread(sound)},
         "seconds": sum(run["seconds"] for run in runs),
     }
-    recorded = world.ask_first(lambda: _recorded(out / RESULTS, results))
-    if recorded is not None:
-        return recorded
     if world.main:
         write_text(out / RECIPE, to_toml(config))
     return write_results(out, results, world)
-
-
-def _recorded(path: Path, results: dict[str, Any]) -> dict[str, Any] | None:
-    """The content of the file if it has these results; None if it has others or is missing."""
-    if not path.exists():
-        return None
-    found: dict[str, Any] = read_results(path, {}, ANEW)
-    check_version(found.get("format", 1), range(FORMAT, FORMAT + 1), str(path), ANEW)
-    without_format = {key: value for key, value in found.items() if key != "format"}
-    return found if to_json(without_format) == to_json(results) else None
 
 
 def _spread(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:

@@ -3,7 +3,7 @@
 The student has the teacher's width, fewer of its layers, no segments and no pooler, and starts with the teacher's
 weights. It learns to fill masks, to say what the teacher says there, and to have its last vectors. The run is one of
 pre-training: same loop, same run folder, exact resume; results.json compares the two. Distillation on a task is part of
-fine-tuning (finetuning/job.py).
+fine-tuning (finetuning/teacher.py).
 """
 
 import functools

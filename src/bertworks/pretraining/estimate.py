@@ -5,7 +5,6 @@ more memory than many machines have. The time of an update and the memory of a f
 """
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,12 +14,10 @@ from ..training.machine import World, joined_world
 from .recipe import Phase, PretrainConfig
 from .run import pretrain
 
-CPU_TOKENS = (
-    4096  # of the updates that are measured on a CPU, about; of larger ones two are measured, half of it and all
-)
+CPU_TOKENS = 4096  # of the updates that are measured on a CPU, about; of larger ones two are, half of it and all
 
 
-class Measured(NamedTuple):
+class Update(NamedTuple):
     """The updates of one size."""
 
     rows: int  # instances of an update, over all processes
@@ -31,26 +28,23 @@ class Measured(NamedTuple):
 
 
 def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | None = None) -> dict[str, float]:
-    """Train a few steps of each phase in scratch folders; say how long the recipe takes and how much memory it needs.
+    """How long the recipe takes and how much memory it needs, from a few steps of each phase in scratch folders.
 
     Returns `tokens_per_second`, `memory` (bytes), `hours`, `tokens`, and of several phases the rate and hours of each.
     Of processes that train together only the first one gets them; the others get {}.
     """
     config.loop.check()
+    updates, growth = [], -1.0
     with joined_world() as world:  # once for all phases
-        measured = [
-            [_measure(config, phase, rows, corpus, steps // len(sizes), init, world) for rows in sizes]
-            for phase in config.phases
-            if (sizes := _sizes(phase, world))  # the small one first
-        ]
-    found = [[one for one in pair if one] for pair in measured]
-    if not all(found):
+        for phase in config.phases:
+            sizes = _sizes(phase, world)
+            found = [_measure(config, phase, rows, corpus, steps // len(sizes), init, world) for rows in sizes]
+            pair = [one for one in found if one]
+            if len(pair) == 2 and growth < 0:  # the peak of a process never falls: only its first pair shows the growth
+                growth = _slope(pair[0].held, pair[0].memory, pair[1].held, pair[1].memory)
+            updates += [_whole(phase, pair, growth, world)] if len(pair) == 2 else pair
+    if len(updates) < len(config.phases):
         return {}
-    pairs = [pair for pair in found if len(pair) > 1]
-    updates = [
-        _whole(phase, pair, pairs[0], world) if len(pair) > 1 else pair[0]
-        for phase, pair in zip(config.phases, found, strict=True)
-    ]
     rates = [update.tokens / update.seconds for update in updates]
     seconds = [phase.share * _seconds(config, update) for phase, update in zip(config.phases, updates, strict=True)]
     tokens = sum(spent * rate for spent, rate in zip(seconds, rates, strict=True))
@@ -83,7 +77,7 @@ def _held(phase: Phase, rows: int, world: World) -> int:
 
 def _measure(
     config: PretrainConfig, phase: Phase, rows: int, corpus: Path, steps: int, init: Path | None, world: World
-) -> Measured | None:
+) -> Update | None:
     """A run of one phase alone, in updates of so many rows; None in a process that writes no log."""
     loop = replace(
         config.loop, steps=steps, tokens=0, hours=0.0, log_every=max(1, steps // 2), eval_every=0, save_every=0,
@@ -98,27 +92,25 @@ def _measure(
             return None
         last = [record for record in read_log(scratch) if record["kind"] == "train"][-1]
     tokens = last["tokens"] / last["step"]
-    return Measured(rows, _held(phase, rows, world), tokens, tokens / last["tokens_per_second"], last["memory"])
+    return Update(rows, _held(phase, rows, world), tokens, tokens / last["tokens_per_second"], last["memory"])
 
 
-def _whole(phase: Phase, pair: Sequence[Measured], first: Sequence[Measured], world: World) -> Measured:
-    """An update of the phase's own size, from two smaller ones.
-
-    first: the first pair that was measured. The peak of a process never falls, so this pair alone shows how its memory
-    grows with the tokens.
-    """
+def _whole(phase: Phase, pair: list[Update], growth: float, world: World) -> Update:
+    """An update of the phase's own size, from two smaller ones; growth: bytes for each further token held."""
     small, large = pair
     rows, held = phase.batch_size, _held(phase, phase.batch_size, world)
-    tokens = large.tokens * rows / large.rows
-    slope = (large.seconds - small.seconds) / (large.rows - small.rows)
-    fixed = min(max(large.seconds - slope * large.rows, 0.0), large.seconds)  # of an update, however small
-    seconds = fixed + (large.seconds - fixed) * rows / large.rows
-    a, b = first[0], first[-1]
-    grown = max(b.memory - a.memory, 0.0) / (b.held - a.held) if b.held > a.held else 0.0  # bytes a token
-    return Measured(rows, held, tokens, seconds, b.memory + grown * max(held - b.held, 0))
+    each = min(_slope(small.rows, small.seconds, large.rows, large.seconds), large.seconds / large.rows)
+    seconds = large.seconds + each * (rows - large.rows)
+    memory = large.memory + growth * max(held - large.held, 0)
+    return Update(rows, held, large.tokens * rows / large.rows, seconds, memory)
 
 
-def _seconds(config: PretrainConfig, update: Measured) -> float:
+def _slope(x: float, y: float, larger_x: float, larger_y: float) -> float:
+    """How much y grows with x; 0 if it falls."""
+    return max(larger_y - y, 0.0) / (larger_x - x) if larger_x > x else 0.0
+
+
+def _seconds(config: PretrainConfig, update: Update) -> float:
     """How long the whole budget lasts at the pace of these updates, until the first of its limits is reached."""
     loop, rate = config.loop, update.tokens / update.seconds
     limits = [loop.steps * update.seconds, loop.tokens / rate, loop.hours * 3600]

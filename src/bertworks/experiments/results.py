@@ -1,8 +1,8 @@
 """What came out of a study: values, means, differences from the base variant, costs, and the paper's figures.
 
 A difference has a 95 % interval from Student's t over the differences of equal seeds: it says what other seeds of
-fine-tuning might have given, and with three of them it is honestly wide. What other development rows might have given
-says `bertworks compare` of two cells. study_tables.py shows it all as tables.
+fine-tuning might have given, and with three of them it is wide. `bertworks compare` of two cells says what other
+development rows might have given. tables.py shows it all as tables.
 """
 
 import math
@@ -17,12 +17,10 @@ from ..checkpoint.weights import weight_files
 from ..typed import check_fields
 from .cells import Finetuning, results_of, setting_of
 from .claims import claim_results, claimed_rows
-from .compare import paired
+from .differences import paired
 from .engine import Grid
-from .recipe import Column
+from .recipe import FORMAT, Column
 from .rows import Plan, Row
-
-FORMAT = 1  # of results.json
 
 
 def measure(plan: Plan, grid: Grid, before: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -174,7 +172,9 @@ def _compare(measured: list[dict[str, Any]], plan: Plan) -> None:
 
 
 def _against(name: str, plan: Plan) -> str:
-    """The row that a row is compared with: the base variant, of a snapshot that one's snapshot of the same step."""
+    """The row that a row is compared with: the base, or its snapshot of the same step; without a base itself."""
+    if not plan.study.base:
+        return name
     row = next(row for row in plan.rows if row.name == name)
     if row.step is None or row.line == plan.base.line:
         return plan.base.name

@@ -1,0 +1,306 @@
+"""The tables of a study, from its results alone: claim, figures, differences, the paper's curves, settings, costs.
+
+All of variants and columns are made by one builder, `_grid`. Results are read and checked here too: `report` and `plot`
+show those of an earlier run, whose file may have been changed since.
+"""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..files import InputError, read_json, write_text
+from ..reporting.run_files import LOG, METRICS, RESULTS
+from ..reporting.tables import ResultTable, counted
+from ..typed import check_fields
+from .claims import claim_table
+from .differences import LEVEL, Difference, difference, difference_text, holm
+from .recipe import FORMAT
+
+_MAYBE = (float, None)
+FORM = {  # of a study's results.json
+    **dict.fromkeys(("study", "size", "title", "base", "axis", "paper_axis", "source"), str),
+    "minute": bool,
+    "seeds": [int],
+    "columns": [{"name": str, "percent": bool, "metric": str, "draw?": bool, "panel?": str, "x?": float}],
+    "rows": [
+        {"name": str, "line": str, "start": str, "weights?": str}
+        | dict.fromkeys(("x", "steps", "parameters", "tokens", "pretrain_seconds", "finetune_seconds"), _MAYBE)
+    ],
+    "measured": [
+        {
+            **dict.fromkeys(("row", "column", "against"), str),
+            **dict.fromkeys(("n", "collapsed"), int),
+            **dict.fromkeys(("mean", "sd", "paper", "paper_difference"), _MAYBE),
+            "values": METRICS,
+            "difference": ({"mean": float, "interval": ([float, float], None)}, None),
+            "failed": [{"outcome": str}],
+        }
+    ],
+    "paper_curves": {str: {str: [[float, float]]}},
+    "notes": [str],
+    "cells": {str: {"what": str}},
+    "left": [{"what": str}],
+    "failed": [{"what": str, "outcome": str, "message": str}],
+}
+REPAIR = "run the study again: it writes the file anew from the finished runs"
+
+
+# ---- results
+
+
+def read_study(folder: Path) -> dict[str, Any] | None:
+    """The results in a study's folder, finished or not; None if it is no study's folder.
+
+    Raises InputError if its results.json is not JSON, of another version, or lacks what tables and pictures show.
+    """
+    path = folder / RESULTS
+    try:
+        found = read_json(path, finite=False) if path.exists() else None
+    except InputError as error:
+        if (folder / LOG).exists():  # a run, whose reader says what to do
+            return None
+        again = "restore the file, or remove it and rerun `bertworks study`, which keeps finished runs"
+        raise InputError(f"{error}; {again}") from None
+    if not isinstance(found, dict) or found.get("kind") != "study":
+        return None
+    if found.get("format") != FORMAT:
+        raise InputError(
+            f"{path}: a study's results in format {found.get('format')!r}; this program reads format {FORMAT}. "
+            "`bertworks study` writes them again from the finished runs: give it another --out, and --cells with the "
+            "old ones"
+        )
+    check_fields(found, FORM, str(path), REPAIR)
+    cells = {(entry["row"], entry["column"]) for entry in found["measured"]}
+    rows = {row["name"] for row in found["rows"]}
+    for row, column in itertools.product(rows, (column["name"] for column in found["columns"])):
+        if (row, column) not in cells:
+            raise InputError(f"{path}: measured has no entry for row {row!r} and column {column!r}; {REPAIR}")
+    for entry in found["measured"]:
+        if entry["n"] and entry["mean"] is None:
+            raise InputError(f"{path}: row {entry['row']!r}, column {entry['column']!r}: n but no mean; {REPAIR}")
+        if entry["against"] not in rows:
+            raise InputError(f"{path}: measured is compared against {entry['against']!r}, which is no row; {REPAIR}")
+    return found
+
+
+def load_results(folder: Path) -> dict[str, Any]:
+    """The results in a study's folder, as `read_study`. Raises InputError if it is no study's folder."""
+    results = read_study(folder)
+    if results is None:
+        raise InputError(
+            f"{folder}: no results of a study; expected its --out, with the results.json of `bertworks study`"
+        )
+    return results
+
+
+def report_study(folder: Path) -> dict[str, Any]:
+    """Write study.md again from the results.json in a study's folder, and return those results."""
+    results = load_results(folder)
+    write_tables(results, folder)
+    return results
+
+
+def write_tables(results: dict[str, Any], folder: Path) -> None:
+    """Write study.md in a study's folder."""
+    write_text(folder / "study.md", tables_text(results, folder))
+
+
+def tables_text(results: dict[str, Any], folder: Path) -> str:
+    """The tables of a study as study.md has them, with the study's picture if the folder has it."""
+    text = "\n".join("#" * (number > 0) + sheet.markdown() for number, sheet in enumerate(tables(results)))
+    picture = f"\n![{results['title']}](study.png)\n" if (folder / "study.png").exists() else ""
+    return text + picture
+
+
+# ---- tables
+
+
+def tables(results: dict[str, Any]) -> list[ResultTable]:
+    """The claim first, the figures, the differences from the base variant, the paper's curves, settings, and costs."""
+    claim = claim_table(results)
+    figures = _figures(results, "Figures" if claim else results["title"])
+    found = [*([claim] if claim else []), figures, _differences(results), *_paper_curves(results)]
+    found += [_settings(results), *([] if results.get("best") else [_costs(results)])]
+    return [sheet for sheet in found if sheet.rows]
+
+
+def _grid(
+    results: dict[str, Any],
+    title: str,
+    show: Callable[[dict[str, Any], dict[str, Any]], str],
+    notes: list[str],
+) -> ResultTable:
+    """A table of all variants and columns; `show` formats an entry of a column, "-" if there is nothing to show.
+
+    Variants without anything to show are left out. The columns of a single variant become the lines of the table.
+    """
+    entries = {(entry["row"], entry["column"]): entry for entry in results["measured"]}
+    columns, names = results["columns"], [row["name"] for row in results["rows"]]
+    shown = {name: [show(entries[name, column["name"]], column) for column in columns] for name in names}
+    rows = [(name, *cells) for name, cells in shown.items()]
+    if len(rows) == 1 and len(columns) > 1:
+        lines = [(column["name"], cell) for column, cell in zip(columns, rows[0][1:], strict=True)]
+        return ResultTable(title, ("column", names[0]), lines, tuple(notes))
+    return ResultTable(title, ("variant", *(column["name"] for column in columns)), rows, tuple(notes))
+
+
+def _shown(sheet: ResultTable) -> ResultTable:
+    """The table without lines that have nothing but dashes."""
+    rows = [row for row in sheet.rows if {*row[1:]} != {"-"}]
+    return ResultTable(sheet.title, sheet.header, rows, sheet.notes)
+
+
+def _figures(results: dict[str, Any], title: str) -> ResultTable:
+    several = results.get("pretrain_seeds") or []
+
+    def show(entry: dict[str, Any], column: dict[str, Any]) -> str:
+        """63.1 ± 0.4 (n 2) †1 *84.4*: ours, of how many seeds if not all, collapsed ones among them, the paper's."""
+        parts = []
+        if entry["n"]:
+            spread = f" ± {_number(entry['sd'], column)}" if entry["sd"] is not None else ""
+            parts.append(_number(entry["mean"], column) + spread)
+        if entry["failed"]:
+            parts.append("/".join(dict.fromkeys(one["outcome"] for one in entry["failed"])))
+        expected = 1 if "" in entry["values"] else len(several or results["seeds"])
+        if 0 < entry["n"] < expected:
+            parts.append(f"(n {entry['n']})")
+        if entry["collapsed"]:
+            parts.append(f"†{entry['collapsed']}")
+        if results.get("chosen", {}).get(column["name"]) == entry["row"]:
+            parts.append("chosen")
+        parts = parts or ["-"]
+        if entry["paper"] is not None:
+            parts.append(f"*{entry['paper']:.{1 if column['percent'] else 2}f}*")
+        return " ".join(parts)
+
+    sheet = _grid(results, title, show, _notes(results))
+    averages = [
+        (f"average of {len(one['of'])}", f"{100 * one['mean']:.1f} *{one['paper']:.1f}*")
+        for one in (results.get("average"),)
+        if one and sheet.header[0] == "column"
+    ]
+    return ResultTable(sheet.title, sheet.header, [*sheet.rows, *averages], sheet.notes)
+
+
+def _differences(results: dict[str, Any]) -> ResultTable:
+    found = differences(results)
+    tested = {key: one.p for key, one in found.items() if one.p is not None}
+    holding = {key for key, p in zip(tested, holm([*tested.values()]), strict=True) if p <= LEVEL}
+
+    def show(entry: dict[str, Any], column: dict[str, Any]) -> str:
+        """-1.2 (-3.0 to +0.6) ‡ *-0.5*: ours, whether it holds after Holm's correction, the paper's."""
+        key = (entry["row"], entry["column"])
+        parts = [difference_text(found[key], column["percent"])] if key in found else []
+        parts += ["‡"] * (key in holding)
+        if entry["paper_difference"] is not None:
+            parts.append(f"*{entry['paper_difference']:+.{1 if column['percent'] else 2}f}*")
+        return " ".join(parts) or "-"
+
+    notes = ["In brackets: 95 % interval over equal seeds, of each comparison alone."]
+    if len(tested) > 1:
+        count = {0: "none of them holds", 1: "one of them holds"}.get(len(holding), f"{len(holding)} of them hold")
+        notes.append(f"‡ p at most 0.05 after Holm's correction over the table's {len(tested)} comparisons: {count}.")
+    if any(entry["against"] != results["base"] for entry in results["measured"]):
+        notes.append(f"Snapshots: from {results['base']} at the same step.")
+    sheet = _grid(results, f"Differences from {results['base']}", show, notes)
+    compared = {row for row, _ in found}
+    return ResultTable(sheet.title, sheet.header, [row for row in sheet.rows if row[0] in compared], sheet.notes)
+
+
+def differences(results: dict[str, Any]) -> dict[tuple[str, str], Difference]:
+    """Each row's difference from the row that it is compared with, by row and column, where both have been run."""
+    values = {(entry["row"], entry["column"]): entry["values"] for entry in results["measured"]}
+    pairs = ((e, difference(values[e["against"], e["column"]], e["values"])) for e in results["measured"])
+    return {(e["row"], e["column"]): found for e, found in pairs if found and e["row"] != e["against"]}
+
+
+def _paper_curves(results: dict[str, Any]) -> list[ResultTable]:
+    """The paper's curves, a table for each column."""
+    sheets = []
+    for column, curves in results["paper_curves"].items():
+        axis = sorted({x for pairs in curves.values() for x, _ in pairs})
+        rows = [
+            (line, *(next((f"{y:.1f}" for x, y in pairs if x == at), "-") for at in axis))
+            for line, pairs in curves.items()
+        ]
+        title = f"{column} in {results['source']}, by {results['paper_axis'] or results['axis']}"
+        sheets.append(ResultTable(title, ("", *(f"{x:g}" for x in axis)), rows))
+    return sheets
+
+
+def _settings(results: dict[str, Any]) -> ResultTable:
+    """Which setting each variant has in each column, where it was chosen on training rows."""
+    note = "Chosen on a fifth of the training rows that was kept back, never on development rows."
+    sheet = _grid(results, "Chosen settings", lambda entry, column: entry.get("chosen") or "-", [note])
+    used = {entry["column"] for entry in results["measured"] if entry.get("chosen")}
+    kept = [i for i, name in enumerate(sheet.header) if i == 0 or name in used]
+    if sheet.header[0] == "column":
+        return _shown(sheet)
+    rows = [tuple(row[i] for i in kept) for row in _shown(sheet).rows]
+    return ResultTable(sheet.title, tuple(sheet.header[i] for i in kept), rows, sheet.notes)
+
+
+def _costs(results: dict[str, Any]) -> ResultTable:
+    header = ("variant", "parameters", "training tokens", "minutes of pre-training", "minutes of fine-tuning")
+    rows = []
+    for row in results["rows"]:
+        numbers = ["-" if row[key] is None else f"{row[key]:,.0f}" for key in ("parameters", "tokens")]
+        minutes = ["-" if s is None else f"{s / 60:.1f}" for s in (row["pretrain_seconds"], row["finetune_seconds"])]
+        rows.append((row["name"], *numbers, *minutes))
+    note = "Parameters with the heads of pre-training; fine-tuning of all columns and seeds together."
+    return ResultTable("Costs", header, rows, (note,))
+
+
+def _number(value: float, column: dict[str, Any]) -> str:
+    return f"{100 * value:.1f}" if column["percent"] else f"{value:.2f}"
+
+
+def _notes(results: dict[str, Any]) -> list[str]:
+    """Sentences below the figures."""
+    measured = results["measured"]
+    notes = ["Made with --minute: this shows that the study runs; its figures mean nothing."] * results["minute"]
+    if any("" not in entry["values"] and entry["n"] for entry in measured):
+        notes.append(_seeds_note(results))
+    if drawn := [column["name"] for column in results["columns"] if column.get("draw")]:
+        notes.append(f"In {', '.join(drawn)} each seed also draws its training rows.")
+    if any(entry["paper"] is not None for entry in measured):
+        notes.append(f"In italics: {results['source']}.")
+    if any(entry["collapsed"] for entry in measured):
+        notes.append("† so many of the runs collapsed to the same answer everywhere; they are in the mean.")
+    notes += _best_notes(results)
+    notes += [f"{one['what']} {one['outcome']}: {one['message']}" for one in results.get("failed", [])]
+    if left := len(results["left"]):
+        empty = f"{sum(not entry['n'] for entry in measured)} of {len(measured)}"
+        cells = len(results["cells"])
+        notes.append(f"A dash is a missing figure: {empty}. Of the study's {cells} runs {left} have not been run.")
+    return [*notes, *results["notes"]]
+
+
+def _seeds_note(results: dict[str, Any]) -> str:
+    """What the means and deviations are over."""
+    tested = [column["name"] for column in results["columns"] if column.get("metric", "").endswith("_test")]
+    on_test = f" ({', '.join(tested)}: on test data)" if tested else ""
+    seeds, several = results["seeds"], results.get("pretrain_seeds") or []
+    over = f"{counted(len(seeds), 'seed')} of fine-tuning ({', '.join(map(str, seeds))}), on development data{on_test}"
+    if several:
+        return (
+            f"Mean ± standard deviation over {counted(len(several), 'seed')} of pre-training. "
+            f"Each value is a mean over {over}."
+        )
+    if results.get("best"):
+        return f"Mean ± standard deviation over {over}."
+    once = "A variant is pre-trained once: what another seed of pre-training would change is in no interval."
+    return f"Mean ± standard deviation over {over}. {once}"
+
+
+def _best_notes(results: dict[str, Any]) -> list[str]:
+    """Of a sweep or a suite: how settings were chosen, and the run whose model is kept for each task."""
+    notes = []
+    if results.get("chosen"):
+        notes.append("chosen: the best mean on development data, so that every figure here is a little too good.")
+    for task, best in results.get("best", {}).items():
+        collapsed = " (collapsed)" if best["collapsed"] else ""
+        value = f"{best['metric']} {100 * best['value']:.2f}{collapsed}"
+        notes.append(f"{task}: the best run is {best['what']}, {value}; its model is in {best['model']}/.")
+    return notes

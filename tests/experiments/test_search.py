@@ -1,0 +1,517 @@
+"""Sweeps and suites: they choose on development data, keep the best models, resume, and continue after a failure."""
+
+import contextlib
+import csv
+import dataclasses
+import json
+import shutil
+import statistics
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from bertworks.cli import main
+from bertworks.cli.finetune import _parse
+from bertworks.experiments import study as running
+from bertworks.experiments.choices import combinations
+from bertworks.experiments.engine import Grid
+from bertworks.experiments.plan import make_plan
+from bertworks.experiments.rows import Examples, StudyInputs
+from bertworks.experiments.search import (
+    AVERAGED,
+    PAPER,
+    SWEEPS,
+    Search,
+    check_settings_of,
+    find_folders,
+    grid_of,
+    suite_study,
+    sweep_study,
+)
+from bertworks.experiments.study import Options, run_study
+from bertworks.experiments.tables import tables
+from bertworks.files import Diverged, InputError, read_json
+from bertworks.finetuning.job import ExampleFeed
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.finetuning.run import finetune
+from bertworks.inference.evaluation import evaluate
+from bertworks.tasks.catalogue import find_task
+from bertworks.tasks.kinds import own_task
+from bertworks.training.config import LoopConfig
+from support.tiny_task import tiny_place, tiny_rows
+
+CONFIG = FinetuneConfig(loop=LoopConfig(seed=1, precision="float32"), max_seq_length=16, seeds=(1, 2), epochs=4.0)
+GRID = "optim.lr=1e-9,3e-3 epochs=2,5"  # the first learning rate changes nothing
+NAMES = list(combinations(grid_of(GRID)))
+METRIC = "accuracy"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A folder with model/, train.csv (200 rows) and dev.csv (60 rows)."""
+    return tiny_place(tmp_path_factory.mktemp("sweep"), 200, 60)
+
+
+def plan_of(place, config=CONFIG, name=GRID):
+    task, data = tiny_rows(place)
+    examples = Examples(task, (place / "train.csv", place / "dev.csv"), data=data)
+    return make_plan(sweep_study(config, examples, place / "model", name))
+
+
+def run(place, out, config=CONFIG, name=GRID, keep_all=False):
+    options = Options(keep_models=keep_all, retry=True, quiet=True)
+    return run_study(plan_of(place, config, name), out, out / "cells", options)
+
+
+@pytest.fixture(scope="module")
+def swept(place):
+    """The folder of a finished sweep, and its results."""
+    return place / "swept", run(place, place / "swept")
+
+
+def cells_of(place, out):
+    """(setting, seed, folder, results) of each run, in order."""
+    plan, grid = plan_of(place), Grid(out / "cells")
+    for row in plan.rows:
+        for cell in row.tuned["table"]:
+            yield row.name, cell.work.config.loop.seed, grid.path(cell), read_json(grid.path(cell) / "results.json")
+
+
+def suite(data, place, out, config=CONFIG, sweep=""):
+    plan = make_plan(suite_study(lambda task: config, data, place / "model", sweep))
+    return run_study(plan, out, out / "cells", Options(retry=True, quiet=True))
+
+
+# ---- grids
+
+
+def test_the_grids_are_the_papers():
+    found = [(one["batch_size"], one["optim"]["lr"], one["epochs"]) for one in combinations(SWEEPS["paper"]).values()]
+    assert {*found} == {(b, r, e) for b in (16, 32) for r in (5e-5, 3e-5, 2e-5) for e in (2, 3, 4)} and len(found) == 18
+    glue = [(one["batch_size"], one["optim"]["lr"], one["epochs"]) for one in combinations(SWEEPS["glue"]).values()]
+    assert glue == [(32, rate, 3) for rate in (5e-5, 4e-5, 3e-5, 2e-5)]
+
+
+def test_a_grid_of_ones_own(place):
+    plan = plan_of(place, dataclasses.replace(CONFIG, min_steps=100), "optim.lr=1e-4, 3e-3 epochs=1 optim.rule=adamw")
+    assert [row.name for row in plan.rows] == [
+        f"optim.lr = {lr}, epochs = 1, optim.rule = adamw" for lr in ("0.0001", "0.003")
+    ]
+    config = plan.rows[1].tuned["table"][1].work.config
+    assert (config.optim.lr, config.epochs, config.optim.rule, config.min_steps) == (3e-3, 1.0, "adamw", 0)
+    assert (config.loop.seed, config.optim.warmup) == (2, CONFIG.optim.warmup)
+    assert grid_of("batch-size=8  max_seq_length=8 ,16") == {"batch_size": [8], "max_seq_length": [8, 16]}
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("glu", "grid 'glu': found 'glu'; expected paper, glue, or fields with their values"),
+        ("optim.lr=", "found 'optim.lr='; expected"),
+        ("optim.lr=1e-4, ", "found 'optim.lr=1e-4,'; expected"),
+        (" ", "no field in it; expected paper, glue, or fields"),
+        ("../x=1", r"found '\.\./x=1'; expected"),
+        ("epochs=1 epochs=2", "found 'epochs=2'; expected"),
+        ("epochs=1/2", "found 'epochs=1/2'; expected"),
+        ("optim.lr=1e-4,0.0001", "has equal values; give each value once"),
+        ("loop.seed=1,2", "all settings have the same seeds; give --seeds or --restarts"),
+        ("patience=0,1", "patience = 1 without loop.keep_best"),
+        ("max_seq_length=99", "max_seq_length = 99, but the model has 32 positions"),
+        ("trained=9", "trained = 9, but the model has 2 layers"),
+        ("frozen_layers=1", "frozen_layers is no field any more; give trained"),
+        ("optim.rate=1", r"unknown key .*optim\.rate"),
+        ("epochs=many", "epochs = 'many' is of type str; expected float"),
+    ],
+)
+def test_grids_that_are_none(place, grid, message):
+    with pytest.raises(InputError, match=message):
+        plan_of(place, name=grid)
+
+
+@pytest.mark.parametrize("sweep", ["", " ", "nothing", "optim.lr=fast"])
+def test_a_malformed_sweep_is_refused_before_any_row_is_read(place, tmp_path, capsys, monkeypatch, sweep):
+    monkeypatch.setattr("bertworks.tasks.selection.DividedRows.read_data", None)
+    line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--sweep", sweep]
+    with pytest.raises(SystemExit):
+        main([*line, "--model", str(place / "model"), "--out", str(tmp_path / "run"), "--max-seq-length", "16"])
+    assert "grid " in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_a_budget_beside_a_grid_of_epochs():
+    steps = dataclasses.replace(CONFIG, loop=dataclasses.replace(CONFIG.loop, steps=3))
+    with pytest.raises(InputError, match=r"the grid paper varies epochs; leave loop.steps, .* out"):
+        check_settings_of("paper", steps)
+    check_settings_of("glue", steps)
+
+
+# ---- what is chosen
+
+
+def test_the_numbers_of_a_sweep_are_those_of_its_runs(swept, place):
+    out, results = swept
+    assert results["measured"] == read_json(out / "results.json")["measured"] and results["seeds"] == [1, 2]
+    runs = list(cells_of(place, out))
+    for entry in results["measured"]:
+        values = [found["metrics"][METRIC] for name, _, _, found in runs if name == entry["row"]]
+        assert [*entry["values"].values()] == values and entry["n"] == 2 and entry["difference"] is None
+        assert (entry["mean"], entry["sd"]) == pytest.approx((statistics.fmean(values), statistics.stdev(values)))
+    assert [found["steps"] for *_, found in runs] == [int(200 / 32 * e) for e in (2, 2, 5, 5) * 2]
+    chosen = max(results["measured"], key=lambda entry: entry["mean"])
+    assert results["chosen"] == {"table": chosen["row"]}
+    assert {e["row"]: e["collapsed"] for e in results["measured"]}[NAMES[0]] == 2
+    best = max((found["metrics"][METRIC], folder) for _, _, folder, found in runs)
+    assert results["best"]["table"]["value"] == best[0] > 0.9
+
+
+def test_only_the_best_model_stays(swept, place):
+    out, results = swept
+    best = results["best"]["table"]
+    assert best == read_json(out / "best.json")
+    assert [folder for _, _, folder, _ in cells_of(place, out) if (folder / "model").exists()] == [
+        out / "cells" / best["run"]
+    ]
+    assert all((folder / "predictions.jsonl").exists() for _, _, folder, _ in cells_of(place, out))
+    model = (out / "model/model.safetensors").read_bytes()
+    assert model == (out / "cells" / best["run"] / "model/model.safetensors").read_bytes()
+    task, data = tiny_rows(place)
+    assert evaluate(out, task, data.dev)["metrics"][METRIC] == best["value"]
+
+
+def test_a_run_of_a_sweep_is_that_of_a_fine_tuning_alone(swept, place, tmp_path):
+    task, data = tiny_rows(place)
+    name, seed, folder, found = list(cells_of(place, swept[0]))[3]
+    assert (name, seed) == ("optim.lr = 1e-09, epochs = 5", 2)
+    config = dataclasses.replace(CONFIG, seeds=(), epochs=5.0, loop=dataclasses.replace(CONFIG.loop, seed=2))
+    config = dataclasses.replace(config, optim=dataclasses.replace(config.optim, lr=1e-9))
+    alone = finetune(config, task, data, place / "model", tmp_path / "alone", quiet=True)
+    assert (alone["metrics"], alone["recipe"]) == (found["metrics"], found["recipe"])
+    assert (tmp_path / "alone/predictions.jsonl").read_bytes() == (folder / "predictions.jsonl").read_bytes()
+
+
+def test_the_table_of_a_sweep(swept):
+    out, results = swept
+    text = (out / "study.md").read_text()
+    rows = {row[0]: row[1] for row in tables(results)[0].rows}
+    chosen = results["chosen"]["table"]
+    assert [name for name, cell in rows.items() if cell.endswith(" chosen")] == [chosen]
+    assert "†2" in rows[NAMES[0]] and "Differences" not in text
+    assert f"table: the best run is {results['best']['table']['what']}" in text and "its model is in model/" in text
+
+
+def test_a_collapsed_run_is_the_best_one_only_among_its_like(swept, place, monkeypatch):
+    """A model that gives one answer for every text is of no use, whatever its score."""
+    plan = plan_of(place)
+    search = Search(plan, Grid(swept[0] / "cells"), swept[0])
+    names = [cell.name for cell in plan.cells]
+    scores = dict.fromkeys(names, (0.5, False)) | {names[0]: (0.9, True), names[3]: (0.7, False)}
+    monkeypatch.setattr(
+        "bertworks.experiments.search.results_of",
+        lambda cell, grid: {"metrics": {METRIC: scores[cell.name][0]}, "collapsed": scores[cell.name][1]},
+    )
+    assert search.best()["table"]["run"] == names[3]
+    scores |= {name: (value, True) for name, (value, _) in scores.items()}
+    assert search.best()["table"]["run"] == names[0]
+
+
+# ---- resuming and failing
+
+
+@contextlib.contextmanager
+def killed_after(updates):
+    """The process is killed when all runs of the block have made so many updates."""
+    feed, calls = ExampleFeed.__call__, []
+
+    def killed(self, progress, share):
+        calls.append(progress.step)
+        if len(calls) > updates:
+            raise KeyboardInterrupt
+        return feed(self, progress, share)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ExampleFeed, "__call__", killed)
+        yield
+
+
+def test_a_sweep_stopped_again_and_again_continues_to_the_same_bytes(swept, place, tmp_path):
+    """Killed in its first, second and fifth run: what is finished is left alone, the rest ends as undisturbed."""
+    done = {}
+    for updates, finished in ((2, 0), (18, 1), (80, 4)):  # of this start; runs so far
+        with killed_after(updates):
+            run(place, tmp_path / "out")
+        assert all(path.stat().st_mtime_ns == when for path, when in done.items())
+        done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("cells/*/results.json")}
+        assert len(done) == finished
+    results = run(place, tmp_path / "out")
+    assert all(path.stat().st_mtime_ns == when for path, when in done.items())
+    assert (results["measured"], results["best"]) == (swept[1]["measured"], swept[1]["best"])
+    for name in ("model/model.safetensors", "best.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (swept[0] / name).read_bytes()
+    for (*_, one, _), (*_, other, _) in zip(cells_of(place, tmp_path / "out"), cells_of(place, swept[0]), strict=True):
+        assert (one / "predictions.jsonl").read_bytes() == (other / "predictions.jsonl").read_bytes()
+        assert (one / "model").exists() == (other / "model").exists() and not (one / "state").exists()
+
+
+def failing(monkeypatch, fails):
+    """Let the runs for whose recipe `fails` is true end in an error."""
+    work = running.finetune
+
+    def diverging(config, *arguments):
+        if fails(config):
+            raise Diverged("loss or gradient not finite in 11 steps in a row")
+        return work(config, *arguments)
+
+    monkeypatch.setattr(running, "finetune", diverging)
+
+
+def test_a_run_that_fails_does_not_end_the_others(swept, place, tmp_path, monkeypatch):
+    chosen = swept[1]["chosen"]["table"]
+    table = combinations(grid_of(GRID))[chosen]
+    with monkeypatch.context() as patch:
+        failing(patch, lambda c: (c.loop.seed, c.optim.lr, c.epochs) == (2, table["optim"]["lr"], table["epochs"]))
+        results = run(place, tmp_path / "out")
+    assert [one["what"] for one in results["failed"]] == [f"{chosen}: table, seed 2"]
+    entries = {entry["row"]: entry for entry in results["measured"]}
+    assert entries[chosen]["n"] == 1  # its other seed might be the better one
+    assert results["chosen"]["table"] not in (chosen, None)
+    assert f"{chosen}: table, seed 2 diverged: loss" in (tmp_path / "out/study.md").read_text()
+    results = run(place, tmp_path / "out")  # what failed is run again
+    assert (results["chosen"], results["best"], results["failed"]) == (swept[1]["chosen"], swept[1]["best"], [])
+
+
+def test_more_seeds_and_settings_use_the_runs_there_are(swept, place, tmp_path):
+    run(place, tmp_path / "out", dataclasses.replace(CONFIG, seeds=(1,)), "optim.lr=1e-9 epochs=2,5", keep_all=True)
+    assert len(list((tmp_path / "out").glob("cells/*/model"))) == 2
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("cells/*/results.json")}
+    results = run(place, tmp_path / "out")
+    assert results["measured"] == swept[1]["measured"] and len(before) == 2
+    assert all(path.stat().st_mtime_ns == when for path, when in before.items())
+    assert len(list((tmp_path / "out").glob("cells/*/model"))) == 1  # without keep_all the others are removed
+
+
+def test_a_best_run_that_has_lost_its_model(swept, place, tmp_path):
+    shutil.copytree(swept[0], tmp_path / "out")
+    with pytest.raises(InputError, match="has lost its model to a better run; remove the folder"):
+        run(place, tmp_path / "out", name="optim.lr=1e-9 epochs=2,5")
+
+
+# ---- the command line
+
+
+def line_of(place, out, *more):
+    tables = ["--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--max-seq-length", "16"]
+    return ["finetune", *tables, "--model", str(place / "model"), "--out", str(out), *more]
+
+
+def test_a_sweep_on_the_command_line(place, tmp_path, capsys):
+    line = line_of(place, tmp_path / "run", "--sweep", "optim.lr=3e-3 epochs=2,6", "--restarts", "2")
+    main([*line, "--loop.seed", "4"])
+    printed = capsys.readouterr()
+    assert "optim.lr = 0.003, epochs = 6" in printed.out and "chosen" in printed.out
+    assert "[1/4] optim.lr = 0.003, epochs = 2: table, seed 4" in printed.err
+    chosen = read_json(tmp_path / "run/model/config.json")["bertworks_task"]
+    assert chosen["text"] == ["text"] and chosen["choices"] == []  # the columns that `predict` reads
+    main(["evaluate", "--model", str(tmp_path / "run"), "--dev", str(place / "dev.csv")])
+    assert json.loads(capsys.readouterr().out)["metrics"][METRIC] == read_json(tmp_path / "run/best.json")["value"]
+    for more, message in (
+        (["--seeds", "1", "2"], "--restarts 2: expected 1 or more, and no --seeds beside it"),
+        (["--scheduler", "", "--workers", "2"], "--workers would have no effect"),
+    ):
+        with pytest.raises(SystemExit):
+            main([*line, *more])
+        assert message in capsys.readouterr().err
+
+
+def test_restarts_without_a_sweep_are_seeds_counted_up():
+    line = ["--model", "m", "--out", "o", "--restarts", "3", "--loop.seed", "7"]
+    assert _parse(line).config.seeds == (7, 8, 9)
+    assert _parse(line[:4]).config.seeds == ()
+
+
+def test_ctrl_c_between_two_runs_is_one_line(place, tmp_path, capsys, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "finetune", interrupted)
+    with pytest.raises(SystemExit) as exit:
+        main(line_of(place, tmp_path / "o", "--sweep", "glue"))
+    assert exit.value.code == 3 and "stopped; rerun the command to resume" in capsys.readouterr().err
+
+
+def test_what_is_refused(swept, place, tmp_path, capsys, monkeypatch):
+    task, data = tiny_rows(place)
+    with pytest.raises(InputError, match="results of something else"):
+        finetune(CONFIG, task, data, place / "model", swept[0], quiet=True)
+    finetune(dataclasses.replace(CONFIG, epochs=0.1), task, data, place / "model", tmp_path / "seeds", quiet=True)
+    with pytest.raises(InputError, match=r"results of something else \(finetune table\)"):
+        run(place, tmp_path / "seeds")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/rows.csv").write_text("text,label\n")
+    with pytest.raises(InputError, match=r"other files than a run's, such as rows\.csv"):
+        run(place, tmp_path / "texts")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit):
+        main(line_of(place, tmp_path / "o", "--sweep", "glue"))
+    assert "torchrun cannot run a sweep or a suite; start the command several times" in capsys.readouterr().err
+
+
+# ---- all tasks of the paper
+
+
+def write_tsv(path: Path, header: list[str], rows: list[list[str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join("\t".join(cells) + "\n" for cells in [*([header] if header else []), *rows]))
+
+
+@pytest.fixture(scope="module")
+def glue(place) -> Path:
+    """CoLA, MRPC and MNLI in small, under the folder names that people have; SST-2 is cut off, QQP has no dev."""
+    folder = place / "GLUE"
+    with open(place / "train.csv", newline="") as file:
+        rows = [(row["text"], "01"[row["label"] == "good"]) for row in csv.DictReader(file)]
+    for name, some in (("train", rows[:60]), ("dev", rows[60:])):
+        write_tsv(folder / f"CoLA/{name}.tsv", [], [["x", label, "", text] for text, label in some])
+        write_tsv(folder / f"MRPC/{name}.tsv", ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+                  [[label, "1", "2", text, "a film"] for text, label in some])  # fmt: skip
+        write_tsv(folder / f"SST-2/{name}.tsv", ["sentence", "label"], [[text, label] for text, label in some])
+    write_tsv(folder / "QQP/train.tsv", ["question1", "question2", "is_duplicate"], [["a", "b", "0"]])
+    names = ["contradiction", "entailment", "neutral"]
+    for name in ("train", "dev_matched", "dev_mismatched"):
+        cells = [[text, "a film", names[int(label) + i % 2]] for i, (text, label) in enumerate(rows[:40])]
+        write_tsv(folder / f"glue/mnli/{name}.tsv", ["sentence1", "sentence2", "gold_label"], cells)
+    with open(folder / "SST-2/train.tsv", "a") as file:
+        file.write("half a")
+    return folder
+
+
+def test_folders_are_found_by_their_names(glue):
+    found, missing = find_folders(glue)
+    assert list(found) == ["mnli", "sst2", "cola", "mrpc"] and found["mnli"] == glue / "glue/mnli"
+    assert {"qqp (no dev.tsv in QQP)", "QNLI", "STS-B", "swag"} <= set(missing)
+
+
+def test_every_figure_of_the_paper_is_that_of_a_metric_of_its_task():
+    printed = {figure.name: figure.paper for figures in PAPER.values() for figure in figures}
+    assert statistics.fmean(printed[name] for name in AVERAGED) == pytest.approx(79.6, abs=0.01)  # the paper's Average
+    for (name, _), figures in PAPER.items():
+        task = find_task(name)
+        for figure in figures:
+            metric, _, other = figure.metric.partition("_")
+            assert metric in task.metrics and (not other or other in task.more)
+
+
+def test_the_suite(glue, place, tmp_path, capsys):
+    line = ["finetune", "--suite", "paper", "--data", str(glue), "--model", str(place / "model")]
+    line += ["--out", str(tmp_path / "out"), "--max-seq-length", "16", "--epochs", "1", "--optim.lr", "1e-3"]
+    with pytest.raises(SystemExit) as exit:
+        main([*line, "--seeds", "1", "2"])
+    printed = capsys.readouterr()
+    assert exit.value.code == 1 and "SST-2, seed 1 failed: " in printed.err and "is the line cut off?" in printed.out
+    results = read_json(tmp_path / "out/results.json")
+    plan = make_plan(
+        suite_study(lambda task: _parse([*line[1:], "--seeds", "1", "2"], task).config, glue, place / "model")
+    )
+    entries, grid = {entry["column"]: entry for entry in results["measured"]}, Grid(tmp_path / "out/cells")
+    for column, metric in (("MNLI-mm", "accuracy_mm"), ("MRPC", "f1")):
+        cells = plan.rows[0].tuned[column]
+        assert [cell.work.config.optim.lr for cell in cells] == [1e-3, 1e-3]
+        scores = [read_json(grid.path(cell) / "results.json")["metrics"][metric] for cell in cells]
+        assert (entries[column]["mean"], entries[column]["n"]) == (pytest.approx(statistics.fmean(scores)), 2)
+    names = [[cell.name for cell in plan.rows[0].tuned[column]] for column in ("MNLI-m", "MNLI-mm")]
+    assert names[0] == names[1]  # one run has both figures
+    assert entries["SST-2"]["mean"] is None and entries["MRPC"]["paper"] == 88.9
+    average = results["average"]
+    assert average["of"] == ["MNLI-m", "MNLI-mm", "CoLA", "MRPC"]
+    assert average["mean"] == pytest.approx(statistics.fmean(entries[name]["mean"] for name in average["of"]))
+    assert average["paper"] == pytest.approx((84.6 + 83.4 + 52.1 + 88.9) / 4)
+    written = (tmp_path / "out/study.md").read_text()
+    assert "average of 4" in written and "*88.9*" in written and "Not there: qqp (no dev.tsv in QQP)" in written
+    assert written.count("squad,") == 1  # a folder of two tasks
+    assert sorted(path.parent.name for path in (tmp_path / "out").glob("*/model")) == ["cola", "mnli", "mrpc"]
+    repaired = glue / "SST-2/train.tsv"
+    repaired.write_text(repaired.read_text().removesuffix("half a"))
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("cells/*/results.json")}
+    main([*line, "--seeds", "1", "2"])
+    assert len(done) == 6 and all(path.stat().st_mtime_ns == when for path, when in done.items())
+    assert not read_json(tmp_path / "out/results.json")["failed"]
+
+
+def test_a_suite_of_sweeps(glue, place, tmp_path):
+    shutil.copytree(glue / "MRPC", tmp_path / "data/MRPC")
+    shutil.copytree(glue / "CoLA", tmp_path / "data/CoLA")
+    config = dataclasses.replace(CONFIG, seeds=(), epochs=1)
+    results = suite(tmp_path / "data", place, tmp_path / "out", config, "optim.lr=1e-9,2e-3")
+    assert results["average"] is None and {*results["chosen"]} == {"CoLA", "MRPC"}
+    for column, task in (("CoLA", "cola"), ("MRPC", "mrpc")):
+        entries = [e for e in results["measured"] if e["column"] == column]
+        means, paper = {e["row"]: e["mean"] for e in entries}, {e["paper"] for e in entries}
+        assert len(means) == 2 and paper == {PAPER[task, column][0].paper}
+        assert means[results["chosen"][column]] == max(means.values())
+        assert (tmp_path / "out" / task / "model/config.json").exists()
+        assert results["best"][task] == read_json(tmp_path / "out" / task / "best.json")
+
+
+def test_columns_of_one_task_with_other_rows_are_searched_by_themselves(glue, place, tmp_path):
+    """They are no second figure of the same runs, and read rows of their own."""
+    recipe = tmp_path / "search.toml"
+    table = {"finetune": {"epochs": 2.0, "max_seq_length": 16, "loop": {"precision": "float32"}}}
+    model = str(place / "model")
+    variants = [{"name": str(lr), "model": model, "finetune": {"optim": {"lr": lr}}} for lr in (1e-9, 3e-3)]
+    columns = [
+        {"name": str(rows), "task": "cola", "data": "CoLA", "train_rows": rows, "metric": metric, **table}
+        for rows, metric in ((60, ""), (8, ""))
+    ]
+    settings = {"title": "Two", "base": "", "finetune": "", "seeds": [1], "search": True}
+    recipe.write_text(tomli_w.dumps({**settings, "variants": variants, "columns": columns}))
+    plan = make_plan(StudyInputs(recipe, data=glue))
+    results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
+    runs = {row.name: {name: cells[0].name for name, cells in row.tuned.items()} for row in plan.rows}
+    for column in ("60", "8"):
+        found = [read_json(tmp_path / "cells" / one[column] / "results.json") for one in runs.values()]
+        assert [one["examples"]["train"] for one in found] == [int(column)] * 2
+        means = {e["row"]: e["mean"] for e in results["measured"] if e["column"] == column}
+        assert means[results["chosen"][column]] == max(means.values())
+    assert {key: best["model"] for key, best in results["best"].items()} == {"cola": "cola/model", "8": "8/model"}
+    assert results["best"]["8"]["run"] in [one["8"] for one in runs.values()]
+    assert (tmp_path / "out/8/model/config.json").exists()
+
+
+def test_tasks_keep_their_defaults_under_the_line():
+    line = ["--model", "m", "--out", "o", "--optim.lr", "1e-4"]
+    for name, batch in (("squad2", 48), ("mrpc", 32)):
+        recipe = _parse(line, find_task(name)).config
+        assert (recipe.optim.lr, recipe.batch_size) == (1e-4, batch)
+
+
+def test_a_suite_that_cannot_be(place, tmp_path, capsys):
+    with pytest.raises(InputError, match="none of the paper's tasks is here; expected some of the folders MNLI, QQP"):
+        suite(tmp_path, place, tmp_path / "out")
+    for more in (["--task", "mrpc", "--data", "d"], []):
+        with pytest.raises(SystemExit):
+            main(["finetune", "--suite", "paper", "--model", "m", "--out", "o", *more])
+        assert "--suite takes --data DIR" in capsys.readouterr().err
+
+
+# ---- many processes
+
+
+@pytest.mark.heavy
+def test_workers_of_a_scheduler_run_a_sweep(place, tmp_path, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.chdir(place)
+    examples = Examples(own_task("", ("text",), "label"), (Path("train.csv"), Path("dev.csv")))
+    plan = make_plan(sweep_study(dataclasses.replace(CONFIG, seeds=(1,)), examples, Path("model"), "epochs=1,2"))
+    spread, alone = (
+        run_study(plan, tmp_path / name, tmp_path / name / "cells", Options(quiet=True, scheduler=scheduler, workers=2))
+        for name, scheduler in (("spread", "local"), ("alone", ""))
+    )
+    assert spread["measured"] == alone["measured"] and not spread["failed"]
+    assert (spread["chosen"], spread["best"]) == (alone["chosen"], alone["best"])
+    assert (tmp_path / "spread" / "model" / "config.json").exists()
+
+
+def test_a_scheduler_without_a_sweep_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["finetune", "--task", "mrpc", "--data", ".", "--model", "m", "--out", "o", "--scheduler", "local"])
+    message = "--scheduler would have no effect: a scheduler spreads the runs of a sweep or a suite"
+    assert message in capsys.readouterr().err

@@ -6,7 +6,6 @@ row may have several labels, a label's weight is (n - n_k) / n_k. Else the recip
 Shapes: n labels of the training rows, n_k of them of class k, K classes that occur.
 """
 
-import difflib
 from collections.abc import Sequence
 
 import numpy as np
@@ -35,11 +34,9 @@ def class_weights(given: Sequence[str], task: Task, kind: Kind, train: Inputs) -
     if [*given] == [BALANCED]:
         return tuple(_balanced(train.labels, len(task.labels)).tolist())
     named = dict(map(parse_weight, given))
+    known = listed([*map(shorten, task.labels)], LABELS)
     if unknown := [name for name in named if name not in task.labels]:
-        found = listed([*map(shorten, task.labels)], LABELS)
-        near = difflib.get_close_matches(unknown[0], task.labels, 1)
-        hint = f" (did you mean {shorten(near[0])}?)" if near else ""
-        raise InputError(f"class_weights has no label {shorten(unknown[0])}; expected some of {found}{hint}")
+        raise InputError(f"class_weights: {shorten(unknown[0])} is no label of the data; expected some of {known}")
     return tuple(named.get(label, 1.0) for label in task.labels)
 
 

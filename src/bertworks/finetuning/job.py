@@ -42,9 +42,8 @@ class ExampleFeed:
     """The batches of a run: a pure function of its progress. All micro-batches of an update have the same length."""
 
     def __init__(self, inputs: Inputs, config: FinetuneConfig, world: machine.World, teacher: Tensor | None = None):
-        if config.batch_size < world.size:
-            found = f"batch_size {config.batch_size} is less than the {world.size} processes"
-            raise InputError(f"{found}; give each of them a row")
+        if (size := config.batch_size) < world.size:
+            raise InputError(f"batch_size {size} is less than the {world.size} processes; give each of them a row")
         self.inputs, self.config, self.world, self.teacher = inputs, config, world, teacher
         updates = config.loop.steps or sys.maxsize // config.batch_size
         self.order = Order(inputs.lengths, config.batch_size, updates, config.loop.seed, config.length_window)

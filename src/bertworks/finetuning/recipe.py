@@ -184,22 +184,15 @@ Idle = tuple[object, set[str], str]
 def idle_fields(config: FinetuneConfig, task: bool, restarts: int) -> list[Idle]:
     """The flags that would change nothing beside others; task: whether a known task is trained."""
     loop = config.loop
+    budget = loop.steps or loop.tokens or loop.hours
     return [
         (
             task,
             {"--text", "--label", "--kind", "--choices", "--dev"},
             "--task has columns and files of its own; leave the flag out, or use --train and --dev",
         ),
-        (
-            config.seeds and not restarts,
-            {"--loop.seed"},
-            "--seeds names the seeds; leave one of the two out, or count up from --loop.seed with --restarts",
-        ),
-        (
-            loop.steps or loop.tokens or loop.hours,
-            {"--epochs", "--min-steps"},
-            "loop.steps, loop.tokens or loop.hours says how long to train; leave one of the two out",
-        ),
+        (config.seeds and not restarts, {"--loop.seed"}, "--seeds names the seeds; leave one out, or give --restarts"),
+        (budget, {"--epochs", "--min-steps"}, "loop.steps, loop.tokens or loop.hours is the budget; leave one out"),
         (not config.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
     ]
 

@@ -8,7 +8,7 @@ of its own inside, and results.json has means and standard deviations. Grids of 
 import contextlib
 import statistics
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -212,9 +212,7 @@ def opening(job: Job, config: FinetuneConfig) -> str:
     windows = f" in {rows:,} windows" if rows != given else ""  # long ones of texts with tags and of contexts
     parts = [f"{task.name}: {given:,} training rows{windows}, {len(job.data.dev):,} development rows"]
     if task.kind not in ("regression", "choice", "span", "embedding"):
-        parts.append(f"{len(task.labels)} labels ({_listed(clip(label, 20) for label in task.labels)})")
-    if job.class_weights:
-        parts.append(f"class weights {_listed(f'{weight:.3g}' for weight in job.class_weights)}")
+        parts.append(f"{len(task.labels)} labels ({clip(', '.join(task.labels), 120)})")
     if steps and not (config.loop.tokens or config.loop.hours):
         number, planned = f"{steps * config.batch_size / rows:.3g}", job.config.steps_of(rows)
         passes = f"{number} epoch{'' if number == '1' else 's'}"
@@ -224,11 +222,6 @@ def opening(job: Job, config: FinetuneConfig) -> str:
     if majority := getattr(job.dev, "majority", 0.0):
         parts.append(f"{task.metrics[0]} of the most frequent answer: {majority:.4f}")
     return "; ".join(parts)
-
-
-def _listed(texts: Iterable[str], most: int = 6) -> str:
-    first, rest = [*texts][:most], [*texts][most:]
-    return ", ".join([*first, *["…"] * bool(rest)])
 
 
 def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:
@@ -273,8 +266,8 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
 
 def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
     """The model folder, the predictions on dev, a few examples of it, and hashes of the training examples."""
-    own = ("model", "data", "dev_texts")  # paths of this machine, and a hash that tells a reader nothing
-    facts = {key: value for key, value in results.items() if key not in own}
+    # without paths of this machine, and without a hash that tells a reader nothing
+    facts = {key: value for key, value in results.items() if key not in ("model", "data", "dev_texts")}
     facts |= {"title": f"{run_name(job.folder)} fine-tuned on {job.task.name}", **_origin(job)}
     limits = {f.name: getattr(config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
     stored = {

@@ -31,18 +31,16 @@ def check_settings(config: FinetuneConfig, task: Task, shape: ModelConfig, world
 
 def _check_layers(config: FinetuneConfig, shape: ModelConfig) -> None:
     """Raises InputError if the model lacks the layers that are trained or reinitialized."""
-    layers, fresh = shape.num_hidden_layers, config.reinit_layers
+    layers, fresh, shared = shape.num_hidden_layers, config.reinit_layers, shape.shared_layers != "none"
     trained = config.trained_layers(layers)
-    if isinstance(config.trained, int) and config.trained > layers:
-        raise InputError(f"trained = {config.trained}, but the model has {layers} layers; give {layers} or less")
-    if 0 < trained < layers and shape.shared_layers != "none":
-        raise InputError(f"trained = {trained} with layers that share their weights; give all or head")
-    if fresh and (shape.direction == "pair" or shape.shared_layers != "none"):
+    for name, count in (("trained", trained), ("reinit_layers", fresh)):
+        if count > layers:
+            raise InputError(f"{name} = {count}, but the model has {layers} layers; give {layers} or less")
+    if (shared and (fresh or 0 < trained < layers)) or (fresh and shape.direction == "pair"):
         raise InputError(
-            f"reinit_layers = {fresh} with a pair of encoders or layers that share their weights; leave it out"
+            f"trained = {config.trained!r} and reinit_layers = {fresh}, but the model has layers that share their "
+            "weights, or a pair of encoders; leave them out"
         )
-    if fresh > layers:
-        raise InputError(f"reinit_layers = {fresh}, but the model has {layers} layers; give {layers} or less")
     if fresh > trained:
         raise InputError(
             f"reinit_layers = {fresh} with trained = {config.trained!r}: layers without their weights must be trained; "
@@ -61,9 +59,8 @@ def _check_embedding(config: FinetuneConfig, task: Task, world: World) -> None:
             f"{', '.join(given)} does not go with {why}: a vector is the mean over its last layer; leave it out"
         )
     if not task.label and rows_of_a_pass(config, world) == 1:
-        processes = f" in {world.size} processes" if world.size > 1 else ""
         raise InputError(
-            f"batch_size = {config.batch_size}, micro_batch_size = {config.micro_batch_size}{processes}: the negatives "
+            f"batch_size = {config.batch_size}, micro_batch_size = {config.micro_batch_size}: the negatives "
             "of a pair without a score are the other rows of its micro-batch, so one row alone has no negatives and "
             "nothing is learned; give 2 rows or more"
         )

@@ -21,11 +21,11 @@ def modules(*paths):
     [
         (MODULES, modules("", "../other"), "path = '../other'; expected a folder inside this one"),
         (MODULES, modules("/etc", "1_Pooling"), "path = '/etc'"),
-        (MODULES, modules(["a"], "1_Pooling"), "field [0].path is ['a']"),
+        (MODULES, modules(["a"], "1_Pooling"), "[0].path = ['a']"),
         (MODULES, modules("", "a\0b"), "path = 'a\\x00b'"),
         (MODULES, modules("", LONG), "path = 'xxx"),
         (MODULES, [{"type": LONG, "path": ""}], "its modules are xxx"),
-        (MODULES, [{"type": {}, "path": ""}], "field [0].type is {}"),
+        (MODULES, [{"type": {}, "path": ""}], "[0].type = {}"),
         ("1_Pooling/config.json", {"pooling_mode": ["mean"] * 10_000}, "pooling = 'mean' and"),
         ("1_Pooling/config.json", {"pooling_mode": [["mean"], {}]}, "pooling = ['mean'] and {}; expected some of cls"),
         ("1_Pooling/config.json", {"pooling_mode": 5}, "pooling = 5"),

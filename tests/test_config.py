@@ -1,5 +1,6 @@
 """Recipes: every mistake is one error that names file, key and what would be right."""
 
+import re
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Literal, get_args, get_origin, get_type_hints
@@ -104,6 +105,35 @@ def test_dictionaries_are_checked_in_the_same_way():
     assert from_dict(Outer, {"name": "x"}) == Outer("x")
     with pytest.raises(InputError, match=r"there: name = 3; expected a text"):
         from_dict(Outer, {"name": 3}, "there")
+
+
+@dataclass(frozen=True)
+class Collections:
+    betas: tuple[float, ...] = (0.9,)
+    sums: dict[str, float] = field(default_factory=dict)
+    either: int | str = 0
+    inner: Inner = field(default_factory=lambda: Inner(size=7))
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ({"betas": [1, 0.5], "sums": {"a": 1}}, Collections((1.0, 0.5), {"a": 1.0})),
+        ({"either": "x", "inner": {"rate": 1}}, Collections(either="x", inner=Inner(1.0, 7))),  # the field's default
+        ({"betas": [1, "x"]}, "here: betas[1] = 'x'; expected a number"),
+        ({"sums": {"a": None}}, "here: sums.a = None; expected a number"),
+        ({"sums": {"a": float("nan")}}, "here: sums.a = nan; expected a finite number"),
+        ({"either": 0.5}, "here: either = 0.5; expected an integer"),
+        ({"betas": {}}, "here: betas = {}; expected a list"),
+    ],
+)
+def test_collections_are_converted(table, expected):
+    if isinstance(expected, Collections):
+        found = from_dict(Collections, table)
+        assert found == expected and all(type(value) is float for value in (*found.betas, *found.sums.values()))
+    else:
+        with pytest.raises(InputError, match=f"^{re.escape(expected)}$"):
+            from_dict(Collections, table, "here")
 
 
 @pytest.mark.parametrize("schema, message", [

@@ -1,10 +1,8 @@
 """Read and write files safely: atomic writing, JSON with limits, locks, and the one error class for bad input.
 
 Every file of a store, a run or a model folder goes through `atomic_write`: temporary name in the same folder, flushed
-to disk, renamed. A reader therefore sees the old file or the new one, even if the writer is killed. A device or a pipe
-is written as it stands: a rename would put a file in its place.
-
-Files are not trusted: readers limit size, nesting and numbers, and `shorten` the values that a message shows.
+to disk, renamed. A reader therefore sees the old file or the new one, even if the writer is killed. Files are not
+trusted: readers limit size, nesting and numbers, and `shorten` the values that a message shows.
 """
 
 import contextlib
@@ -189,15 +187,11 @@ def try_lock(path: Path | str) -> Iterator[bool]:
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, blocking=False)
+    with warnings.catch_warnings(), contextlib.suppress(Timeout):
+        warnings.simplefilter("ignore", UserWarning)  # some file systems lock by the mere existence of a file
+        lock.acquire()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # some file systems lock by the mere existence of a file
-            lock.acquire()
-    except Timeout:
-        yield False
-        return
-    try:
-        yield True
+        yield lock.is_locked
     finally:
         lock.release()
 
@@ -229,7 +223,7 @@ def _finite(value: Any) -> Any:
 
 
 def write_json(path: Path | str, value: Any) -> None:
-    """Write `value` as indented UTF-8 JSON, atomically; numbers that are not finite as null."""
+    """Write `value` as indented JSON, atomically; see `to_json`."""
     write_text(path, to_json(value, indent=1) + "\n")
 
 
@@ -348,12 +342,12 @@ def check_version(found: object, readable: range, where: str, advice: str, kind:
     """
     if type(found) is int and found in readable:
         return
-    if type(found) is int and found > readable[-1]:
+    expected = f"a number from {readable[0]} to {readable[-1]}" if len(readable) > 1 else f"the number {readable[0]}"
+    if type(found) is not int:
+        value = "null or missing" if found is None else shorten(found)
+        raise InputError(f"{where}: {kind} is {value}; expected {expected}; {advice}")
+    if found > readable[-1]:
         newer = f"written by a newer bertworks ({kind} {found}; this version reads up to {readable[-1]})"
         raise NewerVersion(f"{where}: {newer}; install a newer one")
-    if type(found) is int:
-        older = f"{kind} {shorten(found)}, older than this version reads"
-        raise InputError(f"{where}: {older}; expected {readable[0]} or newer; {advice}")
-    value = "null or missing" if found is None else shorten(found)
-    expected = f"a number from {readable[0]} to {readable[-1]}" if len(readable) > 1 else f"the number {readable[0]}"
-    raise InputError(f"{where}: {kind} is {value}; expected {expected}; {advice}")
+    older = f"{kind} {shorten(found)}, older than this version reads; expected {readable[0]} or newer"
+    raise InputError(f"{where}: {older}; {advice}")

@@ -132,21 +132,6 @@ def test_a_fine_tuning_run(tmp_path):
     assert read_curves(folder).held_out[0]["task_loss"] == 0.6
 
 
-def test_no_axis_of_shares_goes_above_all_of_them(tmp_path, monkeypatch):
-    figures = []
-    monkeypatch.setattr(plots, "save_figure", lambda figure, out: figures.append(figure) or [])
-    for name, best in (("whole", 1.0), ("half", 0.5)):
-        folder = tmp_path / name
-        folder.mkdir()
-        records = [{"kind": "train", "step": 10, "task_loss": 2.0, "tokens": 100, "seconds": 1.0}]
-        records += [{"kind": "eval", "step": n, "loss": 2.0, "macro_f1": best * n / 10} for n in (5, 10)]
-        (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-        plot_runs([folder], "nowhere")
-    tops = [axes.get_ylim()[1] for figure in figures for axes in figure.axes if "loss" not in axes.get_ylabel()]
-    assert tops[0] == 1.01 and 0.5 < tops[1] < 0.6
-    assert all(axes.get_ylim()[1] > 2 for figure in figures for axes in figure.axes if "loss" in axes.get_ylabel())
-
-
 def a_log(folder, steps, metric="mlm_loss", **last):
     folder.mkdir(parents=True)
     records = [{"kind": "train", "step": s, metric: 3.0, "tokens": 10 * s, "seconds": s / 10} for s in steps]

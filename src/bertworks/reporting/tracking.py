@@ -75,8 +75,12 @@ def track(runs: Sequence[Path | str], tracker: Tracker, out: Path | str | None =
 def _failures_named(target: Path, tracker: Tracker) -> Iterator[None]:
     """A failure to write (a full disk) becomes NotWritten; a new folder is removed."""
     new, hook = not target.exists(), threading.excepthook
-    # TensorBoard's thread prints its error, which is raised again in this thread
-    threading.excepthook = lambda args: None if isinstance(args.exc_value, OSError) else hook(args)
+
+    def quiet(args: threading.ExceptHookArgs) -> None:
+        if not (type(args.thread).__module__.startswith("tensorboard.") and isinstance(args.exc_value, OSError)):
+            hook(args)
+
+    threading.excepthook = quiet  # an OSError in TensorBoard's thread is raised again in this one
     try:
         yield
     except Exception as error:

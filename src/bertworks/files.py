@@ -93,11 +93,9 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
     """Write a temporary file beside `path`; on success flush it to disk and rename it, on failure remove it.
 
     Temporary files of the same `path` that killed processes left are removed first.
-    shared: a folder for the temporary file instead, where several machines may write the same file at once. Nothing is
-    removed there, which would take long among thousands of files: whoever made the folder removes it.
+    shared: a folder for the temporary file where several machines write the same file; whoever made it removes it.
     A device or a pipe (/dev/null, /dev/stdout) is opened and written: nothing is renamed.
-    An OSError names `path`: that of a full disk names no file of its own. Raises InputError for text that UTF-8 cannot
-    hold.
+    An OSError names `path`. Raises InputError for text that UTF-8 cannot hold.
     """
     path = Path(path)
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
@@ -140,8 +138,7 @@ def _stream(path: Path) -> Path | int | None:
 def remove_temporaries(folder: Path | str, name: str = "") -> None:
     """Remove the temporary files in `folder` whose `atomic_write` was killed: all, or those of one file `name`.
 
-    A temporary file stays while the process whose number is in its name runs, so no lock is needed. Processes of other
-    machines are not seen: only one machine at a time may write a file.
+    The file of a process that still runs stays. Only one machine at a time may write a file (or see `shared`).
     """
     for path in temporaries(folder, name):
         with contextlib.suppress(OSError):  # another process has removed it, or it is a folder

@@ -115,7 +115,7 @@ class CheckArguments:
     """
 
     tokenizer: Positional[Path]
-    """tokenizer folder, tokenizer.json, vocab.txt, vocab.json or .model file (or: --tokenizer TOKENIZER)"""
+    """folder of a tokenizer, model or run, or a file of a tokenizer (or: --tokenizer TOKENIZER)"""
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
     lowercase: bool | None = None  # whether the tokenizer lower-cases; a vocab.txt alone does not record it
     input: InputOptions = field(default_factory=InputOptions)

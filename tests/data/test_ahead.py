@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from bertworks.data import ahead, batches, instances
-from bertworks.data.ahead import Asked, BatchesAhead, PlannedAhead
+from bertworks.data.ahead import Asked, BatchesAhead
 from bertworks.data.batches import PretrainingData
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
@@ -110,42 +110,6 @@ def test_spawned_workers_make_the_same_batches(tiny_store):
     source = BatchesAhead(phases(tiny_store), 2)
     assert_same(drawn(source), drawn(BatchesAhead(phases(tiny_store), 0)))
     assert_ends(source)
-
-
-@forked
-def test_updates_are_in_the_making_before_they_are_asked_for(tiny_store, forks, monkeypatch):
-    source, position = BatchesAhead(phases(tiny_store), 2), Position()
-    for _ in range(4):
-        _, position = source.take(Asked(0, position, 24, (range(24),)))
-    assert 0 < len(source._making) <= ahead.MOST and source._making[0][0].position == position
-    monkeypatch.setattr(ahead, "CELLS", 0)
-    assert source._most(Asked(0, position, 24, (range(24),))) == 4  # however large: two for each process
-    assert_ends(source)
-
-
-@forked
-def test_plans_of_the_next_group_are_asked_for_bit_by_bit(tiny_store, small_groups):
-    """So planning never holds up the batches for the time of a whole group."""
-    asked = []
-
-    class Now:
-        def __init__(self, plan):
-            self.plan = plan
-
-        def result(self):
-            return self.plan
-
-    plain = phases(tiny_store)[0].stream
-    stream = PlannedAhead(plain, lambda *block: asked.append(block) or Now(plain.plan(*block)))
-    blocks = plain.blocks_of(1)
-    stream.plan_ahead(1, 0.4)
-    assert asked == blocks[:1]
-    stream.plan_ahead(1, 0.4)
-    assert asked == blocks[:1]
-    assert all(np.array_equal(a, b) for a, b in zip(stream.group(1)[:2], plain.group(1)[:2], strict=True))
-    assert asked == blocks and stream.group(1)[2] == plain.group(1)[2]
-    stream.plan_ahead(1, 1.0)
-    assert asked == blocks and stream.is_planned(1)
 
 
 @forked

@@ -114,12 +114,6 @@ def test_static_masks_repeat_and_dynamic_ones_never_do(tiny_store, whole_word):
     assert not seen[0] & seen[1] and not seen[1] & seen[2] and not seen[0] & seen[2]
 
 
-def test_groups_are_masked_differently(tiny_store):
-    data = tiny_store.data()
-    positions = data.take(Position(), 200)[0]["masked_positions"].view(200, -1) % 32
-    assert len({tuple(row) for row in positions.tolist()}) > 190
-
-
 def test_batches_are_one_pass_in_pieces(tiny_store):
     data = tiny_store.data(split="validation")
     made = list(data.batches(16, 1000))

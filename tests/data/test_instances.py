@@ -311,14 +311,6 @@ def test_static_passes_come_again_in_another_order(tiny_store, small_groups):
     assert epoch(stream_of(tiny_store, seed=2), 0) != epochs[0]
 
 
-def test_planning_holds_two_block_groups_at_most(tiny_store, small_groups):
-    stream = stream_of(tiny_store)
-    position = Position()
-    for _ in range(50):
-        _, position = stream.take(position, 40)
-    assert stream.group.cache_info().maxsize == 2 and stream.group.cache_info().currsize <= 2
-
-
 def test_a_document_longer_than_a_block_is_a_block(small_groups):
     documents = [[["a"] * 9] * n for n in (300, 1, 2, 200, 1)]
     stream = InstanceStream([shard_of(documents, {"a": 5})], 32, InstanceConfig(), 1)

@@ -109,6 +109,17 @@ def test_a_sketch_estimates_how_many_shingles_two_texts_share():
         assert abs(share - true) < 4 * (true * (1 - true) / VALUES) ** 0.5
 
 
+def test_sketches_equal_those_of_the_library(monkeypatch):
+    datasketch, draw = pytest.importorskip("datasketch"), np.random.default_rng(0)
+    documents = [shingles(draw.integers(0, 30_000, size)) for size in (1, 3, 5000, 40, 9000, 6, 4100)]
+    found = Sketcher(0.8).sketches(documents)
+    for document, own in zip(documents, found, strict=True):
+        theirs = datasketch.MinHash(VALUES, 1, hashfunc=int, scheme="affine32")
+        theirs.update_batch(document.tolist())
+        assert (theirs.hashvalues == own).all()
+    assert Sketcher(0.8).sketches([]).shape == (0, VALUES)
+
+
 def test_a_shard_of_near_duplicates_alone_is_left_out(tokenizer, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text(

@@ -288,12 +288,6 @@ def test_every_key_is_in_a_table(name: str, tmp_path: Path) -> None:
         assert found.keys() - known == (UNKNOWN.get(name, set()) if file != "special_tokens_map.json" else set()), file
 
 
-@pytest.mark.parametrize("table", [hf, settings])
-def test_a_key_is_in_one_table(table: Any) -> None:
-    tables = [table.READ, table.WITHOUT_EFFECT, table.ONLY, getattr(table, "ONLY_WITHOUT_PIPELINE", {})]
-    assert sum(map(len, tables)) == len({*tables[0], *tables[1], *tables[2], *tables[3]})
-
-
 @pytest.mark.parametrize("name", FOREIGN)
 def test_rules_of_other_software_are_refused_by_name(name: str, tmp_path: Path) -> None:
     make, message = FOREIGN[name]
@@ -380,19 +374,16 @@ FLAGS = [{}, {"lstrip": True}, {"rstrip": True}, {"single_word": True}, {"normal
 @pytest.mark.parametrize("flags", FLAGS)
 @pytest.mark.parametrize("kind", ["bert", "roberta", "modernbert", "xlm-roberta"])
 def test_added_tokens_are_found_as_in_transformers(kind: str, flags: dict[str, bool], tmp_path: Path) -> None:
-    made = {
-        "bert": lambda: saved(lambda f: with_tokens(bert(f), AddedToken("covid", **flags)), "bert")(tmp_path),
-        "roberta": lambda: saved(lambda f: with_tokens(roberta(), AddedToken("covid", **flags)), "roberta")(tmp_path),
-        "xlm-roberta": lambda: saved(
-            lambda f: with_tokens(unigram("XLMRobertaTokenizer"), AddedToken("covid", **flags)), "xlm-roberta"
-        )(tmp_path),
+    token = AddedToken("covid", **flags)
+    library = byte_level(template=True)
+    library.add_tokens([token])
+    makers = {
+        "bert": saved(lambda f: with_tokens(bert(f), token), "bert"),
+        "roberta": saved(lambda f: with_tokens(roberta(), token), "roberta"),
+        "xlm-roberta": saved(lambda f: with_tokens(unigram("XLMRobertaTokenizer"), token), "xlm-roberta"),
+        "modernbert": fast(library, "modernbert", **ROLES),
     }
-    if kind == "modernbert":
-        library = byte_level(template=True)
-        library.add_tokens([AddedToken("covid", **flags)])
-        fast(library, "modernbert", **ROLES)(tmp_path)
-    else:
-        made[kind]()
+    makers[kind](tmp_path)
     ours = Tokenizer.load(tmp_path)
     number = ours.vocab.index("covid")
     assert number in ours.ids_of(["in covid in"])[0] and not ours.continuation[number]
@@ -605,14 +596,9 @@ def test_added_tokens_elsewhere(tmp_path: Path) -> None:
 
 SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24}
-FAMILY = {
-    "qa_dropout": "DistilBert",
-    "net_structure_type": "Albert",
-    "gap_size": "Albert",
-    "down_scale_factor": "Albert",
-}
-FAMILY |= {"num_memory_blocks": "Albert", "sparse_prediction": "ModernBert", "sparse_pred_ignore_index": "ModernBert"}
-FAMILY |= {"deterministic_flash_attn": "ModernBert", "initializer_cutoff_factor": "ModernBert"}
+ALBERTS = ("net_structure_type", "gap_size", "down_scale_factor", "num_memory_blocks")
+MODERN = ("sparse_prediction", "sparse_pred_ignore_index", "deterministic_flash_attn", "initializer_cutoff_factor")
+FAMILY = {"qa_dropout": "DistilBert", **dict.fromkeys(ALBERTS, "Albert"), **dict.fromkeys(MODERN, "ModernBert")}
 IDS = torch.tensor([[2, 5, 6, 7, 3]])
 
 

@@ -1,12 +1,12 @@
 """Raw text -> corpus store -> training batches. In reading order:
 
 streams.py     files, folders, compressed files and archives -> named byte streams
-encodings.py   text in other encodings -> UTF-8, and the likely encoding of what is not UTF-8
+encodings.py   text in other encodings -> UTF-8, and advice about text that is not UTF-8
 wrapping.py    hard-wrapped lines: how they are recognised and joined
 parsers.py     formats (text, Markdown, WikiExtractor, JSONL, Parquet) -> documents
 corpus.py      `Reader`: guesses formats, reads the documents of all inputs, counts what it leaves out
 pieces.py      files -> the pieces that workers read on their own
-languages.py   which languages have rules for sentences, and which borrow them
+languages.py   language codes, and which languages have rules for sentences
 korean.py      rules for Korean sentences
 sentences.py   documents -> sentences, and warnings about documents that look wrong
 sketches.py    MinHash sketches of documents
@@ -14,6 +14,7 @@ parts.py       a batch of documents -> one part file: sentences, token ids, hash
 near.py        sketches -> the near-duplicates that a store leaves out
 duplicates.py  duplicates and near-duplicates among texts in memory
 shards.py      part files -> shards in hash order, without duplicates
+config.py      the settings of a build
 worker.py      the tasks of a build: what its worker processes do
 build.py       `build`: runs these steps in parallel, and continues after a kill
 identity.py    what a store is built from, compared with what is there

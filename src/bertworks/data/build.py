@@ -28,7 +28,7 @@ from ..files import InputError, NotWritten, remove_temporaries, try_lock, write_
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
-from .build_config import BuildConfig as BuildConfig
+from .config import BuildConfig as BuildConfig
 from .corpus import Reader
 from .identity import decides_parts, differences, identity_in, identity_of
 from .languages import missing_rules

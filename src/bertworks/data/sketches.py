@@ -8,7 +8,7 @@ band nearly always. `Sketcher.save` writes the sketches of a part, sorted by the
 Shapes: D documents, S values of a sketch, B bands.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,26 +49,33 @@ class Sketcher:
         return index.b, index.r
 
     @cached_property
-    def _empty(self) -> Any:
+    def _permutations(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """Factors and summands of the library's S permutations of 32-bit hashes (scheme "affine32")."""
         from datasketch import MinHash
 
-        return MinHash(VALUES, SEED, hashfunc=int, scheme="affine32")
+        factors, summands = MinHash(VALUES, SEED, scheme="affine32").permutations
+        return factors.astype(np.uint32), summands.astype(np.uint32)
 
     def path(self, part: Path) -> Path:
         """The file of a part's sketches; those of another number of bands have another name."""
         return part.with_name(f"{part.stem}.{self.bands[0]}x{self.bands[1]}.sketches")
 
-    def sketch(self, shingles: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """The sketch of a document, (S,)."""
-        sketch = self._empty.copy()
-        for start in range(0, len(shingles), CHUNK):
-            sketch.update_batch(shingles[start : start + CHUNK].tolist())
-        values: NDArray[np.uint32] = sketch.hashvalues
-        return values
-
     def sketches(self, documents: Iterable[NDArray[np.uint32]]) -> NDArray[np.uint32]:
-        """The sketches of documents, given as their shingles, (D, S)."""
-        return np.array([self.sketch(shingles) for shingles in documents], np.uint32).reshape(-1, VALUES)
+        """The sketches of documents, given as their shingles, (D, S).
+
+        They equal those of the library, whose updates take one document at a time: ten times as long for short texts.
+        """
+        documents = [*documents]
+        (factors, summands), starts = self._permutations, np.cumsum([0, *map(len, documents)])
+        mixed = _mixed(np.concatenate([np.empty(0, np.uint32), *documents]))
+        lowest = np.full((len(documents), VALUES), np.iinfo(np.uint32).max, np.uint32)
+        for start in range(0, len(mixed), CHUNK):
+            values = mixed[start : start + CHUNK, None] * factors + summands  # modulo 2^32
+            first, last = np.searchsorted(starts, [start, start + len(values) - 1], "right") - 1
+            inside = slice(first, last + 1)  # the documents that have shingles in this chunk
+            found = np.minimum.reduceat(values, np.maximum(starts[inside] - start, 0), axis=0)
+            lowest[inside] = np.minimum(lowest[inside], found)
+        return lowest
 
     def band_keys(self, sketches: NDArray[np.uint32]) -> NDArray[np.uint64]:
         """One number for the values of each band, (B, D)."""
@@ -89,14 +96,21 @@ class Sketcher:
 
 def shingles(tokens: NDArray[Any], width: int = SHINGLE) -> NDArray[np.uint32]:
     """A hash of every different shingle, sorted; a document of fewer tokens than a shingle has is one."""
-    width = min(width, len(tokens))
-    windows = np.lib.stride_tricks.sliding_window_view(tokens.astype(np.uint64), width)
-    return np.unique((folded(windows.T) >> np.uint64(32)).astype(np.uint32))
+    tokens, width = tokens.astype(np.uint64), min(width, len(tokens))
+    columns = [tokens[i : len(tokens) - width + 1 + i] for i in range(width)]
+    return np.unique((folded(columns) >> np.uint64(32)).astype(np.uint32))
 
 
-def folded(rows: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One number for each column."""
-    found = np.zeros(rows.shape[1], np.uint64)
+def _mixed(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The finalizer of MurmurHash3, which the library applies before its permutations."""
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        hashes = (hashes ^ (hashes >> np.uint32(shift))) * np.uint32(factor)
+    return hashes ^ (hashes >> np.uint32(16))
+
+
+def folded(rows: Sequence[NDArray[np.uint64]] | NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One number for each column of some rows."""
+    found = np.zeros_like(rows[0])
     for row in rows:
         found = (found ^ (found >> np.uint64(29))) * FACTOR + row + np.uint64(1)
     found = (found ^ (found >> np.uint64(32))) * FACTOR

@@ -15,7 +15,7 @@ from typing import Any
 from ..files import InputError, atomic_write, read_json, to_json
 from ..tokenizer import Tokenizer
 from ..typed import check_fields
-from .build_config import BuildConfig
+from .config import BuildConfig
 from .manifest import COUNT, PARTS
 from .near import NEAR, Comparison, Sketches, similar
 from .parts import Part, PartWriter, is_written, part_name

@@ -33,11 +33,6 @@ class SentencePieceModel:
     byte_fallback: bool  # unknown characters become their bytes
 
     @property
-    def unk_id(self) -> int:
-        """The id of the unknown piece."""
-        return self.types.index(UNKNOWN)
-
-    @property
     def controls(self) -> list[str]:
         """The pieces that no text becomes."""
         return [self.pieces[i][0] for i, kind in enumerate(self.types) if kind in (UNKNOWN, CONTROL)]

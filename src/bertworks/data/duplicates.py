@@ -43,29 +43,34 @@ def find_near_duplicates(
     Shingles are those of `word_shingles` or `shingles`. If `others` is `rows`, a row is compared with earlier ones.
     """
     sketcher = Sketcher(max(LEAST, threshold - MARGIN))
-    keys, row = _band_keys(rows, sketcher)
-    theirs, other = (keys, row) if rows is others else _band_keys(others, sketcher)
-    order = np.lexsort((other, theirs))
-    theirs, other = theirs[order], other[order]
-    start = np.searchsorted(theirs, keys)
-    count = np.minimum(np.searchsorted(theirs, keys, "right") - start, MOST)
-    nth = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    pairs = np.stack([np.repeat(row, count), other[np.repeat(start, count) + nth]], 1)
-    if rows is others:
-        pairs = pairs[pairs[:, 1] < pairs[:, 0]]
+    compared, keys = _band_keys(rows, sketcher)
+    candidates, their_keys = (compared, keys) if rows is others else _band_keys(others, sketcher)
+    pairs = np.empty(0, np.int64)  # i * len(others) + j; band by band, so that equal texts take little memory
+    for own, theirs in zip(keys, their_keys, strict=True):
+        row, other = _equal(own, theirs)
+        pairs = np.sort(np.concatenate([pairs, compared[row] * len(others) + candidates[other]]))
+        pairs = pairs[np.diff(pairs, prepend=-1) != 0]
     found: dict[int, int] = {}
-    for i, j in np.unique(pairs, axis=0).tolist():
-        if i not in found and _similarity(rows[i], others[j]) >= threshold:
+    for pair in pairs.tolist():
+        i, j = divmod(pair, len(others))
+        if i not in found and (j < i or rows is not others) and _similarity(rows[i], others[j]) >= threshold:
             found[i] = j
     return found
 
 
-def _band_keys(rows: Sequence[Shingles], sketcher: Sketcher) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """A number for each band of each text that has enough shingles, and the index of the text, (R * B,) each."""
+def _band_keys(rows: Sequence[Shingles], sketcher: Sketcher) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The indices of texts with enough shingles, (R,), and a number for each of their bands, (B, R)."""
     compared = np.array([i for i, row in enumerate(rows) if len(row) >= FEWEST], np.int64)
-    keys = sketcher.band_keys(sketcher.sketches(rows[i] for i in compared))  # (B, R)
-    bands = np.arange(len(keys), dtype=np.uint64)[:, None]
-    return (keys ^ bands).reshape(-1), np.tile(compared, len(keys))
+    return compared, sketcher.band_keys(sketcher.sketches(rows[i] for i in compared))
+
+
+def _equal(own: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of equal numbers in two arrays; of `theirs` at most the first MOST for each of `own`."""
+    order = np.argsort(theirs, kind="stable")
+    start = np.searchsorted(theirs, own, sorter=order)
+    count = np.minimum(np.searchsorted(theirs, own, "right", order) - start, MOST)
+    nth = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return np.repeat(np.arange(len(own)), count), order[np.repeat(start, count) + nth]
 
 
 def _similarity(one: Shingles, other: Shingles) -> float:

@@ -102,8 +102,7 @@ def test_an_altered_shard(store):
 
 def test_a_header_that_contradicts_the_manifest(store):
     path = store / "train-00000.documents.npy"
-    content = path.read_bytes()
-    path.write_bytes(content.replace(b"'<i8'", b"'<u8'"))
+    path.write_bytes(path.read_bytes().replace(b"'<i8'", b"'<u8'"))
     with pytest.raises(InputError, match=r"train-00000\.documents\.npy: uint64 .* expected int64"):
         Store.open(store, verify=False)
 
@@ -222,31 +221,18 @@ def test_unigrams_of_other_text(store, change):
     ("place", "value", "message"),
     [
         (("files",), [], "files = .*; expected a table"),
-        (("files", "unigrams.npy"), 3, r"files\.unigrams\.npy = 3; expected a table"),
-        (("files", "unigrams.npy", "bytes"), "8", "bytes = '8'; expected an integer"),
-        (("files", "unigrams.npy", "checksum"), None, "checksum = None; expected a text"),
-        (
-            ("files", "../outside"),
-            {"bytes": 1, "checksum": ""},
-            "'../outside' is not the name of a file",
-        ),
+        (("files", "../outside"), {"bytes": 1, "checksum": ""}, "'../outside' is not the name of a file"),
         (("dtype",), "float64", "dtype is 'float64'"),
-        (("dtype",), 16, "dtype = 16; expected a text"),
-        (("tokenizer",), "x", "tokenizer = 'x'; expected a table"),
-        (("tokenizer", "vocab_size"), True, "vocab_size = True; expected an integer"),
         (("tokenizer", "vocab_size"), 10**30, r"vocab_size = .*; expected 0 to 281,474,976,710,655"),
         (("tokenizer", "vocab_size"), 119, r"unigrams\.npy: int64 \(\d+,\); expected int64 \(119,\)"),
         (("shards",), {}, r"no field shards\.train; expected train, validation"),
         (("shards", "train"), [], "no shard to train on"),
-        (("shards", "train", 0), None, r"train\[0\] = None; expected a table"),
         (("shards", "train", 0, "tokens"), -5, r"shards\.train\[0\]\.tokens = -5; expected 0 to"),
         (("shards", "train", 0, "name"), "../../x", "is not the name of a train shard"),
         (("shards", "train", 0, "documents"), 0, "a document or a sentence without a token"),
         (("counts", "train", "tokens"), 7, "the counts of train are not the sums of its shards"),
         (("counts", "dropped", "empty"), "x" * 10_000, r"dropped\.empty = 'x.{,90}; expected an integer"),
-        (("source", "inputs"), [["a"]], r"inputs\[0\] has 1 items; expected 2"),
         (("source", "inputs"), [["a", "b"]], r"inputs\[0\]\[1\] = 'b'; expected an integer"),
-        (("settings",), None, "settings = None; expected a table"),
     ],
 )
 def test_a_manifest_of_other_values(store, place, value, message):

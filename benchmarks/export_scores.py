@@ -66,7 +66,7 @@ def loaded_as(form: str, folder: Path, train: Sequence[Any], work: Path) -> tupl
     texts = work / "calibration.txt"
     write_text(texts, "".join(f"{text}\n" for text in texts_of(train)))
     precision = "float32" if form == "onnx-float32" else "int8"
-    config = ExportConfig("onnx", precision, texts if form.endswith("static") else None)  # type: ignore[arg-type]
+    config = ExportConfig(precision, texts if form.endswith("static") else None)  # type: ignore[arg-type]
     certificate = export(folder, work / "export", config)
     size = sum(path.stat().st_size for path in (work / "export" / "onnx").iterdir())
     keys = ("difference", "calibration")

@@ -62,7 +62,7 @@ def checksummed(rng: random.Random, files: Files) -> Files:
 
 
 PREDICT, SHARDED, LOGS = "predict in/run in/{} --out out/p.jsonl", "^model/(model|config)", "^run/(log|res|rec)"
-FEATURES, CONVERT = "features in/{} in/text.txt --out out/f.npz", "convert in/model out/m"
+FEATURES, CONVERT = "features in/{} in/text.txt --out out/f.safetensors", "convert in/model out/m"
 CHECK = "tokenizer check in/{} in/text.txt"
 LISTS = ("tagging", "span")  # kinds whose tables are JSON lines
 TASKS = {"cola": "cola", "mrpc": "mrpc", "stsb": "stsb", "squad2": "squad", "conll2003": "conll", "swag": "swag"}

@@ -100,7 +100,7 @@ def write_exports(folder: Path, work: Path, names: Sequence[str]) -> None:
     for name in names:
         if name in EXPORTED and not missing(name):
             precision: Any = name.split(", ")[1]
-            export(folder, work / f"export-{precision}", ExportConfig("onnx", precision))
+            export(folder, work / f"export-{precision}", ExportConfig(precision))
     if any(name.startswith(("onnx", "openvino")) and not missing(name) for name in names):
         write_graphs(folder, work, "onnxruntime, int8" in names)
 

@@ -99,12 +99,12 @@ ELSEWHERE = {  # commands that take long or need a cluster; tests/demo, data, ex
     "demo.md": ("bertworks demo",),
     "index.md": ("bertworks demo",),
     "student.md": ("bertworks demo",),
-    "deploy.md": ("bertworks advise", "bertworks serve"),
+    "deploy.md": ("bertworks export runs/served --compare", "bertworks serve"),
     "scale.md": ("bertworks", "torchrun"),
-    "export.md": ("bertworks export runs/sst2 --precision", "bertworks advise"),
+    "export.md": ("bertworks export runs/sst2 --precision", "bertworks export runs/sst2 --compare"),
     # of a published folder; tests/pretraining continues models
     "own-text.md": ("bertworks corpus build texts/ --tokenizer FOLDER", "bertworks pretrain cpu --init FOLDER"),
-    "serving.md": ("bertworks serve", "bertworks advise"),
+    "serving.md": ("bertworks serve",),
 }
 SERVED = ("serving.md",)  # pages whose Python needs a server; it runs in tests/serve
 BEFORE = {  # what the snippets of a page take as given

@@ -184,7 +184,7 @@ def test_a_package_has_the_names_that_it_lists(name):
 
 @pytest.mark.parametrize("name", ["", *sorted(PACKAGES)])
 def test_no_public_name_of_a_package_is_a_name_of_its_files(name):
-    """Importing the file would replace the function by the module: `from bertworks.apps.export import advise`."""
+    """Importing the file would replace the function by the module: `from bertworks.apps.export import export`."""
     package, folder = importlib.import_module(f"bertworks.{name}".rstrip(".")), ROOT / name.replace(".", "/")
     files = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert not files & set(getattr(package, "__all__", ()))

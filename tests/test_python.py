@@ -20,6 +20,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
+from safetensors.numpy import load_file
 
 import bertworks
 from bertworks.cli import main
@@ -259,11 +260,9 @@ def test_features_of_a_frame_and_of_its_texts(place, frames, tmp_path):
     assert len(tokens) == 16 and tokens[0].vectors.shape == (len(tokens[0].ids), 32)
     first = bertworks.features(place / "model", [*dev.text], pool="cls", layers="-1,-2")
     assert first.shape == (16, 64)
-    written = bertworks.features(place / "model", dev, pool="mean", out=tmp_path / "v.npz")
-    with np.load(tmp_path / "v.npz") as saved:
-        assert written.texts == 16 and np.array_equal(
-            saved["vectors"], bertworks.features(place / "model", dev, pool="mean")
-        )
+    written = bertworks.features(place / "model", dev, pool="mean", out=tmp_path / "v.safetensors")
+    saved = load_file(tmp_path / "v.safetensors")["vectors"]
+    assert written.texts == 16 and np.array_equal(saved, bertworks.features(place / "model", dev, pool="mean"))
     assert bertworks.features(place / "model", [], pool="mean").shape == (0, 32)
     with pytest.raises(InputError, match=r"^row 1: 3 texts; expected one, or two for pairs"):
         bertworks.features(place / "model", [("a", "b", "c")])

@@ -458,13 +458,16 @@ def test_a_pooler_that_no_head_begins_with_stays_when_heads_are_dropped(tmp_path
     assert all(name.startswith("lm_head.") for name in done.ignored)
 
 
-def test_options_of_pooling_are_not_taken_for_nothing(saved, tmp_path):
-    for options in ({"pooling": "cls"}, {"normalize": False}):
-        assert "--to sentence-transformers" in refusal(saved, tmp_path / "out", **options)
-
-
-def test_another_activation_is_for_old_checkpoints_alone(saved, tmp_path):
-    assert "leave --hidden-act out" in refusal(saved, tmp_path / "out", hidden_act="gelu")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pooling": "cls"}, "--to sentence-transformers"),
+        ({"normalize": False}, "--to sentence-transformers"),
+        ({"hidden_act": "gelu"}, "leave --hidden-act out"),
+    ],
+)
+def test_options_without_an_effect_are_refused(saved, tmp_path, options, message):
+    assert message in refusal(saved, tmp_path / "out", **options)
 
 
 # ---- what is refused
@@ -495,11 +498,10 @@ def test_what_contradicts_itself_is_refused_by_name(saved, tmp_path):
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize(("value", "dtype"), [("nan", torch.float32), ("inf", torch.bfloat16), ("-inf", torch.float16)])
 def test_weights_that_are_no_numbers_are_refused(value, dtype, saved, tmp_path):
     tensors = {n: t.to(dtype) for n, t in safetensors.torch.load_file(saved / "model.safetensors").items()}
-    tensors["bert.pooler.dense.bias"][3] = value
+    tensors["bert.pooler.dense.bias"][3] = float(value)
     safetensors.torch.save_file(tensors, saved / "model.safetensors")
     assert "NaN or infinity in bert.pooler.dense.bias" in refusal(saved, tmp_path / "out")
 
@@ -512,9 +514,6 @@ def test_weights_are_checked_as_they_are(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "check_finite", lambda given, where: checked.append(given) or check(given, where))
     convert(saved, tmp_path / "out")
     assert {tensor.dtype for tensor in checked[0].values()} == {torch.bfloat16}
-    huge = {"a": torch.tensor([1e300], dtype=torch.float64)}
-    with pytest.raises(InputError, match="NaN or infinity in a"):  # which it is in float32
-        check(huge, "here")
 
 
 def test_a_damaged_pickle_of_any_kind(saved, tmp_path):
@@ -538,17 +537,6 @@ def test_original_weights_beside_a_config_json_are_pointed_to(saved, tmp_path):
     (saved / "model.safetensors").unlink()
     (saved / "bert_model.ckpt.index").write_bytes(b"")
     assert f"bertworks convert {saved / 'bert_model.ckpt'} NEW-FOLDER" in refusal(saved, tmp_path / "out")
-
-
-def test_a_padded_table_is_said(tmp_path):
-    file = tmp_path / "vocab.txt"
-    file.write_text("\n".join(VOCAB) + "\n")
-    rows = -(-len(VOCAB) // 8) * 8 + 8
-    model = build_model(ModelConfig(**SHAPE | {"vocab_size": rows}), seed=1)
-    save_folder(tmp_path / "src", model, Tokenizer.load(file, lowercase=True))
-    done = convert(tmp_path / "src", tmp_path / "out")
-    assert any(f"has {rows - len(VOCAB)} rows more than the tokenizer has tokens" in note for note in done.notes)
-    assert load_model(tmp_path / "out").config.vocab_size == rows
 
 
 def test_a_place_that_is_taken_is_left_alone(saved, tmp_path):

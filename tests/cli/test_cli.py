@@ -228,7 +228,7 @@ def test_a_folder_is_given_first_or_as_model(capsys, tmp_path):
     for line in ("evaluate none --dev {}", "evaluate --dev {} --model none"):
         assert status(line.format(tmp_path / "a.csv").split()) == 1
         assert "none: no such folder" in capsys.readouterr().err
-    for verb, rest in (("predict", "a.txt"), ("fill-mask", "x"), ("features", "a.txt --out a.npz")):
+    for verb, rest in (("predict", "a.txt"), ("fill-mask", "x"), ("features", "a.txt --out a.safetensors")):
         for line in (f"{verb} none {rest}", f"{verb} --model none {rest}", f"{verb} {rest} --model=none"):
             assert status(line.split()) == 1
             assert "none: no such folder" in capsys.readouterr().err
@@ -238,7 +238,10 @@ def test_a_folder_is_given_first_or_as_model(capsys, tmp_path):
     ("error", "said"),
     [
         (InputError("a.txt: no such file"), "bertworks: a.txt: no such file\n"),
-        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.npz"), "bertworks: out.npz: No space left on device\n"),
+        (
+            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.parquet"),
+            "bertworks: out.parquet: No space left on device\n",
+        ),
     ],
 )
 def test_failures_are_one_line(error, said, capsys, monkeypatch):

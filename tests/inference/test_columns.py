@@ -67,7 +67,7 @@ def test_a_column_with_a_comma_in_its_name_is_remembered(pretrained, tmp_path, c
 @pytest.mark.parametrize("verb", ["predict", "evaluate", "features"])
 def test_a_column_named_twice_is_refused(of_text, tmp_path, capsys, verb):
     (tmp_path / "a.csv").write_text("text,label\na b,law\n")
-    out = ["--out", tmp_path / "x.npz"] if verb == "features" else []
+    out = ["--out", tmp_path / "x.safetensors"] if verb == "features" else []
     message = refused(capsys, verb, of_text, tmp_path / "a.csv", "--text", "text,text", *out)
     assert "columns 'text,text': 'text' is named twice; expected different columns" in message
 
@@ -127,7 +127,7 @@ def test_a_txt_is_a_table_if_its_first_line_names_the_columns(of_text, tmp_path,
     """Other files .txt are lines; tabs in the first line give a warning."""
     lines = ["id\ttext\tlabel", *(f"{i}\t{text}\t{label}" for i, (text, label) in enumerate(ROWS))]
     (tmp_path / "a.txt").write_text("\n".join(lines) + "\n")
-    for verb in (["predict"], ["features", "--pool", "mean", "--out", str(tmp_path / "x.npz")]):
+    for verb in (["predict"], ["features", "--pool", "mean", "--out", str(tmp_path / "x.safetensors")]):
         main([verb[0], str(of_text), str(tmp_path / "a.txt"), *verb[1:]])
         assert capsys.readouterr().err.startswith(("4 inputs", "4 texts"))
     expected = [row["score"] for row in bertworks.predict(of_text, [text for text, _ in ROWS])]
@@ -161,7 +161,7 @@ def test_parts_of_one_file_are_predicted(of_text, tmp_path, capsys, name):
 @pytest.mark.parametrize("verb", ["predict", "evaluate", "features"])
 def test_a_sheet_of_a_file_without_sheets_is_refused(of_text, tmp_path, capsys, verb):
     (tmp_path / "a.csv").write_text("text,label\na b,law\n")
-    out = ["--out", tmp_path / "x.npz"] if verb == "features" else []
+    out = ["--out", tmp_path / "x.safetensors"] if verb == "features" else []
     message = refused(capsys, verb, of_text, tmp_path / "a.csv", "--sheet", "x", *out)
     assert "--sheet x: no .xlsx file is read; expected one; leave --sheet out" in message
 

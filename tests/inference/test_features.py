@@ -320,22 +320,14 @@ def test_memory_does_not_grow_with_the_input(folder, monkeypatch, tmp_path):
 # ---- files
 
 
-def read(path: Path) -> dict[str, np.ndarray]:
-    if path.suffix == ".npz":
-        with np.load(path) as found:
-            return dict(found)
-    return load_file(path)
-
-
-@pytest.mark.parametrize("ending", [".safetensors", ".npz"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_arrays_in_files(folder, tmp_path, ending, dtype, capsys, monkeypatch):
+def test_arrays_in_files(folder, tmp_path, dtype, capsys, monkeypatch):
     monkeypatch.setattr(features, "TEXTS", 3)  # several chunks
-    source, out = tmp_path / "in.txt", tmp_path / f"out{ending}"
+    source, out = tmp_path / "in.txt", tmp_path / "out.safetensors"
     source.write_text("\n".join(TEXTS[:-1]) + "\n" + LONG)
     main(["features", str(folder), str(source), "--out", str(out), "--dtype", dtype])
     assert "7 texts, 1 of them through windows of 32 tokens, 113 vectors of width 32" in capsys.readouterr().err
-    found = read(out)
+    found = load_file(out)
     assert found["vectors"].dtype == dtype and found["lines"].tolist() == list(range(1, 8))
     expected = list(Extractor.load(folder, FeatureConfig(dtype=dtype)).stream([*TEXTS[:-1], LONG]))
     for (a, b), one in zip(itertools.pairwise(found["edges"]), expected, strict=True):
@@ -349,15 +341,15 @@ def test_columns_are_those_of_the_models_own_table(folder, tmp_path, capsys):
     shutil.copytree(folder, own)
     settings = json.loads((own / "config.json").read_text())
     (own / "config.json").write_text(json.dumps({**settings, TASK: {"kind": "pair", "text": ["a", "b"]}}))
-    table, out = tmp_path / "in.csv", tmp_path / "out.npz"
+    table, out = tmp_path / "in.csv", tmp_path / "out.safetensors"
     table.write_text("text,a,b\nbad,good film,abc\n")
     rows = [{"text": "bad", "a": "good film", "b": "abc"}]
     for given, wanted in (((), ("good film", "abc")), (("text",), "bad"), (("b",), "abc")):
         [expected] = Extractor.load(folder).stream([wanted])
         main(["features", str(own), str(table), "--out", str(out), *(["--text", *given] if given else [])])
-        assert ("segments" in read(out)) == (not given)
+        assert ("segments" in load_file(out)) == (not given)
         [found] = bertworks.features(own, rows, text=given)
-        for vectors in (found.vectors, read(out)["vectors"]):
+        for vectors in (found.vectors, load_file(out)["vectors"]):
             np.testing.assert_array_equal(vectors, expected.vectors)
     assert len(bertworks.features(own, (row for row in rows))) == 1  # read once
     table.write_text("text\nbad\n")
@@ -368,8 +360,8 @@ def test_columns_are_those_of_the_models_own_table(folder, tmp_path, capsys):
 
 def test_pairs_in_memory_have_the_segments_of_a_table(folder, tmp_path):
     for number, rows in enumerate(([{"a": "good", "b": "bad film"}], [("good", "bad film")])):
-        bertworks.features(folder, rows, text=() if number else ("a", "b"), out=tmp_path / f"{number}.npz")
-    one, other = (read(tmp_path / f"{number}.npz") for number in (0, 1))
+        bertworks.features(folder, rows, text=() if number else ("a", "b"), out=tmp_path / f"{number}.safetensors")
+    one, other = (load_file(tmp_path / f"{number}.safetensors") for number in (0, 1))
     assert one.keys() == other.keys() and "segments" in one
     np.testing.assert_array_equal(one["segments"], other["segments"])
 
@@ -411,7 +403,7 @@ def test_parquet(folder, tmp_path, dtype, monkeypatch):
     assert np.array(table["vector"].to_pylist()).shape == (4, 32)
 
 
-@pytest.mark.parametrize("ending", [".safetensors", ".npz", ".parquet"])
+@pytest.mark.parametrize("ending", [".safetensors", ".parquet"])
 def test_no_input_gives_an_empty_file(folder, tmp_path, ending, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
     out = tmp_path / f"out{ending}"
@@ -419,10 +411,10 @@ def test_no_input_gives_an_empty_file(folder, tmp_path, ending, monkeypatch):
     if ending == ".parquet":
         assert parquet.read_table(out).num_rows == 0
     else:
-        assert read(out)["vectors"].shape == (0, 32) and read(out)["edges"].tolist() == [0]
+        assert load_file(out)["vectors"].shape == (0, 32) and load_file(out)["edges"].tolist() == [0]
 
 
-@pytest.mark.parametrize("ending", [".safetensors", ".npz", ".parquet"])
+@pytest.mark.parametrize("ending", [".safetensors", ".parquet"])
 def test_a_failure_leaves_the_old_file(folder, tmp_path, ending, monkeypatch, capsys):
     monkeypatch.setattr(features, "TEXTS", 2)
     source, out = tmp_path / "in.txt", tmp_path / f"out{ending}"
@@ -434,14 +426,13 @@ def test_a_failure_leaves_the_old_file(folder, tmp_path, ending, monkeypatch, ca
     assert out.read_text() == "old" and {p.name for p in tmp_path.iterdir()} == {"in.txt", out.name}
 
 
-@pytest.mark.parametrize("ending", [".safetensors", ".npz"])
-def test_a_full_disk_names_the_file(folder, tmp_path, ending, monkeypatch, capsys):
+def test_a_full_disk_names_the_file(folder, tmp_path, monkeypatch, capsys):
     class Full(io.BytesIO):
         def write(self, data):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda *_, **__: Full())
-    source, out = tmp_path / "in.txt", tmp_path / f"out{ending}"
+    source, out = tmp_path / "in.txt", tmp_path / "out.safetensors"
     source.write_text("good\n")
     with pytest.raises(SystemExit):
         main(["features", str(folder), str(source), "--out", str(out)])
@@ -454,14 +445,14 @@ def test_a_full_disk_names_the_file(folder, tmp_path, ending, monkeypatch, capsy
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--out", "x.csv"], "no known ending; expected one of .safetensors, .parquet, .npz"),
-        (["--out", "nowhere/x.npz"], "there is no folder nowhere"),
-        (["--out", "x.npz", "--layers", "2"], "there is no layer 2; this encoder has 2 layers, 0 to 1"),
-        (["--out", "x.npz", "--layers", "top"], "'top' is no layer"),
-        (["--out", "x.npz", "--words", "mean", "--pool", "mean"], "words cannot stand beside pool"),
-        (["--out", "x.npz", "--max-length", "33"], "max_length = 33; expected 8 to 32"),
-        (["--out", "x.npz", "--text", "a,b,c"], "3 text columns; expected one, or two"),
-        (["--out", "x.npz", "--layers", ""], "'' is no layer"),
+        (["--out", "x.csv"], "no known ending; expected one of .safetensors, .parquet"),
+        (["--out", "nowhere/x.safetensors"], "there is no folder nowhere"),
+        (["--out", "x.safetensors", "--layers", "2"], "there is no layer 2; this encoder has 2 layers, 0 to 1"),
+        (["--out", "x.safetensors", "--layers", "top"], "'top' is no layer"),
+        (["--out", "x.safetensors", "--words", "mean", "--pool", "mean"], "words cannot stand beside pool"),
+        (["--out", "x.safetensors", "--max-length", "33"], "max_length = 33; expected 8 to 32"),
+        (["--out", "x.safetensors", "--text", "a,b,c"], "3 text columns; expected one, or two"),
+        (["--out", "x.safetensors", "--layers", ""], "'' is no layer"),
     ],
 )
 def test_refusals(folder, tmp_path, monkeypatch, capsys, arguments, says):
@@ -476,7 +467,7 @@ def test_refusals(folder, tmp_path, monkeypatch, capsys, arguments, says):
 def test_a_missing_file_is_named(folder, tmp_path, capsys):
     for name in ("none.txt", "none.csv"):
         with pytest.raises(SystemExit):
-            main(["features", str(folder), str(tmp_path / name), "--out", str(tmp_path / "x.npz")])
+            main(["features", str(folder), str(tmp_path / name), "--out", str(tmp_path / "x.safetensors")])
         assert f"{name}: no such file\n" in capsys.readouterr().err
 
 
@@ -489,8 +480,20 @@ def test_products_in_bfloat16(folder, monkeypatch, tmp_path):
     assert 1e-6 < apart < 0.03  # bfloat16 has 8 bits: float32 is not what was computed, and yet these are the vectors
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("\n".join(TEXTS))
-    main(["features", str(folder), "in.txt", "--out", "x.npz", "--precision", "bfloat16", "--layers", "concat-last-2"])
-    assert len(np.load("x.npz")["vectors"]) > 10
+    main(
+        [
+            "features",
+            str(folder),
+            "in.txt",
+            "--out",
+            "x.safetensors",
+            "--precision",
+            "bfloat16",
+            "--layers",
+            "concat-last-2",
+        ]
+    )
+    assert len(load_file("x.safetensors")["vectors"]) > 10
     with pytest.raises(InputError, match="precision = 'half'; expected float32 or bfloat16"):
         FeatureConfig(precision="half")
 

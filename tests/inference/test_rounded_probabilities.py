@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from bertworks.files import InputError
-from bertworks.inference.ensemble import Joined
 from bertworks.inference.model import LoadedModel
 from bertworks.inference.predictor import Predictor
 from support.served import heads_of
@@ -65,14 +64,6 @@ def test_choices_and_tags(folders):
     scores = torch.zeros(len(rows.inputs.ids), 5)
     scores[:, 3], scores[:, 2] = 1.0 + 1e-7, 1.0
     assert rows.tags(scores)[0][0] == ["B-LOC"]
-
-
-@pytest.mark.parametrize("kind", ["multilabel", "single"])
-def test_the_mean_of_several_models(kind):
-    joined = Joined.__new__(Joined)
-    object.__setattr__(joined, "members", [type("One", (), {"task": type("Task", (), {"kind": kind})})])
-    scores = torch.tensor([[60.0, 80.0, 70.0]])
-    assert joined.mean([scores, scores]).argsort(descending=True)[0].tolist() == [1, 2, 0]
 
 
 @pytest.mark.parametrize("name", ["labels", "tags"])

@@ -13,7 +13,7 @@ from bertworks.cli import main
 from bertworks.data.corpus import Document
 from bertworks.files import InputError
 from bertworks.inference import text_perplexity as module
-from bertworks.inference.text_perplexity import interval, perplexity, windows
+from bertworks.inference.text_perplexity import ids_of_windows, interval, perplexity
 from bertworks.model.heads import build_model
 from support.tiny_task import TINY, tiny_folder
 
@@ -63,9 +63,9 @@ def test_masked_models_predict_the_same_share(place, monkeypatch):
     asked = []
     losses = module._losses
 
-    def seen(loaded, inputs, predicts, labels):
+    def seen(loaded, inputs, labels):
         asked.append((inputs.ids.copy(), labels.copy()))
-        return losses(loaded, inputs, predicts, labels)
+        return losses(loaded, inputs, labels)
 
     monkeypatch.setattr(module, "_losses", seen)
     found = perplexity(place / "masked", [place / "text.txt"], 10)
@@ -96,8 +96,9 @@ def test_the_chunks_do_not_matter(place, monkeypatch):
 
 def test_windows_lose_nothing(place):
     tokenizer = load_tokenizer(place / "left")
-    rows, owners = windows(tokenizer, [Document("a b c d e", ""), Document("\n", ""), Document("f", "")], 4)
-    assert owners == [0, 0, 0, 2] and [tokenizer.decode(row) for row in rows] == ["a b", "c d", "e", "f"]
+    for text, expected in (("a b c d\ne", ["a b", "c d", "e"]), ("\n", []), ("f", ["f"])):
+        found = ids_of_windows(tokenizer, Document(text, ""), 2)
+        assert [tokenizer.decode(ids) for ids in found] == expected
 
 
 def test_what_is_refused(place, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 import tokenizers
@@ -181,21 +182,17 @@ def test_what_no_key_can_say_is_read_by_bertworks_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cls", "given", "message"),
+    ("cls", "given"),
     [
-        ("TokenClassification", None, "names no class; expected one that has these tensors: .*ForTokenClassification"),
-        ("TokenClassification", ["ModernBertForMaskedLM"], "names ModernBertForMaskedLM; .*ForTokenClassification"),
-        ("SequenceClassification", [], "names no class; .*ModernBertForSequenceClassification"),
-        (
-            "MaskedLM",
-            ["ModernBertForSequenceClassification"],
-            "names .*; expected .*: ModernBertForMaskedLM$",
-        ),
+        ("TokenClassification", None),
+        ("TokenClassification", ["ModernBertForMaskedLM"]),
+        ("SequenceClassification", []),
+        ("MaskedLM", ["ModernBertForSequenceClassification"]),
     ],
 )
-def test_a_class_that_does_not_fit_is_named(cls, given, message, tmp_path):
+def test_a_class_that_does_not_fit_is_named(cls, given, tmp_path):
     peer(f"ModernBertFor{cls}").save_pretrained(tmp_path)
     settings = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(settings | {"architectures": given}))
-    with pytest.raises(InputError, match=f"architectures in config.json {message}"):
+    with pytest.raises(InputError, match=re.escape(f"architectures in config.json says: {given}")):
         load_model(tmp_path)

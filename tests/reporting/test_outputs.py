@@ -21,7 +21,7 @@ def place(tmp_path, monkeypatch):
     shutil.copytree(KEPT / "finetune", tmp_path / "run")
     tiny_folder(tmp_path / "base")
     (tmp_path / "rows.csv").write_text("text,label\ngood film,a\nbad film,b\n")
-    (tmp_path / "rows.npz").write_text("text\ngood film\n")
+    (tmp_path / "rows.safetensors").write_text("text\ngood film\n")
     (tmp_path / "pairs.jsonl").write_text('{"a": "good", "b": "bad"}\n')
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "one.txt").write_text("good film\n")
@@ -47,7 +47,7 @@ RUN = f"run/results.json is a file of run, {FOLDER}"
         ("evaluate run rows.csv#dev --out rows.csv", FILE),
         ("evaluate run rows.csv --out run/model/config.json", FOLDER),
         ("evaluate base --perplexity texts --out texts/one.txt", f"texts/one.txt is a file of texts, {FOLDER}"),
-        ("features base rows.npz --out rows.npz", FILE),
+        ("features base rows.safetensors --out rows.safetensors", FILE),
         ("compare run run --out run/results.json", RUN),
         ("explain base good --out base/config.json", f"base/config.json is a file of base, {FOLDER}"),
         ("concat base base --out base", "base is a folder that is read; name another folder to write"),
@@ -86,13 +86,13 @@ def test_functions_write_over_nothing_that_they_read(place):
         for data, out in (("rows.csv", "rows.csv"), ("rows.csv#dev", "rows.csv"), (["good"], "run/results.json")):
             with pytest.raises(InputError, match="is read; name another file to write"):
                 bertworks.predict(one, data, out=out)
-    with pytest.raises(InputError, match=r"rows\.npz is a file that is read"):
-        bertworks.features("base", "rows.npz", out="rows.npz", pool="mean")
+    with pytest.raises(InputError, match=r"rows\.safetensors is a file that is read"):
+        bertworks.features("base", "rows.safetensors", out="rows.safetensors", pool="mean")
     for out in ("texts", "nowhere/x.csv"):
         with pytest.raises(InputError, match=r"a folder; expected a file|there is no folder"):
             bertworks.predict("run", ["good"], out=out)
     with pytest.raises(InputError, match="there is no folder"):
-        bertworks.features("base", ["good"], out="nowhere/x.npz")
+        bertworks.features("base", ["good"], out="nowhere/x.safetensors")
     assert content(place) == before
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bertworks.checkpoint.convert.crc32c import masked_crc32c
+from bertworks.checkpoint.convert.tensorflow_files import masked_crc32c
 
 NUMBERS = {"float32": 1, "float64": 2, "int32": 3, "int64": 9, "float16": 19}
 NUMBERS["uint16"] = 14  # numpy has no bfloat16: its bits

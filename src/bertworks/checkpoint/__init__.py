@@ -12,7 +12,6 @@ In reading order:
     weights.py   safetensors files
     card.py      the model card
     locate.py    where a model folder is, and how a new one is put in place
-    memory.py    a model as an argument: a folder, or a loaded model
     pooling.py   sentence-transformers folders
     convert/     other software's files to a folder, longer vocabularies, longer inputs
 """

@@ -1,22 +1,32 @@
 """The model card: README.md of a model folder, with the front matter that model hubs read, from a run's own facts."""
 
 import html
-import json
 import re
 from pathlib import Path
 from typing import Any
+
+import yaml
+from huggingface_hub.repocard_data import EvalResult, ModelCardData
 
 from ..model.config import ModelConfig
 from .families import JINA, ROTARY
 from .names import TOP
 
-_PIPELINES = {  # by the end of a class's name
-    "ForPreTraining": "fill-mask",
-    "ForMaskedLM": "fill-mask",
-    "ForSequenceClassification": "text-classification",
-    "ForTokenClassification": "token-classification",
-    "ForQuestionAnswering": "question-answering",
-    "ForMultipleChoice": "multiple-choice",
+_SENTENCE = '"A sentence."'
+_ENDINGS = {  # of classes' names: what model hubs call the task, the class of transformers that finds it, its input
+    "ForPreTraining": ("fill-mask", "AutoModelForMaskedLM", _SENTENCE),
+    "ForMaskedLM": ("fill-mask", "AutoModelForMaskedLM", _SENTENCE),
+    "ForCausalLM": ("feature-extraction", "AutoModelForCausalLM", _SENTENCE),
+    "LMHeadModel": ("feature-extraction", "AutoModelForCausalLM", _SENTENCE),
+    "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification", _SENTENCE),
+    "ForTokenClassification": ("token-classification", "AutoModelForTokenClassification", _SENTENCE),
+    "ForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering", '"A question?", "Its context."'),
+    "ForMultipleChoice": (
+        "multiple-choice",
+        "AutoModelForMultipleChoice",
+        '["A beginning."] * 2, ["One end.", "Another end."], padding=True',
+    ),
+    "": ("feature-extraction", "AutoModel", _SENTENCE),  # any other class
 }
 _METRICS = {  # ours by the names that model hubs have
     "macro_f1": "f1",
@@ -34,8 +44,6 @@ _MEANINGS = {  # of facts that are true or false
     "random_init": "training began with random weights",
     "continued": "training began with the weights of another model",
 }
-# one name, or the first of a list
-_BASE = r"""^base_model:\s*(?:-\s+|\[\s*)?["']?([\w.-]+(?:/[\w.-]+)?)["']?\s*(?:[],]|$)"""
 _CELLS = 12  # classes of the largest confusion table on a card
 _SHAPE = (
     "num_hidden_layers",
@@ -53,60 +61,83 @@ _SHAPE = (
 def model_card(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int], facts: dict[str, Any]) -> str:
     """The card as Markdown.
 
-    config: the folder's config.json, of an encoder of this `shape`. sizes: parameters of each part. facts: anything the
-    run knows, values or tables of values, written as they are. Its `title`, `language` and `made` go into the heading,
-    its `license`, `datasets`, `base_model` and, with `task` and `metrics`, a `model-index` into the front matter.
+    config: the folder's config.json, of an encoder of this `shape`. sizes: parameters of each part. facts: values or
+    tables of values of the run, written as they are. `title` and `made` go into the heading, `language`, `license`,
+    `datasets`, `base_model` and, with `task` and `metrics`, a `model-index` into the front matter.
     """
-    facts = dict(facts)
-    facts.pop("reliability", None)  # a picture's numbers
-    confused: dict[str, dict[str, int]] = facts.pop("confusion", {})
-    title, language = facts.pop("title", "BERT encoder"), facts.pop("language", None)
+    facts = {key: value for key, value in facts.items() if key != "reliability"}  # the numbers of a figure
+    confusion, title = facts.pop("confusion", {}), facts.pop("title", "BERT encoder")
     made = facts.pop("made", "trained with bertworks")
-    architecture = config["architectures"][0]
-    one_sided = "mlm" in sizes and shape.direction != "both"  # it fills no masks
-    ending = next((end for end in _PIPELINES if architecture.endswith(end)), None)
-    pipeline = "feature-extraction" if one_sided or ending is None else _PIPELINES[ending]
-    transformers = config["model_type"] != "bertworks"
-    front: dict[str, Any] = {
-        **({"language": language} if language else {}),
-        "library_name": "transformers" if transformers else "bertworks",
-        "pipeline_tag": pipeline,
-        "tags": [shape.family, "bertworks"],
-        **{key: facts.pop(key) for key in ("license", "datasets", "base_model") if key in facts},
-    }
-    front |= _model_index(_words(title), pipeline, front.get("datasets", []), facts)
+    front = _front_matter(config, shape, sizes, facts, _words(title))
+    known, alone = _class(config, sizes), ""
+    if config["model_type"] == "bertworks":
+        known = "`model_type` is `bertworks`."
+        alone = "**Load it with bertworks: no class of transformers computes this model, and none loads this folder.** "
+    lines = ["---", front.to_yaml(), "---", "", f"# {_plain(title)}", ""]
+    lines += [f"{alone}An encoder {_plain(made)}; {known}", ""]
+    lines += _section("Shape", _shape_rows(config, shape, sizes))
+    values = {key: value for key, value in facts.items() if not isinstance(value, dict)}
+    lines += _section("Run", values) if values else []
+    for name, table in facts.items():
+        lines += _section(name, table) if isinstance(table, dict) else []
+    return "\n".join([*lines, *_confusion(confusion), "## Use", "", *_use(config)])
+
+
+def _front_matter(
+    config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int], facts: dict[str, Any], title: str
+) -> ModelCardData:
+    """What model hubs read. Takes its keys out of `facts`."""
+    fills_no_masks = "mlm" in sizes and shape.direction != "both"
+    pipeline = "feature-extraction" if fills_no_masks else _ending(config)[0]
+    named = {key: facts.pop(key) for key in ("language", "license", "datasets", "base_model") if facts.get(key)}
+    task, metrics = facts.get("task"), facts.get("metrics")
+    results = [
+        EvalResult(
+            task_type=pipeline,
+            dataset_type=named.get("datasets", ["table"])[0],
+            dataset_name=_words(task),
+            dataset_split="validation",
+            metric_type=_METRICS.get(str(key), str(key)),
+            metric_name=f"{key} (dev)",
+            metric_value=value,
+        )
+        for key, value in (metrics.items() if isinstance(task, str) and isinstance(metrics, dict) else ())
+        if isinstance(value, int | float) and not key.startswith("loss")
+    ]
+    return ModelCardData(
+        library_name="bertworks" if config["model_type"] == "bertworks" else "transformers",
+        pipeline_tag=pipeline,
+        tags=[shape.family, "bertworks"],
+        model_name=title if results else None,
+        eval_results=results or None,
+        **named,
+    )
+
+
+def _shape_rows(config: dict[str, Any], shape: ModelConfig, sizes: dict[str, int]) -> dict[str, Any]:
     plain = ModelConfig()
     rows = {name: getattr(shape, name) for name in _SHAPE}
     rows |= {name: value for name, value in vars(shape).items() if value != getattr(plain, name)}
     rows |= {"top": config[TOP]} if TOP in config else {}
     rows |= {f"parameters, {part}": n for part, n in sizes.items()}
-    if "id2label" in config:
-        rows["labels"] = ", ".join(config["id2label"].values())
-    loose = {key: value for key, value in facts.items() if not isinstance(value, dict)}
-    tables = {key: value for key, value in facts.items() if isinstance(value, dict)}
-    front_lines = (f"{key}: {_printable(json.dumps(value, ensure_ascii=False))}" for key, value in front.items())
-    lines = ["---", *front_lines, "---", ""]
-    alone = "**Load it with bertworks: no class of transformers computes this model, and none loads this folder.** "
-    known = _class(config, sizes) if transformers else "`model_type` is `bertworks`."
-    lines += [f"# {_plain(title)}", "", f"{'' if transformers else alone}An encoder {_plain(made)}; {known}", ""]
-    lines += _section("Shape", rows)
-    lines += _section("Run", loose) if loose else []
-    for name, table in tables.items():
-        lines += _section(name, table)
-    lines += _confusion(confused)
-    return "\n".join([*lines, "## Use", "", *_use(config)])
+    return rows | ({"labels": ", ".join(config["id2label"].values())} if "id2label" in config else {})
 
 
 def origin_in_card(folder: Path) -> dict[str, Any]:
-    """`license` and `base_model` of a folder's card, where it names them.
+    """`license` and `base_model` (the first one) of a folder's card, where it names them.
 
-    A local folder's name is no model's name on a hub, so without a card that names one there is no `base_model`.
+    A local folder's name is not the name of a model on a hub: without a card that names one there is no `base_model`.
     """
     card = folder / "README.md"
-    front = card.read_text(encoding="utf-8", errors="replace").split("---")[1:2] if card.is_file() else []
-    patterns = {"license": r"^license: *[\"']?([\w.-]+)", "base_model": _BASE}
-    found = {key: re.search(pattern, text, re.MULTILINE) for text in front for key, pattern in patterns.items()}
-    return {key: match[1] for key, match in found.items() if match}
+    text = card.read_text(encoding="utf-8-sig", errors="replace") if card.is_file() else ""
+    block = re.match(r"---[ \t]*\n(.*?)\n---[ \t]*(\n|$)", text, re.DOTALL)
+    try:
+        front = yaml.safe_load(block[1]) if block else {}
+    except (ValueError, RecursionError, yaml.YAMLError):
+        return {}
+    found = {key: front.get(key) for key in ("license", "base_model")} if isinstance(front, dict) else {}
+    first = {key: value[0] if isinstance(value, list) and value else value for key, value in found.items()}
+    return {key: value for key, value in first.items() if isinstance(value, str) and value}
 
 
 def _words(text: Any) -> str:
@@ -114,89 +145,48 @@ def _words(text: Any) -> str:
     return re.sub(r"\s+", " ", str(text).encode("utf-8", "replace").decode())
 
 
-def _printable(text: str) -> str:
-    """A text that every YAML reader takes: what YAML calls not printable is replaced."""
-    return re.sub("[^\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]", "\ufffd", text)
+def _confusion(table: Any) -> list[str]:
+    """How often each true label was predicted as which; of several labels per example what was found and missed.
 
-
-def _model_index(name: str, pipeline: str, datasets: list[str], facts: dict[str, Any]) -> dict[str, Any]:
-    """The metrics of a fine-tuned model in the form of model hubs; {} if the run has none."""
-    task, metrics = facts.get("task"), facts.get("metrics")
-    if not isinstance(task, str) or not isinstance(metrics, dict):
-        return {}
-    named = [
-        {"type": _METRICS.get(key, key), "value": value, "name": f"{key} (dev)"}
-        for key, value in metrics.items()
-        if isinstance(value, int | float) and not key.startswith("loss")
-    ]
-    source = {"name": _words(task), "type": datasets[0] if datasets else "table", "split": "validation"}
-    result = {"task": {"type": pipeline}, "dataset": source, "metrics": named}
-    return {"model-index": [{"name": name, "results": [result]}]}
-
-
-def _confusion(table: dict[str, dict[str, int]]) -> list[str]:
-    """How often each true label, a row, was predicted as which; of several labels a row what was found and missed.
-
-    Nothing of a table of another form, which a damaged results.json may have.
+    Nothing of more than `_CELLS` labels, or of another form, which a damaged results.json may have.
     """
     if not isinstance(table, dict) or not all(isinstance(row, dict) for row in table.values()):
         return []
-    columns = list(dict.fromkeys([*table, *(name for row in table.values() for name in row)]))
-    several = bool(table) and all({*row} == {"found", "missed", "wrong"} for row in table.values())
-    columns = ["found", "missed", "wrong"] if several else columns
-    if not 1 <= len(table) <= _CELLS or len(columns) > _CELLS:
+    columns = list(dict.fromkeys(name for row in table.values() for name in row))
+    if table.keys() & {*columns}:  # else: found, missed, wrong
+        columns = list(dict.fromkeys([*table, *columns]))
+    if not 1 <= len(table) <= _CELLS or not 1 <= len(columns) <= _CELLS:
         return []
-    head = ["label" if several else "true label; columns: predicted", *columns]
     rows = [[name, *(str(row.get(column, 0)) for column in columns)] for name, row in table.items()]
-    lines = ["| " + " | ".join(_cell(cell) for cell in cells) + " |" for cells in (head, *rows)]
+    lines = [
+        "| " + " | ".join(map(_cell, cells)) + " |" for cells in (["true label; columns: predicted", *columns], *rows)
+    ]
     lines.insert(1, f"|---|{'---:|' * len(columns)}")
     return ["## Confusion on the development rows", "", *lines, ""]
 
 
 def _use(config: dict[str, Any]) -> list[str]:
     """How to load the folder, with bertworks and with transformers; or why transformers cannot."""
-    if config["model_type"] == "roformer":
-        name = config["architectures"][0]
-        return _code("import transformers", "", f"model = transformers.{name}.from_pretrained(FOLDER)")
-    lines = _code("import bertworks", "", "model = bertworks.load_model(FOLDER)")
+    ours = _code("import bertworks", "", "model = bertworks.load_model(FOLDER)")
     if config["model_type"] == "bertworks":
-        return [
-            *lines,
-            "Transformers does not open this folder: it has no model type with these settings (Shape).",
-            "",
-        ]
-    auto, call = _auto_class(config["architectures"][0])
-    return [
-        *lines,
-        f"In transformers{' 5.4 and newer' if config['model_type'] == ROTARY else ''}:",
+        why = "Transformers does not open this folder: it has no model type with these settings (Shape)."
+        return [*ours, why, ""]
+    _, auto, texts = _ending(config)
+    each = "value[None]" if auto.endswith("MultipleChoice") else "value"  # choices are an axis of their own
+    theirs = _code(
+        f"from transformers import {auto}, AutoTokenizer",
         "",
-        *_code(
-            f"from transformers import {auto}, AutoTokenizer",
-            "",
-            "tokenizer = AutoTokenizer.from_pretrained(FOLDER)",
-            f"model = {auto}.from_pretrained(FOLDER)",
-            *call,
-        ),
-    ]
+        "tokenizer = AutoTokenizer.from_pretrained(FOLDER)",
+        f"model = {auto}.from_pretrained(FOLDER)",
+        f'inputs = tokenizer({texts}, return_tensors="pt")',
+        f"outputs = model(**{{name: {each} for name, value in inputs.items()}})",
+    )
+    return [*ours, f"In transformers{' 5.4 and newer' if config['model_type'] == ROTARY else ''}:", "", *theirs]
 
 
-def _auto_class(architecture: str) -> tuple[str, list[str]]:
-    """The class of transformers that finds the folder's own class, and the lines that call its model."""
-    call = 'outputs = model(**tokenizer("A sentence.", return_tensors="pt"))'
-    if architecture.endswith("ForMultipleChoice"):
-        pairs = (
-            'inputs = tokenizer(["A beginning."] * 2, ["One end.", "Another end."], padding=True, return_tensors="pt")'
-        )
-        call = "outputs = model(**{name: value[None] for name, value in inputs.items()})"
-        return "AutoModelForMultipleChoice", [pairs, call]
-    if architecture.endswith("ForQuestionAnswering"):
-        call = 'outputs = model(**tokenizer("A question?", "Its context.", return_tensors="pt"))'
-    if architecture.endswith("ForPreTraining"):
-        return "AutoModelForMaskedLM", [f"{call}  # AutoModelForPreTraining has the sentence-pair head too"]
-    if architecture.endswith(("LMHeadModel", "ForCausalLM")):
-        return "AutoModelForCausalLM", [call]
-    ending = next((end for end in _PIPELINES if architecture.endswith(end)), "")
-    return f"AutoModel{ending}", [call]
+def _ending(config: dict[str, Any]) -> tuple[str, str, str]:
+    """The entry of `_ENDINGS` for the class that a config.json names."""
+    return next(entry for end, entry in _ENDINGS.items() if config["architectures"][0].endswith(end))
 
 
 def _code(*lines: str) -> list[str]:

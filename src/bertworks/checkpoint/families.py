@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from ..files import clip
 from ..model.heads import TOKEN_HEADS
 from .keys import (
     read_albert,
@@ -113,6 +112,16 @@ def _classes(name: str) -> dict[str, set[str]]:
     }
 
 
+def _with_own_pooler(family: Family) -> Family:
+    """The same for a head of sequences with a pooler of its own, which does not read the encoder's."""
+    return replace(
+        family,
+        modules={**family.modules, "encoder.pooler": "classifier.dense", "heads.classifier": "classifier.out_proj"},
+        unread="roberta.pooler.",
+        pooler_of={"classifier"},
+    )
+
+
 # ---- the tables
 
 _CLS = "cls.predictions"
@@ -150,12 +159,7 @@ ROBERTA = Family(
     read=read_roberta,
     write=write_positions,
 )
-ROBERTA_CLASSIFIER = replace(  # its head of sequences has a pooler of its own and does not read the encoder's
-    ROBERTA,
-    modules={**ROBERTA.modules, "encoder.pooler": "classifier.dense", "heads.classifier": "classifier.out_proj"},
-    unread="roberta.pooler.",
-    pooler_of={"classifier"},
-)
+ROBERTA_CLASSIFIER = _with_own_pooler(ROBERTA)
 ALBERT = Family(
     prefix="albert",
     modules=_modules(
@@ -240,12 +244,7 @@ JINA = Family(  # BERT and RoBERTa with rotary positions, in transformers from 5
     read=read_jina,
     write=write_jina,
 )
-JINA_CLASSIFIER = replace(
-    JINA,
-    modules={**JINA.modules, "encoder.pooler": "classifier.dense", "heads.classifier": "classifier.out_proj"},
-    unread="roberta.pooler.",
-    pooler_of={"classifier"},
-)
+JINA_CLASSIFIER = _with_own_pooler(JINA)
 ROTARY = "jina_embeddings_v3"  # the model type of transformers for rotary BERT and RoBERTa
 MODERNBERT = Family(
     prefix="model",
@@ -327,19 +326,3 @@ def family_in(name: str, tensors: Collection[str], settings: Mapping[str, Any]) 
     declared = (family.classes.get(cls, set()) for cls in settings.get("architectures") or ())
     named = any(tensor.startswith(begin) for tensor in tensors) or any(heads & parts for parts in declared)
     return family if named else FAMILIES[kind]
-
-
-def wrong_class(name: str, tensors: Collection[str], settings: Mapping[str, Any]) -> str:
-    """A line for the user if `architectures` names no class that has these tensors, but others have them; else "".
-
-    name: the family of the folder's encoder. tensors: canonical names.
-    """
-    kind, given = _kind(name, settings), settings.get("architectures") or []
-    tables = [FAMILIES[kind], *([_WITH_HEAD[kind][2]] if kind in _WITH_HEAD else [])]
-    fitting = [
-        cls for table in tables for cls in table.classes_with(tensors) if family_of(kind, table.classes[cls]) is table
-    ]
-    if not fitting or {*fitting} & {*given}:
-        return ""
-    found = f"names {', '.join(map(clip, given))}" if given else "names no class"
-    return f"architectures in config.json {found}; expected one that has these tensors: {', '.join(fitting)}"

@@ -18,7 +18,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from ..files import InputError, NotWritten, atomic_write, not_found, read_json_object, write_json, write_text
+from ..files import InputError, NotWritten, atomic_write, not_found, read_json_object, shorten, write_json, write_text
 from ..model.config import ModelConfig, TopConfig
 from ..model.encoder import Encoder
 from ..model.heads import Model, build_model
@@ -26,7 +26,7 @@ from ..model.prepare import shapes_only
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
-from .families import family_in, family_of, wrong_class
+from .families import family_in, family_of
 from .locate import CONFIG as CONFIG
 from .locate import find_model as find_model
 from .locate import move_in
@@ -105,8 +105,8 @@ def assemble(
     try:
         state = contents.family.match(contents.tensors, model.state_dict(), str(path))
     except InputError as error:
-        why = wrong_class(config.family, contents.tensors, settings)
-        raise InputError(f"{error}\n  {why}" if why else str(error)) from None
+        named = shorten(settings.get("architectures"))
+        raise InputError(f"{error}\n  heads are read as architectures in {CONFIG} says: {named}") from None
     model.load_state_dict(contents.in_memory(state, finite), assign=True)
     return model.eval()
 
@@ -215,26 +215,14 @@ def save_folder(
         check_size(tokenizer, model.config, "save_folder")
     config = hf.config_to_hf(model.config, parts_in(model), _labels(model, labels), task, _top(model))
     card = model_card(config, model.config, part_sizes(model), facts or {})
-    write_files(folder, config, _their_tensors(model), card, tokenizer, max_length or model.config.max_length)
-
-
-def write_files(
-    folder: Path,
-    config: dict[str, Any],
-    tensors: dict[str, Tensor],
-    card: str,
-    tokenizer: Tokenizer | None,
-    max_length: int,
-) -> None:
-    """Write the files of a model folder beside it and move them in. Raises InputError if the disk is full."""
     temporary = folder.with_name(f".{folder.name}.tmp")
     try:
         shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
         temporary.mkdir(parents=True)
         with atomic_write(temporary / WEIGHTS) as file:
-            file.write(safetensors.torch.save(tensors, metadata={"format": "pt"}))
+            file.write(safetensors.torch.save(_their_tensors(model), metadata={"format": "pt"}))
         if tokenizer is not None:
-            tokenizer.save(temporary, model_max_length=max_length)
+            tokenizer.save(temporary, model_max_length=max_length or model.config.max_length)
         write_text(temporary / "README.md", card)
         write_json(temporary / CONFIG, config)
         move_in(temporary, folder)

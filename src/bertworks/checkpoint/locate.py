@@ -2,14 +2,13 @@
 
 import contextlib
 import glob
-import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..files import InputError, ended, flush_folder, read_json_object
+from ..files import InputError, ended, flush_folder, read_json_object, shorten
 from ..reporting.run_files import RESULTS
 from .weights import CERTIFICATE as CERTIFICATE
 from .weights import WEIGHTS
@@ -18,66 +17,69 @@ from .weights import refuse_export as refuse_export
 
 CONFIG = "config.json"
 DEEPEST = 5  # folders between a demo and a run: finetune/TASK/WEIGHTS/RATE/SEED
+_MOST = 8  # runs that a message lists
+EXPECTED = "expected a model folder, a run folder, or what load_model or Predictor returns"
 
 
 class InFolder(Protocol):
     """What was loaded from a folder or written to one: a Predictor, a model, the results of a run."""
 
     @property
-    def folder(self) -> Path: ...
+    def folder(self) -> Any: ...
 
 
-def find_model(path: Path | str | InFolder) -> Path:
-    """The model folder that `path` means: itself, or `model/` in it if it is a run folder.
+ModelLike = Path | str | InFolder
+"""A model folder or run folder; a Predictor, LoadedModel or Model; the results of a run."""
 
-    Raises InputError if it is the folder of several runs.
+
+def find_model(model: ModelLike) -> Path:
+    """The model folder that `model` means: itself, `model/` in a run folder, or the folder that it was loaded from.
+
+    Raises InputError if it is no model, was loaded from no folder, or is the folder of several runs.
     """
-    path = Path(path if isinstance(path, str | Path) else path.folder)
+    if not isinstance(model, str | Path):
+        folder = getattr(model, "folder", None)
+        if not isinstance(folder, str | Path):
+            what = "was not loaded from a folder, so its tokenizer is unknown"
+            what = what if hasattr(model, "folder") else f"({shorten(model)})"
+            raise InputError(f"model: a {type(model).__name__} {what}; {EXPECTED}")
+        model = folder
+    path = Path(model)
     if (path / CONFIG).exists() or not path.is_dir():
         return path
     if (path / "model").exists():
         return path / "model"
     if runs := _runs_in(path):
-        raise InputError(f"{path} holds several runs; give one of {', '.join(map(str, runs))}{_best_of(path, runs)}")
+        best = _best_of(runs) if _results(path).get("seeds") else ""
+        more = f" and {len(runs) - _MOST} more" if len(runs) > _MOST else ""
+        raise InputError(f"{path} holds several runs; give one of {', '.join(map(str, runs[:_MOST]))}{more}{best}")
     return path
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """The runs with a model in a folder; of a demo's or a suite's deeper ones the best of each second-level folder."""
-    runs = _with_model(folder.glob("*/model"))
-    deeper: dict[Path, list[Path]] = {}
-    if (folder / RESULTS).is_file() and not _results(folder).get("seeds"):
-        for depth in range(2, DEEPEST + 1):
-            for run in _with_model(folder.glob("*/" * depth + "model")):
-                deeper.setdefault(Path(*run.relative_to(folder).parts[:2]), []).append(run)
-    return [*runs, *(max(group, key=lambda run: _score(run)[1]) for group in deeper.values())]
+    """The runs with a model in a folder, those of a demo or a study too, which are deeper in it."""
+    found = (folder.glob("*/" * depth + f"model/{CONFIG}") for depth in range(1, DEEPEST + 1))
+    return [config.parent.parent for configs in found for config in sorted(configs)]
 
 
-def _with_model(models: Iterable[Path]) -> list[Path]:
-    return [model.parent for model in sorted(models) if (model / CONFIG).exists()]
-
-
-def _best_of(folder: Path, runs: list[Path]) -> str:
-    """The end of a message: which of the runs of several seeds is the best, and how to use all; "" for other runs."""
-    if not _results(folder).get("seeds"):
+def _best_of(runs: list[Path]) -> str:
+    """The end of a message: which of the runs of several seeds has the best first metric; "" if none has a metric."""
+    scores = {run: next(iter(_metrics(run).items()), None) for run in runs}
+    known = {run: score for run, score in scores.items() if score is not None}
+    if not known:
         return ""
-    best = max(runs, key=lambda run: _score(run)[1])
-    name, value = _score(best)
-    score = f"; {best} has the best development score ({name} {value:.4f})" if name else ""
-    all_runs = f"; `predict` and `evaluate` take all of them too: --model {' '.join(map(str, runs))}"
-    return score + (all_runs if len(runs) > 1 else "")
+    best = max(known, key=lambda run: known[run][1])
+    return "; {} has the best development score ({} {:.4f})".format(best, *known[best])
 
 
-def _score(run: Path) -> tuple[str, float]:
-    """The first metric of a finished run, by name; ("", -inf) where results.json has none."""
-    metrics = _results(run).get("metrics")
-    found = metrics.items() if isinstance(metrics, dict) else ()
-    numbers = ((name, float(value)) for name, value in found if name != "loss" and isinstance(value, int | float))
-    return next(numbers, ("", -math.inf))
+def _metrics(run: Path) -> dict[str, float]:
+    """The metrics of a finished run; none where results.json is missing or damaged, which is for others to report."""
+    found = _results(run).get("metrics")
+    items = found.items() if isinstance(found, dict) else ()
+    return {name: float(value) for name, value in items if name != "loss" and isinstance(value, int | float)}
 
 
 def _results(run: Path) -> dict[str, Any]:
-    """results.json of a run; {} where it is missing or damaged, which is for others to report."""
     with contextlib.suppress(InputError):
         return read_json_object(run / RESULTS)
     return {}

@@ -176,17 +176,6 @@ class Family:
             found.discard("nsp")
         return found | known
 
-    def classes_with(self, names: Iterable[str]) -> list[str]:
-        """The classes whose heads have just the tensors of a folder that are outside its encoder (canonical names)."""
-        found = {name.rpartition(".")[0] for name in names}
-        outside = {module for module in found if not module.startswith((f"{self.prefix}.", f"{self.right}."))}
-        fitting = []
-        for cls, parts in self.classes.items():
-            modules = [{theirs for ours, theirs in self.modules.items() if our_part(ours) == part} for part in parts]
-            if all(found & each for each in modules) and outside <= set[str]().union(*modules):
-                fitting.append(cls)
-        return fitting
-
     def part_of(self, name: str, parts: Container[str]) -> str:
         """The one of a folder's `parts` that its tensor belongs to; else "body" (the encoder) or "other"."""
         mine = (part for part, begin in self.parts.items() if part in parts and name.startswith(begin))

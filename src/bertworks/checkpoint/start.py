@@ -1,9 +1,13 @@
-"""What training starts from: a model folder with the heads that a task needs, or two language models joined to one."""
+"""What training starts from: a model folder with the heads that a task needs, or two language models joined to one.
+
+Training reads a folder. So weights in memory, which a caller may have changed, are written into the run folder first.
+"""
 
 import dataclasses
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,10 +20,12 @@ from ..model.prepare import initialise, shapes_only
 from ..model.top import Top
 from ..reporting.outputs import check_output_folder
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
-from .locate import CONFIG, find_model
-from .metadata import LABELLED, top_of
+from .locate import CONFIG, EXPECTED, ModelLike, find_model, refuse_export
+from .metadata import LABELLED, metadata_of, top_of
 from .names import heads_in, our_part
-from .weights import read_weights
+from .weights import read_weights, weights_checksum
+
+START = "start"  # in a run folder: the weights from which it began, if a model in memory was given
 
 
 class TrainableModel(NamedTuple):
@@ -131,3 +137,37 @@ def _joined(shape: ModelConfig, left: Encoder, right: Encoder) -> Pair:
         state = {name: tensor for name, tensor in source.state_dict().items() if not name.startswith("pooler.")}
         target.load_state_dict(state)
     return pair
+
+
+# ---- a model in memory
+
+
+def network_of(model: Any) -> Model | None:
+    """The model in memory that a Predictor, a LoadedModel or itself is; None for everything else."""
+    loaded = getattr(model, "loaded", model)
+    network = getattr(loaded, "model", loaded)
+    return network if isinstance(network, Model) else None
+
+
+def start_folder(model: ModelLike, out: Path) -> Path:
+    """The folder that a run in `out` begins with: the model's own; of weights in memory `out`/start, which is written.
+
+    Raises InputError if the model is none, or if the run began with other weights.
+    """
+    folder, network = find_model(model), network_of(model)
+    if isinstance(model, Encoder):
+        raise InputError(f"model: an Encoder; {EXPECTED}")
+    if network is None:
+        return folder
+    refuse_export(folder)
+    metadata = metadata_of(folder, read_config(folder)[1], network)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out) as temporary:
+        written = Path(temporary) / START
+        save_folder(written, network, load_tokenizer(folder), **metadata)
+        start = out / START
+        if not start.exists():
+            written.rename(start)
+        elif weights_checksum(start) != weights_checksum(written):
+            raise InputError(f"{out}: this run began with other weights, which are in {start}; give another --out")
+    return start

@@ -243,20 +243,6 @@ def refuse_repeated(argv: list[str], verb: str) -> None:
                          "flag that takes them")  # fmt: skip
 
 
-def several_models(argv: list[str], data: bool = False) -> tuple[list[str], tuple[Path, ...]]:
-    """The words with the first of several values of --model, and the others.
-
-    data: whether the last value is the positional argument --data, if nothing else is and it is no folder.
-    """
-    values, rest = take_flag(argv, "--model", several=True)
-    given = bool(rest and not is_flag(rest[0])) or bool({"--data", "--string"} & flags_in(argv))
-    if data and len(values) > 1 and not given and not Path(values[-1]).is_dir():
-        rest = ["--data", values.pop(), *rest]
-    if not values:
-        return argv, ()
-    return [*rest, "--model", values[0]], tuple(map(Path, values[1:]))
-
-
 def to_write(out: Path | None) -> Path | None:
     """The file of --out, None for standard output, which may be given as `-` too."""
     return None if out == Path("-") else out

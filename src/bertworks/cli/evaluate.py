@@ -7,17 +7,7 @@ from typing import Any, Literal
 
 from ..files import InputError
 from ..reporting.outputs import check_output
-from .arguments import (
-    DevRows,
-    Flat,
-    Positional,
-    flags_in,
-    is_flag,
-    parse,
-    refuse_beside,
-    refuse_with_flag,
-    several_models,
-)
+from .arguments import DevRows, Flat, Positional, flags_in, is_flag, parse, refuse_beside, refuse_with_flag
 
 
 @dataclass(frozen=True)
@@ -28,14 +18,11 @@ class Arguments:
         bertworks evaluate runs/mrpc --task mrpc --data glue/MRPC
         bertworks evaluate runs/topics dev.csv
         bertworks evaluate runs/topics --dev dev.csv --text question --label topic
-        bertworks evaluate --model runs/a runs/b --task mrpc --data glue/MRPC
         bertworks evaluate runs/base --perplexity notes.txt
 
     Tables have the columns of the table that the model was fine-tuned on.
 
     Labels are matched by name, not by number. The reliability table goes to stderr.
-
-    Several models are judged by the mean of their probabilities.
 
     --perplexity measures how well a language model predicts a text.
     """
@@ -53,20 +40,19 @@ class Arguments:
 
 def evaluate(argv: list[str]) -> None:
     """Print the metrics, and write them if asked to."""
-    argv, others = several_models(_named(argv))
+    argv = _named(argv)
     arguments = parse(Arguments, argv, "evaluate", "--model")
     from ..inference.engines import Computing
-    from ..inference.ensemble import evaluate_ensemble
     from ..inference.evaluation import evaluate as evaluate_model
     from ..inference.evaluation import remembered, save_thresholds
     from ..inference.text_perplexity import perplexity
 
     computing = Computing(arguments.precision)
     given, rows = flags_in(argv), arguments.rows
-    check_output(arguments.out, [arguments.perplexity], [arguments.model, *others])
+    check_output(arguments.out, [arguments.perplexity], [arguments.model])
     if arguments.perplexity:
-        idle = given & {"--task", "--data", "--dev", "--kind", "--text", "--label", "--choices", "--sheet"}
-        idle |= given & {"--save-thresholds"} | ({"a second --model"} if others else set())
+        rows_flags = {"--task", "--data", "--dev", "--kind", "--text", "--label", "--choices", "--sheet"}
+        idle = given & {*rows_flags, "--save-thresholds"}
         refuse_beside("--perplexity", dict.fromkeys(sorted(idle), True))
         return _show(perplexity(arguments.model, [arguments.perplexity], None, computing, rows.encoding), arguments.out)
     if "--text" in given and not rows.task and rows.dev is None:
@@ -77,17 +63,13 @@ def evaluate(argv: list[str]) -> None:
     rows = remembered(rows, arguments.model, {flag.removeprefix("--") for flag in given})
     check_output(arguments.out, rows.find()[1])
     if arguments.save_thresholds:
-        refuse_beside("--save-thresholds", {"a second --model": others})
         chosen_on = Path(rows.find()[1][-1]).name
         results = save_thresholds(arguments.model, *rows.read(), chosen_on)
         _show(results, arguments.out)
         print(results["note"], file=sys.stderr)
         return
     task, read = rows.read()
-    if others:
-        results = evaluate_ensemble([arguments.model, *others], task, read, computing=computing)
-    else:
-        results = evaluate_model(arguments.model, task, read, computing=computing)
+    results = evaluate_model(arguments.model, task, read, computing=computing)
     _show(results, arguments.out)
     for line in results.get("findings", ()):
         print(line, file=sys.stderr)

@@ -7,52 +7,63 @@ from typing import Any
 
 from ..apps.export.config import ExportConfig
 from ..files import InputError
-from .arguments import DevRows, Flat, Positional, dev_rows, parse, refuse_beside
+from .arguments import DevRows, Flat, Positional, dev_rows, flags_in, parse, refuse_beside
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Export a model to ONNX, or compile it for this machine.
-
-    A certificate says how much its scores differ.
+    """Export a model to ONNX, with a certificate of how much its scores differ.
 
     Use the new folder like a model folder: `bertworks predict NEW reviews.txt`.
+
+    --compare measures which engine is fastest on this machine instead.
 
     Example:
         bertworks export runs/sst2 --out sst2-onnx
         bertworks export runs/sst2 --precision int8 --out sst2-int8
         bertworks export --verify sst2-onnx
+        bertworks export runs/sst2 --compare --texts reviews.txt
     """
 
     model: Positional[Path | None] = None
     """run folder, model folder or sentence-transformers folder (or: --model MODEL)"""
     out: Path | None = None  # folder to write; it must be new, empty, or an earlier export, which is replaced
     config: Flat[ExportConfig] = field(default_factory=ExportConfig)
-    # file with texts of your own, a text in each line, on which source and export are compared too; English and Korean
-    # built-in texts are always compared
+    # file with your own texts, one per line, on which source and export (or engines) are compared; without it: built-in
+    # English and Korean texts, which an export is always compared on
     texts: Path | None = None
     rows: Flat[DevRows] = field(default_factory=DevRows)
     verify: Path | None = None
     """check an exported folder instead: its files, and its scores on our texts; exit status 1 if something differs"""
-    trust: Path | None = None
-    """instead, note that you trust the machine code in an exported folder, compiled on another machine like this one"""
+    compare: bool = False  # measure the engines of this machine on the model instead of writing an export
+    seconds: float = 60.0  # time limit of --compare
 
 
 def export(argv: list[str]) -> None:
-    """Export, verify or trust, and print what was found."""
+    """Export, verify or compare, and print the result."""
     arguments = parse(Arguments, argv, "export", "--model")
-    given = {"MODEL": arguments.model, "--verify": arguments.verify, "--trust": arguments.trust}
-    if sum(value is not None for value in given.values()) != 1:
-        raise InputError(f"give one of {', '.join(given)}")
-    if arguments.model is None:
-        refuse_beside("--verify and --trust", {"--out": arguments.out, "--texts": arguments.texts})
-        return _check(arguments)
+    if (arguments.model is None) == (arguments.verify is None):
+        raise InputError("give one of MODEL, --verify")
+    given = flags_in(argv)
+    if arguments.verify is not None:
+        refuse_beside("--verify", dict.fromkeys(sorted(given - {"--verify"}), True))
+        return _verify(arguments.verify)
+    if arguments.compare and arguments.model is not None:
+        used = {"--compare", "--model", "--texts", "--seconds"}
+        refuse_beside("--compare", dict.fromkeys(sorted(given - used), True))
+        from ..apps.export.comparison import compare, table
+
+        found = compare(arguments.model, arguments.texts, arguments.seconds)
+        return table(found, arguments.model).show()
+    if "--seconds" in given:
+        raise InputError("--seconds is the time limit of --compare; add it, or leave --seconds out")
     if arguments.out is None:
         raise InputError("no folder to write; give it with --out DIR")
     from ..apps.export.folder import export as export_folder
     from ..apps.export.samples import SCORES
     from ..checkpoint.locate import is_export
 
+    assert arguments.model is not None
     rows = dev_rows(arguments.rows, arguments.model, argv)
     dev = rows.read() if rows else None
     if is_export(arguments.out):
@@ -69,18 +80,12 @@ def export(argv: list[str]) -> None:
     print(SCORES)
 
 
-def _check(arguments: Arguments) -> None:
-    if arguments.trust is not None:
-        from ..inference.exported import trust
-
-        print(f"trusted: {', '.join(trust(arguments.trust))}")
-        return
+def _verify(folder: Path) -> None:
     from ..apps.export.certificate import verify
     from ..apps.export.samples import SCORES
 
-    assert arguments.verify is not None
-    found = verify(arguments.verify)
-    print(f"{arguments.verify}: {found['files']} files as certified")
+    found = verify(folder)
+    print(f"{folder}: {found['files']} files as certified")
     _print_difference(f"scores, certified to differ by at most {found['limit']:.2g}", found)
     print(SCORES)
 

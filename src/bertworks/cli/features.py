@@ -21,7 +21,7 @@ class Arguments:
     # text file with a text in each line; table .csv, .tsv, .jsonl, .parquet or .xlsx; - for standard input (or: --data
     # DATA)
     data: Positional[str]
-    out: Path  # file to write: .safetensors, .parquet or .npz
+    out: Path  # file to write: .safetensors or .parquet
     config: Flat[FeatureConfig] = field(default_factory=FeatureConfig)
     # text column of a table, or two columns separated by a comma for sentence pairs; empty: those of the table that the
     # model was fine-tuned on, or text

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..files import InputError
-from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, several_models, to_write
+from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, to_write
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,6 @@ class Arguments:
     Example:
         bertworks predict runs/sst2 reviews.txt --out labels.jsonl
         bertworks predict runs/squad --string "Who wrote it?" "Jane wrote it."
-        bertworks predict reviews.txt --model runs/a runs/b runs/c
-
-    Several classifiers of the same labels predict by their mean probabilities.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
@@ -51,14 +48,12 @@ class Arguments:
 
 def predict(argv: list[str]) -> None:
     """Write the predictions, and print how many inputs were predicted and truncated, and the file written."""
-    argv, others = several_models(argv, data=True)
     arguments = parse(Arguments, argv, "predict", "--model", "--data")
     if bool(arguments.data) == bool(arguments.string):
         raise InputError("give a file, - for standard input, or --string with the texts of one input")
     if arguments.string:
         idle = flags_in(argv) & {"--text", "--choices", "--encoding", "--sheet"}
         refuse_beside("--string", dict.fromkeys(sorted(idle), True))
-    from ..inference.ensemble import Ensemble
     from ..inference.file_inputs import Columns
     from ..inference.files import predict_file, predict_string
     from ..inference.predictor import Predictor
@@ -67,11 +62,8 @@ def predict(argv: list[str]) -> None:
     from ..tasks.table import TableForm
 
     out = to_write(arguments.out)
-    check_file(out, [arguments.data], [arguments.model, *others])
-    each = [
-        Predictor(one, precision=arguments.precision, engine=arguments.engine) for one in (arguments.model, *others)
-    ]
-    predictor = Ensemble(each) if others else each[0]
+    check_file(out, [arguments.data], [arguments.model])
+    predictor = Predictor(arguments.model, precision=arguments.precision, engine=arguments.engine)
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     how = (arguments.all_scores, arguments.n_best, arguments.echo)

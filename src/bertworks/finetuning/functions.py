@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..checkpoint.memory import ModelLike, origin_of, start_folder
+from ..checkpoint.locate import ModelLike, find_model
+from ..checkpoint.start import start_folder
 from ..config import flags_of_fields, with_fields
 from ..reporting.arguments import argument_names, hinted
 from ..reporting.results import RunResults
@@ -91,7 +92,7 @@ def _recipe(
     if "class_weights" in fields:
         fields = {**fields, "class_weights": listed_weights(fields["class_weights"])}
     if fields.get("teacher"):
-        fields = {**fields, "teacher": str(origin_of(fields["teacher"]))}
+        fields = {**fields, "teacher": str(find_model(fields["teacher"]))}
     names = {name for name, default in OWN.items() if columns[name] != default}
     given = flags_of_fields(fields) | {f"--{name}" for name in names}
     config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields, finetune), restarts)

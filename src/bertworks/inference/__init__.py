@@ -13,7 +13,6 @@ In reading order:
     files.py            predictions for every line or row of a file (`bertworks predict`)
     result_tables.py    predictions as a table, .csv or .tsv
     evaluation.py       metrics on labelled rows (`bertworks evaluate`)
-    ensemble.py         several classifiers as one: the mean of their probabilities
     text_perplexity.py  how well a language model predicts any text (`bertworks evaluate --perplexity`)
     config.py           the settings of features
     features.py         vectors of texts from any layers: `Extractor`
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from .config import FeatureConfig as FeatureConfig
     from .engines import Computing as Computing
     from .engines import Engine as Engine
-    from .ensemble import Ensemble as Ensemble
-    from .ensemble import evaluate_ensemble as evaluate_ensemble
     from .evaluation import Evaluation as Evaluation
     from .evaluation import evaluate as evaluate
     from .evaluation import save_thresholds as save_thresholds

@@ -85,23 +85,6 @@ class Packed:
         return self.network.masked_lm_logits(out.packed[out.packing.rows(cells)]).float()
 
 
-class Unforked:
-    """Raises InputError, when called, in a process that was forked after this object was made.
-
-    Compiled code has a fixed number of threads, which a forked process lacks: it would wait for ever.
-    """
-
-    def __init__(self, what: str):
-        self.what, self.process = what, os.getpid()
-
-    def __call__(self) -> None:
-        if os.getpid() != self.process:
-            raise InputError(
-                f"{self.what} was loaded in another process, from which this one was forked, and cannot compute here; "
-                "load it in each worker process, or start workers by spawn (gunicorn without preload_app)"
-            )
-
-
 class Compiled:
     """The rectangular pass (model/rectangular.py), compiled by Inductor into a graph with the weights built in.
 
@@ -119,7 +102,7 @@ class Compiled:
                 f"the model has {found}: recurrent layers work on packed sequences only, so it cannot be "
                 "compiled; choose the engine packed"
             )
-        self.model, self.precision, self.check = model, precision, Unforked("the engine compiled")
+        self.model, self.precision, self.process = model, precision, os.getpid()
         halved = precision == "bfloat16"
         self.network = in_bfloat16(model) if halved else for_inference(model)
         self.graphs = {name: self._graph(name) for name in (STATES, *model.heads) if name != "mlm"}
@@ -144,7 +127,11 @@ class Compiled:
     def _compute(self, batch: Batch, output: str) -> Tensor:
         from torch._inductor import config
 
-        self.check()
+        if os.getpid() != self.process:  # compiled code would wait for ever for threads that a forked process lacks
+            raise InputError(
+                "the engine compiled was loaded in another process, from which this one was forked, and cannot compute "
+                "here; load it in each worker process, or start workers by spawn (gunicorn without preload_app)"
+            )
         with torch.no_grad(), config.patch(freezing=True):
             results = self.graphs[output](*(batch[name] for name in INPUTS))
         return results[output].float()

@@ -8,11 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from ..checkpoint.folder import read_task
-from ..checkpoint.locate import CONFIG, refuse_export, run_folder
-from ..checkpoint.memory import ModelLike, network_of, origin_of
+from ..checkpoint.locate import CONFIG, ModelLike, find_model, refuse_export, run_folder
 from ..checkpoint.metadata import TASK, stored_scale
 from ..checkpoint.names import LABELS, listed
 from ..checkpoint.pooling import Pooling, read_pooling
+from ..checkpoint.start import network_of
 from ..files import InputError, read_json_object, write_json
 from ..tasks.base import Judged, Prepared, Task
 from ..tasks.calibration import probabilities
@@ -97,7 +97,7 @@ def evaluate(
     """
     loaded = getattr(model, "loaded", model)
     if not isinstance(loaded, LoadedModel):
-        loaded = LoadedModel.load(origin_of(model), max_seq_length, computing=computing, network=network_of(model))
+        loaded = LoadedModel.load(find_model(model), max_seq_length, computing=computing, network=network_of(model))
     evaluation = Evaluation.prepare(loaded, task, rows)
     judged = evaluation.run()
     folder = loaded.folder if loaded.folder.name.strip(".") else loaded.folder.resolve()
@@ -120,7 +120,7 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
 
     Raises InputError if there is no model, or what its folder stores has another form, or as `DevRows.find`.
     """
-    folder = origin_of(model)
+    folder = find_model(model)
     if not (folder / CONFIG).exists() and not all(map(_is_there, rows.find()[1])):
         return rows  # whoever reads them says what is missing
     task = read_task(folder)

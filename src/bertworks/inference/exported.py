@@ -1,16 +1,12 @@
-"""Exported folders: the names in their graphs, and the engines that run them. The room export writes such folders.
+"""Exported folders: the names in their graphs, and the engine that runs them. apps/export writes such folders.
 
     config.json, tokenizer files      as in the folder that was exported; no weights
-    onnx/model.onnx                   or onnx/model_quantized.onnx, or torch/*.pt2
+    onnx/model.onnx                   or onnx/model_quantized.onnx
     certificate.json                  what was exported, from what, and how much the scores differ
-
-A compiled package (.pt2) holds machine code, which runs as it is loaded. So only packages that this user compiled, or
-trusts by `bertworks export --trust`, are loaded.
 
 Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V vocabulary.
 """
 
-import functools
 import importlib.util
 import os
 from collections.abc import Mapping, Sequence
@@ -25,15 +21,14 @@ from ..checkpoint.folder import read_config
 from ..checkpoint.locate import CERTIFICATE, CONFIG
 from ..checkpoint.metadata import labels_of, top_of
 from ..checkpoint.names import heads_in
-from ..files import TABLE_BYTES, InputError, check_version, checksum, read_json_object, read_lines, write_text
+from ..files import InputError, check_version, checksum, read_json_object
 from ..model.heads import TOKEN_HEADS, Model, build_model
 from ..model.rectangular import STATES
 from ..typed import check_fields
-from .engines import Unforked
 
 FORMAT = 1
 PASSIVE = ("README.md", "reference.safetensors")  # files of an export that decide no answer
-READ = (".json", ".txt", ".model", ".onnx", ".pt2")  # endings of files that are read where they are found
+READ = (".json", ".txt", ".model", ".onnx")  # endings of files that are read where they are found
 UNCERTIFIED = f"{CERTIFICATE} has no checksums of the files, so changes of them are not noticed; export again"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 SENTENCE = "sentence_embedding"
@@ -55,7 +50,6 @@ _FORM = {
         "outputs": {str: str},
         "parts": [str],
         "labels": range(0, 1 << 24),
-        "capability": str,
     },
 }
 
@@ -137,23 +131,15 @@ def empty_model(folder: Path) -> Model:
 def open_engine(folder: Path, model: Model) -> "Exported":
     """The engine that runs an exported folder, whose `empty_model` is `model`.
 
-    Raises InputError if a file or a package is missing, or it was compiled for another processor or by someone else.
+    Raises InputError if a file is missing, or it is no ONNX graph.
     """
     graph = read_graph(folder)
-    runners = {"onnx": OnnxFile, "torch": CompiledPackage}
-    if graph["to"] not in runners:
-        raise InputError(f"{folder / CERTIFICATE}: graph.to = {graph['to']!r}; expected {' or '.join(runners)}")
-    _files(folder, graph)
-    return Exported(folder, model, graph)
-
-
-def _files(folder: Path, graph: dict[str, Any]) -> list[str]:
-    """The names of a graph's files. Raises InputError if one is missing, or outside the folder."""
-    names = sorted({*graph["outputs"].values()})
-    for name in names:
+    if graph["to"] != "onnx":  # of an earlier version, which also wrote compiled packages
+        raise InputError(f"{folder / CERTIFICATE}: graph.to = {graph['to']!r}; expected onnx; export again")
+    for name in sorted({*graph["outputs"].values()}):
         if Path(name).is_absolute() or ".." in Path(name).parts or not (folder / name).is_file():
             raise InputError(f"{folder}: no file {name}, which {CERTIFICATE} names; copy it or export again")
-    return names
+    return Exported(folder, model, graph)
 
 
 class Exported:
@@ -162,9 +148,9 @@ class Exported:
     def __init__(self, folder: Path, model: Model, graph: dict[str, Any]):
         self.folder, self.model = folder, model
         self.files: dict[str, str] = graph["outputs"]  # of each output
-        self.name, self.precision, self.capability = graph["to"], graph["precision"], graph["capability"]
+        self.name, self.precision = graph["to"], graph["precision"]
         self.segments = model.config.type_vocab_size > 1
-        self._open: dict[tuple[str, int], OnnxFile | CompiledPackage] = {}
+        self._open: dict[tuple[str, int], OnnxFile] = {}
 
     def states(self, batch: Batch) -> Tensor:
         """(B, L, D) of the last layer. Raises InputError if the export has none."""
@@ -210,20 +196,19 @@ class Exported:
         inputs = [batch[name].to("cpu", torch.int64).contiguous() for name in INPUTS[: 3 if self.segments else 2]]
         return self._runner(self.files[names[0]]).run(inputs, names)
 
-    def _runner(self, file: str) -> Any:
+    def _runner(self, file: str) -> "OnnxFile":
         """What runs a file, loaded at the first use in each process: a forked one lacks the threads of ONNX Runtime."""
         key = file, os.getpid()
         if key not in self._open:
             outputs = [name for name, of in self.files.items() if of == file]
-            kind = OnnxFile if self.name == "onnx" else CompiledPackage
-            self._open[key] = kind(self.folder / file, outputs, self.capability)
+            self._open[key] = OnnxFile(self.folder / file, outputs)
         return self._open[key]
 
 
 class OnnxFile:
     """An ONNX file in ONNX Runtime, on the CPU, with as many threads as torch has."""
 
-    def __init__(self, path: Path, outputs: list[str], capability: str):
+    def __init__(self, path: Path, outputs: list[str]):
         if importlib.util.find_spec("onnxruntime") is None:
             raise InputError(f"{path} needs the package onnxruntime; install it: pip install 'bertworks[export]'")
         import onnxruntime
@@ -254,65 +239,3 @@ class OnnxFile:
             line = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{self.path}: ONNX Runtime cannot run it ({line}); is {CONFIG} of another export? Export "
                              "again") from None  # fmt: skip
-
-
-class CompiledPackage:
-    """A package by torch's AOTInductor."""
-
-    def __init__(self, path: Path, outputs: list[str], capability: str):
-        here = processor()
-        if capability != here:
-            raise InputError(f"{path} was compiled for {capability}; this machine is {here}; export again here")
-        if checksum(path) not in _trusted():
-            raise InputError(
-                f"{path} holds machine code that this user has not compiled on this machine; if you trust its origin, "
-                f"run: bertworks export --trust {path.parent.parent}"
-            )
-        self.outputs, self.path, self.check = outputs, path, Unforked(f"{path}: a compiled package")
-
-    @functools.cached_property
-    def package(self) -> Any:
-        """The loaded code and weights."""
-        return torch._inductor.aoti_load_package(str(self.path))
-
-    def run(self, inputs: list[Tensor], names: Any) -> list[Tensor]:
-        """The outputs of these names."""
-        self.check()
-        with torch.no_grad():
-            found = dict(zip(self.outputs, self.package(*inputs), strict=True))
-        return [found[name] for name in names]
-
-
-# ---- compiled packages
-
-
-def processor() -> str:
-    """What a compiled package depends on: torch's version and the processor's vector instructions."""
-    import platform
-
-    release = torch.__version__.partition("+")[0]
-    return f"torch {release}, {platform.system()} {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
-
-
-def trust(folder: Path) -> list[str]:
-    """Note the compiled packages of an exported folder as trusted by this user; returns their names.
-
-    Raises InputError if one is missing, or outside the folder.
-    """
-    files = _files(folder, read_graph(folder))
-    known = _trusted() | {checksum(folder / name) for name in files}
-    _trust_file().parent.mkdir(parents=True, exist_ok=True)
-    write_text(_trust_file(), "".join(f"{one}\n" for one in sorted(known)))
-    return files
-
-
-def _trust_file() -> Path:
-    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(home) / "bertworks" / "compiled.txt"
-
-
-def _trusted() -> set[str]:
-    """The checksums of trusted packages."""
-    file = _trust_file()
-    expected = "checksums of trusted packages; remove it, and run bertworks export --trust again for each folder"
-    return {*read_lines(file, expected, TABLE_BYTES)} if file.exists() else set()

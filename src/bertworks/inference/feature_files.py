@@ -1,7 +1,7 @@
-"""Features of a whole file, written as safetensors, Parquet or NumPy's npz, in constant memory (docs/features.md).
+"""Features of a whole file, written as safetensors or Parquet, in constant memory (docs/features.md).
 
-Parquet is written as it comes, a row a text. The two others hold a few large arrays whose sizes are known at the end
-alone: these grow in nameless files beside the target and are copied into it, so they need twice the room while writing.
+Parquet has one row per text. A safetensors file has a few large arrays whose sizes are known only at the end: they grow
+in nameless files beside the target and are copied into it, so they need twice the disk space while writing.
 
 Shapes: N texts, R vectors of all texts, W their width.
 """
@@ -10,9 +10,8 @@ import contextlib
 import itertools
 import shutil
 import tempfile
-import zipfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -43,8 +42,7 @@ def write_features(extractor: Extractor, file: Any, columns: Columns, out: Path,
     """The features of every input of `file`, in its order; `out` is replaced when all is done.
 
     file: lines of text ("-": standard input), a table with one or two text columns (tasks/table.py), or data in memory
-    (`read_inputs`). out: its ending decides, see WRITERS. facts: kept in the file beside the extractor's settings (an
-    npz has no place for them).
+    (`read_inputs`). out: its ending decides, see WRITERS. facts: kept in the file beside the extractor's settings.
     Raises InputError with file and line if an input is damaged, or if there is no writer for the ending.
     """
     writer = writer_for(out, [file])
@@ -131,25 +129,11 @@ def _parquet(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Iter
         yield write
 
 
-# ---- a few large arrays
-
-
-class _Growing(NamedTuple):
-    """An array whose rows come bit by bit."""
-
-    file: IO[bytes]  # its bytes so far
-    dtype: np.dtype[Any]
-    row: tuple[int, ...]  # shape of a row
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows so far, and the shape of a row."""
-        size = self.dtype.itemsize * int(np.prod(self.row, dtype=np.int64))
-        return (self.file.tell() // size, *self.row)
+# ---- safetensors
 
 
 @contextlib.contextmanager
-def _arrays(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Iterator[Write]:
+def _safetensors(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Iterator[Write]:
     """`vectors` (R, W), `lines` (N,), and where a text has several vectors `edges` (N + 1,) and their names."""
     config = extractor.config
     rows: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -160,51 +144,38 @@ def _arrays(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Itera
         rows |= {"edges": ("int64", ()), "offsets": ("int32", (2,)), "words": ("int32", ())}
         rows |= ({} if config.words else {"ids": ("int32", ())}) | ({"segments": ("uint8", ())} if pairs else {})
     with naming(out), contextlib.ExitStack() as stack:
-        arrays = {
-            name: _Growing(stack.enter_context(tempfile.TemporaryFile(dir=out.parent)), np.dtype(dtype), row)
-            for name, (dtype, row) in rows.items()
-        }
-        if "edges" in arrays:
-            arrays["edges"].file.write(np.zeros(1, np.int64).tobytes())
+        files = {name: stack.enter_context(tempfile.TemporaryFile(dir=out.parent)) for name in rows}
+        if "edges" in files:
+            files["edges"].write(np.zeros(1, np.int64).tobytes())
         written = 0
 
         def write(chunk: Chunk, lines: list[int]) -> None:
             nonlocal written
             parts: dict[str, NDArray[Any] | None] = chunk.features._asdict()
             parts |= {"lines": np.array(lines, np.int64), "edges": chunk.edges[1:] + written}
-            for name, array in arrays.items():
-                array.file.write(np.ascontiguousarray(parts[name], array.dtype).data)
+            for name, file in files.items():
+                file.write(np.ascontiguousarray(parts[name], rows[name][0]).data)
             written += int(chunk.edges[-1])
 
         target = stack.enter_context(atomic_write(out))
         yield write
-        (_save_npz if ending_of(out) == ".npz" else _save_safetensors)(target, arrays, facts)
+        _save(target, files, rows, facts)
 
 
-def _save_safetensors(target: IO[bytes], arrays: dict[str, _Growing], facts: Facts) -> None:
-    """The file that `safetensors.numpy.save_file` would write: header, then the wider types before the narrower."""
-    names = {"float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8"}
-    order = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
-    parts = [(name, names[arrays[name].dtype.name], arrays[name].shape, arrays[name].file.tell()) for name in order]
-    target.write(safetensors_header(facts, parts))
+def _save(
+    target: IO[bytes], files: Mapping[str, IO[bytes]], rows: Mapping[str, tuple[str, tuple[int, ...]]], facts: Facts
+) -> None:
+    """The file that `safetensors.numpy.save_file` would write, which needs a path of its own: a header, then arrays."""
+    kinds = {"float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8"}
+    order = sorted(files, key=lambda name: -np.dtype(rows[name][0]).itemsize)  # the wider types first
+    sizes = {name: files[name].tell() for name in order}
+    shapes = {}
+    for name, (dtype, row) in rows.items():
+        shapes[name] = (sizes[name] // (np.dtype(dtype).itemsize * int(np.prod(row, dtype=np.int64))), *row)
+    target.write(safetensors_header(facts, [(name, kinds[rows[name][0]], shapes[name], sizes[name]) for name in order]))
     for name in order:
-        _copy(arrays[name], target)
+        files[name].seek(0)
+        shutil.copyfileobj(files[name], target, 1 << 20)
 
 
-def _save_npz(target: IO[bytes], arrays: dict[str, _Growing], facts: Facts) -> None:
-    """The file that `numpy.savez` would write."""
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                descr = np.lib.format.dtype_to_descr(array.dtype)
-                header = {"descr": descr, "fortran_order": False, "shape": array.shape}
-                np.lib.format.write_array_header_1_0(member, header)
-                _copy(array, member)
-
-
-def _copy(array: _Growing, target: IO[bytes]) -> None:
-    array.file.seek(0)
-    shutil.copyfileobj(array.file, target, 1 << 20)
-
-
-WRITERS = {".safetensors": _arrays, ".parquet": _parquet, ".npz": _arrays}
+WRITERS = {".safetensors": _safetensors, ".parquet": _parquet}

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from ..batch import Batch, to_device
 from ..checkpoint.folder import load_encoder, load_tokenizer
-from ..checkpoint.locate import refuse_export
-from ..checkpoint.memory import ModelLike, network_of, origin_of
+from ..checkpoint.locate import ModelLike, find_model, refuse_export
 from ..checkpoint.metadata import input_length
+from ..checkpoint.start import network_of
 from ..files import InputError
 from ..model.encoder import Encoder
 from ..model.layer_choice import LayerChoice
@@ -109,7 +109,7 @@ class Extractor:
 
         Raises InputError if it is incomplete or damaged, or as above.
         """
-        folder, config, network = origin_of(model), config or FeatureConfig(), network_of(model)
+        folder, config, network = find_model(model), config or FeatureConfig(), network_of(model)
         refuse_export(folder)
         encoder = model if isinstance(model, Encoder) else network.encoder if network else load_encoder(folder)
         tokenizer = load_tokenizer(folder)

@@ -16,7 +16,6 @@ from ..files import InputError, atomic_write, to_json
 from ..tasks.header import MissingColumn
 from ..tasks.rows import check_count
 from ..tasks.table import ending_of, read_table
-from .ensemble import Ensemble
 from .file_inputs import BLANK, Columns, Item, blank_input, columns_for, in_memory, read_inputs
 from .predictor import Predictor
 from .result_tables import SEPARATORS, WORKBOOK, Blank, check_file, write_table
@@ -31,7 +30,7 @@ class Counts:
 
 
 def predict_file(
-    predictor: Predictor | Ensemble,
+    predictor: Predictor,
     file: str,
     columns: Columns,
     out: Path | None,
@@ -41,7 +40,6 @@ def predict_file(
 ) -> Counts:
     """Predict for every input of a file, whatever the folder's kind. Returns the counts.
 
-    predictor: of one folder, or of several classifiers as one (ensemble.py).
     file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
     that is replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv, .tsv or .xlsx.
     echo: each result has its input too. Raises InputError with file and line.
@@ -54,7 +52,7 @@ def predict_file(
 
 
 def predict_string(
-    predictor: Predictor | Ensemble,
+    predictor: Predictor,
     texts: Sequence[str],
     out: Path | None,
     all_scores: bool = False,
@@ -68,7 +66,7 @@ def predict_string(
 
 
 def predict_data(
-    predictor: Predictor | Ensemble,
+    predictor: Predictor,
     data: Any,
     columns: Columns,
     counts: Counts,
@@ -86,7 +84,7 @@ def predict_data(
 
 
 def blank_result(
-    predictor: Predictor | Ensemble, file: Any, columns: Columns, all_scores: bool, n_best: int, echo: bool = False
+    predictor: Predictor, file: Any, columns: Columns, all_scores: bool, n_best: int, echo: bool = False
 ) -> dict[str, Any]:
     """A result with the fields that the predictions of a file have, for the header of a table of none.
 
@@ -167,7 +165,7 @@ def _results(
 
 
 def predict_texts(
-    predictor: Predictor | Ensemble, rows: Iterable[Sequence[Any]], all_scores: bool = False, n_best: int = 1
+    predictor: Predictor, rows: Iterable[Sequence[Any]], all_scores: bool = False, n_best: int = 1
 ) -> Iterator[dict[str, Any]]:
     """The predictions of a folder of any kind, in order; rows as `Item.texts`, of a tagger also a list of words each.
 
@@ -181,14 +179,12 @@ def predict_texts(
             f"n_best = {n_best}: the model is of the kind {kind or 'pre-trained'}; several answers need question "
             "answering (span); leave it out, or give all_scores for the scores of all labels"
         )
-    if isinstance(predictor, Predictor) and predictor.pooling and not kind:
+    if predictor.pooling and not kind:
         raise InputError(
             f"{predictor.folder} is an embedder: it gives vectors, and predicts no labels; use `bertworks features "
-            f"{predictor.folder} FILE --pool mean --specials --out vectors.npz`, or Predictor.embed in Python"
+            f"{predictor.folder} FILE --pool mean --specials --out vectors.safetensors`, or Predictor.embed in Python"
         )
     rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
-    if isinstance(predictor, Ensemble):
-        return _classified(predictor, rows, all_scores)
     if kind == "tagging":
         return _tagged(predictor, (row[0] for row in rows))
     if kind == "span":
@@ -201,9 +197,7 @@ def predict_texts(
     return _classified(predictor, rows, all_scores)
 
 
-def _classified(
-    predictor: Predictor | Ensemble, rows: Iterable[Sequence[str]], all_scores: bool
-) -> Iterator[dict[str, Any]]:
+def _classified(predictor: Predictor, rows: Iterable[Sequence[str]], all_scores: bool) -> Iterator[dict[str, Any]]:
     return map(
         dict, predictor.classify_stream(((row[0], row[1] if len(row) == 2 else None) for row in rows), all_scores)
     )

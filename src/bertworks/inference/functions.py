@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..checkpoint.folder import read_task
-from ..checkpoint.memory import ModelLike, origin_of
+from ..checkpoint.locate import ModelLike, find_model
 from ..files import InputError, shorten
 from ..reporting.arguments import argument_names, hinted
 from ..reporting.results import Evaluated, Rows
@@ -86,7 +86,7 @@ def predict(
     """
     with argument_names():
         file, source = None if out is None else Path(out), _file_or(data)
-        check_file(file, [source], [origin_of(model)])
+        check_file(file, [source], [find_model(model)])
         predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision, engine=engine)
         columns = Columns(comma_separated(text), comma_separated(choices))
         rows = Rows(predict_data(predictor, source, columns, Counts(), all_scores, n_best))
@@ -121,19 +121,19 @@ def features(
     model: model folder, run folder, or a loaded model. data: a list of texts or of pairs; a pandas or polars DataFrame,
     a datasets.Dataset, a list of dictionaries; or the path of a file. text: column of a table, or two for pairs; by
     default those of the table that the model was fine-tuned on, or text. layers, pool, words, ...: see FeatureConfig.
-    out: write them to this file instead (.safetensors, .parquet, .npz), in constant memory, and return how many were
+    out: write them to this file instead (.safetensors, .parquet), in constant memory, and return how many were
     written. device: cpu or cuda; none: a GPU if there is one. Raises InputError for unfit data, with the row.
     """
     with argument_names():
         config = FeatureConfig(layers, pool, words, specials, dtype, precision, max_length)
         source = _file_or(data)
         if out is not None:
-            writer_for(Path(out), [source], [origin_of(model)])  # refused before minutes of computing
+            writer_for(Path(out), [source], [find_model(model)])  # refused before minutes of computing
         source = source if isinstance(source, str) else in_memory(source)
-        columns = columns_for(read_task(origin_of(model)), source, Columns(comma_separated(text)))._replace(choices=())
+        columns = columns_for(read_task(find_model(model)), source, Columns(comma_separated(text)))._replace(choices=())
         extractor = Extractor.load(model, config, device)
         if out is not None:
-            return write_features(extractor, source, columns, Path(out), {"model": str(origin_of(model))})
+            return write_features(extractor, source, columns, Path(out), {"model": str(find_model(model))})
         found = [*extractor.stream(one for _, one in read_texts(source, columns))]
         if not pool:
             return found

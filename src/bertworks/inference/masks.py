@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..batch import to_device
 from ..files import InputError
 from ..tasks.inputs import Inputs
 from ..tasks.rows import check_count
@@ -74,19 +73,14 @@ class MaskFiller(Steps["MaskRows"]):
     def count(self, inputs: Inputs) -> int:
         return int((inputs.ids == self.loaded.tokenizer.mask_id).sum())
 
-    @torch.no_grad()
     def forward(self, inputs: Inputs) -> Tensor:
         """(M, V) scores of all tokens at each mask, in the order of the masks."""
-        engine, device = self.loaded.engine, self.loaded.device
         masked = inputs.ids == self.loaded.tokenizer.mask_id  # (T,)
         number = np.cumsum(masked) - 1  # of the mask at each token
         scores = torch.empty(self.count(inputs), self.loaded.model.config.vocab_size)
-        for rows in inputs.by_length(BATCH):
-            batch, tokens = to_device(inputs.batch(rows), device), inputs.tokens(rows)
-            cells = batch["attention_mask"].flatten().nonzero().squeeze(1)
-            here = torch.from_numpy(masked[tokens]).to(device)
-            scores[torch.from_numpy(number[tokens[masked[tokens]]])] = engine.masked(batch, cells[here]).cpu()
-        return self.loaded.check_finite(scores)
+        for tokens, found in self.loaded.token_scores(inputs, masked, inputs.by_length(BATCH)):
+            scores[torch.from_numpy(number[tokens])] = found.cpu()
+        return scores
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ Shapes: S sequences, T tokens of all sequences, K outputs of the head.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ..batch import Batch, to_device
@@ -182,6 +184,20 @@ class LoadedModel:
     def _batches(self, inputs: Inputs) -> Iterator[tuple[Integers, Batch]]:
         for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
             yield rows, to_device(inputs.batch(rows), self.device)
+
+    @torch.no_grad()
+    def token_scores(
+        self, inputs: Inputs, wanted: NDArray[np.bool_], batches: Iterable[Integers]
+    ) -> Iterator[tuple[Integers, Tensor]]:
+        """The scores of the masked-LM head at the wanted (T,) tokens: for each batch their numbers, and (., V) scores.
+
+        batches: the sequences of each (Inputs.by_length). Raises InputError if a score is NaN or infinite.
+        """
+        for rows in batches:
+            batch, tokens = to_device(inputs.batch(rows), self.device), inputs.tokens(rows)
+            here = torch.from_numpy(wanted[tokens]).to(self.device)
+            cells = batch["attention_mask"].flatten().nonzero().squeeze(1)[here]
+            yield tokens[wanted[tokens]], self.check_finite(self.engine.masked(batch, cells))
 
     def check_finite(self, values: Tensor) -> Tensor:
         """The same values. Raises InputError if one is NaN or infinite."""

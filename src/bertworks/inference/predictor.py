@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..checkpoint.folder import check_size, read_config, unread_note
-from ..checkpoint.memory import ModelLike, network_of, origin_of
+from ..checkpoint.locate import ModelLike, find_model
 from ..checkpoint.pooling import Pooling, pooling_note, read_pooling
+from ..checkpoint.start import network_of
 from ..files import InputError
 from ..tasks.base import PreparedRows
 from ..tasks.choice import ChoiceRows, Chosen
@@ -70,7 +71,7 @@ class Predictor:
         which the first batch waits half a minute or more (engines.py). Raises InputError if the folder (or run folder)
         is incomplete or damaged, or max_length exceeds its positions.
         """
-        place, self.pooling = read_pooling(origin_of(folder))
+        place, self.pooling = read_pooling(find_model(folder))
         if isinstance(folder, LoadedModel):
             self.loaded = folder
         else:
@@ -84,7 +85,7 @@ class Predictor:
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
         size = check_size(self.tokenizer, self.model.config, str(self.folder))
         notes = [self.loaded.note, size, note_of(self.loaded.computing)]
-        notes += [self.tokenizer.note, unread_note(self.folder), pooling_note(origin_of(folder))]
+        notes += [self.tokenizer.note, unread_note(self.folder), pooling_note(find_model(folder))]
         self.note = "\n".join(filter(None, notes))  # "", or what the user should know
 
     def __repr__(self) -> str:

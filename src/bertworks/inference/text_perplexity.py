@@ -14,16 +14,16 @@ Shapes: W windows, T tokens of all windows, D documents.
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
-from ..batch import IGNORED, to_device
+from ..batch import IGNORED
 from ..data.corpus import Document, Reader
 from ..data.parsers import FixedOptions
 from ..files import InputError
@@ -62,29 +62,28 @@ def perplexity(
     if "mlm" not in loaded.model.heads:
         raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
     inputs = [inputs] if isinstance(inputs, (str, Path)) else inputs
-    reader = Reader(inputs, FixedOptions(documents="blank-line", encoding=encoding))
-    direction, first = loaded.model.config.direction, 0
-    sums: list[NDArray[np.float64]] = []
+    reader = iter(Reader(inputs, FixedOptions(documents="blank-line", encoding=encoding)))
+    tokenizer, length = loaded.tokenizer, loaded.limits.max_seq_length
+    sums: list[NDArray[np.float64]] = []  # of each document: summed loss, predictions
     tokens = unknown = 0
-    for chunk in _chunks(reader):
-        rows, owners = windows(loaded.tokenizer, chunk, loaded.limits.max_seq_length)
-        if not rows:
-            continue
-        tokens += sum(map(len, rows))
-        unknown += sum(row.count(loaded.tokenizer.unk_id) for row in rows)
-        numbers = [first + owner for owner in owners]
-        framed = [[loaded.tokenizer.cls_id, *row, loaded.tokenizer.sep_id] for row in rows]
-        prepared = Inputs.from_ids(framed, loaded.tokenizer, loaded.limits.max_seq_length)
-        asked = _masked(prepared, numbers, loaded.tokenizer) if direction == "both" else _sided(prepared, direction)
-        losses = _losses(loaded, *asked)  # (T,)
-        lengths, made = np.diff(prepared.edges), np.zeros((len(chunk), 2))
-        np.add.at(made, np.repeat(owners, lengths), np.stack([losses, asked[2] != IGNORED], 1))
-        sums.append(made[made[:, 1] > 0])
-        first += len(chunk)
+    for first in itertools.count(0, CHUNK):
+        documents = list(itertools.islice(reader, CHUNK))
+        windows = [
+            _Window(number, nth, ids)
+            for number, document in enumerate(documents)
+            for nth, ids in enumerate(ids_of_windows(tokenizer, document, length - 2))
+        ]
+        if windows:
+            found = _sums(loaded, windows, first)
+            sums.append(found[found[:, 1] > 0])
+            tokens += sum(len(window.ids) for window in windows)
+            unknown += sum(window.ids.count(tokenizer.unk_id) for window in windows)
+        if len(documents) < CHUNK:
+            break
     if not sums:
         raise InputError(f"{', '.join(map(str, inputs))}: no text in it; expected at least one document with a token")
-    total = np.concatenate(sums)  # (D, 2): summed loss, predictions
-    name = "masked_perplexity" if direction == "both" else "perplexity"
+    total = np.concatenate(sums)  # (D, 2)
+    name = "masked_perplexity" if loaded.model.config.direction == "both" else "perplexity"
     loss = float(total[:, 0].sum() / total[:, 1].sum())
     return {
         name: math.exp(loss),
@@ -94,68 +93,65 @@ def perplexity(
         "tokens": tokens,
         "predicted": int(total[:, 1].sum()),
         "unknown": unknown / tokens,
-        "max_seq_length": loaded.limits.max_seq_length,
+        "max_seq_length": length,
         "note": NOTES[name],
     }
 
 
-def _chunks(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    stream = iter(documents)
-    return iter(lambda: list(itertools.islice(stream, CHUNK)), [])
+class _Window(NamedTuple):
+    """The tokens of a window, without special tokens."""
+
+    document: int  # in its chunk
+    nth: int  # in its document
+    ids: list[int]
 
 
-def windows(tokenizer: Tokenizer, documents: Sequence[Document], max_length: int) -> tuple[list[list[int]], list[int]]:
-    """The tokens of each window, without special tokens, and the number of its document."""
-    rows, owners, room = [], [], max_length - 2
-    for number, document in enumerate(documents):
-        ids = list(itertools.chain(*tokenizer.ids_of([tokenizer.inside(line) for line in document.text.split("\n")])))
-        rows += [ids[start : start + room] for start in range(0, len(ids), room)]
-        owners += [number] * (-(-len(ids) // room))
-    return rows, owners
+def ids_of_windows(tokenizer: Tokenizer, document: Document, length: int) -> list[list[int]]:
+    """The tokens of a document in windows of up to `length` tokens."""
+    ids = list(itertools.chain(*tokenizer.ids_of([tokenizer.inside(line) for line in document.text.split("\n")])))
+    return [ids[start : start + length] for start in range(0, len(ids), length)]
 
 
-Asked = tuple[Inputs, NDArray[np.bool_], NDArray[np.int64]]  # inputs; (T,) which tokens predict; (T,) what, or -100
+def _sums(loaded: LoadedModel, windows: Sequence[_Window], first: int) -> NDArray[np.float64]:
+    """(D, 2) summed loss and number of predictions of each document of a chunk; `first` is the number of its first."""
+    direction = loaded.model.config.direction
+    asked = [_question(window, direction, loaded.tokenizer, first) for window in windows]
+    inputs = Inputs.from_ids([ids for ids, _ in asked], loaded.tokenizer, loaded.limits.max_seq_length)
+    labels = np.concatenate([labels for _, labels in asked])  # (T,)
+    document = np.repeat([window.document for window in windows], np.diff(inputs.edges))
+    sums = np.zeros((windows[-1].document + 1, 2))
+    np.add.at(sums, document, np.stack([_losses(loaded, inputs, labels), labels != IGNORED], 1))
+    return sums
 
 
-def _masked(inputs: Inputs, documents: Sequence[int], tokenizer: Tokenizer) -> Asked:
-    """MASKED of the tokens of each window as [MASK], drawn by the number of the document and of its window."""
-    ids, labels = inputs.ids.copy(), np.full(len(inputs.ids), IGNORED, np.int64)
-    numbers: dict[int, int] = {}  # of the last window of each document
-    for window, document in enumerate(documents):
-        numbers[document] = nth = numbers.get(document, -1) + 1
-        start, end = int(inputs.edges[window]) + 1, int(inputs.edges[window + 1]) - 1
-        count = max(1, round(MASKED * (end - start)))
-        chosen = start + np.random.default_rng((SEED, document, nth)).permutation(end - start)[:count]
-        labels[chosen], ids[chosen] = ids[chosen], tokenizer.mask_id
-    nothing = inputs.cut * 0
-    changed = Inputs(ids, inputs.edges, inputs.first, inputs.labels, nothing, inputs.pad_id, inputs.limit)
-    return changed, labels != IGNORED, labels
+def _question(window: _Window, direction: str, tokenizer: Tokenizer, first: int) -> tuple[list[int], NDArray[np.int64]]:
+    """The tokens that the model reads, with special tokens, and the token to predict at each of them, or -100.
+
+    A masked LM predicts MASKED of the tokens, drawn by the number of the document and of its window. Other models
+    predict every token of the text from its neighbour on the side that they see.
+    """
+    ids = np.array([tokenizer.cls_id, *window.ids, tokenizer.sep_id])
+    labels = np.full(len(ids), IGNORED, np.int64)
+    if direction == "both":
+        draw = np.random.default_rng((SEED, first + window.document, window.nth))
+        chosen = 1 + draw.permutation(len(window.ids))[: max(1, round(MASKED * len(window.ids)))]
+        labels[chosen] = ids[chosen]
+        ids[chosen] = tokenizer.mask_id
+    elif direction == "left":
+        labels[:-2] = ids[1:-1]
+    else:
+        labels[2:] = ids[1:-1]
+    return ids.tolist(), labels
 
 
-def _sided(inputs: Inputs, direction: str) -> Asked:
-    """Every token of the text from its neighbour on the side that the model sees."""
-    text = np.ones(len(inputs.ids), bool)
-    text[inputs.edges[:-1]] = text[inputs.edges[1:] - 1] = False
-    step = -1 if direction == "left" else 1
-    labels = np.full(len(inputs.ids), IGNORED, np.int64)
-    places = np.flatnonzero(text)
-    labels[places + step] = inputs.ids[places]
-    return inputs, labels != IGNORED, labels
-
-
-@torch.no_grad()
-def _losses(loaded: LoadedModel, inputs: Inputs, predicts: NDArray[np.bool_], labels: NDArray[np.int64]) -> Any:
+def _losses(loaded: LoadedModel, inputs: Inputs, labels: NDArray[np.int64]) -> NDArray[np.float64]:
     """(T,) the loss at each token that predicts, in nats; 0 at the others."""
-    found = np.zeros(len(inputs.ids))
-    for rows in inputs.by_length(tokens=max(256, SCORES // loaded.model.config.vocab_size)):
-        batch, tokens = to_device(inputs.batch(rows), loaded.device), inputs.tokens(rows)
-        here = predicts[tokens]
-        cells = batch["attention_mask"].flatten().nonzero().squeeze(1)[torch.from_numpy(here).to(loaded.device)]
-        scores = loaded.check_finite(loaded.engine.masked(batch, cells))
-        asked = tokens[here]
-        losses = F.cross_entropy(scores, torch.from_numpy(labels[asked]).to(scores.device), reduction="none")
-        found[asked] = losses.cpu().double().numpy()
-    return found
+    losses = np.zeros(len(inputs.ids))
+    batches = inputs.by_length(tokens=max(256, SCORES // loaded.model.config.vocab_size))
+    for tokens, scores in loaded.token_scores(inputs, labels != IGNORED, batches):
+        expected = torch.from_numpy(labels[tokens]).to(scores.device)
+        losses[tokens] = F.cross_entropy(scores, expected, reduction="none").cpu().double().numpy()
+    return losses
 
 
 def interval(sums: NDArray[np.float64]) -> list[float] | None:

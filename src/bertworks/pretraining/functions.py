@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint.folder import read_config
-from ..checkpoint.memory import ModelLike, start_folder
+from ..checkpoint.locate import ModelLike
+from ..checkpoint.start import start_folder
 from ..config import find_recipe, flags_of_fields, load_recipe, with_fields
 from ..files import InputError
 from ..reporting.arguments import argument_names, hinted

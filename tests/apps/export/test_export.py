@@ -21,7 +21,6 @@ from bertworks.checkpoint.folder import load_model
 from bertworks.checkpoint.locate import is_export, new_folder
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.inference.exported import processor, trust
 from bertworks.inference.predictor import Predictor
 from bertworks.tasks.base import Example, Task
 from support.export_folders import LONG, ONE, TEXTS, folder_of
@@ -147,12 +146,6 @@ def test_a_flipped_bit_is_noticed(exported, name, capsys):
     assert end.value.code == 1 and f"altered: {name}" in capsys.readouterr().err
 
 
-def test_missing_and_new_files_are_noticed(exported):
-    (exported / "vocab.txt").unlink()
-    with pytest.raises(InputError, match=r"missing: vocab\.txt"):
-        verify(exported)
-
-
 @pytest.mark.parametrize("certified", [True, False])
 def test_a_missing_graph_is_named(exported, request, certified):
     folder = exported if certified else request.getfixturevalue("uncertified")
@@ -188,7 +181,7 @@ def test_an_export_whose_files_changed_is_not_used(exported, change, message, ca
         with pytest.raises(SystemExit) as end:
             main(verb)
         said = capsys.readouterr()
-        assert end.value.code and re.search(message, said.out + said.err)
+        assert end.value.code and re.search(message, " ".join((said.out + said.err).split()))
 
 
 def test_files_that_decide_nothing_may_change(exported):
@@ -205,12 +198,15 @@ def test_an_export_of_an_earlier_version_opens_with_a_note(uncertified, kept, ca
     assert "no checksums of the files" in capsys.readouterr().err
     with contextlib.suppress(SystemExit):
         main(["doctor", str(uncertified)])
-    assert "no checksums of the files" in capsys.readouterr().out
+    assert "no checksums of the files" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_new_file_is_noticed(exported):
+def test_a_missing_and_a_new_file_are_noticed(exported):
     (exported / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(InputError, match=r"not of this export: pytorch_model\.bin"):
+        verify(exported)
+    (exported / "vocab.txt").unlink()
+    with pytest.raises(InputError, match=r"missing: vocab\.txt"):
         verify(exported)
 
 
@@ -226,19 +222,14 @@ def test_scores_that_differ_more_than_certified_are_noticed(exported):
 def test_a_certificate_that_was_changed_gives_one_message(uncertified):
     file = uncertified / "certificate.json"
     found = json.loads(file.read_text())
-    for change in ({"graph": 3}, {"format": 99}, {"graph": {**found["graph"], "to": "pickle"}}):
+    for change, message in (
+        ({"graph": 3}, r"certificate\.json"),
+        ({"format": 99}, "newer"),
+        ({"graph": {**found["graph"], "to": "torch"}}, "expected onnx; export again"),
+    ):
         file.write_text(json.dumps(found | change))
-        with pytest.raises(InputError, match=r"certificate\.json|newer"):
+        with pytest.raises(InputError, match=message):
             Predictor(uncertified).classify("a")
-    file.write_text(json.dumps(found | {"graph": {**found["graph"], "outputs": {"logits": "../model.onnx"}}}))
-    with pytest.raises(InputError, match="no file"):
-        Predictor(uncertified).classify("a")
-
-
-def test_a_damaged_graph_is_one_message(uncertified):
-    (uncertified / "onnx/model.onnx").write_bytes(b"no graph")
-    with pytest.raises(InputError, match="not readable by ONNX Runtime"):
-        Predictor(uncertified).classify("a")
 
 
 @pytest.mark.parametrize(
@@ -390,9 +381,7 @@ def test_a_failed_export_leaves_nothing(source, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"precision": "bfloat16"}, "for bfloat16 export to torch"),
-        ({"to": "torch", "precision": "int8"}, "for int8 export to onnx"),
-        ({"to": "tflite"}, "expected onnx or torch"),
+        ({"precision": "bfloat16"}, "expected float32 or int8"),
         ({"calibrate": Path("texts.txt")}, "expected int8"),
     ],
 )
@@ -416,57 +405,11 @@ def test_the_limit_of_float32_grows_with_the_scores():
             limit_of({"largest": largest, "largest_score": 1.0}, "float32")
 
 
-# ---- a compiled package, without compiling
-
-
-def test_a_package_of_unknown_origin_is_not_loaded(uncertified, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    loaded = []
-    monkeypatch.setattr(
-        "torch._inductor.aoti_load_package", lambda path: loaded.append(path) or (lambda *_: (torch.ones(3, 2),))
-    )
+@pytest.mark.parametrize("name", ["../secret.txt", "/dev/null", "onnx/none.onnx"])
+def test_only_files_of_the_folder_are_opened(uncertified, name):
+    (uncertified.parent / "secret.txt").write_text("mine")
     file = uncertified / "certificate.json"
     found = json.loads(file.read_text())
-    (uncertified / "torch").mkdir()
-    (uncertified / "torch/scores.pt2").write_bytes(b"code")
-    graph = {**found["graph"], "to": "torch", "outputs": {"logits": "torch/scores.pt2"}}
-    file.write_text(json.dumps(found | {"graph": graph}))
-    batch = padded()
-    with pytest.raises(InputError, match="has not compiled on this machine"):
-        Predictor(uncertified).loaded.engine.scores(batch, "classifier")
-    assert not loaded
-    main(["export", "--trust", str(uncertified)])
-    assert "torch/scores.pt2" in capsys.readouterr().out
-    assert Predictor(uncertified).loaded.engine.scores(batch, "classifier").sum() == 6 and len(loaded) == 1
-    flip(uncertified / "torch/scores.pt2")
-    with pytest.raises(InputError, match="has not compiled on this machine"):
-        Predictor(uncertified).loaded.engine.scores(batch, "classifier")
-    file.write_text(json.dumps(found | {"graph": {**graph, "capability": "torch 1.0, Plan9 z80"}}))
-    with pytest.raises(InputError, match="this machine is torch"):
-        Predictor(uncertified).loaded.engine.scores(batch, "classifier")
-    assert processor() == graph["capability"]
-
-
-def test_a_damaged_list_of_trusted_packages_says_what_to_do(exported, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    trust(exported)
-    listed = tmp_path / "state/bertworks/compiled.txt"
-    whole = listed.read_bytes()
-    listed.write_bytes(b"\xff\xfe" + whole)
-    with pytest.raises(InputError, match=r"compiled\.txt: byte 0 is not UTF-8; .*remove it, and run .*--trust again"):
-        trust(exported)
-    listed.unlink()
-    trust(exported)
-    assert listed.read_bytes() == whole
-
-
-@pytest.mark.parametrize("name", ["../secret.txt", "/dev/null", "torch/none.pt2"])
-def test_only_files_of_the_folder_are_trusted(exported, tmp_path, monkeypatch, name):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    (tmp_path / "secret.txt").write_text("mine")
-    file = exported / "certificate.json"
-    found = json.loads(file.read_text())
-    file.write_text(json.dumps(found | {"graph": {**found["graph"], "to": "torch", "outputs": {"logits": name}}}))
+    file.write_text(json.dumps(found | {"graph": {**found["graph"], "outputs": {"logits": name}}}))
     with pytest.raises(InputError, match=f"no file {name}, which certificate"):
-        trust(exported)
-    assert not (tmp_path / "state").exists()
+        Predictor(uncertified).classify("a")

@@ -1,7 +1,6 @@
-"""Every head in several families, int8, other software's view of the folder, and advice."""
+"""Every head in several families, int8, other software's view of the folder, and the comparison of engines."""
 
 import importlib.util
-import json
 import os
 import re
 from dataclasses import replace
@@ -11,12 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from bertworks.apps.export.advice import Measured, advice, advise, serve_commands, table
 from bertworks.apps.export.certificate import verify
-from bertworks.apps.export.config import AdviceConfig, ExportConfig
+from bertworks.apps.export.comparison import ENGINES, Comparison, Engine, Measured, compare, serve_commands, table
+from bertworks.apps.export.config import ExportConfig
 from bertworks.apps.export.folder import export
 from bertworks.apps.export.samples import Sample
-from bertworks.apps.export.workers import Choice
 from bertworks.checkpoint.pooling import Pooling, write_pooling
 from bertworks.cli import main
 from bertworks.files import InputError
@@ -113,7 +111,7 @@ def test_masks_are_scored_few_sequences_at_a_time(monkeypatch):
 
     model = folder_model(("mlm",))
     V = model.config.vocab_size
-    graph = {"outputs": {"logits": "f"}, "to": "onnx", "precision": "float32", "capability": ""}
+    graph = {"outputs": {"logits": "f"}, "to": "onnx", "precision": "float32"}
     engine = exported.Exported(None, model, graph)
     ids = torch.arange(12).view(4, 3)
     scores = torch.rand(12, V)
@@ -176,133 +174,105 @@ def test_sentence_transformers_takes_the_graph_as_it_is(tmp_path):
     export(folder, out)
     found, named = utils.backend_should_export(out, True, {}, "model.onnx", "*.onnx", "ONNX")
     assert not found and named == {"subfolder": "onnx", "file_name": "model.onnx"}
-    session = OnnxFile(out / "onnx/model.onnx", [], "").session
+    session = OnnxFile(out / "onnx/model.onnx", []).session
     rows = AutoTokenizer.from_pretrained(out)(TEXTS, padding=True, truncation=True, max_length=20, return_tensors="np")
     vectors = session.run(["sentence_embedding"], {value.name: rows[value.name] for value in session.get_inputs()})[0]
     np.testing.assert_allclose(vectors, SentenceTransformer(str(folder)).encode(TEXTS), atol=1e-4)
     np.testing.assert_allclose(vectors, Predictor(out).embed(TEXTS), atol=1e-4)
 
 
-# ---- advice
+# ---- the comparison of engines
 
 
-def measured(name, rates, equal=1.0, metrics=None, single=2.0):
-    return Measured(name, rates, [single], {}, {"equal_answers": equal, "answers": 24}, metrics or {})
+def measured(name, rates, equal=1.0, single=2.0):
+    return Measured(name, {"equal_answers": equal, "answers": 24}, rates, [single])
 
 
-def test_advice_follows_from_the_rounds():
+def test_the_recommendation_follows_from_the_rounds():
     slow, fast = measured("float32", [10.0, 11.0, 9.0]), measured("bfloat16", [30.0, 33.0, 29.0], 0.995, single=1.5)
-    assert advice([slow, fast], 0.99, 0) == (
-        "On this machine use bfloat16: 3.0 times the throughput of float32, 1.5 ms for one text, 99.5% of 24 answers "
-        "equal."
+    near, other = measured("ONNX int8", [28.0, 31.0, 29.5]), measured("b", [30.0, 31.0], 0.9)
+    assert Comparison([slow, fast], {}, 24).recommendation == (
+        "Use bfloat16: 3.0 times the throughput of float32, 1.5 ms for one text, 99.5% of 24 answers equal."
     )
-    near = measured("ONNX int8", [28.0, 31.0, 29.5], 1.0)
-    assert advice([slow, fast, near], 0.99, 0).startswith("No clear winner among ONNX int8 and bfloat16")
-    assert "use bfloat16, the simplest" in advice([slow, fast, near], 0.99, 0)
-    left_out = advice([slow, measured("b", [30.0, 31.0], 0.9)], 0.99, 0)
-    assert "use float32 as it is" in left_out
-    assert left_out.endswith(
-        " b is faster (3.0 times float32), but it agrees less (90.0% of 24 answers equal) than the 99.0% that were "
-        "asked for."
+    overlapping = Comparison([slow, fast, near], {}, 24).recommendation
+    assert overlapping.startswith("No clear winner among bfloat16 and ONNX int8: ")
+    assert overlapping.endswith("use bfloat16, the simplest.")
+    differs = Comparison([slow, other], {}, 24).recommendation
+    assert differs.startswith("Use float32: ") and differs.endswith(
+        " b is faster (3.0 times float32), but its answers differ too much: 90.0% of 24 answers equal."
     )
-    assert "use b: 3.0 times" in advice([slow, measured("b", [30.0, 31.0, 30.0], 0.9)], 0.9, 0)
 
 
-def test_advice_ends_with_the_commands_to_type():
-    assert serve_commands("float32", "runs/a") == ["bertworks serve runs/a --precision float32"]
-    assert serve_commands("compiled bfloat16", Path("my runs")) == [
-        "bertworks serve 'my runs' --precision bfloat16 --engine compiled"
-    ]
-    for engine, how in (
-        ("ONNX float32", ""),
-        ("ONNX int8", " --precision int8"),
-        ("bfloat16 package", " --to torch --precision bfloat16"),
-    ):
-        out = f"runs/a-{engine.replace(' ', '-').lower()}"
-        assert serve_commands(engine, "runs/a") == [
-            f"bertworks export runs/a{how} --out {out}",
-            f"bertworks serve {out}",
-        ]
-
-
-def test_advice_on_labelled_rows_needs_a_score_within_the_interval():
-    slow = measured("float32", [10.0, 11.0, 9.0], metrics={"accuracy": 0.9})
-    for score, chosen in ((0.89, "int8"), (0.85, "float32")):
-        fast = measured("int8", [30.0, 31.0, 30.0], 0.5, {"accuracy": score})
-        found = advice([slow, fast], 0.99, 400)
-        assert f"use {chosen}" in found, score
-        assert ("its accuracy of 0.8500 is too far below that of float32, 0.9000" in found) == (score == 0.85)
+@pytest.mark.parametrize(
+    ("engine", "commands"),
+    [
+        ("float32", ["bertworks serve 'my runs' --precision float32"]),
+        ("compiled bfloat16", ["bertworks serve 'my runs' --precision bfloat16 --engine compiled"]),
+        (
+            "ONNX int8",
+            [
+                "bertworks export 'my runs' --precision int8 --out 'my runs-onnx-int8'",
+                "bertworks serve 'my runs-onnx-int8'",
+            ],
+        ),
+    ],
+)
+def test_the_commands_of_an_engine(engine, commands):
+    assert serve_commands(engine, Path("my runs")) == commands
 
 
 @pytest.mark.heavy
-def test_advise_measures_two_engines(tmp_path, monkeypatch, capsys):
-    """Without exports and compilers, which the next test has."""
-    both = lambda folder, *_: [Choice("float32", folder), Choice("bfloat16", folder, "bfloat16")]  # noqa: E731
-    monkeypatch.setattr("bertworks.apps.export.advice._choices", both)
-    report = advise(folder_of(tmp_path / "m" / "model", task={"kind": "single"}), AdviceConfig(rounds=2, singles=2))
-    first, second = report["engines"].values()
-    assert first["difference"]["largest"] == 0 < second["difference"]["largest"] < 0.5
-    assert len(second["texts_per_second_rounds"]) == 2 and second["memory_mb"] > 50 and not second["metrics"]
-    said = capsys.readouterr().err
-    assert "bfloat16: loading" in said and "measuring 2 engines: 2 rounds" in said
-    assert any("2 interleaved rounds over 24 texts, repeated to 96." in note for note in table(report).notes)
-    assert f"use {report['chosen']}" in report["advice"]
-    assert table(report).notes[-1].strip() == serve_commands(report["chosen"], tmp_path / "m" / "model")[0]
-    assert any("logits, before the softmax" in note for note in table(report).notes)
+def test_engines_are_compared(tmp_path, capsys):
+    source = folder_of(tmp_path / "m" / "model", task={"kind": "single"})
+    found = compare(source, seconds=600, engines=ENGINES[:2])
+    first, second = found.measured
+    assert first.difference["largest"] == 0 < second.difference["largest"] < 0.5
+    assert len(first.throughput) == len(second.throughput) == 5 and len(second.single) == 100 and not found.left_out
+    notes = table(found, source).notes
+    assert notes[-1].strip() == serve_commands(found.fastest[0].name, source)[0] and found.recommendation in notes
+    assert "bfloat16: preparing" in capsys.readouterr().err
+
+
+@pytest.mark.heavy
+def test_an_engine_that_is_not_ready_is_ended_with_the_time(tmp_path):
+    """It waits for a file that nobody writes."""
+    source = folder_of(tmp_path / "m" / "model", task={"kind": "single"})
+    os.mkfifo(tmp_path / "texts.txt")
+    waits = Engine("waits", exported=ExportConfig("int8", tmp_path / "texts.txt"))
+    found = compare(source, seconds=40, engines=[ENGINES[0], waits])
+    assert [one.name for one in found.measured] == ["float32"] and found.measured[0].throughput
+    assert found.left_out == {"waits": "not finished within the time limit; give a larger --seconds"}
+    with pytest.raises(InputError, match="float32: not finished within the time limit; give a larger --seconds"):
+        compare(source, seconds=0.01, engines=[ENGINES[0], waits])
 
 
 @pytest.mark.slow
-def test_advise_measures_every_engine_and_fits_a_terminal(tmp_path, capsys, monkeypatch):
+def test_every_engine_is_compared_and_the_table_fits_a_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     source = folder_of(tmp_path / "m" / "model", task={"kind": "single"})
-    (tmp_path / "dev.csv").write_text("text,label\ngood film,yes\nbad film,no\ngood,yes\n")
-    rows = f"--dev {tmp_path / 'dev.csv'} --kind single --json {tmp_path / 'a.json'} --rounds 2 --singles 2"
-    main(["advise", str(source), *rows.split()])
+    found = compare(source, seconds=600)
+    assert [one.name for one in found.measured] == [engine.name for engine in ENGINES] and not found.left_out
+    differences = {one.name: one.difference["largest"] for one in found.measured}
+    assert differences.pop("float32") == 0 and all(differences.values())
+    assert differences["ONNX float32"] < 1e-4 < differences["ONNX int8"]
+    main(["export", str(source), "--compare", "--seconds", "600"])
     shown = capsys.readouterr().out.splitlines()
-    assert (
-        max(map(len, shown[:-7])) <= 80
-        and shown[-1].strip() == json.loads((tmp_path / "a.json").read_text())["commands"][-1]
-    )
-    report = json.loads((tmp_path / "a.json").read_text())
-    engines = report["engines"]
-    assert {"float32", "bfloat16", "ONNX float32", "ONNX int8"} <= engines.keys() and not report["left_out"]
-    assert shown[-1] == report["advice"]
-    for name, one in engines.items():
-        assert len(one["texts_per_second_rounds"]) == 2 and one["texts_per_second"] > 0 and one["memory_mb"] > 50
-        assert one["metrics"]["accuracy"] in (0, 1 / 3, 2 / 3, 1)
-        assert (one["difference"]["largest"] == 0) == (name == "float32")
-    assert engines["ONNX float32"]["difference"]["largest"] < 1e-4 < engines["ONNX int8"]["difference"]["largest"]
-    assert table(report).rows
+    assert max(map(len, shown[:-7])) <= 80 and any("bertworks serve" in line for line in shown)
 
 
-def test_advice_is_for_model_folders(tmp_path):
-    (tmp_path / "certificate.json").write_text("{}")
-    with pytest.raises(InputError, match="is an export"):
-        advise(tmp_path)
-    for wrong in ({"rounds": 1}, {"singles": 0}, {"equal": 2.0}):
-        with pytest.raises(InputError, match="expected 2 or more"):
-            AdviceConfig(**wrong)
+@pytest.mark.parametrize(("certificate", "message"), [("{}", "is an export"), ("", r"config\.json")])
+def test_only_model_folders_are_compared(tmp_path, certificate, message, capfd):
+    if certificate:
+        (tmp_path / "certificate.json").write_text(certificate)
+    with pytest.raises(InputError, match=message):
+        compare(tmp_path)
+    assert "preparing" not in capfd.readouterr().err
 
 
-# ---- compiled packages
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_compiled_package_answers_like_its_source(tmp_path, monkeypatch, precision):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    source = folder_of(tmp_path / "m" / "model", heads=("mlm",))
-    certificate = export(source, tmp_path / "out", ExportConfig("torch", precision))
-    files = {"logits": "torch/scores.pt2", "last_hidden_state": "torch/vectors.pt2"}
-    assert certificate["graph"]["outputs"] == files and verify(tmp_path / "out")
-    ours, theirs = Predictor(source), Predictor(tmp_path / "out")
-    near = 1e-4 if precision == "float32" else 0.1
-    np.testing.assert_allclose(ours.embed([*TEXTS, LONG]), theirs.embed([*TEXTS, LONG]), atol=near)
-    expected, found = (Sample.of(one, TEXTS).scores() for one in (ours, theirs))
-    assert (expected - found).abs().max() < near * max(1, expected.abs().max())
-
-
-def test_advice_on_a_folder_without_a_model_is_refused_before_it_begins(tmp_path, capfd):
-    with pytest.raises(InputError, match=r"config\.json"):
-        advise(tmp_path)
-    assert "exporting" not in capfd.readouterr().err
+@pytest.mark.parametrize(
+    "line",
+    ["MODEL --compare --out OUT", "MODEL --seconds 9 --out OUT", "MODEL --verify MODEL", "--verify OUT --texts T", ""],
+)
+def test_flags_of_another_mode_are_refused(line, tmp_path):
+    with pytest.raises(SystemExit):
+        main(["export", *line.replace("MODEL", str(tmp_path)).split()])

@@ -19,7 +19,7 @@ def classifier(tmp_path_factory):
     source = folder_of(tmp_path_factory.mktemp("weights") / "model", task={"kind": "single"})
     out = shutil.copytree(source, source.with_name("onnx"), ignore=shutil.ignore_patterns("*.safetensors"))
     parts = sorted(parts_in(load_model(source)))
-    graph = {"to": "onnx", "precision": "float32", "parts": parts, "labels": 2, "capability": ""}
+    graph = {"to": "onnx", "precision": "float32", "parts": parts, "labels": 2}
     graph["outputs"] = {"logits": "onnx/model.onnx"}
     (out / "onnx").mkdir()
     (out / "onnx/model.onnx").touch()
@@ -95,7 +95,7 @@ def test_an_exported_pretrained_model_is_served(tmp_path):
 
 
 VERBS = [
-    "features EXPORT SENTENCES --out OUT.npz",
+    "features EXPORT SENTENCES --out OUT.safetensors",
     "explain EXPORT film --out OUT.html",
     "probe attention EXPORT film --out OUT.html",
     "probe word EXPORT film SENTENCES",
@@ -108,7 +108,7 @@ VERBS = [
     "convert EXPORT OUT",
     "distill --loop.steps 1 --teacher EXPORT --corpus STORE --out OUT",
     "export EXPORT --out OUT",
-    "advise EXPORT",
+    "export EXPORT --compare",
 ]
 
 
@@ -116,7 +116,7 @@ VERBS = [
 def test_verbs_that_need_weights_refuse_an_export(classifier, tmp_path, line, capsys):
     (tmp_path / "sentences.txt").write_text("good film\nbad film\n")
     named = {"EXPORT": classifier, "SOURCE": classifier.with_name("model"), "ROWS": classifier.parent / "rows.csv"}
-    outs = {f"OUT{ending}": tmp_path / f"out{ending}" for ending in ("", ".npz", ".html")}
+    outs = {f"OUT{ending}": tmp_path / f"out{ending}" for ending in ("", ".safetensors", ".html")}
     named |= {"SENTENCES": tmp_path / "sentences.txt"} | outs
     with pytest.raises(SystemExit) as end:
         main([str(named.get(word, word)) for word in line.split()])

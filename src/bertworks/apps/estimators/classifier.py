@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from ...checkpoint.folder import read_config
-from ...checkpoint.memory import ModelLike, origin_of
+from ...checkpoint.locate import ModelLike, find_model
 from ...finetuning.functions import finetune
 from ...inference.predictor import Predictor
 from ...tasks.base import Example, Limits
@@ -93,7 +93,7 @@ class EncoderClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]  
         return self
 
     def _fields(self) -> dict[str, Any]:
-        positions = read_config(origin_of(self.model))[0].max_length
+        positions = read_config(find_model(self.model))[0].max_length
         length = self.max_length or min(Limits.max_seq_length, positions)
         return {
             "max_seq_length": length,

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ...checkpoint.memory import ModelLike
+from ...checkpoint.locate import ModelLike
 from ...inference.config import FeatureConfig
 from ...inference.features import Extractor
 from .texts import TextEstimator, rows_of, value_errors

@@ -1,4 +1,4 @@
-"""A trained folder for other engines: ONNX Runtime, or code compiled for this machine.
+"""A model folder as an ONNX graph, with a certificate of how much its scores differ.
 
 In reading order:
 
@@ -6,12 +6,10 @@ In reading order:
     folder.py        the export itself: `export`
     graph.py         a model as an ONNX graph
     quantization.py  the same in int8
-    compiled.py      a model as compiled code
     samples.py       the texts that source and export are compared on
     certificate.py   what was measured; `verify`
     card.py          README.md of an exported folder
-    advice.py        which engine is fastest on this machine: `advise`
-    workers.py       an engine in a process of its own, for `advise`
+    comparison.py    which engine is fastest on this machine: `compare`
 
 `inference/exported.py` runs exported folders.
 """
@@ -21,8 +19,8 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .advice import advise as advise
     from .certificate import verify as verify
+    from .comparison import compare as compare
     from .config import ExportConfig as ExportConfig
     from .folder import export as export
 

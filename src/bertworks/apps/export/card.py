@@ -31,10 +31,9 @@ def export_card(predictor: Predictor, graph: dict[str, Any], facts: dict[str, An
     """The card as Markdown, from the certificate's facts and the folder's config.json."""
     masks = "mlm" in predictor.model.heads and predictor.model.config.direction == "both"
     head = predictor.model.supervised_head or ("mlm" if masks else "")
-    what = "ONNX graph" if graph["to"] == "onnx" else "package of compiled code (AOTInductor)"
     call = _CALLS.get(head, 'embed(["one text", "another"])').format(mask=predictor.tokenizer.roles["mask"])
     lines = ["---", "library_name: bertworks", "tags: [bertworks, export]", "---", ""]
-    lines += [f"# {what}, {graph['precision']}", ""]
+    lines += [f"# ONNX graph, {graph['precision']}", ""]
     lines += [
         "`bertworks export` made this folder from a model folder; `certificate.json` names the files of both.",
         "",
@@ -42,13 +41,7 @@ def export_card(predictor: Predictor, graph: dict[str, Any], facts: dict[str, An
     lines += [f"Outputs: {', '.join(f'`{name}`' for name in graph['outputs'])}.", *_exactness(facts), ""]
     lines += ["## Use", "", "Run these examples in this folder.", ""]
     lines += _code("python", "import bertworks", "", f'print(bertworks.Predictor(".").{call})')
-    if graph["to"] == "torch":
-        lines += [
-            f"It runs on {graph['capability']} only. It holds machine code: load no package of unknown origin.",
-            "",
-        ]
-    else:
-        lines += _elsewhere(predictor, graph, head, settings)
+    lines += _elsewhere(predictor, graph, head, settings)
     return "\n".join([*lines, "Check it with `bertworks export --verify FOLDER`.", ""])
 
 

@@ -6,7 +6,6 @@ nor its texts.
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +107,3 @@ def _reference(folder: Path) -> Tensor:
         return safetensors.torch.load_file(folder / REFERENCE)["scores"]
     except (safetensors.SafetensorError, KeyError, OSError) as error:
         raise InputError(f"{folder / REFERENCE}: not readable ({error}); export again") from None
-
-
-def compared(source: Sample, export: Sample) -> dict[str, Any]:
-    """The differences of two folders on the same texts."""
-    return export.difference(source.scores(), export.scores())
-
-
-def samples(source: Predictor, export: Predictor, texts: Sequence[str]) -> tuple[Sample, Sample]:
-    """The same texts for both."""
-    return Sample.of(source, texts), Sample.of(export, texts)

@@ -6,21 +6,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ...checkpoint.folder import load_model, load_tokenizer, parts_in, read_config
 from ...checkpoint.locate import CERTIFICATE, CONFIG, find_model, is_export, new_folder, refuse_export
 from ...checkpoint.pooling import Pooling, cross_encoder_settings, read_pooling, write_pooling
 from ...files import checksum, read_json_object, write_json, write_text
 from ...inference.evaluation import Evaluation
-from ...inference.exported import FORMAT, processor, trust
+from ...inference.exported import FORMAT
 from ...inference.predictor import Predictor
 from ...model.heads import Model
 from ...tasks.base import Task
 from .card import export_card
-from .certificate import compared, limit_of, samples, write_certificate, write_reference
+from .certificate import limit_of, write_certificate, write_reference
 from .config import ExportConfig
 from .graph import MODEL, Exportable, require, write_onnx
-from .samples import shipped_texts, texts_in
+from .samples import Sample, shipped_texts, texts_in
 
 _CALIBRATION_BATCH = 8  # texts; all batches have one length, because histograms are taken over them
 Labelled = tuple[Task, Sequence[Any]]
@@ -36,14 +37,13 @@ def export(
     """Write the exported folder of a model or run folder; returns its certificate.
 
     An earlier export at `out` is replaced. texts: file with texts of your own on which scores are compared too. dev: a
-    task and labelled rows, on which both are scored. Raises InputError if the source cannot be exported, a package or
-    compiler is missing, `out` holds anything else, or a float32 export differs by more than rounding.
+    task and labelled rows, on which both are scored. Raises InputError if the source cannot be exported, a package is
+    missing, `out` holds anything else, or a float32 export differs by more than rounding.
     """
     config, source = config or ExportConfig(), find_model(source)
     folder, pooling = read_pooling(source)
     refuse_export(folder)
-    if config.to == "onnx":
-        require("onnx", "onnxscript", "onnxruntime")
+    require("onnx", "onnxscript", "onnxruntime")
     own = None if texts is None else texts_in(texts)
     predictor = Predictor(source, device="cpu")
     model = load_model(folder)
@@ -52,8 +52,6 @@ def export(
         _write_beside(folder, staging, pooling, predictor)
         graph["outputs"] = _write_graph(model, pooling or Pooling(), staging, config, predictor)
         write_json(staging / CERTIFICATE, {"format": FORMAT, "graph": graph})
-        if config.to == "torch":
-            trust(staging)
         facts = _compare(predictor, staging, config, own, dev)
         if texts is not None:
             facts["own_texts"] |= {"file": texts.name, "checksum": checksum(texts)}
@@ -67,11 +65,10 @@ def _graph_of(model: Model, config: ExportConfig) -> dict[str, Any]:
     """What reading the export needs to know of its graph."""
     heads = (model.heads[name] for name in ("classifier", "tagger") if name in model.heads)
     return {
-        "to": config.to,
+        "to": "onnx",
         "precision": config.precision,
         "parts": sorted(parts_in(model)),
         "labels": next((int(head.out_features) for head in heads), 0),  # type: ignore[arg-type]
-        "capability": processor(),
     }
 
 
@@ -88,10 +85,6 @@ def _write_graph(
     model: Model, pooling: Pooling, staging: Path, config: ExportConfig, predictor: Predictor
 ) -> dict[str, str]:
     """Write the graph; returns the file of each output."""
-    if config.to == "torch":
-        from .compiled import write_packages
-
-        return write_packages(model, pooling, staging, config.precision)
     module = Exportable(model, pooling).eval()
     path = staging / "onnx" / MODEL
     write_onnx(module, path)
@@ -108,8 +101,7 @@ def _write_graph(
 
 def _calibration(module: Exportable, predictor: Predictor, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Batches of texts, by the names of the graph's inputs."""
-    sample, _ = samples(predictor, predictor, texts)
-    inputs = sample.prepared.inputs
+    inputs = Sample.of(predictor, texts).prepared.inputs
     everything = np.arange(len(inputs))
     length = inputs.padded_length(everything)
     for rows in np.split(everything, everything[_CALIBRATION_BATCH::_CALIBRATION_BATCH]):
@@ -123,18 +115,22 @@ def _compare(
 ) -> dict[str, Any]:
     """The differences of source and export, and their scores on labelled rows."""
     exported = Predictor(staging)
-    source, export = samples(predictor, exported, shipped_texts())
-    expected = source.scores()
-    difference = export.difference(expected, export.scores())
+    expected, difference = _difference(predictor, exported, shipped_texts())
     write_reference(staging, expected)
     facts: dict[str, Any] = {"difference": {**difference, "limit": limit_of(difference, config.precision)}}
     facts["difference"]["texts"] = len(shipped_texts())
     if config.calibrate is not None:
         facts["calibration"] = {"texts": len(texts_in(config.calibrate)), "checksum": checksum(config.calibrate)}
     if own is not None:
-        facts["own_texts"] = {"texts": len(own), **compared(*samples(predictor, exported, own))}
+        facts["own_texts"] = {"texts": len(own), **_difference(predictor, exported, own)[1]}
     if dev is not None:
         task, rows = dev
         before, after = (Evaluation.prepare(one.loaded, task, rows).run().metrics for one in (predictor, exported))
         facts["scores"] = {"task": task.name, "rows": len(rows), "before": before, "after": after}
     return facts
+
+
+def _difference(source: Predictor, export: Predictor, texts: Sequence[str]) -> tuple[Tensor, dict[str, Any]]:
+    """The source's scores of the texts, and how much those of the export differ."""
+    expected, sample = Sample.of(source, texts).scores(), Sample.of(export, texts)
+    return expected, sample.difference(expected, sample.scores())

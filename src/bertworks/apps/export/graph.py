@@ -8,7 +8,7 @@ Shapes: B sequences, L positions, C choices, D width, V vocabulary, K labels.
 import contextlib
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ...model.heads import Model
 from ...model.rectangular import STATES, Rectangular
 
 MODEL = "model.onnx"
+_LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 _EXAMPLE = (2, 9)  # B, L of the batch that the graph is recorded with; any other works later
 
 
@@ -39,12 +40,7 @@ class Exportable(nn.Module):
         self.segments = model.config.type_vocab_size > 1
         self.choices = "choice" in model.heads
         self.model, self.pooling = model, pooling
-        self.keep([*self.outputs])
-
-    def keep(self, names: Sequence[str]) -> None:
-        """Compute these outputs alone."""
-        self.outputs = {name: part for name, part in self.outputs.items() if name in names}
-        self.network = Rectangular(self.model, tuple(dict.fromkeys(self.outputs.values())))
+        self.network = Rectangular(model, tuple(dict.fromkeys(self.outputs.values())))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -81,18 +77,15 @@ class Exportable(nn.Module):
 
     def axes(self) -> tuple[dict[int, Any], ...]:
         """The names of the axes that vary, for each input."""
-        batch, length = torch.export.Dim("batch_size"), torch.export.Dim("sequence_length", max=self._longest)
+        batch = torch.export.Dim("batch_size")
+        length = torch.export.Dim("sequence_length", max=self.model.config.max_length)
         axes = {0: batch, 1: torch.export.Dim("num_choices"), 2: length} if self.choices else {0: batch, 1: length}
         return (axes,) * len(self.inputs)
-
-    @property
-    def _longest(self) -> int:
-        return self.model.config.max_length
 
     def recorded(self) -> torch.export.ExportedProgram:
         """The graph by torch.export. Raises InputError if the model cannot be recorded for every batch and length."""
         try:
-            with torch.no_grad(), _quiet():
+            with torch.no_grad(), quiet(*_LOGGERS):
                 return torch.export.export(self.eval(), self.example(), dynamic_shapes=self.axes())
         except torch._dynamo.exc.UserError as error:
             line = str(error).strip().splitlines()[0]
@@ -100,12 +93,11 @@ class Exportable(nn.Module):
 
 
 def write_onnx(module: Exportable, path: Path) -> None:
-    """Write an ONNX file in float32. Raises InputError if onnx or onnxscript is missing, or as `recorded`."""
-    require("onnx", "onnxscript", "onnxruntime")
+    """Write an ONNX file in float32. Raises InputError like `recorded`."""
     import onnx
 
     program = module.recorded()
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet(*_LOGGERS):
         made = torch.onnx.export(
             program,
             (),
@@ -155,9 +147,9 @@ def require(*modules: str) -> None:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """No warnings and log lines of the exporter, which are for its authors."""
-    logs = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+def quiet(*names: str) -> Iterator[None]:
+    """No warnings and log lines of these loggers, which are for the authors of the libraries."""
+    logs = [logging.getLogger(name) for name in names]
     levels = [log.level for log in logs]
     try:
         for log in logs:

@@ -4,15 +4,15 @@ Dynamic: each batch measures the range of its own activations. Static: the range
 is faster and, on texts unlike those, less exact.
 """
 
-import contextlib
-import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .graph import quiet
 
 MODEL = "model_quantized.onnx"
 Feed = Mapping[str, NDArray[np.int64]]  # one batch, by the names of the inputs
@@ -28,7 +28,7 @@ def quantize(source: Path, target: Path, batches: Iterable[Feed] | None) -> None
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as folder, _quiet():
+    with TemporaryDirectory() as folder, quiet(""):
         prepared = Path(folder) / "prepared.onnx"
         quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
         common: dict[str, Any] = {
@@ -60,15 +60,3 @@ class _Batches:
     def get_next(self) -> dict[str, NDArray[np.int64]] | None:
         batch = next(self._left, None)
         return None if batch is None else dict(batch)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """No advice of onnxruntime about a pre-processing that is done here."""
-    root = logging.getLogger()
-    level = root.level
-    root.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        root.setLevel(level)

@@ -6,11 +6,9 @@ In reading order:
     conversion.py        `bertworks convert`: read, map, write, read back, compare
     sources.py           what can be converted, and how it is found
     resize.py            more or fewer positions, a longer vocabulary, no heads
-    roformer.py          rotary BERT for transformers 4
     extension.py         `bertworks tokenizer extend`: new words
     tensorflow.py        the variable names of google-research/bert and google-research/albert
     tensorflow_files.py  TensorFlow's checkpoint files, read without TensorFlow
-    crc32c.py            the checksum of these files
 """
 
 from typing import TYPE_CHECKING

@@ -20,7 +20,6 @@ from ..pooling import Pooling, write_pooling
 from ..weights import check_finite
 from .options import ConvertOptions
 from .resize import with_positions, without_heads
-from .roformer import fitted, read_roformer, write_roformer
 from .sources import Source, read_source
 
 TOLERANCE = 1e-5  # of what two models compute from the same weights
@@ -66,8 +65,7 @@ def _converted(source: Path | str, staging: Path, out: Path, options: ConvertOpt
     model = assemble(found.config, found.settings, found.tensors, found.folder, finite=False)
     changed, notes = _changed(model, found, options)
     _write(staging, changed, found, options)
-    back = read_roformer(staging, changed) if options.to == "roformer" else load_model(staging)
-    converted = _compared(model, back, found, notes)
+    converted = _compared(model, load_model(staging), found, notes)
     if converted.tensor_difference > 0 or converted.output_difference > TOLERANCE:
         raise InputError(
             f"{out}: not written: read back, tensors differ by {converted.tensor_difference:.2g} and outputs by "
@@ -117,9 +115,6 @@ def _changed(model: Model, found: Source, options: ConvertOptions) -> tuple[Mode
     if model.heads and (options.drop_heads or options.to == "sentence-transformers"):
         notes.append(f"heads left out: {', '.join(model.heads)}")
         model = without_heads(model)
-    if options.to == "roformer":
-        model, left_out = fitted(model, str(found.folder))
-        notes += [f"left out, because RoFormer has none: {', '.join(left_out)}"] if left_out else []
     if found.pooling and options.to != "sentence-transformers":
         notes.append("the source's pooling is left out; --to sentence-transformers keeps it")
     return model, notes
@@ -131,9 +126,6 @@ def _write(folder: Path, model: Model, found: Source, options: ConvertOptions) -
     if options.positions:
         metadata["max_length"] = options.positions
     facts = {"title": "Converted encoder", "made": f"converted by bertworks from a {found.what}"}
-    if options.to == "roformer":
-        write_roformer(folder, model, found.tokenizer, facts, metadata)
-        return
     save_folder(folder, model, found.tokenizer, facts, **metadata)
     if options.to == "folder":
         return

@@ -8,8 +8,7 @@ from typing import Literal
 class ConvertOptions:
     """What to change, and what the source does not say."""
 
-    # sentence-transformers: encoder and pooling; roformer: rotary BERT for transformers 4
-    to: Literal["folder", "sentence-transformers", "roformer"] = "folder"
+    to: Literal["folder", "sentence-transformers"] = "folder"  # sentence-transformers: encoder and pooling
     drop_heads: bool = False  # leave out all heads and write the encoder alone
     positions: int = 0  # longest input: position table cut, or repeated from its start; 0: unchanged
     do_lower_case: bool | None = None  # for a vocab.txt that does not say it: --do-lower-case or --cased

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from ...files import InputError
-from .crc32c import masked_crc32c
 
 INDEX_BYTES = 1 << 22  # the largest index that is read; BERT-LARGE's has some 50 kB
 NAMES, NAME_BYTES = 20_000, 1_000  # the most tensors, and bytes of a name; BERT-LARGE with optimizer slots has 1,200
@@ -38,6 +37,22 @@ DTYPES = {  # the numbers of types.proto that are read
     17: torch.uint16,
     19: torch.float16,
 }
+
+
+def masked_crc32c(data: bytes) -> int:
+    """The CRC-32C as TensorFlow and LevelDB store it: rotated by 15 bits, plus a constant.
+
+    Raises InputError if google-crc32c is not installed.
+    """
+    try:
+        import google_crc32c
+    except ImportError:
+        raise InputError(
+            "TensorFlow checkpoints are checked with the package google-crc32c, which is not installed; install it: "
+            "pip install 'bertworks[tensorflow]'"
+        ) from None
+    crc = google_crc32c.value(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 class _Damaged(Exception):
@@ -72,13 +87,13 @@ class Bundle:
             raise InputError(f"{self.prefix}: {name} has type {variable.dtype} of types.proto, which is not read")
         with open(shard, "rb") as file:
             file.seek(variable.offset)
-            data = bytearray(file.read(variable.size))  # torch takes memory that may be written
+            data = file.read(variable.size)
         if len(data) != variable.size or masked_crc32c(data) != variable.checksum:
             raise InputError(
                 f"{shard}: damaged: the bytes of {name} do not have the checksum that the index states; copy it again"
             )
         dtype = DTYPES[variable.dtype]
-        flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        flat = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
         return flat.reshape(variable.shape)
 
 
@@ -187,7 +202,7 @@ def _block(body: bytes, handle: tuple[int, int]) -> bytes:
     end = start + size + TRAILER
     if end > len(body):
         raise _Damaged(f"a block ends at byte {end:,} of {len(body):,}")
-    if int.from_bytes(body[end - 4 : end], "little") != masked_crc32c(memoryview(body)[start : end - 4]):
+    if int.from_bytes(body[end - 4 : end], "little") != masked_crc32c(body[start : end - 4]):
         raise _Damaged(f"the block at byte {start:,} does not have its checksum")
     if body[start + size]:
         raise _Damaged(f"the block at byte {start:,} is compressed (snappy), which is not read")

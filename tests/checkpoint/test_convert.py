@@ -345,17 +345,6 @@ def test_a_decoders_own_bias_is_the_one_that_is_read(tmp_path):
     assert done.ignored == {"cls.predictions.bias": "not read beside a decoder's own bias"}
 
 
-def test_one_tensor_under_two_names_of_a_pickle(tmp_path):
-    model = theirs("BertForMaskedLM")
-    model.config.save_pretrained(tmp_path / "src")
-    tensors = model.state_dict()
-    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"]
-    torch.save(tensors, tmp_path / "src" / "pytorch_model.bin")
-    done = convert(tmp_path / "src", tmp_path / "out", ConvertOptions(allow_pickle=True))
-    assert done.ignored["cls.predictions.decoder.weight"] == "equal copy of a tensor it is tied to"
-    assert {row.theirs for row in done.mapping} | done.ignored.keys() == tensors.keys()
-
-
 @needs_shared("oracle/model")
 def test_bfloat16_of_tensorflow_is_said(tmp_path):
     source = SHARED / "oracle" / "model" / "tiny_l2_h32_adam"
@@ -383,15 +372,6 @@ def test_the_command_prints_mapping_ignored_and_check(tmp_path, capsys):
     assert "not written, count of training steps: 1 (global_step)" in printed
     assert "46 tensors, each used once. Read back they differ by 0, outputs on a fixed text by 0" in printed[-1]
     assert read_config(tmp_path / "out")[0].hidden_act == "gelu_new" and load_tokenizer(tmp_path / "out").lowercase
-
-
-@needs_shared("oracle/model")
-def test_a_prefix_that_does_not_exist(tmp_path):
-    folder = SHARED / "oracle" / "model" / "tiny_l2_h32_adam"
-    message = refusal(folder / "model.ckpt-100", tmp_path / "out")
-    assert "no model.ckpt-100 and no model.ckpt-100.index in this folder; there is bert_model.ckpt" in message
-    assert "neither config.json nor a TensorFlow checkpoint" in refusal(tmp_path, tmp_path / "out")
-    assert "in this folder" in refusal(tmp_path / "nowhere" / "x", tmp_path / "out")
 
 
 # ---- changes
@@ -531,12 +511,6 @@ def test_a_damaged_pickle_of_any_kind(saved, tmp_path):
             file.write_bytes(data[: chance.choice([len(data), chance.randrange(len(data))])])
             with contextlib.suppress(InputError):
                 read_pickle(file)
-
-
-def test_original_weights_beside_a_config_json_are_pointed_to(saved, tmp_path):
-    (saved / "model.safetensors").unlink()
-    (saved / "bert_model.ckpt.index").write_bytes(b"")
-    assert f"bertworks convert {saved / 'bert_model.ckpt'} NEW-FOLDER" in refusal(saved, tmp_path / "out")
 
 
 def test_a_place_that_is_taken_is_left_alone(saved, tmp_path):

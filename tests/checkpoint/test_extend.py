@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertworks.checkpoint.convert import extension as module
 from bertworks.checkpoint.convert.extension import extend, extend_folder
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
 from bertworks.checkpoint.pooling import Pooling, read_pooling, write_pooling
@@ -144,25 +143,6 @@ def test_the_pooling_of_sentence_transformers_stays(saved, tmp_path):
     write_pooling(saved, pooling, 16)
     extend_folder(saved, tmp_path / "words.txt", tmp_path / "new")
     assert read_pooling(tmp_path / "new") == (tmp_path / "new", pooling)
-
-
-def test_a_killed_or_failed_extension_is_no_obstacle_to_the_next(saved, tmp_path, monkeypatch):
-    """Weights are written first, then what sentence-transformers needs."""
-    write_pooling(saved, Pooling(), 16)
-
-    def killed(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "write_pooling", killed)
-        with pytest.raises(KeyboardInterrupt):
-            extend_folder(saved, tmp_path / "words.txt", tmp_path / "new")
-    assert not [file for file in tmp_path.iterdir() if "new" in file.name]
-    (tmp_path / ".new.99999999.new").mkdir()
-    (tmp_path / ".new.99999999.new" / "model.safetensors").write_bytes(b"what a kill left")
-    extend_folder(saved, tmp_path / "words.txt", tmp_path / "new")
-    assert [file.name for file in tmp_path.iterdir() if "new" in file.name] == ["new"]
-    assert read_pooling(tmp_path / "new")[1] == Pooling()
 
 
 def test_what_is_refused(saved, tmp_path):

@@ -44,7 +44,7 @@ GROUPS = {
         "submit": "Write the submission for GLUE's leaderboard.",
     },
     "using a model": {
-        "export": "Export a model to ONNX with a certificate, or compare engines.",
+        "export": "Export a model to ONNX, or compare engines.",
         "predict": "Predict labels, tags or answers for a file.",
         "fill-mask": "Predict the tokens at [MASK].",
         "next-sentence": "Compute whether one text follows another.",

@@ -6,13 +6,14 @@ texts, one engine after the other, so that other programs on the machine slow al
 
 import contextlib
 import multiprocessing
+import os
 import shlex
 import signal
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,10 +33,10 @@ from .config import ExportConfig
 from .folder import export
 from .samples import SCORES, Sample, agreement, shipped_texts, texts_in
 
-_TEXTS = 96  # texts of a round, for a batch of usual size: fewer are repeated
 _MOST = 256  # texts of the user's file
+_BATCH = 32
 _SINGLES = 20  # texts of a round that are computed alone, at most
-_SINGLE_SECONDS = 1.0  # time for them
+_SECONDS = 1.0  # after which a round begins no more batches, and no more single texts
 _ROUNDS = 5
 _PREPARING = 0.7  # fraction of the time limit in which engines are loaded, exported and compiled
 _EQUAL = 0.99  # fraction of answers equal to float32's (of an embedder the mean cosine) that an engine needs
@@ -137,23 +138,25 @@ def compare(
     """
     refuse_export(find_model(folder))
     read_config(folder)  # before anything slow
-    own = shipped_texts() if texts is None else tuple(texts_in(texts)[:_MOST])
-    used = (own * -(-_TEXTS // len(own)))[: max(_TEXTS, len(own))]
+    used = shipped_texts() if texts is None else tuple(texts_in(texts)[:_MOST])
     progress, left_out, begun = Progress(), dict[str, str](), time.monotonic()
     with tempfile.TemporaryDirectory() as place, contextlib.ExitStack() as stack:
         workers: list[_Worker] = []
         expected: Scores | None = None  # the scores of float32
         for engine in engines:
+            limit = begun + seconds * (_PREPARING if workers else 1)
             progress.say(f"{engine.name}: preparing")
             try:
-                worker = stack.enter_context(_started(engine, Path(folder), Path(place), used, expected))
-                found, difference = worker.receive(begun + seconds * (_PREPARING if workers else 1))
+                with contextlib.ExitStack() as started:
+                    worker = started.enter_context(_started(engine, Path(folder), Path(place), used, expected, limit))
+                    scores, difference = worker.receive(limit)
+                    stack.push(started.pop_all())  # else its process is ended here
             except InputError as error:
                 if not workers:
                     raise InputError(f"float32: {error}") from None
                 left_out[engine.name] = str(error)
                 continue
-            expected = found if expected is None else expected
+            expected = scores if expected is None else expected
             worker.measured = Measured(engine.name, difference)
             workers.append(worker)
         progress.say(f"measuring {len(workers)} engines")
@@ -162,7 +165,7 @@ def compare(
     if not measured:
         raise InputError(f"float32: {_LATE}")
     left_out |= {worker.measured.name: _LATE for worker in workers if not worker.measured.throughput}
-    return Comparison(measured, left_out, len(own))
+    return Comparison(measured, left_out, len(used))
 
 
 def _measure(workers: Sequence["_Worker"], end: float) -> None:
@@ -206,9 +209,11 @@ class _Worker:
 
 @contextlib.contextmanager
 def _started(
-    engine: Engine, folder: Path, place: Path, texts: Sequence[str], expected: Scores | None
+    engine: Engine, folder: Path, place: Path, texts: Sequence[str], expected: Scores | None, limit: float
 ) -> Iterator[_Worker]:
-    """A process that prepares an engine; it is ended with the block."""
+    """A process that prepares an engine; it is ended with the block. Raises InputError if `limit` is over."""
+    if time.monotonic() >= limit:
+        raise InputError(_LATE)
     if engine.engine == "compiled" and not can_compile():
         raise InputError("found no C++ compiler; install g++, or name a compiler with CXX")
     context = multiprocessing.get_context("spawn")
@@ -219,7 +224,8 @@ def _started(
     try:
         yield _Worker(here)
     finally:
-        here.close()
+        here.close()  # by which a process that waits ends
+        process.join(1)
         process.kill()
         process.join()
 
@@ -229,6 +235,7 @@ def _serve(
 ) -> None:
     """Send the scores of the texts and their difference from `expected`, then figures for each request."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this process
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # without processes of its own, which would outlive this one
     tempfile.tempdir = str(place)  # so that the parent removes what a killed process leaves
     try:
         if engine.exported:
@@ -250,17 +257,22 @@ def _serve(
 
 def _throughput(sample: Sample) -> float:
     """Texts per second, from text to answer."""
-    begun = time.perf_counter()
-    prepared = sample.steps.prepare(sample.rows)
-    sample.answers(sample.steps.score([prepared])[0])
-    return len(sample.rows) / (time.perf_counter() - begun)
+    begun, count = time.perf_counter(), 0
+    for start in range(0, len(sample.rows), _BATCH):
+        rows = sample.rows[start : start + _BATCH]
+        part = replace(sample, rows=rows, prepared=sample.steps.prepare(rows))
+        part.answers(part.scores())
+        count += len(rows)
+        if time.perf_counter() - begun > _SECONDS:
+            break
+    return count / (time.perf_counter() - begun)
 
 
 def _single(sample: Sample) -> list[float]:
     """Milliseconds of each text alone."""
     times: list[float] = []
     for row in sample.rows[:_SINGLES]:
-        if sum(times) > 1000 * _SINGLE_SECONDS:
+        if sum(times) > 1000 * _SECONDS:
             break
         begun = time.perf_counter()
         sample.steps.score([sample.steps.prepare([row])])
@@ -290,10 +302,9 @@ def table(found: Comparison, folder: Path | str) -> ResultTable:
         speed = (f"{one.rate:.0f}", f"{min(rounds):.0f}-{max(rounds):.0f}", f"{statistics.median(one.single):.1f}")
         difference = (f"{one.difference['largest']:.1e}", "-" if equal is None else f"{equal:.1%}")
         rows.append((one.name, *speed, *difference))
-    repeated = f", repeated to {_TEXTS}" if found.texts < _TEXTS else ""
     notes = [
         *(f"Left out: {engine}: {why}." for engine, why in found.left_out.items()),
-        f"Medians of up to {_ROUNDS} interleaved rounds over {found.texts:,} texts{repeated}.",
+        f"Medians of up to {_ROUNDS} interleaved rounds over {found.texts:,} texts.",
         "difference: the largest of a score from float32; equal: answers equal to those of float32, of an embedder "
         "the mean cosine.",
         f"{SCORES}.",

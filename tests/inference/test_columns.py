@@ -163,7 +163,7 @@ def test_a_sheet_of_a_file_without_sheets_is_refused(of_text, tmp_path, capsys, 
     (tmp_path / "a.csv").write_text("text,label\na b,law\n")
     out = ["--out", tmp_path / "x.safetensors"] if verb == "features" else []
     message = refused(capsys, verb, of_text, tmp_path / "a.csv", "--sheet", "x", *out)
-    assert "--sheet x: no .xlsx file is read; expected one; leave --sheet out" in message
+    assert "--sheet x: no workbook is read; expected .xlsx" in message
 
 
 # ---- words of a tagger
@@ -205,3 +205,67 @@ def test_a_tagger_reads_the_words_of_fine_tuning(pretrained, tmp_path, capsys, c
     assert bertworks.predict(folder, [{"text": text} for text in raw]) == bertworks.predict(folder, raw)
     (tmp_path / "b.csv").write_text("a,b\nc,d\n")
     assert f"no column '{column}'" in refused(capsys, "predict", folder, tmp_path / "b.csv")
+
+
+NER = "#\tnews\n1\ta\tB-X\tO\n2\tb\tO\tO\n\n1\tc\tB-Y\tB-Y\n2\td\tI-Y\tO\n"
+FILES = {
+    "a.conll": "a B-X\nb O\n\nc B-Y\nd I-Y\n",
+    "a.txt": "-DOCSTART- O\n\na X B-X\nb X O\n\nc X B-Y\nd X I-Y\n",
+    "eng.testa": "a B-X\nb O\n\nc B-Y\nd I-Y\n",
+    "b.conll": NER,
+    "NER-de.tsv": NER,
+    "lists.json": json.dumps([["a", "b"], ["c", "d"]]),
+    "rows.json": json.dumps([{"words": ["a", "b"], "tags": ["O", "O"]}, {"words": ["c", "d"], "tags": ["O", "O"]}]),
+    "texts.json": json.dumps(["a b", "c d"]),
+    "studio.json": json.dumps([{"data": {"text": "a b"}, "annotations": []}, {"data": {"text": "c d"}}]),
+    "doccano.json": json.dumps([{"text": "a b", "label": [[0, 1, "X"]]}, {"text": "c d", "label": []}]),
+    "prodigy.jsonl": "".join(
+        json.dumps({"text": text, "spans": [], "answer": answer}) + "\n"
+        for text, answer in (("a b", "accept"), ("c d", "reject"))
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def tagger(pretrained) -> Path:
+    folder, tags = pretrained.parent / "tagger", ["O", "B-X", "I-X", "B-Y", "I-Y"]
+    network = build_model(TINY, ("tagger",), labels=5, seed=3)
+    task = {"kind": "tagging", "name": "table", "words": ["words"], "label": "tags", "characters": False}
+    save_folder(folder, network, pretrained, labels=tags, max_length=24, task=task)
+    return folder
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_tagger_predicts_for_every_form_of_labelled_files(tagger, tmp_path, capsys, name):
+    """The sentences that `evaluate` reads, without their tags."""
+    (tmp_path / name).write_text(FILES[name])
+    expected = bertworks.predict(tagger, ["a b", "c d"])
+    found = bertworks.predict(tagger, tmp_path / name)
+    assert [{**row, "line": 0} for row in found] == [{**row, "line": 0} for row in expected]
+    main(["predict", str(tagger), str(tmp_path / name), "--echo"])
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["input"].get("text") or row["input"]["words"] for row in shown] == ["a b", "c d"] or name == "rows.json"
+
+
+def test_columns_of_words_are_chosen_and_texts_stay_texts(tagger, of_text, tmp_path, capsys):
+    (tmp_path / "a.conll").write_text("1 x a\n2 x b\n")
+    assert (
+        bertworks.predict(tagger, tmp_path / "a.conll", text="3")[0]["entities"]
+        == (bertworks.predict(tagger, ["a b"])[0]["entities"])
+    )
+    message = refused(capsys, "predict", tagger, tmp_path / "a.conll", "--text", "lemma")
+    assert "no column 'lemma'; expected the number of a column, 1 to 3" in message
+    assert len(bertworks.predict(of_text, tmp_path / "a.conll")) == 1  # a sentence, for a classifier too
+    assert len(bertworks.features(of_text, tmp_path / "a.conll", pool="mean")) == 1
+    (tmp_path / "a.txt").write_text("good film\nbad film\n")  # two words in each line, but no tags
+    assert len(bertworks.predict(tagger, tmp_path / "a.txt")) == 2
+
+
+def test_vectors_of_two_labels_are_evaluated(pretrained, tmp_path):
+    """The model's labels decide: by themselves [1, 0] and [0, 1] may be names."""
+    folder, task = tmp_path / "m", {"kind": "multilabel", "name": "table", "text": ["text"], "label": "labels"}
+    network = build_model(TINY, ("classifier",), labels=2, seed=3)
+    save_folder(folder, network, pretrained, labels=["0", "1"], max_length=16, task=task)
+    vectors = [{"text": "a b", "labels": [1, 0]}, {"text": "c", "labels": [0, 1]}]
+    names = [{"text": "a b", "labels": "0"}, {"text": "c", "labels": "1"}]
+    assert bertworks.evaluate(folder, vectors).metrics == bertworks.evaluate(folder, names).metrics

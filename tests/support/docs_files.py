@@ -178,6 +178,12 @@ def write_tables(folder: Path) -> None:
     write(folder / "pairs.tsv", ["first\tsecond", *(f"{words(rng)}\t{words(rng)}" for _ in range(4))])
     for name in ("lines.txt", "x.txt"):
         write(folder / name, [words(rng), words(rng)])
+    german = ["#\tnews [2005]", "1\tKim\tB-PER\tO", "2\tin\tO\tO", "3\tSeoul\tB-LOC\tO\n"]
+    for name in ("NER-de-train.tsv", "NER-de-dev.tsv"):
+        write(folder / name, german * 4)
+    universal = ["1\t{0}\t_\tVERB" + "\t_" * 6, "2\tKim\t_\tPROPN" + "\t_" * 6 + "\n"]
+    write(folder / "de.conllu", [line.format(f"ran{i}") for i in range(20) for line in universal])
+    write(folder / "dev.conll", ["Kim B-PER", "ran O\n"])
     write(folder / "conll.txt", ["The DT B-NP O\nbank NN I-NP O\n", "of IN B-PP O\nSeoul NNP B-NP B-LOC\n"])
     paragraph = {"context": "It was written by Kim in 1987.", "qas": [{"id": "1", "question": "Who wrote it?"}]}
     write(folder / "questions.json", [json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]})])

@@ -128,12 +128,6 @@ def test_the_whole_file_decides_how_its_parts_are_read(tmp_path, cells, ending):
     assert len(task.labels) >= 2 and [data.train, data.dev] == parts
 
 
-def test_only_the_wanted_part_needs_known_labels(tmp_path):
-    dev = {row.line for row in read_rows(SEVERAL, f"{write(tmp_path / 'a.csv', ['x'] * 20)}#dev")}
-    write(tmp_path / "a.csv", ["['law']" if line in dev else "['sea']" for line in range(2, 22)])
-    assert {row.label for row in read_rows(KNOWN, f"{tmp_path}/a.csv#dev")} == {"law"}
-
-
 @pytest.mark.parametrize(
     ("cells", "task", "message"),
     [
@@ -169,7 +163,7 @@ def test_names_with_brackets_stay_names(tmp_path):
         "[x]",
         "f(a, b)",
     ]
-    assert several_labels(["(old) law (new)", "(1)"], {}, ["x"] * 2, [True] * 2) == ["(old) law (new)", "(1)"]
+    assert several_labels(["(old) law (new)", "(1)"], {}, ["x"] * 2) == ["(old) law (new)", "(1)"]
 
 
 def test_spellings_of_one_number_or_boolean(tmp_path):

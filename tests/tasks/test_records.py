@@ -14,7 +14,7 @@ import pytest
 from bertworks.files import InputError
 from bertworks.tasks.base import Example
 from bertworks.tasks.header import MissingColumn
-from bertworks.tasks.kinds import own_table, own_task, read_rows
+from bertworks.tasks.kinds import own_task, read_rows
 
 TABLES = {
     "single": (("text",), "label", [{"text": "Good 영화", "label": "yes"}, {"text": "", "label": "no"}]),
@@ -32,6 +32,7 @@ FORMS = {
     "pandas": pandas.DataFrame,
     "pandas by row name": lambda rows: pandas.DataFrame(rows, index=[f"row {i}" for i in range(len(rows))]),
     "polars": polars.DataFrame,
+    "pyarrow": pyarrow.Table.from_pylist,
     "datasets": datasets.Dataset.from_list,
     "datasets as numpy": lambda rows: datasets.Dataset.from_list(rows).with_format("numpy"),
     "dictionaries of numpy": lambda rows: [{k: np.array(v)[()] for k, v in row.items()} for row in rows],
@@ -102,7 +103,6 @@ def test_missing_columns_are_named_with_those_that_there_are():
         (polars.LazyFrame({"text": ["a"]}), r"^train is a LazyFrame; .*; give train.collect\(\)$"),
         (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), r"give one of its splits, train\['dev'\]$"),
         (7, "^train is a int; expected a path"),
-        (pyarrow.table({"text": ["a"]}), r"^train is a Table; expected a path, .*; give train.to_pandas\(\)$"),
         ("a,b\n" * 2_000, "^train is a text of 8,000 characters, which no file's name has; expected a path"),
         (["one text"], r"^train\[0\] is a str \('one text'\); expected a dictionary, such as {'text': ..., 'label'"),
         ([], "^train has no rows; expected one or more"),
@@ -142,13 +142,6 @@ def test_rows_of_a_kind_are_taken_as_they_are():
     assert read_rows(PLAIN, rows) == rows
     with pytest.raises(InputError, match=r"^train\[0\].text is"):
         read_rows(PLAIN, [Example(1)], name="train")  # type: ignore[arg-type]  # that is what is tested
-
-
-def test_an_own_table_says_what_it_was_made_of():
-    frame = pandas.DataFrame({"text": ["a", "b"], "label": ["x", "y"]})
-    task, data = own_table(PLAIN, frame, frame.to_dict("records"))
-    assert data.source == "a pandas DataFrame of 2 rows, a list of dictionaries of 2 rows"
-    assert task.labels == ("x", "y") and len(data.dev) == 2
 
 
 def test_the_libraries_are_not_needed():

@@ -239,7 +239,7 @@ def test_broken_json_and_no_questions(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     for text, message in (
         ('{"data": [', "not valid JSON"),
-        ("[]", "found a list instead of an object with 'data'"),
+        ("3", "found a int instead of an object with 'data'"),
         ('{"version": "1.1"}', "no 'data'; found 'version'"),
         ('{"data": []}', "no questions in this file"),
     ):
@@ -298,7 +298,7 @@ def test_a_divided_table_keeps_the_questions_of_a_context_together(tmp_path):
     rows = [f"q{i} {j},context {i} has a{i},a{i}" for i in range(60) for j in range(3)]
     (tmp_path / "all.csv").write_text("question,context,answer\n" + "\n".join(rows) + "\n")
     task = Task("own", ("question", "context"), "answer", "span")
-    parts = [{q.context for q in read(task, tmp_path / f"all.csv#{part}")} for part in ("train", "dev")]
+    parts = [{q.context for q in read_rows(task, tmp_path / f"all.csv#{part}")} for part in ("train", "dev")]
     assert len(parts[0] | parts[1]) == 60 and not parts[0] & parts[1] and parts[1]
 
 
@@ -312,7 +312,7 @@ def test_a_divided_file_in_squads_layout_keeps_the_articles_whole(tmp_path):
     for titles in ("article {}", ""):  # not every file has titles
         articles = [article(i, titles.format(i)) for i in range(60)]
         (tmp_path / "all.json").write_text(json.dumps({"data": articles}))
-        train, dev = ([q.id for q in read(SQUAD1, tmp_path / f"all.json#{part}")] for part in ("train", "dev"))
+        train, dev = ([q.id for q in read_rows(SQUAD1, tmp_path / f"all.json#{part}")] for part in ("train", "dev"))
         assert len(train) + len(dev) == 180 and 15 < len(dev) < 60
         assert not {name.split("-")[0] for name in train} & {name.split("-")[0] for name in dev}
 

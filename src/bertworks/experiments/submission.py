@@ -143,7 +143,7 @@ def _read(task: Task, test: Path) -> tuple[Sequence[Example], list[str]]:
     """The rows of a test file and their indices. Raises InputError with file and line."""
     rows = read_rows(replace(task, header=()), test, labelled=False)
     form = task.form._replace(unquoted=True)
-    cells = [row.values for row in read_table(test, (), optional=INDEX, joined=bool(task.labels), form=form)]
+    cells = [row.values for row in read_table(test, (), optional=INDEX, form=form._replace(joined=bool(task.labels)))]
     indices = [first or second for first, second in cells]
     if not all(indices):
         raise InputError(f"{test}, line {rows[indices.index('')].line}: no {' or '.join(INDEX)}; expected one a row")

@@ -1,41 +1,47 @@
-"""The inputs of `bertworks predict` and `features`: lines, rows of a table, questions, or data in memory.
+"""The inputs of `bertworks predict` and `features`: lines, rows of a table, sentences, questions, or data in memory.
 
-`Columns` says which columns of a table hold the texts; without it those of fine-tuning are read.
+Files are read by the readers of labelled data (tasks/), without the labels. `Columns` says which columns of a table
+hold the texts; without it those of fine-tuning are read.
 """
 
 import contextlib
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..files import InputError, not_found
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
 from ..tasks.cells import as_list
+from ..tasks.column_files import ENDINGS, is_column_file
+from ..tasks.draws import in_part
 from ..tasks.header import MissingColumn
 from ..tasks.lines import decoded
+from ..tasks.objects import json_items
 from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, Records, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import text_rows_of
 from ..tasks.selection import refuse_idle_sheet
-from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
+from ..tasks.sentences import Tagged, between_blanks, between_words, read_sentences, words_of
+from ..tasks.sheets import SHEETS
+from ..tasks.span_files import read_spans
 from ..tasks.table import (
     PLAIN,
     TABLES,
     TableForm,
     column_names,
     ending_of,
-    location,
+    has_objects,
+    locator,
+    names_of,
     part_of,
     read_table,
 )
-from .result_tables import SEPARATORS, WORKBOOK
 
 TEXT = ".txt"  # a table, or lines of text (`_is_table`)
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
-BLANK = ("a",)  # the text of an input that is in no file
 
 
 class Item(NamedTuple):
@@ -44,7 +50,7 @@ class Item(NamedTuple):
     name: dict[str, Any]  # its line in the file, or the id of a question
     texts: Sequence[str]  # one or two texts; of a multiple choice a text, then the choices
     cells: Mapping[str, str] | None = None  # the same as in the file, by column; None: `texts` alone are known
-    words: Sequence[str] | Tagged | None = None  # of a text to tag, if the table divides it into words (or characters)
+    words: Sequence[str] | Tagged | None = None  # of a text to tag, if the file divides it into words (or characters)
 
     @property
     def empty(self) -> bool:
@@ -61,7 +67,7 @@ class Columns(NamedTuple):
 
     text: tuple[str, ...] = ()  # one or two; (): those of fine-tuning on one's own table, else the default of the kind
     choices: tuple[str, ...] = ()
-    form: TableForm = PLAIN  # encoding of the file, and its sheet
+    form: TableForm = PLAIN  # encoding of the file, its sheet and the row of its header
     found: bool = False  # whether `text` is what fine-tuning stored, not what was given
     words: tuple[str, ...] = ()  # the columns whose texts were divided into words by fine-tuning
     characters: bool = False  # whether these words are characters
@@ -80,56 +86,101 @@ class Columns(NamedTuple):
 def read_inputs(data: Any, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
     """The inputs of a file for a folder of this kind, or of data in memory: texts, tuples of texts, or a table.
 
-    whole: whether the cells are those of all columns, of a file with a header (.csv, .tsv, .xlsx). Raises InputError
-    with file and line, or with the row.
+    whole: whether the cells are those of all columns, of a file with a header. Raises InputError with file and line,
+    or with the row.
     """
-    text = columns.text or TEXT_COLUMNS.get(kind, ("text",))
+    columns = columns._replace(text=columns.text or TEXT_COLUMNS.get(kind, ("text",)))
     if not isinstance(data, str):
         data = in_memory(data)
         if is_table(data):
-            yield from _rows_of(source_of(data, "data", (*text, *columns.choices)), kind, columns, text)  # type: ignore[arg-type]  # a table
+            table = source_of(data, "data", (*columns.text, *columns.choices))
+            yield from _of_table(table, kind, columns)  # type: ignore[arg-type]  # a table
         else:
             yield from (Item({"line": number}, row) for number, row in enumerate(text_rows_of(data, "data"), 1))
         return
     refuse_idle_sheet(columns.form.sheet, [data])
-    path = Path(data)
-    if _is_questions(data, kind):
-        for question in read_questions(Task("prediction", ("question", "context"), kind="span"), path, False):
-            cells = {"question": question.question, "context": question.context}
-            yield Item({"id": question.id}, [*cells.values()], cells)
-    elif _is_table(data, columns, text):
-        yield from _rows_of(path, kind, columns, text, _further_columns(data, columns, text) if whole else {})
-    else:
-        _warn_of_tabs(data, columns.form)
-        for number, line in read_lines(data, columns.form.encoding):
-            yield Item({"line": number}, (line,))
+    path, part = part_of(data)
+    for item in _of_file(path, kind, columns, whole):
+        if in_part(item.texts[int(kind == "span")], part):
+            yield item
 
 
-def _is_questions(file: str, kind: str) -> bool:
-    return kind == "span" and ending_of(file) == ".json"
+def _of_file(path: Path, kind: str, columns: Columns, whole: bool) -> Iterator[Item]:
+    ending = ending_of(path)
+    if ending == ".json":
+        values = json_items(path)
+        if isinstance(values, list) and not _has_objects(values):
+            return _of_values(values, path, kind, columns)
+        if kind == "span":
+            return _of_questions(path, columns)
+    if kind == "tagging" or ending in ENDINGS:
+        task = Task("prediction", ("character",) if columns.characters else columns.text[:1], form=columns.form)
+        if ending in ENDINGS or _has_word_lines(path, columns, task):
+            return _of_sentences(path, columns, task, kind == "tagging")
+        spans = read_spans(path, (task.text[0], ""), task.form, labelled=False)
+        if spans is not None:
+            return (Item({"line": line}, (text,), {"text": text}) for line, text, _ in spans)
+    if _is_table(path, columns):
+        return _of_table(path, kind, columns, whole)
+    _warn_of_tabs(path, columns.form)
+    return (Item({"line": number}, (line,)) for number, line in read_lines(str(path), columns.form.encoding))
 
 
-def _is_table(file: str, columns: Columns, text: tuple[str, ...]) -> bool:
+def _has_objects(values: Sequence[Any]) -> bool:
+    return bool(values) and isinstance(values[0], dict)
+
+
+def _has_word_lines(path: Path, columns: Columns, task: Task) -> bool:
+    """Whether a file for a tagger has a word per line."""
+    given = not columns.found and task.text[0].isdecimal()
+    return path.is_file() and is_column_file(path, task, tagged_only=not given)
+
+
+def _of_questions(path: Path, columns: Columns) -> Iterator[Item]:
+    task = Task("prediction", columns.text, kind="span", form=columns.form)
+    for question in read_questions(task, path, False):
+        cells = dict(zip(columns.text, (question.question, question.context), strict=True))
+        yield Item({"id": question.id}, [*cells.values()], cells)
+
+
+def _of_sentences(path: Path, columns: Columns, task: Task, words: bool) -> Iterator[Item]:
+    """The sentences of a file with a word per line. words: whether a tagger reads them."""
+    if columns.found and not task.text[0].isdecimal() and not columns.characters:
+        task = replace(task, text=("words",))  # a name that fine-tuning stored may be that of another format
+    for sentence in read_sentences(task, path, labelled=False):
+        text = between_words(columns.characters).join(sentence.words)
+        yield Item({"line": sentence.line}, (text,), {"text": text}, sentence.words if words else None)
+
+
+def _of_values(values: Sequence[Any], path: Path, kind: str, columns: Columns) -> Iterator[Item]:
+    """A list of texts, or of lists: the words of a text to tag, or the texts of a row."""
+    for number, row in enumerate(text_rows_of(values, str(path)), 1):
+        if kind == "tagging" and not isinstance(values[number - 1], str):
+            yield Item({"line": number}, (between_words(columns.characters).join(row),), words=row)
+        else:
+            yield Item({"line": number}, row)
+
+
+def _is_table(path: Path, columns: Columns) -> bool:
     """Whether a file is a table; a .txt is one if its text columns are given, or its first line names them."""
-    if file == "-" or ending_of(file) != TEXT:
-        return ending_of(file) in TABLES
-    if columns.text and not columns.found:
+    if ending_of(path) != TEXT:
+        return ending_of(path) in TABLES
+    usual = columns.found or columns.text in (("text",), *TEXT_COLUMNS.values())
+    if not usual:
         return True
-    names = _names_of(file, columns.form)
-    return len(names) > 1 and {*text, *columns.choices} <= {*names}
+    names = names_of(path, columns.form)
+    return len(names) > 1 and {*columns.text, *columns.choices} <= {*names}
 
 
-def _further_columns(file: str, columns: Columns, text: tuple[str, ...]) -> dict[str, int]:
+def _further_columns(path: Path, columns: Columns) -> dict[str, int]:
     """The positions of the columns that are not the model's, by a name for each, of a file with a header.
 
     A name that is there again gets a number, as in note.2; a column without a name is called column.3, or has the next
     free number.
     """
-    if ending_of(file) not in (*SEPARATORS, WORKBOOK) or not part_of(file)[0].is_file():
-        return {}
-    names, found = column_names(file, columns.form), dict[str, int]()
+    names, found = column_names(path, columns.form), dict[str, int]()
     for position, name in enumerate(names):
-        if name in (*text, *columns.choices):
+        if name in (*columns.text, *columns.choices):
             continue
         shown, number = name or f"column.{position + 1}", 1
         while shown in found or (shown != name and shown in names):
@@ -138,54 +189,39 @@ def _further_columns(file: str, columns: Columns, text: tuple[str, ...]) -> dict
     return found
 
 
-def blank_input(file: Any, kind: str, columns: Columns, whole: bool) -> Item:
-    """An input as those of the file, of a made-up text; of data in memory a text."""
-    if not isinstance(file, str):
-        return Item({}, BLANK)
-    text = columns.text or TEXT_COLUMNS.get(kind, ("text",))
-    if _is_questions(file, kind):
-        return Item({"id": ""}, BLANK * 2, dict.fromkeys(TEXT_COLUMNS["span"], ""))
-    if not _is_table(file, columns, text):
-        return Item({"line": 1}, BLANK)
-    wanted = (*text, *columns.choices)
-    more = _further_columns(file, columns, text) if whole else {}
-    texts = _with_beginning(BLANK * len(wanted), len(text), columns.choices)
-    return Item({"line": 1}, texts, dict.fromkeys((*wanted, *more), ""))
-
-
 def in_memory(data: Any) -> Any:
     """Data in memory, with a length. Raises InputError for what has no rows."""
     refuse_no_rows(data, "data", f"{EXPECTED}, of texts, or of tuples of texts")
     return data if hasattr(data, "__len__") else [*data]
 
 
-def _warn_of_tabs(file: str, form: TableForm) -> None:
-    if file != "-" and ending_of(file) == TEXT and len(_names_of(file, form)) > 1:
+def _warn_of_tabs(path: Path, form: TableForm) -> None:
+    if ending_of(path) == TEXT and len(names_of(path, form)) > 1:
         print(
-            f"{file}: each line is read as a text, although the first line has tabs; if it is a table, name its text "
+            f"{path}: each line is read as a text, although the first line has tabs; if it is a table, name its text "
             "column with --text",
             file=sys.stderr,
         )
 
 
-def _rows_of(
-    source: Source, kind: str, columns: Columns, text: tuple[str, ...], more: Mapping[str, int] = MappingProxyType({})
-) -> Iterator[Item]:
-    """The inputs of a table; `more`: positions of columns that are kept besides. Raises InputError with the row."""
-    wanted = (*text, *columns.choices)
-    lists, divided_by = (text if kind == "tagging" else ()), int(kind == "span")
-    may_be_list = isinstance(source, Records) or ending_of(source) in (".jsonl", ".parquet")
+def _of_table(source: Source, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
+    """The inputs of a table. Raises InputError with the row."""
+    more, wanted = dict[str, int](), (*columns.text, *columns.choices)
+    if whole and isinstance(source, Path) and source.is_file() and ending_of(source) in (".csv", ".tsv", *SHEETS):
+        more = _further_columns(source, columns)
+    lists, place = (columns.text if kind == "tagging" else ()), locator(source)
     try:
-        for row in read_table(source, wanted, (), [*more.values()], lists, divided_by=divided_by, form=columns.form):
-            cells, values = dict(zip((*wanted, *more), row.values, strict=True)), row.values[: len(wanted)]
+        for line, cells in read_table(source, wanted, (), [*more.values()], lists, columns.form):
+            values: Sequence[str] = cells[: len(wanted)]
             words: Sequence[str] | Tagged | None = None
-            if lists and (text == columns.words or (may_be_list and as_list(values[0]) is not None)):
-                words = words_of(values[0], columns.characters, location(source, row.line))
+            if lists and (columns.text == columns.words or (has_objects(source) and as_list(values[0]) is not None)):
+                words = words_of(values[0], columns.characters, place(line))
                 if as_list(values[0]) is None and not columns.characters:
                     words = between_blanks(values[0])
                 else:
                     values = [between_words(columns.characters).join(words)]
-            yield Item({"line": row.line}, _with_beginning(values, len(text), columns.choices), cells, words)
+            texts = _with_beginning(values, len(columns.text), columns.choices)
+            yield Item({"line": line}, texts, dict(zip((*wanted, *more), cells, strict=True)), words)
     except MissingColumn as error:
         how = "in a list" if isinstance(source, Records) else "with a comma between"
         raise InputError(f"{error}; name the text column, or two {how}, with --text") from None
@@ -213,12 +249,7 @@ def columns_for(settings: Mapping[str, Any], data: Any, columns: Columns) -> Col
     settings: what the folder stores of its task.
     """
     names = () if columns.text else _names_of(data, columns.form)
-    return _official(columns.or_those_of(settings, names), settings, names)
-
-
-def _official(columns: Columns, settings: Mapping[str, Any], names: Collection[str]) -> Columns:
-    """The columns of the official files of the known task that a model was fine-tuned on, if this table has them."""
-    task = TASKS.get(settings.get("name", ""))
+    columns, task = columns.or_those_of(settings, names), TASKS.get(settings.get("name", ""))
     if columns.text or task is None or not {*task.text, *task.choices} <= {*names}:
         return columns
     form = columns.form._replace(unquoted=True)  # as these files are read for training
@@ -228,9 +259,12 @@ def _official(columns: Columns, settings: Mapping[str, Any], names: Collection[s
 def _names_of(data: Any, form: TableForm) -> Collection[str]:
     """The names of a table's columns; () of a file that is not there, and of what is no table."""
     if isinstance(data, str):
-        known = ending_of(data) in (*TABLES, TEXT) and part_of(data)[0].is_file()
-        return column_names(data, form) if known else ()
-    source = source_of(data, "data") if is_table(data) else None
-    if not isinstance(source, Records):
+        path = part_of(data)[0]
+        if ending_of(path) == ".json" and path.is_file():
+            values = json_items(path)
+            return [*values[0]] if isinstance(values, list) and _has_objects(values) else ()
+        return names_of(path, form) if ending_of(path) in (*TABLES, TEXT) else ()
+    if not is_table(data):
         return ()
-    return source.columns or (tuple(data[0]) if isinstance(data, Sequence) else ())
+    source = source_of(data, "data")
+    return names_of(source) if isinstance(source, Records) and len(data) else ()

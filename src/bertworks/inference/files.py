@@ -4,7 +4,6 @@ An input without text is not predicted; its object is `{"line": 3, "empty": true
 """
 
 import contextlib
-import functools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,9 +15,9 @@ from ..files import InputError, atomic_write, to_json
 from ..tasks.header import MissingColumn
 from ..tasks.rows import check_count
 from ..tasks.table import ending_of, read_table
-from .file_inputs import BLANK, Columns, Item, blank_input, columns_for, in_memory, read_inputs
+from .file_inputs import Columns, Item, columns_for, in_memory, read_inputs
 from .predictor import Predictor
-from .result_tables import SEPARATORS, WORKBOOK, Blank, check_file, write_table
+from .result_tables import SEPARATORS, WORKBOOK, check_file, write_table
 
 
 @dataclass
@@ -37,17 +36,17 @@ def predict_file(
     all_scores: bool = False,
     n_best: int = 1,
     echo: bool = False,
+    excel: bool = False,
 ) -> Counts:
     """Predict for every input of a file, whatever the folder's kind. Returns the counts.
 
-    file: lines of text ("-": standard input), a table (table.py), or questions in SQuAD's layout (.json). out: file
-    that is replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv, .tsv or .xlsx.
-    echo: each result has its input too. Raises InputError with file and line.
+    file: lines of text ("-": standard input), a table, sentences, or questions (`read_inputs`). out: file that is
+    replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv, .tsv or .xlsx. echo: each
+    result has its input too. excel: write a .csv as Excel expects it. Raises InputError with file and line.
     """
-    check_file(out, [file])
+    check_file(out, [file], excel=excel)
     counts = Counts()
-    blank = functools.partial(blank_result, predictor, file, columns, all_scores, n_best, echo)
-    write_results(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out, blank)
+    write_results(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out, excel)
     return counts
 
 
@@ -58,11 +57,14 @@ def predict_string(
     all_scores: bool = False,
     n_best: int = 1,
     echo: bool = False,
+    excel: bool = False,
 ) -> None:
     """Predict for the texts of a single input, and write the result as `predict_file` does."""
-    check_file(out)
-    items = [Item({}, texts)]
-    write_results(_results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo), out)
+    check_file(out, excel=excel)
+    results = _results(
+        [Item({}, texts)], lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo
+    )
+    write_results(results, out, excel)
 
 
 def predict_data(
@@ -83,17 +85,6 @@ def predict_data(
     return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts, echo)
 
 
-def blank_result(
-    predictor: Predictor, file: Any, columns: Columns, all_scores: bool, n_best: int, echo: bool = False
-) -> dict[str, Any]:
-    """A result with the fields that the predictions of a file have, for the header of a table of none.
-
-    It is that of an input of made-up texts: which fields there are depends on model and columns.
-    """
-    item = blank_input(file, predictor.kind, columns_for(predictor.loaded.settings, file, columns), echo)
-    return next(_results([item], lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo))
-
-
 def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str], out: Path | None) -> Counts:
     """Write whether the second text follows the first for every row of a table, and return the counts.
 
@@ -110,21 +101,20 @@ def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str]
 
     counts = Counts()
     predict = lambda rows: map(dict, predictor.next_sentence_stream(rows))  # noqa: E731
-    blank = lambda: next(_results([Item({"line": 1}, BLANK * 2)], predict, Counts()))  # noqa: E731
-    write_results(_results(pairs(), predict, counts), out, blank)
+    write_results(_results(pairs(), predict, counts), out)
     return counts
 
 
-def write_results(results: Iterable[dict[str, Any]], out: Path | None, blank: Blank | None = None) -> None:
+def write_results(results: Iterable[dict[str, Any]], out: Path | None, excel: bool = False) -> None:
     """Write results as JSON lines, or as a table if `out` ends in .csv, .tsv or .xlsx; None: to standard output.
 
-    blank: returns a result whose fields are the columns of a table without rows.
+    excel: write a byte order mark at the beginning of a .csv.
     """
     ending = "" if out is None else ending_of(out)
     mode = "wb" if ending == WORKBOOK else "w"
     with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, mode) as target:
         if out is not None and ending in (*SEPARATORS, WORKBOOK):
-            return write_table(results, target, out, blank)
+            return write_table(results, target, out, excel)
         for result in results:
             print(to_json(result), file=target)
 

@@ -1,7 +1,6 @@
 """Using a model from Python: `bertworks.evaluate`, `predict` and `features`, as the verbs of these names."""
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,11 +18,11 @@ from ..tasks.table import part_of
 from .config import FeatureConfig
 from .engines import Computing, EngineName, Precision
 from .evaluation import evaluate as evaluate_rows
-from .evaluation import remembered
+from .evaluation import known_labels, remembered
 from .feature_files import read_texts, write_features, writer_for
 from .features import Extractor
 from .file_inputs import Columns, columns_for, in_memory
-from .files import Counts, blank_result, predict_data, write_results
+from .files import Counts, predict_data, write_results
 from .predictor import Predictor
 from .result_tables import check_file
 
@@ -56,7 +55,7 @@ def evaluate(
         own = {"kind": kind, "text": text, "label": label, "choices": choices}
         given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
         rows = remembered(DevRows(task, data, dev, **given), model, given)  # type: ignore[arg-type]  # a path, in a command
-        return Evaluated(evaluate_rows(model, *rows.read(), computing=Computing(precision)))
+        return Evaluated(evaluate_rows(model, *rows.read(known_labels(model)), computing=Computing(precision)))
 
 
 @hinted
@@ -94,7 +93,7 @@ def predict(
             for row in rows:
                 del row["line"]
         if file is not None:
-            write_results(rows, file, partial(blank_result, predictor, source, columns, all_scores, n_best))
+            write_results(rows, file)
         return rows
 
 

@@ -14,6 +14,7 @@ In reading order:
     tagging.py         a tag for every word or character
     units.py           words or characters among the tokens of their texts
     sentences.py       files of tagged sentences
+    column_files.py    files with a word per line: CoNLL-2003, CoNLL-U, GermEval
     span_files.py      texts with spans of characters, as annotation tools export them
     tags.py            tag schemes, entities and their scores
     span.py            answers in contexts
@@ -22,15 +23,16 @@ In reading order:
     offsets.py         where a text is if its offset is not exact
     answers.py         the n best answers from scores of starts and ends
     squad_scores.py    the official scores of answers
+    table.py           rows with named columns, of a file of any format or in memory
     records.py         DataFrames, datasets and lists of dictionaries, row by row
+    text_tables.py     the records of .csv, .tsv and .txt tables
+    objects.py         the rows of JSON and Parquet as objects
+    sheets.py          the rows of a sheet of a workbook, and rows as a workbook
     lines.py           lines of text files, decoded and limited
     header.py          the names of a table's columns
-    table.py           CSV, TSV, JSON lines and Parquet, row by row
-    objects.py         JSON lines and Parquet as objects
     cells.py           lists, truth values and whole numbers in cells
     checks.py          checks of labelled data before training
-    selection.py       the rows that a verb or a function is given
-    sheets.py          the rows of a sheet of Excel
+    selection.py       the rows that a subcommand or a function is given
     rows.py            rows that a caller hands over in Python, checked
     draws.py           rows drawn by a seed, and rows that are kept back
     metrics.py         metrics of classes, values and label sets

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from .inputs import Inputs
 
+OWN_TABLE = "table"  # name of the task of a user's own table
 KindName = Literal["single", "pair", "regression", "multilabel", "choice", "tagging", "span", "embedding"]
 
 

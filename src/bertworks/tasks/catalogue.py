@@ -10,19 +10,41 @@ from dataclasses import replace
 from ..files import InputError
 from .base import Task
 
-_MULTIPLE_CHOICE = {"epochs": 3.0, "optim.lr": 2e-5, "batch_size": 16}  # the paper's for SWAG
-
-_KORQUAD = Task(
-    name="korquad",
-    dataset="KorQuAD/squad_kor_v1",
+_GLUE = Task("glue", ("sentence",), written=("0", "1"), labels=("0", "1"), dataset="nyu-mll/glue")
+_GLUE_PAIRS = Task("glue", ("sentence1", "sentence2"), dataset="nyu-mll/glue")
+_INFERENCE = ("contradiction", "entailment", "neutral")
+_ENTAILMENT = ("entailment", "not_entailment")
+_SQUAD = Task(
+    name="squad1",
+    dataset="rajpurkar/squad",
     text=("question", "context"),
     label="answer",
     kind="span",
+    metrics=("f1", "exact"),
+    train="train-v1.1.json",
+    dev="dev-v1.1.json",
+    test="test-v1.1.json",
+    defaults={"max_seq_length": 384, "optim.lr": 5e-5, "batch_size": 32, "epochs": 3.0},
+)
+_KORQUAD = replace(
+    _SQUAD,
+    name="korquad",
+    dataset="KorQuAD/squad_kor_v1",
     metrics=("character_f1", "character_exact"),  # what its official program reports
     train="KorQuAD_v1.0_train.json",
     dev="KorQuAD_v1.0_dev.json",
     test="KorQuAD_v1.0_test.json",
-    defaults={"max_seq_length": 384, "optim.lr": 5e-5, "batch_size": 32, "epochs": 3.0},
+)
+_CHOICES = Task(
+    name="swag",
+    dataset="allenai/swag",
+    kind="choice",
+    text=("sent1", "sent2"),
+    choices=("ending0", "ending1", "ending2", "ending3"),
+    train="train.csv",
+    dev="val.csv",
+    test="test.csv",
+    defaults={"epochs": 3.0, "optim.lr": 2e-5, "batch_size": 16},  # the paper's
 )
 _KLUE_NER = Task(
     name="klue-ner",
@@ -39,111 +61,58 @@ _KLUE_NER = Task(
 
 _ALL = (
     # GLUE (paper, section 4.1), from the official TSV files; experiments/submission.py answers those without labels
-    Task(
+    replace(
+        _GLUE,
         name="cola",
-        dataset="nyu-mll/glue",
         header=("source", "label", "mark", "sentence"),  # train and dev begin without it; test has one of its own
         text=("sentence",),
         labels=("unacceptable", "acceptable"),
-        written=("0", "1"),
         metrics=("matthews", "accuracy"),
     ),
-    Task(
-        name="sst2",
-        dataset="nyu-mll/glue",
-        text=("sentence",),
-        labels=("negative", "positive"),
-        written=("0", "1"),
-    ),
-    Task(
+    replace(_GLUE, name="sst2", text=("sentence",), labels=("negative", "positive")),
+    replace(
+        _GLUE_PAIRS,
         name="mrpc",
-        dataset="nyu-mll/glue",
         text=("#1 String", "#2 String"),
         label="Quality",
         labels=("not_equivalent", "equivalent"),
         written=("0", "1"),
         metrics=("f1", "accuracy"),
     ),
-    Task(
-        name="stsb",
-        dataset="nyu-mll/glue",
-        kind="regression",
-        text=("sentence1", "sentence2"),
-        label="score",
-        metrics=("spearman", "pearson"),
-    ),
-    Task(
+    replace(_GLUE_PAIRS, name="stsb", kind="regression", label="score", metrics=("spearman", "pearson")),
+    replace(
+        _GLUE_PAIRS,
         name="qqp",
-        dataset="nyu-mll/glue",
         text=("question1", "question2"),
         label="is_duplicate",
         labels=("not_duplicate", "duplicate"),
         written=("0", "1"),
         metrics=("f1", "accuracy"),
     ),
-    Task(
+    replace(
+        _GLUE_PAIRS,
         name="mnli",
-        dataset="nyu-mll/glue",
-        text=("sentence1", "sentence2"),
         label="gold_label",
-        labels=("contradiction", "entailment", "neutral"),
+        labels=_INFERENCE,
         dev="dev_matched.tsv",
         test="test_matched.tsv",
         more={"mm": "dev_mismatched.tsv"},
     ),
-    Task(
-        name="qnli",
-        dataset="nyu-mll/glue",
-        text=("question", "sentence"),
-        labels=("entailment", "not_entailment"),
-    ),
-    Task(
-        name="rte",
-        dataset="nyu-mll/glue",
-        text=("sentence1", "sentence2"),
-        labels=("entailment", "not_entailment"),
-    ),
-    Task(
-        name="wnli",
-        dataset="nyu-mll/glue",
-        text=("sentence1", "sentence2"),
-        labels=("not_entailment", "entailment"),
-        written=("0", "1"),
-    ),
-    Task(  # MNLI's model answers it; there is nothing to train on
-        name="ax",
-        dataset="nyu-mll/glue",
-        text=("sentence1", "sentence2"),
-        labels=("contradiction", "entailment", "neutral"),
-        metrics=("matthews",),
-        train="",
-        dev="",
-        test="diagnostic.tsv",
-    ),
+    replace(_GLUE_PAIRS, name="qnli", text=("question", "sentence"), labels=_ENTAILMENT),
+    replace(_GLUE_PAIRS, name="rte", labels=_ENTAILMENT),
+    replace(_GLUE_PAIRS, name="wnli", labels=("not_entailment", "entailment"), written=("0", "1")),
+    # MNLI's model answers it; there is nothing to train on
+    replace(_GLUE_PAIRS, name="ax", labels=_INFERENCE, metrics=("matthews",), train="", dev="", test="diagnostic.tsv"),
     # Question answering (paper, sections 4.2 and 4.3), from the official JSON files
-    Task(
-        name="squad1",
-        dataset="rajpurkar/squad",
-        text=("question", "context"),
-        label="answer",
-        kind="span",
-        metrics=("f1", "exact"),
-        train="train-v1.1.json",
-        dev="dev-v1.1.json",
-        test="test-v1.1.json",
-        defaults={"max_seq_length": 384, "optim.lr": 5e-5, "batch_size": 32, "epochs": 3.0},
-    ),
-    Task(
+    _SQUAD,
+    replace(
+        _SQUAD,
         name="squad2",
         dataset="rajpurkar/squad_v2",
-        text=("question", "context"),
-        label="answer",
-        kind="span",
-        metrics=("f1", "exact"),
         train="train-v2.0.json",
         dev="dev-v2.0.json",
         test="test-v2.0.json",
-        defaults={"max_seq_length": 384, "optim.lr": 5e-5, "batch_size": 48, "epochs": 2.0},
+        defaults={**_SQUAD.defaults, "batch_size": 48, "epochs": 2.0},
     ),
     _KORQUAD,
     replace(  # where its development file is the only one: a fifth of the articles is dev
@@ -154,28 +123,16 @@ _ALL = (
         test="",
     ),
     # Multiple choice (paper, section 4.4)
-    Task(
-        name="swag",
-        dataset="allenai/swag",
-        kind="choice",
-        text=("sent1", "sent2"),
-        choices=("ending0", "ending1", "ending2", "ending3"),
-        train="train.csv",
-        dev="val.csv",
-        test="test.csv",
-        defaults=_MULTIPLE_CHOICE,
-    ),
-    Task(  # one file and no official division in it: a fifth of the prompts is dev
+    _CHOICES,
+    replace(  # one file and no official division in it: a fifth of the prompts is dev
+        _CHOICES,
         name="codah",
         dataset="jaredfern/codah",
-        kind="choice",
         header=("category", "prompt", "ending0", "ending1", "ending2", "ending3", "label"),
         text=("prompt",),
-        choices=("ending0", "ending1", "ending2", "ending3"),
         train="full_data.tsv#train",
         dev="full_data.tsv#dev",
         test="",
-        defaults=_MULTIPLE_CHOICE,
     ),
     # Named entities (paper, section 5.3), from the official files
     Task(
@@ -222,14 +179,16 @@ _ALL = (
         test="sts-test.tsv",
         more={"test": "sts-test.tsv"},  # it has labels
     ),
-    Task(
+    replace(
+        _CHOICES,
         name="kobest-hellaswag",
         dataset="skt/kobest_v1",
-        kind="choice",
         text=("context",),
         choices=("choice1", "choice2", "choice3", "choice4"),
+        train="train.tsv",
+        dev="dev.tsv",
+        test="test.tsv",
         more={"test": "test.tsv"},  # it has labels
-        defaults=_MULTIPLE_CHOICE,
     ),
 )
 TASKS: dict[str, Task] = {task.name: task for task in _ALL}

@@ -26,7 +26,7 @@ from .labels import alike_label
 from .metrics import METRICS
 from .records import Source
 from .sequences import Integers, cut_pairs, frame
-from .table import location, read_table
+from .table import locator, read_table
 
 
 class Choice(NamedTuple):
@@ -53,9 +53,9 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Choice]:
     """The rows of one file. Raises InputError with file and line: a column or choice is missing, a label impossible."""
     columns = (*task.text, *task.choices, *((task.label,) if labelled else ()))
     names = task.labels or tuple(map(str, range(len(task.choices))))
-    rows = []
-    for row in read_table(path, columns, task.header, joined=True, form=task.form):
-        texts, where = row.values[: len(columns) - labelled], location(path, row.line)
+    rows, place = [], locator(path)
+    for row in read_table(path, columns, task.header, form=task.form):
+        texts, where = row.values[: len(columns) - labelled], place(row.line)
         begun = texts[1] + " " if len(task.text) == 2 else ""
         choices = texts[len(task.text) :]
         empty = [name for name, choice in zip(task.choices, choices, strict=True) if not choice.strip()]

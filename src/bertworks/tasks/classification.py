@@ -9,7 +9,6 @@ Shapes: N examples, K labels.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -24,7 +23,7 @@ from ..files import InputError
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
-from .base import Example, Judged, Kind, Limits, Task
+from .base import OWN_TABLE, Example, Judged, Kind, Limits, Task
 from .calibration import (
     HALF,
     best_thresholds,
@@ -49,7 +48,7 @@ from .labels import (
 from .metrics import METRICS, all_same, guessing
 from .records import Source
 from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame, tokens_of_rows
-from .table import check_end, in_part, location, part_of, read_table
+from .table import locator, read_table
 
 FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
 
@@ -77,33 +76,28 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     """
     if isinstance(path, Path) and path.is_dir() and not task.train:
         raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks submit")
-    marks = task.label.split(",") if task.kind == "multilabel" and "," in task.label else []  # a column a label
+    marks = task.label.split(",") if task.kind == "multilabel" and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
-    names = dict(zip(task.written or task.labels, task.labels, strict=True))
-    several = labelled and task.kind == "multilabel" and not marks
-    check = number if task.kind in NUMERIC else one_label
-    lists = (task.label,) if several else ()
-    joined = bool(names) and task.kind not in NUMERIC
-    whole, part = part_of(path) if several and isinstance(path, Path) else (path, "")
-    examples = []
-    for row in read_table(whole, columns, task.header, (), lists, joined, form=task.form):
-        cells, where = [label_in(cell) for cell in row.values[len(task.text) :]], location(path, row.line)
-        label = None if not labelled else marked_labels(cells, marks, where) if marks else cells[0]
-        if label is not None and not marks and not several:
-            label = check(label, names, where)
-        examples.append(Example(row.values[0], row.values[1] if len(task.text) == 2 else None, label, row.line))
-    if several:
-        wanted = [in_part(example.text, part) for example in examples]
-        places = [location(path, example.line) for example in examples]
-        found = several_labels([example.label or "" for example in examples], names, places, wanted)
-        rows = zip(compress(examples, wanted), found, strict=True)
-        examples = [example._replace(label=label) for example, label in rows]
+    lists = (task.label,) if labelled and task.kind == "multilabel" else ()
+    texts, rows = len(task.text), read_table(path, columns, task.header, (), lists, task.form)
+    where, names = locator(path), dict(zip(task.written or task.labels, task.labels, strict=True))
+    check = None if task.kind == "multilabel" or not labelled else number if task.kind in NUMERIC else one_label
+    examples, cells = list[Example](), list[list[str]]()
+    for line, values in rows:
+        label = check(label_in(values[texts]), names, where(line)) if check else None
+        examples.append(Example(values[0], values[1] if texts == 2 else None, label, line))
+        if lists:
+            cells.append([*map(label_in, values[texts:])])
     if not examples:
         raise InputError(f"{path}: no rows in this file")
-    if labelled and not names and task.kind not in NUMERIC:
-        labels = [name for example in examples for name in label_parts(example.label, task)]
-        if label_parts(examples[-1].label, task):
-            check_end(path, location(path, examples[-1].line), labels, "label")
+    if lists:
+        places = [where(example.line) for example in examples]
+        if marks:
+            found = marked_labels(cells, marks, places)
+        else:
+            ordered = task.name != OWN_TABLE  # else the labels are those of the training rows, sorted
+            found = several_labels([cell for (cell,) in cells], names, places, ordered)
+        examples = [example._replace(label=label) for example, label in zip(examples, found, strict=True)]
     return examples
 
 

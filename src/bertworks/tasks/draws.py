@@ -3,6 +3,7 @@
 Rows that belong together are drawn together: the sentences of a tagged document, the questions of an article or a text.
 """
 
+import hashlib
 import itertools
 import re
 from collections.abc import Hashable, Mapping, Sequence
@@ -14,7 +15,9 @@ import numpy as np
 
 from ..files import InputError, shorten
 from .rows import check_integer
+from .table import PARTS
 
+DEV_SHARE = 5  # one row of so many is in the part #dev of a file
 KEPT_BACK = 0.2  # share of the training rows by which settings are chosen
 LEAST, MOST = 0.1, 1 / 3  # shares between which whole documents are kept back
 
@@ -49,26 +52,60 @@ WHOLE = Division()
 DIVIDED = re.compile(r"(?P<table>.+), (?P<share>[\d.e-]+) of it to develop on, seed (?P<seed>\d+)", re.DOTALL)
 
 
+def in_part(text: str, part: str) -> bool:
+    """Whether a row is in a part of its file ("": all of it); `text` is that of the row, or of its document.
+
+    A hash decides, so that neither the order of the rows nor a text that occurs twice changes sides.
+    """
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return not part or part == PARTS[int.from_bytes(digest) % DEV_SHARE == 0]
+
+
+def rows_in_part(rows: Sequence[Any], part: str) -> list[Any]:
+    """The rows in a part of their file; the sentences of a document and the questions of an article stay together."""
+    if not part:
+        return list(rows)
+    first: dict[Hashable, str] = {}  # by document, the text that decides
+    texts = []
+    for i, row in enumerate(rows):
+        if hasattr(row, "units"):  # the words of the document's first sentence
+            text = " ".join(row.text[start:end] for start, end in row.units)
+            texts.append(first.setdefault(row.document, text))
+        else:
+            texts.append(getattr(row, "title", "") or getattr(row, "context", "") or rows[i].text)
+    return [row for row, text in zip(rows, texts, strict=True) if in_part(text, part)]
+
+
 def divide_rows(
     rows: Sequence[Any], share: float, seed: int, group_of: Mapping[int, str] | None = None
 ) -> tuple[list[Any], list[Any]]:
     """The rows without about `share` of them, and that share, both in their order; no group is in both.
 
-    group_of: the group of each row by its `line`; None: its document, article or context, or else its first text.
+    group_of: the group of each row by its `line`; None: its document, article or context, or else its first text. A
+    tagged file with too few documents is divided by sentences.
     Raises InputError if there are too few groups for two parts.
     """
     groups: dict[Hashable, list[int]] = {}
     for i, row in enumerate(rows):
         groups.setdefault(_own_group(row) if group_of is None else group_of[row.line], []).append(i)
-    order = np.random.default_rng((seed, 4)).permutation(len(groups))
-    found = list(groups.values())
-    back = _about([found[i] for i in order], share * len(rows))
+    back = _back(groups, share * len(rows), seed)
+    if not 0 < len(back) < len(rows) and group_of is None and hasattr(rows[0], "document"):
+        groups = {}
+        for i, row in enumerate(rows):
+            groups.setdefault(row.text, []).append(i)
+        back = _back(groups, share * len(rows), seed)
     if not back or len(back) == len(rows):
         raise InputError(
             f"{len(rows):,} rows in {len(groups):,} groups cannot be divided with a development share of {share:g}; "
             "give another share or group column, or a development file"
         )
     return [row for i, row in enumerate(rows) if i not in back], [rows[i] for i in sorted(back)]
+
+
+def _back(groups: Mapping[Hashable, list[int]], wanted: float, seed: int) -> set[int]:
+    order = np.random.default_rng((seed, 4)).permutation(len(groups))
+    found = list(groups.values())
+    return _about([found[i] for i in order], wanted)
 
 
 def _own_group(row: Any) -> Hashable:

@@ -27,9 +27,9 @@ from .classification import read as read_pairs
 from .inputs import Inputs
 from .labels import LARGEST
 from .metrics import METRICS
-from .records import Records, Source
+from .records import Source
 from .sequences import Integers, cut_pairs, frame
-from .table import column_names, location, read_table
+from .table import location, names_of, read_table
 
 CHUNK = 256  # rows that are compared with all at once
 SCORE_COLUMNS = ("label", "score")  # usual names of columns of scores
@@ -75,12 +75,11 @@ def check_scores(rows: Sequence[Example], scale: float, where: Callable[[Example
 
 def _ignored_scores(path: Source, task: Task) -> str:
     """The column that looks like one of scores: mostly numbers, and not only ones. "" if there is none."""
-    there = (path.columns or None) if isinstance(path, Records) else column_names(path, task.form)
-    names = [name for name in SCORE_COLUMNS if name not in task.text and (there is None or name in there)]
+    names = [name for name in SCORE_COLUMNS if name not in task.text and name in names_of(path, task.form)]
     if not names:
         return ""
     rows, numbers, unlike = 0, dict.fromkeys(names, 0), dict.fromkeys(names, False)  # whether a number is not 1
-    for row in read_table(path, task.text, (), names, names, form=task.form):
+    for row in read_table(path, task.text, (), names, names, task.form):
         rows += 1
         for name, cell in zip(names, row.values[len(task.text) :], strict=True):
             with contextlib.suppress(ValueError):

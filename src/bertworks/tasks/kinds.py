@@ -7,12 +7,13 @@ from typing import Any
 
 from ..files import InputError, not_found
 from ..tokenizer import normalize
+from .base import OWN_TABLE as OWN_TABLE
 from .base import Data, Kind, KindName, Task
 from .catalogue import TASKS
 from .cells import plain_value
 from .choice import CHOICE
-from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
-from .draws import Division, divide_rows, draw_rows
+from .classification import MULTILABEL, NUMERIC, PAIR, REGRESSION, SINGLE
+from .draws import Division, divide_rows, draw_rows, rows_in_part
 from .embedding import EMBEDDING, metrics_of, scale_of
 from .header import MissingColumn
 from .records import Source, as_sequence, described, source_of
@@ -20,8 +21,6 @@ from .rows import checked_rows
 from .span import SPAN
 from .table import part_of, read_table
 from .tagging import TAGGING, scheme_of
-
-OWN_TABLE = "table"  # name of the task of a user's own table
 
 KINDS: dict[str, Kind] = {
     "single": SINGLE,
@@ -109,14 +108,20 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
     """The rows of `data`, whose source is known: data that can be read once has been read then."""
     if source is None:
         return checked_rows(data, name)
-    task = replace(task, form=task.form._replace(unquoted=bool(task.dataset)))  # official files have no quoted cells
+    # official files have no quoted cells; rows that are broken by line ends are told by their known labels
+    joined = task.kind == "choice" or (bool(task.labels) and task.kind not in NUMERIC)
+    task = replace(task, form=task.form._replace(unquoted=bool(task.dataset), joined=joined))
+    source, part = part_of(source) if isinstance(source, Path) else (source, "")
     try:
-        return KINDS[task.kind].read(task, source, labelled)
+        rows = rows_in_part(KINDS[task.kind].read(task, source, labelled), part)
     except MissingColumn as error:
         if task.name != OWN_TABLE:
             raise MissingColumn(f"{error}; expected a file in the form of {task.name}'s official ones") from None
         choices = ", --choices" if task.choices else ""
         raise MissingColumn(f"{error}; name the columns with --text{choices} and --label") from None
+    if not rows:
+        raise InputError(f"{source}: no rows in the part #{part}")
+    return rows
 
 
 def own_table(task: Task, train: Any, dev: Any) -> tuple[Task, Data]:
@@ -149,10 +154,12 @@ def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[
             if source is None:
                 raise InputError("--group needs a table; rows that are made already have no columns; divide them first")
             whole = part_of(source)[0] if isinstance(source, Path) else source  # #train is decided by the texts alone
-            cells = read_table(whole, [division.group], joined=True, form=task.form)
+            cells = read_table(whole, [division.group], form=task.form._replace(joined=True))
             groups = {row.line: row.values[0] for row in cells}
         train, dev = divide_rows(rows, division.dev_share, division.seed, groups)
-        data = Data(train, dev, division.said_of(name))
+        both = {getattr(row, "document", None) for row in train} & {getattr(row, "document", None) for row in dev}
+        note = "the file has too few documents to divide them; its sentences are divided"
+        data = Data(train, dev, division.said_of(name), notes=(note,) if both - {None} else ())
     found, wanted, notes = len(data.train), division.train_rows, data.notes
     if wanted > found:
         notes += (f"train_rows = {wanted:,}, but there are only {found:,} training rows; all of them are used",)

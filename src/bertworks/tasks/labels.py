@@ -8,7 +8,6 @@ semicolons between them if each is a label by itself elsewhere in the file. A li
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import compress
 
 import numpy as np
 
@@ -21,7 +20,9 @@ from .cells import NUMBER, TRUTH, as_list, plain_value
 LARGEST = float(np.finfo(np.float32).max)  # number that can be learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
 HOW = 'write several labels as law|art or ["law", "art"], and one with a comma as ["law, art"]'
-_LISTLIKE = re.compile(r"\[.*\]|array\(.*|frozenset\(\{.*\}\)|[({]\s*['\"].*[)}]|\([^()]*,[^()]*\)", re.DOTALL)
+_LISTLIKE = re.compile(
+    r"\[.*\]|array\(.*|frozenset\(\{.*\}\)|[({]\s*['\"].*[)}]|\{\s*[-+\d.][^{}]*\}|\([^()]*,[^()]*\)", re.DOTALL
+)
 _EMPTY = re.compile(r"(?:(?:frozen)?set)?\(\s*\)|\{\s*\}")  # as Python prints tuples and sets without items
 _MISSING = {"None", "nan", "NaN", "<NA>", "null"}  # as Python, pandas and JSON print no value; beside lists no label
 _VECTOR = re.compile(r"[01](?:[ ,;]+[01])+")
@@ -71,12 +72,22 @@ def unknown_label(label: str, names: Sequence[str]) -> str:
     return f"label {shorten(label)}; expected one of {listed([*map(shorten, names)], LABELS)}"
 
 
-def marked_labels(cells: Sequence[str], names: Sequence[str], where: str) -> str:
-    """The names of the columns that have a 1; the others have a 0 or nothing."""
-    for cell, name in zip(cells, names, strict=True):
-        if cell.lower() not in TRUTH:
-            raise InputError(f"{where}: {shorten(cell)} in column {shorten(name)}; expected 0 or 1, a column a label")
-    return SEPARATOR.join(name for cell, name in zip(cells, names, strict=True) if TRUTH[cell.lower()])
+def marked_labels(rows: Sequence[Sequence[str]], names: Sequence[str], places: Sequence[str]) -> list[str]:
+    """The names of the columns that have a 1 in each row; an empty cell is a 0 only in a file that writes none.
+
+    places: how messages name each row. Raises InputError for a cell that is neither 0 nor 1.
+    """
+    known = {cell: value for cell, value in TRUTH.items() if cell}
+    if not any(known.get(cell.lower()) is False for cells in rows for cell in cells):
+        known = TRUTH
+    for cells, where in zip(rows, places, strict=True):
+        for cell, name in zip(cells, names, strict=True):
+            if cell.lower() not in known:
+                found = shorten(cell) if cell else "nothing"
+                raise InputError(f"{where}: {found} in column {shorten(name)}; expected 0 or 1, one column per label")
+    return [
+        SEPARATOR.join(name for cell, name in zip(cells, names, strict=True) if known[cell.lower()]) for cells in rows
+    ]
 
 
 def number(cell: str, names: Mapping[str, str], where: str) -> str:
@@ -117,13 +128,13 @@ def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
 
 
 def several_labels(
-    cells: Sequence[str], names: Mapping[str, str], places: Sequence[str], wanted: Sequence[bool]
+    cells: Sequence[str], names: Mapping[str, str], places: Sequence[str], ordered: bool = True
 ) -> list[str]:
-    """The names of the labels in each wanted cell of a file, with | between them; an empty cell has none.
+    """The names of the labels in each cell of a file, with | between them; an empty cell has none.
 
-    names: as of `one_label`. places: how messages name each row. wanted: all cells of a file decide how one is read,
-    also if only a part of the rows is wanted. Raises InputError for a cell that is neither names nor
-    a list, and for one that could be one name or several.
+    names: as of `one_label`. places: how messages name each row. ordered: whether the order of the names is that of
+    vectors. All cells of a file decide how one is read. Raises InputError for a cell that is neither names nor a list,
+    and for one that could be one name or several.
     """
     lists = [None if cell in names else _list_in(cell, where) for cell, where in zip(cells, places, strict=True)]
     if any(items is not None and cell and SEPARATOR not in cell for cell, items in zip(cells, lists, strict=True)):
@@ -134,7 +145,11 @@ def several_labels(
         for cell, items in zip(cells, lists, strict=True)
     ]
     if _are_vectors(cells, vectors, names, places):
-        rows = compress(zip(cells, vectors, places, strict=True), wanted)
+        if not ordered and not all(name.isdecimal() for name in names.values()):
+            i = next(i for i, items in enumerate(vectors) if items)
+            raise InputError(f"{places[i]}: label {shorten(cells[i])} is 0 or 1 for each label, but the training rows "
+                             f"have names ({listed([*names.values()], LABELS)}) without an order; {HOW}")  # fmt: skip
+        rows = zip(cells, vectors, places, strict=True)
         return [_positions(items or [], cell, names, where) for cell, items, where in rows]
     alone = (cell for cell, items in zip(cells, lists, strict=True) if items is None and not _COMMA.search(cell))
     known = {*names} or {*alone, *(name for items in lists for name in items or ())}
@@ -142,7 +157,7 @@ def several_labels(
         SEPARATOR.join(
             known_label(name, names, where) for name in (_split(cell, known, where) if items is None else items)
         )
-        for cell, items, where in compress(zip(cells, lists, places, strict=True), wanted)
+        for cell, items, where in zip(cells, lists, places, strict=True)
     ]
 
 

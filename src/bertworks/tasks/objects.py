@@ -1,4 +1,4 @@
-"""The rows of JSON lines and Parquet as objects: names of columns and values of any type."""
+"""The rows of JSON and Parquet as objects: names of columns and values of any type."""
 
 import json
 import math
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, parse_json, shorten
+from ..files import InputError, parse_json, read_json, shorten
 from ..tokenizer import normalize
 from .lines import MAX_LINE, decoded
 from .rows import check_characters
@@ -15,6 +15,7 @@ BATCH = 1024  # rows of a Parquet file held at a time
 
 
 def json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line, object) of each line that is not blank."""
     with open(path, "rb") as file:
         for number, line in enumerate(decoded(file, str(path), encoding), 1):
             if not line.strip():
@@ -26,6 +27,40 @@ def json_objects(path: Path, encoding: str) -> Iterator[tuple[int, dict[str, Any
             if not isinstance(value, dict):
                 raise InputError(f"{path}, line {number}: found a {type(value).__name__}; expected an object")
             yield number, value
+
+
+def json_list(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(item, object) of a list of objects, which may be the value of `data`; or of one object per line."""
+    rows = json_items(path)
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(
+            f"{path}: found {shorten(rows)}; expected a list of objects, such as a text and its label, or a "
+            "text and its spans as Label Studio exports them"
+        )
+    yield from enumerate(rows, 1)
+
+
+def json_items(path: Path) -> Any:
+    """What a .json file holds: its value, or the list of the values of its lines."""
+    try:
+        value = read_json(path)
+    except InputError:
+        with open(path, "rb") as file:
+            first = next(decoded(file, str(path)), "")
+            if not first.rstrip().endswith("}"):
+                raise
+        return [row for _, row in json_objects(path, "utf-8")]
+    return value["data"] if isinstance(value, dict) and isinstance(value.get("data"), list) else value
+
+
+def parquet_names(path: Path) -> list[str]:
+    """The names of the columns of a Parquet file."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        return list(parquet.read_schema(path).names)
+    except (ArrowException, OSError) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({shorten(str(error), 200)})") from None
 
 
 def parquet_objects(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,8 +1,8 @@
 """Questions about paragraphs and their answers: files in SQuAD's layout, and tables of one's own.
 
     .json     data > paragraphs > context, qas > id, question, answers > text, answer_start; version 2.0 has
-              is_impossible besides. SQuAD 1.1 and 2.0, KorQuAD 1.0 and many others are written so. `all.json#dev` is
-              about a fifth of its articles, `all.json#train` the others: no article is in both.
+              is_impossible besides. SQuAD 1.1 and 2.0, KorQuAD 1.0 and many others are written so. A list of objects
+              is a table.
     tables    `Task.text` names the columns of the question and of the context, `Task.label` that of the answer's text.
               A column `answer_start` says where the answer begins in the context, counted in characters; where it is
               missing or empty, the first occurrence is taken. A column `id` names the questions; else the line does.
@@ -16,12 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError, read_json, shorten
+from ..files import InputError, shorten
 from .base import Task
 from .cells import as_list, as_objects, truth, whole_number
 from .lines import MAX_LINE
-from .records import Records, Source
-from .table import column_names, ending_of, in_part, location, part_of, read_table
+from .objects import json_items
+from .records import Source
+from .table import ending_of, location, names_of, read_table
 
 START = "answer_start"
 Answers = tuple[tuple[str, int], ...]  # texts, and the character of the context where each begins; -1: nowhere
@@ -37,7 +38,7 @@ class Question(NamedTuple):
     answers: Answers = ()
     impossible: bool = False  # the context has no answer
     line: int = 0  # where the row begins in a table, counted from 1
-    title: str = ""  # of the article
+    title: str = ""  # of the article; of one without a title its first context
 
     @property
     def labelled(self) -> bool:
@@ -52,8 +53,11 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Question]:
     found: list[Question] = []
     places: dict[str, str] = {}
     rows = _table(task, path, labelled)
-    if isinstance(path, Path):
-        rows = _squad(*part_of(path), labelled) if ending_of(path) == ".json" else rows
+    if isinstance(path, Path) and ending_of(path) == ".json":
+        articles = json_items(path)
+        first = articles[0] if isinstance(articles, list) and articles else None
+        if not isinstance(first, dict) or "paragraphs" in first:
+            rows = _squad(articles, path, labelled)
     for where, question in rows:
         first = places.setdefault(question.id, where.rpartition(", ")[2])
         if len(places) == len(found):
@@ -80,24 +84,21 @@ def _encodable(question: Question, where: str) -> None:
 # ---- SQuAD's layout
 
 
-def _squad(path: Path, part: str, labelled: bool) -> Iterator[tuple[str, Question]]:
-    """(place in the file, question) for each of a part; paragraphs are counted through all articles, from 1."""
+def _squad(articles: Any, path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
+    """(place in the file, question) for each; paragraphs are counted through all articles, from 1."""
     number = 0
-    for article in _part(read_json(path), "data", list, f"{path}"):
-        key = ""  # what decides in which part the article is: its title, or its first context if it has none
+    for article in articles if isinstance(articles, list) else _part(articles, "data", list, f"{path}"):
+        title = ""
         for paragraph in _part(article, "paragraphs", list, f"{path}, after paragraph {number}"):
             number += 1
             where = f"{path}, paragraph {number}"
             context = _part(paragraph, "context", str, where)
-            key = key or str(article.get("title") or context)
-            if not in_part(key, part):
-                break
+            title = title or str(article.get("title") or context)
             for item in _part(paragraph, "qas", list, where):
                 name = str(_part(item, "id", str | int, where))
                 inside = f"{where}, question {shorten(name)}"
                 text = _part(item, "question", str, inside)
                 answers, impossible = _answers(item, inside) if labelled else ((), False)
-                title = str(article.get("title", ""))
                 yield where, Question(name, text, context, answers, impossible, title=title)
 
 
@@ -139,27 +140,18 @@ def _part(value: Any, key: str, kind: Any, where: str) -> Any:
 
 def _table(task: Task, path: Source, labelled: bool) -> Iterator[tuple[str, Question]]:
     """(place in the file, question) for each row."""
-    label = _label_column(task, path) if labelled else ""
+    names = names_of(path, task.form)
+    label = ("answers" if task.label not in names and "answers" in names else task.label) if labelled else ""
     columns = (*task.text, *([label] if labelled else []))
     optional = ("id", START, "is_impossible")
     lists = (label,) if labelled else ()
-    for row in read_table(path, columns, task.header, optional, lists, divided_by=1, form=task.form):
-        # questions of a context stay together
+    for row in read_table(path, columns, task.header, optional, lists, task.form):
         cells, where = dict(zip((*columns, *optional), row.values, strict=True)), location(path, row.line)
         question, context = (cells[name] for name in task.text)
         impossible = labelled and truth(cells["is_impossible"], f"{where}: 'is_impossible'")
         answers = _answers_in(cells[label], cells[START].strip(), context, where) if labelled and not impossible else ()
         name = cells["id"].strip() or str(row.line)
         yield where, Question(name, question, context, answers, labelled and not answers, row.line)
-
-
-def _label_column(task: Task, path: Source) -> str:
-    """The column of the answers: the task's, or that of the Hub's `squad` if the table lacks it."""
-    if isinstance(path, Records):
-        names = path.columns or tuple(next(path.rows(()), (0, {}))[1])
-    else:
-        names = tuple(column_names(path, task.form)) if part_of(path)[0].is_file() else ()
-    return "answers" if task.label not in names and "answers" in names else task.label
 
 
 def _answers_in(cell: str, start: str, context: str, where: str) -> Answers:

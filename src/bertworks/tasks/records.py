@@ -1,8 +1,8 @@
 """Data that a caller has in memory, as the rows of a table.
 
-    a pandas or polars DataFrame    the columns that the task names
-    a datasets.Dataset              the same; class labels are read as their names
-    a list of dictionaries          a row each
+    a pandas or polars DataFrame, a pyarrow Table    the columns that the task names
+    a datasets.Dataset                               the same; class labels are read as their names
+    a list of dictionaries                           one row each
 
 None of the libraries is imported: their objects are recognised by their class. The rows become what the same table in
 a file would give (table.py). Messages name a row as Python does, counted from 0: `train.iloc[3]`, `train[3]`.
@@ -78,17 +78,11 @@ def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
                              f"expected {EXPECTED}")  # fmt: skip
         return Path(data)
     texts = tuple(normalize("NFC", column) for column in texts)
-    if _is(data, "pandas", "DataFrame"):
-        ours = _composed(data.columns, name)
-        return Records(
-            name, "a pandas DataFrame", f"{name}.iloc", (*ours,), texts, lambda names: _of_pandas(data, ours, names)
-        )
-    if _is(data, "polars", "DataFrame"):
-        ours = _composed(data.columns, name)
-        return Records(name, "a polars DataFrame", name, (*ours,), texts, lambda names: _of_polars(data, ours, names))
-    if _is(data, "datasets", "Dataset"):
-        ours = _composed(data.column_names, name)
-        return Records(name, "a datasets.Dataset", name, (*ours,), texts, lambda names: _of_dataset(data, ours, names))
+    for (library, kind), (form, read) in _FRAMES.items():
+        if _is(data, library, kind):
+            ours = _composed(getattr(data, "column_names", None) or data.columns, name)
+            accessor = f"{name}.iloc" if library == "pandas" else name
+            return Records(name, form, accessor, (*ours,), texts, lambda names: read(data, ours, names))  # noqa: B023
     refuse_no_rows(data, name, EXPECTED)
     rows = data if isinstance(data, Sequence) else [*data]
     if rows and hasattr(rows[0], "_fields"):
@@ -113,7 +107,7 @@ def refuse_no_rows(data: Any, name: str, expected: str) -> None:
 
 def is_table(data: Any) -> bool:
     """Whether data has named columns: a DataFrame, a Dataset, or a sequence that begins with a dictionary."""
-    if any(_is(data, *known) for known in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("datasets", "Dataset"))):
+    if any(_is(data, *known) for known in _FRAMES):
         return True
     return isinstance(data, Sequence) and bool(data) and isinstance(data[0], Mapping)
 
@@ -144,8 +138,6 @@ def _advice(data: Any, name: str) -> str:
         return f"; give one of its splits, {' or '.join(f'{name}[{split!r}]' for split in data)}"
     if isinstance(data, Mapping):
         return f"; of columns make rows: pandas.DataFrame({name})"
-    if _is(data, "pyarrow", "Table"):
-        return f"; give {name}.to_pandas()"
     return ""
 
 
@@ -174,6 +166,10 @@ def _of_polars(frame: Any, ours: Mapping[str, Any], names: Sequence[str]) -> Ite
     return _as_rows({name: frame[ours[name]].to_list() for name in names}, len(frame))
 
 
+def _of_arrow(table: Any, ours: Mapping[str, Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    return _as_rows({name: table[ours[name]].to_pylist() for name in names}, len(table))
+
+
 def _as_rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterator[dict[str, Any]]:
     for i in range(count):
         yield {name: column[i] for name, column in columns.items()}
@@ -183,6 +179,14 @@ def _of_dataset(dataset: Any, ours: Mapping[str, Any], names: Sequence[str]) -> 
     classes = {name: _class_names(dataset.features[ours[name]]) for name in names}
     for row in dataset.with_format(None).select_columns([ours[name] for name in names]):
         yield {name: _named(row[ours[name]], classes[name]) for name in names}
+
+
+_FRAMES = {
+    ("pandas", "DataFrame"): ("a pandas DataFrame", _of_pandas),
+    ("polars", "DataFrame"): ("a polars DataFrame", _of_polars),
+    ("pyarrow", "Table"): ("a pyarrow Table", _of_arrow),
+    ("datasets", "Dataset"): ("a datasets.Dataset", _of_dataset),
+}
 
 
 def _class_names(feature: Any) -> Sequence[str]:

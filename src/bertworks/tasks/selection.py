@@ -9,6 +9,7 @@ from ..data.encodings import codec_of
 from ..files import InputError, shorten
 from .base import Data, KindName, Task
 from .draws import Division
+from .sheets import SHEETS
 from .table import TableForm, ending_of
 
 
@@ -37,8 +38,8 @@ def _is_empty(value: object) -> bool:
 
 def refuse_idle_sheet(sheet: str, tables: Iterable[Any]) -> None:
     """Raises InputError if a sheet is named, and none of the tables has sheets."""
-    if sheet and not any(isinstance(table, str | Path) and ending_of(table) == ".xlsx" for table in tables):
-        raise InputError(f"--sheet {sheet}: no .xlsx file is read; expected one; leave --sheet out")
+    if sheet and not any(isinstance(table, str | Path) and ending_of(table) in SHEETS for table in tables):
+        raise InputError(f"--sheet {sheet}: no workbook is read; expected {', '.join(SHEETS)}; leave --sheet out")
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,19 @@ class DevRows:
 
     task: str = ""  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
     data: Path | None = None  # folder with the files of --task
-    dev: Path | None = None  # instead of a task, your own table to evaluate on: .csv, .tsv, .jsonl, .parquet or .xlsx
+    # instead of a task, your own file to evaluate on: .csv, .tsv, .jsonl, .json, .parquet, .xlsx, or .conll (tagging)
+    dev: Path | None = None
     # task kind of your own table; none: single, or pair with two text columns
     kind: KindName | None = None
-    text: str = "text"  # text column of your own table, or two columns separated by a comma
+    # text column of your own table, or two columns separated by a comma; in a .conll file the number of a column too
+    text: str = "text"
     # label column; for multilabel also several 0/1 columns, comma-separated; empty: label. For embedding the column of
     # scores; empty: none, each row's two texts belong together
     label: str = ""
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
     encoding: str = "utf-8"  # encoding of the rows' files: utf-8, cp949, euc-kr, utf-16 or another one of Python's
-    sheet: str = ""  # sheet of an .xlsx table; empty: its only one
+    sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
+    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first, in a sheet behind titles
     sides: ClassVar[tuple[str, ...]] = ("dev",)
 
     def find(self) -> tuple[Task, list[Any]]:
@@ -67,7 +71,7 @@ class DevRows:
         from .catalogue import find_task
         from .kinds import own_task
 
-        form = TableForm(codec_of(self.encoding), self.sheet)
+        form = TableForm(codec_of(self.encoding), self.sheet, header_row=self.header_row)
         own = {f"--{side}": getattr(self, side) for side in self.sides}
         if getattr(self, "dev_share", 0):
             del own["--dev"]
@@ -93,11 +97,16 @@ class DevRows:
         columns = (comma_separated(self.text), label, comma_separated(self.choices))
         return replace(own_task(self.kind or "", *columns), form=form), list(own.values())
 
-    def read(self) -> tuple[Task, Sequence[Any]]:
-        """The task and its development rows. Raises InputError like `find`, or if the table cannot be read."""
+    def read(self, labels: Sequence[str] = ()) -> tuple[Task, Sequence[Any]]:
+        """The task and its development rows. Raises InputError like `find`, or if the table cannot be read.
+
+        labels: those of a model that was trained on vectors of 0 and 1; vectors of rows are read by them.
+        """
         from .kinds import read_rows
 
         task, tables = self.find()
+        if task.kind == "multilabel" and not task.labels and all(label.isdecimal() for label in labels):
+            task = replace(task, labels=tuple(labels))
         return task, read_rows(task, tables[-1], name="dev")
 
 

@@ -1,15 +1,12 @@
 """Rows of a tagging task, from files of tagged sentences and from raw texts.
 
-    eng.train, .conll, .txt ...  CoNLL columns: a word a line, word first and tag last, or as `Task.header` says; a
-                                 blank line between sentences, a line -DOCSTART- before each document
-    .tsv, if `Task.header` is    the same; KLUE's files
-    .tsv if not, .csv            a sentence a row: words with spaces between, tags with spaces between
-    .jsonl, .parquet             a sentence a row: lists of words and tags
-    .jsonl, .parquet, .json      a text a row with spans of characters: doccano, Prodigy, Label Studio (span_files.py)
+    .conll, .conllu, .txt ...    a word per line (column_files.py); .tsv too if it has no names of columns
+    .tsv, .csv                   a sentence per row: words with spaces between, tags with spaces between
+    .jsonl, .json, .parquet      a sentence per row: lists of words and tags
+    .jsonl, .json, .parquet      a text per row with spans of characters: doccano, Prodigy, Label Studio (span_files.py)
 
-Where `Task.text` is ("character",), the units are characters: nothing stands between them, one tab stands between the
-columns because a unit may be a space, and lines with ## are comments. Without -DOCSTART- every sentence is a document
-of its own. `eng.train#dev` is about a fifth of a file's documents, `eng.train#train` the others.
+Where `Task.text` is ("character",), the units are characters, and nothing stands between them: a letter that is written
+with several code points (NFD) is one unit. Without -DOCSTART- every sentence is a document of its own.
 """
 
 import itertools
@@ -22,21 +19,19 @@ import numpy as np
 from tokenizers import pre_tokenizers
 
 from ..checkpoint.names import LABELS, listed
-from ..files import InputError, not_found, shorten
+from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
 from .cells import as_list
-from .lines import decoded
-from .records import Records, Source
+from .column_files import is_column_file, read_columns
+from .records import Source
 from .span_files import SPANS, Span, read_spans, tags_of
-from .table import TABLES, check_end, ending_of, in_part, location, part_of, read_table
+from .table import location, read_table
 from .tags import OUTSIDE, PARTS_OF_SPEECH, Scheme, read_scheme, to_iob2
 
-DOCUMENT = "-DOCSTART-"
 MANY_TAGS = 50  # different tags without prefixes, from which they are checked against the number of words
 _SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
 _INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided
-_CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occur inside words
 
 
 class Sentence(NamedTuple):
@@ -62,16 +57,14 @@ def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> lis
     """
     names = _Names(task)
     path = Path(path) if isinstance(path, str) else path
-    if isinstance(path, Records):
-        found = list(_rows(task, path, names if labelled else None))
+    if isinstance(path, Path) and is_column_file(path, task):
+        found = list(_of_columns(task, path, names if labelled else None))
     else:
-        found = _file(task, path, names if labelled else None)
+        found = list(_rows(task, path, names if labelled else None))
     if not found:
         raise InputError(f"{path}: no sentences in this file")
     if not labelled:
         return found
-    if not task.labels:
-        check_end(path, str(path), [tag for sentence in found for tag in sentence.tags or ()], "tag")
     scheme = names.scheme(str(path))
     if scheme.name and len(scheme.standard) > max(MANY_TAGS, sum(len(sentence.words) for sentence in found) // 10):
         found_tags = f"{len(scheme.standard):,} different tags such as {shorten(next(iter(names.places)))}"
@@ -83,26 +76,6 @@ def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> lis
     ]
 
 
-def _file(task: Task, whole: Path, names: "_Names | None") -> list[Sentence]:
-    """The sentences of a file, or of a part of it. `names`: None if the tags do not matter."""
-    path, part = part_of(whole)
-    if ending_of(path) in TABLES and not (ending_of(path) == ".tsv" and task.header):
-        return list(_rows(task, whole, names))
-    found = list(_columns(task, path, names))
-    if found and not found[-1].document:
-        found = [sentence._replace(document=i) for i, sentence in enumerate(found)]
-    return _documents_of(found, part)
-
-
-def _documents_of(sentences: list[Sentence], part: str) -> list[Sentence]:
-    """The sentences of the documents in a part of the file; the words of a document's first sentence decide."""
-    first: dict[int, str] = {}
-    for sentence in sentences:
-        first.setdefault(sentence.document, " ".join(sentence.words))
-    chosen = {document for document, words in first.items() if in_part(words, part)}
-    return [sentence for sentence in sentences if sentence.document in chosen]
-
-
 class _Names:
     """The tags of a file: where each is first met, and what it stands for."""
 
@@ -112,13 +85,14 @@ class _Names:
         self.written: dict[str, str] = {}  # tags by the way the file writes them
         self.places: dict[str, str] = {}  # where each tag is first met
 
-    def __call__(self, cell: str, where: str) -> str:
-        if cell not in self.written:
-            if self.labels and cell not in self.labels:
-                raise InputError(f"{where}: tag {shorten(cell)}; expected one of {', '.join(self.labels)}")
-            self.written[cell] = self.labels.get(cell, cell)
-            self.places.setdefault(self.written[cell], where)
-        return cell
+    def add(self, cell: str, where: str) -> None:
+        """Raises InputError for a tag that is none of those that the task's files have."""
+        if cell in self.written:
+            return
+        if self.labels and cell not in self.labels:
+            raise InputError(f"{where}: tag {shorten(cell)}; expected one of {', '.join(self.labels)}")
+        self.written[cell] = self.labels.get(cell, cell)
+        self.places.setdefault(self.written[cell], where)
 
     def scheme(self, file: str) -> Scheme:
         """How the tags mark entities; that of the task's labels decides. Raises InputError for one of another type."""
@@ -136,43 +110,20 @@ class _Names:
         return scheme
 
 
-def _columns(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]:
-    """One unit a line. `names`: None if the tags do not matter."""
-    characters, document, first = by_character(task), 0, 0
-    at, last = (task.header.index(task.text[0]), task.header.index(task.label)) if task.header else (0, -1)
-    width = len(task.header) if names else 0
-    words: list[str] = []
-    tags: list[str] = []
-    if not path.is_file():
-        raise InputError(f"{path}: {not_found(path)}")
-    with open(path, "rb") as file:
-        for number, line in enumerate(itertools.chain(decoded(file, str(path), task.form.encoding), [""]), 1):
-            line = line.rstrip("\r\n")
-            cells = (line.split("\t") if line else []) if characters else _CELLS.findall(line)
-            begins_document = cells[:1] == [DOCUMENT]
-            if (not cells or begins_document) and words:
-                yield Sentence(first, document, words, tags if names else None)
-                words, tags = [], []
-            document += begins_document
-            if not cells or begins_document or (characters and line.startswith("##")):
-                continue
-            width = width or len(cells)
-            if len(cells) != width or len(cells) <= max(at, 1 if names else 0):
-                raise InputError(_width_error(path, number, len(cells), width))
-            first = first if words else number
-            words.append(cells[at])
-            if names:
-                tags.append(names(cells[last], f"{path}, line {number}"))
-
-
-def _width_error(path: Path, line: int, found: int, width: int) -> str:
-    if found == width:
-        return f"{path}, line {line}: {found} column; expected a word, then further columns, the last one its tag"
-    return f"{path}, line {line}: {found} columns; expected {width}; is the line cut off?"
+def _of_columns(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]:
+    """The sentences of a file with a word per line. `names`: None if the tags do not matter."""
+    blocks = read_columns(task, path, names is not None)
+    documents = bool(blocks and blocks[-1].document)
+    for number, block in enumerate(blocks):
+        for tag, line in zip(block.tags, block.lines, strict=False):
+            if names and tag not in names.written:
+                names.add(tag, f"{path}, line {line}")
+        document = block.document if documents else number
+        yield Sentence(block.line, document, block.words, block.tags if names else None)
 
 
 def _rows(task: Task, path: Source, names: _Names | None) -> Iterator[Sentence]:
-    """One sentence a row."""
+    """One sentence per row."""
     columns = [task.text[0], *([task.label] if names else [])]
     characters = by_character(task)
     for document, (line, (text, *cells)) in enumerate(read_table(path, columns, lists=columns, form=task.form)):
@@ -180,10 +131,22 @@ def _rows(task: Task, path: Source, names: _Names | None) -> Iterator[Sentence]:
         words = words_of(text, characters, where)
         tags = None
         if names:
-            tags = [names(tag, where) for tag in _tags_in(cells[0], len(words))]
+            tags = _tags_in(cells[0], len(words))
             if len(words) != len(tags):
-                raise InputError(f"{where}: {len(words)} words, but {len(tags)} tags; expected a tag for each word")
+                words = _recomposed(words, len(tags), characters, where)
+            for tag in tags:
+                names.add(tag, where)
         yield Sentence(line, document, words, tags)
+
+
+def _recomposed(words: list[str], count: int, characters: bool, where: str) -> list[str]:
+    """As many units as there are tags: of characters in another Unicode form. Raises InputError if there are none."""
+    text = "".join(words)
+    for units in (list(text), characters_of(text)):
+        if characters and len(units) == count:
+            return units
+    what = "characters" if characters else "words"
+    raise InputError(f"{where}: {len(words)} {what}, but {count} tags; expected a tag for each of them")
 
 
 def words_of(cell: str, characters: bool, where: str) -> list[str]:
@@ -198,8 +161,20 @@ def _units(cell: str, characters: bool = False) -> list[str]:
     """The strings of a list; else the characters of a text, or what stands between its blanks."""
     found = as_list(cell)
     if found is None:
-        found = list(cell) if characters else cell.split()
+        found = characters_of(cell) if characters else cell.split()
     return found
+
+
+def characters_of(text: str) -> list[str]:
+    """The characters of a text; the code points that NFC composes are one."""
+    return [text[start:end] for start, end in character_units(text)]
+
+
+def character_units(text: str) -> tuple[tuple[int, int], ...]:
+    """Where each character of a text begins and ends."""
+    composed = compose(text)
+    units = np.arange(len(composed.text))
+    return tuple(map(tuple, composed.spans(np.stack([units, units + 1], 1)).tolist()))
 
 
 def _tags_in(cell: str, words: int) -> list[str]:
@@ -244,15 +219,13 @@ def _of_spans(
 
     The units are characters: `units.in_words` makes words of them, which depend on the tokenizer.
     """
-    part = part_of(path)[1] if isinstance(path, Path) else ""
     types, document = {label[2:] for label in task.labels if label != OUTSIDE}, -1
     for document, (line, text, spans) in enumerate(rows):
         if types and (unknown := [kind for _, _, kind in spans if kind not in types]):
             expected = ", ".join(sorted(types))
             raise InputError(f"{location(path, line)}: {shorten(unknown[0])}; expected one of the types {expected}")
-        if in_part(text, part):
-            units = tuple((i, i + 1) for i in range(len(text)))
-            yield Tagged(text, units, tuple(tags_of(units, spans)) if labelled else None, line, document, SPANS)
+        units = character_units(text)
+        yield Tagged(text, units, tuple(tags_of(units, spans)) if labelled else None, line, document, SPANS)
     if document < 0:
         raise InputError(f"{path}: no texts with spans in this file")
 
@@ -286,7 +259,7 @@ def from_texts(
         if isinstance(text, Tagged):
             return text
         if characters or not isinstance(text, str):
-            return _row(Sentence(0, 0, [*text], None), characters)
+            return _row(Sentence(0, 0, characters_of(text) if isinstance(text, str) else [*text], None), characters)
         return next(whole)
 
     return [row(text)._replace(line=0, document=n) for n, text in enumerate(texts)]

@@ -1,113 +1,132 @@
-"""The rows of a sheet of an .xlsx file as text, and rows as such a file. It needs openpyxl, of the extra `excel`."""
+"""The rows of a sheet of a workbook as text, and rows as an .xlsx file. Both need the extra `excel`.
 
-import contextlib
+Reading (python-calamine): rows of merged cells above the names of the columns are titles; a cell that is merged over
+several rows is the value of each of them. calamine gives errors of Excel and formulas without a saved value as empty
+cells, so these are looked for in an .xlsx file itself.
+"""
+
 import datetime
 import functools
 import importlib.util
+import itertools
 import re
+import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
+from xml.etree import ElementTree
 
 from ..data.parsers import list_names
 from ..data.streams import FREE, SHARE
 from ..files import InputError, shorten
 from ..reporting.outputs import naming
 
-MAX_ROWS, MAX_CELL = 1_048_576, 32_767  # of a sheet, and characters of a cell
+SHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+MAX_ROWS, MAX_COLUMNS, MAX_CELL = 1_048_576, 16_384, 32_767  # of a sheet, and characters of a cell
+MAX_CELLS = 20_000_000  # that are read
+_CELL = re.compile(rb'<(?:\w+:)?c\s[^>]*?\br="([A-Z]+)([0-9]+)"[^>]*(?<!/)>')  # a cell in XML that is not empty
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")  # in XML
 _OLD = bytes.fromhex("d0cf11e0a1b11ae1")  # the container of .xls files, and of encrypted .xlsx files
 
 
-def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Iterator[tuple[int, list[str]]]:
-    """(row, cells) of each row that is not empty, from the first one, which names the columns; all equally long.
+def require_library(module: str, what: str) -> None:
+    """Raises InputError if the library is missing; `what` begins the message."""
+    if importlib.util.find_spec(module) is None:
+        raise InputError(f"{what} needs {module}: pip install 'bertworks[excel]', or use a .csv")
 
-    sheet: its name; "": the file's only one. Raises InputError if there is no such sheet, it has several and none is
-    named, the file is damaged, or a cell holds an error of Excel or a formula without a saved value.
+
+# ---- reading
+
+
+def sheet_records(file: IO[bytes], path: Path, sheet: str, header_row: int) -> Iterator[tuple[int, list[str]]]:
+    """(row, cells) of each row that is not empty, from the one that names the columns; all equally long.
+
+    sheet: its name; "": the file's only one. header_row: row with the names of the columns, from 1; 0: the first row
+    that is no title. Raises InputError if there is no such sheet, it has several and none is named, the file is
+    damaged, or a cell holds an error of Excel or a formula without a saved value.
     """
-    require_openpyxl(f"{path}: reading")
-    import openpyxl
+    require_library("python_calamine", f"{path}: reading a workbook")
+    import python_calamine
 
-    _check_size(file, path)
+    _check_archive(file, path)
     try:
-        book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-    except Exception as error:  # the library raises what its zip and XML readers do
-        raise _damaged(path, error) from None
-    try:
-        found = _sheet_of(book, sheet, path)
-        yield from _records(found, path, functools.cache(lambda: _formulas(file, found.title)))
+        book = python_calamine.CalamineWorkbook.from_filelike(file)
+        name = _name_of(book.sheet_names, sheet, path)
+        if path.suffix.lower() in (".xlsx", ".xlsm"):
+            _check_cells(_sheet_xml(file, name), f"{path}, sheet {name!r}")
+        found = book.get_sheet_by_name(name)
+        rows = [[*map(_text, row)] for row in found.to_python(skip_empty_area=False)]
+        merged = found.merged_cell_ranges or []
     except InputError:
         raise
-    except Exception as error:
+    except Exception as error:  # the library raises what its zip and XML readers do
         raise _damaged(path, error) from None
-    finally:
-        book.close()
+    wide = [range(first, last + 1) for (first, left), (last, right) in merged if right > left]
+    for (first, left), (last, _) in merged:
+        for row in rows[first + 1 : last + 1]:
+            row[left : left + 1] = rows[first][left : left + 1]
+    yield from _whole_rows(rows, header_row or _header_row(rows, wide))
 
 
-def require_openpyxl(what: str) -> None:
-    """Raises InputError if the library is missing; `what` begins the message."""
-    if importlib.util.find_spec("openpyxl") is None:
+def _header_row(rows: Sequence[Sequence[str]], wide: Sequence[range]) -> int:
+    """The first row that is no title, from 1. A title has merged columns (`wide`) and fewer cells than the next row."""
+    filled = [i for i, row in enumerate(rows) if any(row)]
+    for i, following in itertools.pairwise(filled):
+        is_merged = any(i in merged for merged in wide)
+        if not is_merged or sum(map(bool, rows[i])) >= sum(map(bool, rows[following])):
+            return i + 1
+    return filled[0] + 1 if len(filled) == 1 else 1
+
+
+def _whole_rows(rows: Sequence[list[str]], first: int) -> Iterator[tuple[int, list[str]]]:
+    width = 0
+    for number, cells in enumerate(rows[first - 1 :], first):
+        while cells and not cells[-1] and (not width or len(cells) > width):
+            cells.pop()  # empty cells right of the table
+        if any(cells):
+            width = width or len(cells)
+            yield number, cells + [""] * (width - len(cells))
+
+
+def _text(value: Any) -> str:
+    """A cell as text: whole numbers without a fraction, true and false, dates as ISO writes them; "" if empty."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        value = value.date()
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
+
+
+def _name_of(names: Sequence[str], name: str, path: Path) -> str:
+    found = f"{path}: sheets {list_names(names)}"
+    if name and name not in names:
+        raise InputError(f"{found}; no sheet {name!r}; name one of them with --sheet")
+    if not name and len(names) != 1:
+        raise InputError(f"{found}; expected one; name the sheet to read with --sheet")
+    return name or names[0]
+
+
+def _check_archive(file: IO[bytes], path: Path) -> None:
+    """Raises InputError if the file is no zip archive, or unpacks to more than its size allows. .xls files are none."""
+    start = file.read(len(_OLD))
+    file.seek(0)
+    if path.suffix.lower() == ".xls" and start == _OLD:
+        return
+    if not start:
+        raise InputError(f"{path}: an empty file; expected a workbook with a table")
+    if start == _OLD:
         raise InputError(
-            f"{what} .xlsx needs openpyxl, which is not installed: pip install 'bertworks[excel]'; or use a .csv"
+            f"{path}: a workbook with a password, or an old .xls file; expected a file without a password and with the "
+            "name of its format; save it so, or save the sheet as .csv"
         )
-
-
-def save_sheet(rows: Iterable[Sequence[Any]], file: IO[bytes], path: Path) -> None:
-    """Write rows as the one sheet of a workbook; texts stay texts, also those that begin like a formula.
-
-    path: the file's name, for messages. Raises InputError for what a sheet cannot hold: rows beyond 1,048,576, cells
-    beyond 32,767 characters.
-    """
-    import openpyxl
-    from openpyxl.cell import WriteOnlyCell
-    from openpyxl.writer.excel import ExcelWriter
-
-    book = openpyxl.Workbook(write_only=True)
-    sheet = book.create_sheet("predictions")
-    with naming(tempfile.gettempdir()), _closing(sheet):  # the library keeps the rows there until the end
-        for number, row in enumerate(rows, 1):
-            if number > MAX_ROWS:
-                raise InputError(f"{path}: more than {MAX_ROWS:,} rows, which a sheet cannot hold; write a .csv")
-            cells = []
-            for value in row:
-                if isinstance(value, str) and len(value) > MAX_CELL:
-                    found = f"a cell of {len(value):,} characters in row {number}; a sheet holds {MAX_CELL:,}"
-                    raise InputError(f"{path}: {found}; write a .csv")
-                cell = WriteOnlyCell(sheet, _FORBIDDEN.sub("\ufffd", value) if isinstance(value, str) else value)
-                if isinstance(value, str):
-                    cell.data_type = "s"  # "=1+1" of an input is no formula
-                cells.append(cell)
-            sheet.append(cells)
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:  # `book.save` leaves its own open on a full disk
-        ExcelWriter(book, archive).save()
-
-
-@contextlib.contextmanager
-def _closing(sheet: Any) -> Iterator[None]:
-    """Close the sheet at the end; one that is left open after an error prints a traceback when it is collected."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(Exception):
-            sheet.close()
-        raise
-    sheet.close()
-
-
-def _check_size(file: IO[bytes], path: Path) -> None:
-    """Raises InputError if the file is no zip archive, or unpacks to more than its size allows."""
     try:
         with zipfile.ZipFile(file) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
     except zipfile.BadZipFile as error:
-        if not path.stat().st_size:
-            raise InputError(f"{path}: an empty file; expected an .xlsx workbook with a table") from None
-        file.seek(0)
-        if file.read(8) == _OLD:
-            raise InputError(f"{path}: a workbook with a password, or an old .xls file; expected an .xlsx file without "
-                             "a password; save it so, or save the sheet as .csv") from None  # fmt: skip
         raise _damaged(path, error) from None
     if size > FREE + SHARE * path.stat().st_size:
         found = f"unpacks to {size:,} bytes, more than {FREE:,} and {SHARE} times its own size"
@@ -117,61 +136,82 @@ def _check_size(file: IO[bytes], path: Path) -> None:
 
 def _damaged(path: Path, error: Exception) -> InputError:
     fault = shorten(f"{type(error).__name__}: {error}", 200)
-    return InputError(f"{path}: not a readable .xlsx file ({fault}); open it and save it again, or save it as .csv")
+    return InputError(
+        f"{path}: not a readable {path.suffix} file ({fault}); open it and save it again, or save it as .csv"
+    )
 
 
-def _sheet_of(book: Any, name: str, path: Path) -> Any:
-    sheets = {sheet.title: sheet for sheet in book.worksheets}
-    found = f"{path}: sheets {list_names(sheets)}"
-    if name and name not in sheets:
-        raise InputError(f"{found}; no sheet {name!r}; name one of them with --sheet")
-    if not name and len(sheets) != 1:
-        raise InputError(f"{found}; expected one; name the sheet to read with --sheet")
-    return sheets[name or next(iter(sheets))]
+def _sheet_xml(file: IO[bytes], sheet: str) -> bytes:
+    """The XML of a sheet of an .xlsx file."""
+    with zipfile.ZipFile(file) as archive:
+        book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
+        links = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
+        targets = {link.get("Id"): link.get("Target", "").removeprefix("/xl/") for link in links}
+        ids = {
+            one.get("name"): next(value for key, value in one.items() if key.endswith("}id"))
+            for one in book.iter()
+            if one.tag.endswith("}sheet")
+        }
+        return archive.read(f"xl/{targets[ids[sheet]]}")
 
 
-def _formulas(file: IO[bytes], sheet: str) -> set[tuple[int, int]]:
-    """Row and column of every cell that has a formula: a book is read either with formulas or with their values."""
-    import openpyxl
+def _check_cells(content: bytes, where: str) -> None:
+    """Raises InputError for a cell with an error, or with a formula without a saved value; and for too large a sheet.
 
-    book = openpyxl.load_workbook(file, read_only=True)
-    try:
-        rows = book[sheet].iter_rows()
-        return {(cell.row, cell.column) for row in rows for cell in row if cell.data_type == "f"}
-    finally:
-        book.close()
-
-
-def _records(sheet: Any, path: Path, formulas: Callable[[], set[tuple[int, int]]]) -> Iterator[tuple[int, list[str]]]:
-    width = 0
-    for number, row in enumerate(sheet.iter_rows(), 1):
-        for cell in row:
-            # a formula whose saved value is an empty text has the type "str"; cells that the file lacks have no `row`
-            bare = cell.value is None and cell.data_type == "n" and hasattr(cell, "row")
-            if bare and (cell.row, cell.column) in formulas():
-                raise InputError(
-                    f"{path}, sheet {sheet.title!r}, cell {cell.coordinate}: a formula without a saved value; open the "
-                    "file in a spreadsheet program and save it, or write the value into the cell"
-                )
-        cells = [_text(cell, f"{path}, sheet {sheet.title!r}, row {number}") for cell in row]
-        while cells and not cells[-1] and (not width or len(cells) > width):
-            cells.pop()  # empty cells right of the table
-        if any(cells):
-            width = width or len(cells)
-            yield number, cells + [""] * (width - len(cells))
+    calamine holds all cells up to the furthest ones, whether they are in the file or not.
+    """
+    cells = _CELL.findall(content)
+    width = max(
+        (functools.reduce(lambda n, c: 26 * n + c - 64, letters, 0) for letters in {a for a, _ in cells}), default=0
+    )
+    height = max((int(row[:9]) for _, row in cells), default=0)
+    if width > MAX_COLUMNS or width * height > MAX_CELLS:
+        found = f"cells in {height:,} rows and {width:,} columns"
+        raise InputError(f"{where}: {found}; expected at most {MAX_CELLS:,} cells; remove those beyond the table")
+    if b't="e"' not in content and b"<f" not in content:
+        return
+    for cell in ElementTree.fromstring(content).iter():
+        if not cell.tag.endswith("}c"):
+            continue
+        parts = {part.tag.rpartition("}")[2]: part.text for part in cell}
+        if cell.get("t") == "e":
+            raise InputError(f"{where}, cell {cell.get('r')}: the error {parts.get('v')}; mend the cell, or empty it")
+        if "f" in parts and not parts.get("v") and cell.get("t") != "str":  # an empty text is a value
+            raise InputError(
+                f"{where}, cell {cell.get('r')}: a formula without a saved value; open the file in a spreadsheet "
+                "program and save it, or write the value into the cell"
+            )
 
 
-def _text(cell: Any, where: str) -> str:
-    """A cell as text: whole numbers without a fraction, true and false, dates as ISO writes them; "" if empty."""
-    value = cell.value
-    if cell.data_type == "e":
-        raise InputError(f"{where}, column {cell.column_letter}: the error {value}; mend the cell, or empty it")
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
-        value = value.date()
-    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
+# ---- writing
+
+
+def save_sheet(rows: Iterable[Sequence[Any]], file: IO[bytes], path: Path) -> None:
+    """Write rows as the one sheet of an .xlsx file; texts stay texts, also those that begin like a formula.
+
+    path: the file's name, for messages. Raises InputError for what a sheet cannot hold: rows beyond 1,048,576, cells
+    beyond 32,767 characters.
+    """
+    import xlsxwriter
+
+    with naming(tempfile.gettempdir()), tempfile.TemporaryFile() as buffer:
+        book = xlsxwriter.Workbook(buffer, {"constant_memory": True})
+        sheet = book.add_worksheet("predictions")
+        try:
+            for number, row in enumerate(rows):
+                if number == MAX_ROWS:
+                    raise InputError(f"{path}: more than {MAX_ROWS:,} rows, which a sheet cannot hold; write a .csv")
+                for column, value in enumerate(row):
+                    if not isinstance(value, str):
+                        sheet.write(number, column, value)
+                    elif len(value) > MAX_CELL:
+                        found = f"a cell of {len(value):,} characters in row {number + 1}; a sheet holds {MAX_CELL:,}"
+                        raise InputError(f"{path}: {found}; write a .csv")
+                    else:
+                        sheet.write_string(number, column, _FORBIDDEN.sub("\ufffd", value))
+            book.close()
+        except BaseException:
+            book.fileclosed = True  # else it is written when it is collected
+            raise
+        buffer.seek(0)
+        shutil.copyfileobj(buffer, file)

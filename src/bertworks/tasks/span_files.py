@@ -3,29 +3,27 @@
     doccano         {"text", "label": [[start, end, type], ...]}, also "labels" or "entities" [{start_offset, ...}]
     Prodigy, spaCy  {"text", "spans": [{"start", "end", "label"}]}, also "ents"; rows that are not accepted are left out
     Label Studio    {"data": {"text"}, "annotations": [{"result": [{"value": {"start", "end", "text", "labels"}}]}]};
-                    also its JSON-MIN; tasks without an annotation are left out
+                    also its JSON-MIN; tasks without an annotation are left out if labels are wanted
 
-The rows come from JSON lines, a JSON list, Parquet or memory. A model's tokenizer divides the texts into words, as
+The rows come from JSON, Parquet or memory. A model's tokenizer divides the texts into words, as
 for prediction (units.py). Offsets count characters; where a span has its text, it decides (offsets.py).
 """
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from ..files import InputError, read_json, shorten
+from ..files import InputError, shorten
 from ..typed import check_fields
 from .cells import whole_number
-from .objects import json_objects, parquet_objects
 from .offsets import locate
-from .records import Records, Source
+from .records import Source
 from .rows import text_of
-from .table import TableForm, ending_of, location, part_of
+from .table import TableForm, has_objects, location, objects_of
 
 Span = tuple[int, int, str]  # first character, the one after the last, type
 KEYS = ("spans", "entities", "ents", "labels", "label")  # of the spans of a row
-LABEL_STUDIO = {"data": dict, "annotations": [{"result?": ([{"value?": (dict, None)}], None)}]}
+LABEL_STUDIO = {"data": dict, "annotations?": [{"result?": ([{"value?": (dict, None)}], None)}]}
 SPANS = "spans of characters"  # how the rows write tags, as tags.Scheme has it
 MORE = ("text", "answer", "data", "annotations")
 
@@ -49,10 +47,11 @@ def _spans(
 ) -> Iterator[tuple[int, str, list[Span]]]:
     for line, row in _objects(path, columns, form):
         where = location(path, line)
-        if "annotations" in row:
+        if isinstance(row.get("data"), dict):
             found = _label_studio(row, where, labelled)
         else:
-            found = _given(row, columns) if row.get("answer", "accept") == "accept" else None
+            accepted = not labelled or row.get("answer", "accept") == "accept"
+            found = _given(row, columns) if accepted else None
         if found is not None:
             text = text_of(found[0], f"{where}: the text")
             yield line, text, spans_of(text, found[1] or (), where) if labelled else []
@@ -60,24 +59,7 @@ def _spans(
 
 def _objects(path: Source, columns: tuple[str, str], form: TableForm) -> Iterable[tuple[int, Mapping[str, Any]]]:
     """(line, row) of a source that can hold objects; nothing of other sources."""
-    names = (*columns, *KEYS, *MORE)
-    if isinstance(path, Records):
-        return path.rows(names)
-    file, ending = part_of(path)[0], ending_of(path)
-    if not file.is_file():
-        return ()
-    if ending == ".json":
-        return _json_list(file)
-    if ending == ".parquet":
-        return parquet_objects(file, names)
-    return json_objects(file, form.encoding) if ending == ".jsonl" else ()
-
-
-def _json_list(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    rows = read_json(path)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{path}: expected a list of objects with a text and its spans, as Label Studio exports them")
-    yield from enumerate(rows, 1)
+    return objects_of(path, (*columns, *KEYS, *MORE), form) if has_objects(path) else ()
 
 
 def _given(row: Mapping[str, Any], columns: tuple[str, str]) -> tuple[Any, Any]:
@@ -88,7 +70,7 @@ def _given(row: Mapping[str, Any], columns: tuple[str, str]) -> tuple[Any, Any]:
 
 def _is_spans(row: Mapping[str, Any], columns: tuple[str, str]) -> bool | None:
     """Whether a row is a text with spans, rather than words with tags; None if it may be either."""
-    if isinstance(row.get("annotations"), list) and isinstance(row.get("data"), dict):
+    if isinstance(row.get("annotations", []), list) and isinstance(row.get("data"), dict):
         return True
     text, spans = _given(row, columns)
     others = () if spans is not None or "answer" in row else (columns[1], *KEYS)
@@ -98,16 +80,18 @@ def _is_spans(row: Mapping[str, Any], columns: tuple[str, str]) -> bool | None:
 
 
 def _label_studio(row: Mapping[str, Any], where: str, labelled: bool) -> tuple[Any, list[Any]] | None:
-    """The text and the spans of a task of Label Studio; None if nobody has annotated it."""
+    """The text and the spans of a task of Label Studio; None if spans are wanted and nobody has annotated it."""
     check_fields(row, LABEL_STUDIO, where, "export the task again")
-    data, done = row["data"], [one for one in row["annotations"] if not one.get("was_cancelled")]
+    data, done = row["data"], [one for one in row.get("annotations", ()) if not one.get("was_cancelled")]
     texts = [value for value in data.values() if isinstance(value, str)]
     text = data.get("text") or (texts[0] if len(texts) == 1 else None)
     values = [[item.get("value") or {} for item in one.get("result") or ()] for one in done]
     results = [[value for value in given if "labels" in value] for given in values]
+    if not labelled:
+        return text, []
     if not results:
         return None
-    if labelled and any(sorted(map(str, other)) != sorted(map(str, results[0])) for other in results[1:]):
+    if any(sorted(map(str, other)) != sorted(map(str, results[0])) for other in results[1:]):
         raise InputError(f"{where}: {len(results)} annotations that differ; expected one; export one for each task")
     return text, results[0]
 

@@ -12,7 +12,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -97,12 +97,6 @@ class Scores:
             if rows.any()
         }
 
-    def with_threshold(self, no_answer: Values, threshold: float) -> "Scores":
-        """The scores if questions whose no-answer score (N,) exceeds the threshold are given no answer."""
-        empty, right = no_answer > threshold, (~self.has_answer).astype(np.float64)
-        exact, f1 = (np.where(empty, right, values) for values in (self.exact, self.f1))
-        return replace(self, exact=exact, f1=f1, answered=self.answered & ~empty)
-
 
 def score(
     predictions: Iterable[str | None], golds: Iterable[Sequence[str]], grade: Callable[[str, Sequence[str]], Grade]
@@ -121,20 +115,6 @@ class Best(NamedTuple):
     threshold: float
 
 
-def best_threshold(values: Values, scores: Scores, no_answer: Values) -> Best:
-    """The official search for the best mean of `values`, the exact matches or F1 of `scores`.
-
-    Questions are answered one by one, those with the lowest no-answer scores (N,) first. The search may stop among
-    equal scores, where no threshold can be: then its best is better than what can be had (see reachable_threshold).
-    """
-    gain = np.where(scores.has_answer, values, -1.0 * scores.answered)
-    order = np.argsort(no_answer, kind="stable")
-    # summed one by one, as there: the first of several bests depends on the last bit
-    reached = np.cumsum(np.append(float((~scores.has_answer).sum()), gain[order]))
-    best = int(reached.argmax())
-    return Best(float(reached[best]) / len(values), float(no_answer[order[best - 1]]) if best else 0.0)
-
-
 def reachable_threshold(values: Values, empty: Values, no_answer: Values) -> Best:
     """The threshold with the best mean, where answers are worth `values` and no answers `empty` (all (N,)).
 
@@ -148,19 +128,3 @@ def reachable_threshold(values: Values, empty: Values, no_answer: Values) -> Bes
     best = int(np.where(ranked[1:] > ranked[:-1], reached, -np.inf).argmax())
     below, above = ranked[best : best + 2].tolist()
     return Best(float(reached[best]) / len(values), min((below + above) / 2, math.nextafter(above, below)))
-
-
-def average_precision(values: Values, has_answer: Flags, no_answer: Values) -> float:
-    """Area under precision and recall as the threshold on the no-answer scores rises (SQuAD 2.0).
-
-    values (N,): exact matches, F1, or has_answer itself, which gives the oracle's area; 0 if nothing has an answer.
-    """
-    total = int(has_answer.sum())
-    if not total:
-        return 0.0
-    order = np.argsort(no_answer, kind="stable")
-    found = np.cumsum(np.where(has_answer, values, 0.0)[order])
-    ranked = no_answer[order]
-    points = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
-    precision, recall = found[points] / (points + 1), found[points] / total
-    return float((precision * np.diff(np.append(0.0, recall))).sum())

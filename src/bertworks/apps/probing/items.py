@@ -105,7 +105,7 @@ def _words(
 
 def _tagged(task: Task, path: Path, tokenizer: Tokenizer) -> tuple[list[Tagged], list[list[str]]]:
     """Sentences, and the label of each unit as it is written; labels of characters are read as IOB2."""
-    table = ending_of(path) in TABLES
+    table = ending_of(path) in TABLES and ending_of(path) != ".json"  # texts with spans
     if by_character(task) or not (table or task.header):
         rows: list[Any] = list(read_rows(task, path))
         rows = rows if by_character(task) else in_words(tokenizer, rows)[0]

@@ -1,0 +1,239 @@
+"""Files with a word per line and its tag in another column: CoNLL-2003, CoNLL-U, GermEval, KLUE and others.
+
+    CoNLL-2003   Kim NNP B-NP B-PER     the word first, its tag last; blanks or tabs between the columns
+    GermEval     1  Kim  B-PER  O       numbered words, then the tags of outer and of nested entities
+    CoNLL-U      1  Kim  Kim  PROPN ... ten columns with names; ranges (3-4) and empty words (8.1) are left out
+
+A blank line ends a sentence, and a line -DOCSTART- begins a document. Where the units are characters, one tab stands
+between the columns, because a unit may be a space, and lines with ## are comments. Otherwise lines with # before a
+sentence are comments, if they do not have the columns of a word or all sentences have them.
+
+`Task.text` and `Task.label` may be numbers of columns, counted from 1, or names: those of `Task.header`, of a comment
+`# global.columns = ...`, or of CoNLL-U.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..data.parsers import list_names
+from ..files import InputError, not_found, shorten
+from .base import Task
+from .lines import decoded
+from .table import TABLES, TableForm, column_names, ending_of
+from .tags import is_typed
+
+ENDINGS = (".conll", ".conllu", ".conllx", ".iob", ".iob2", ".bio", ".bioes", ".bmes", ".ner", ".tagged")
+DOCUMENT = "-DOCSTART-"
+CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+WORDS = ("text", "word", "words", "token", "tokens", "form", "character")  # names for the usual column of words
+TAGS = ("label", "labels", "tag", "tags", "ner", "ner_tag", "ner_tags")  # names for the usual column of tags
+SAMPLE = 2_000  # lines that decide whether a file has columns
+_CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occur inside words
+_NO_WORD = re.compile(r"\d+[-.]\d+")  # the id of a range of words or of an empty word in CoNLL-U
+
+
+class Line(NamedTuple):
+    """A line that is not blank."""
+
+    number: int  # in the file, counted from 1
+    cells: list[str]
+
+
+class Block(NamedTuple):
+    """The lines of a sentence."""
+
+    document: int
+    lines: list[Line]
+
+
+class WordLines(NamedTuple):
+    """The words of a sentence and its tags as the file writes them; no tags if they were not requested."""
+
+    line: int  # of the first word
+    document: int
+    words: list[str]
+    tags: list[str]
+    lines: list[int]
+
+
+def is_column_file(path: Path, task: Task, tagged_only: bool = False) -> bool:
+    """Whether a file has a word per line, rather than a text or a row of a table.
+
+    A .tsv is one if it has no column of the task's name, and no blanks inside its cells. tagged_only: files of other
+    endings need tags of entities, numbered words or documents; else they are column files unless they are tables.
+    """
+    ending = ending_of(path)
+    if ending in ENDINGS:
+        return True
+    if ending == ".tsv":
+        return bool(task.header) or (path.is_file() and _is_headless(path, task))
+    if ending in TABLES:
+        return False
+    return not tagged_only or _looks_tagged(path, task.form)
+
+
+def _is_headless(path: Path, task: Task) -> bool:
+    if {task.text[0], task.label} & {*column_names(path, task.form)}:
+        return False
+    with open(path, "rb") as file:
+        lines = itertools.islice(decoded(file, str(path), task.form.encoding), SAMPLE)
+        return not any(" " in line.strip() for line in lines if not line.startswith("#"))
+
+
+def _looks_tagged(path: Path, form: TableForm) -> bool:
+    if not path.is_file():
+        return False
+    blocks = list(_blocks(path, form.encoding, False, SAMPLE))
+    lines = [line for block in blocks for line in block.lines]
+    widths = {len(line.cells) for line in lines if not line.cells[0].startswith("#")}
+    if len(widths) != 1 or widths == {1}:
+        return False
+    tags = {line.cells[-1] for line in lines if not line.cells[0].startswith("#")}
+    entities = len(tags) > 1 and all(map(is_typed, tags))
+    return entities or is_numbered(blocks) or blocks[-1].document > 0
+
+
+def read_columns(task: Task, path: Path, labelled: bool) -> list[WordLines]:
+    """The sentences of a file. Raises InputError with file and line if lines differ in columns, or a column is missing.
+
+    The usual column of words is the first, or the second if the words are numbered. That of tags is the last; if the
+    words are numbered, the last one with tags of entities that are not nested in those of the column before.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: {not_found(path)}")
+    characters = task.text == ("character",)
+    blocks = list(_blocks(path, task.form.encoding, characters))
+    if not blocks:
+        return []
+    names, numbered = task.header, False
+    if not (characters or names):
+        names, numbered = _declared_names(blocks[0]), is_numbered(blocks)
+        blocks = [block for block in _without_comments(blocks, numbered) if block.lines]
+        if not blocks:
+            return []
+    width = (len(task.header) if labelled else 0) or len(blocks[0].lines[0].cells)
+    names = names or (CONLLU if numbered and width == len(CONLLU) else ())
+    found = _column(task.text[0], WORDS, names, width, path)
+    word = int(numbered) if found is None else found
+    _check_width(blocks, width, max(word, int(labelled)), path)
+    tag = _column(task.label, TAGS, names, width, path) if labelled else word
+    if tag is None:
+        tag = _usual_tags(blocks, word, width, numbered, path)
+    return [
+        WordLines(
+            block.lines[0].number,
+            block.document,
+            [line.cells[word] for line in block.lines],
+            [line.cells[tag] for line in block.lines] if labelled else [],
+            [line.number for line in block.lines],
+        )
+        for block in blocks
+    ]
+
+
+def _blocks(path: Path, encoding: str, characters: bool, most: int | None = None) -> Iterator[Block]:
+    document, found = 0, list[Line]()
+    with open(path, "rb") as file:
+        for number, line in enumerate(itertools.islice(decoded(file, str(path), encoding), most), 1):
+            line = line.rstrip("\r\n")
+            if characters and line.startswith("##"):
+                continue
+            if characters or line.count("\t") == len(CONLLU) - 1:  # words of CoNLL-U may have blanks
+                cells = line.split("\t") if line else []
+            else:
+                cells = _CELLS.findall(line)
+            if cells and cells[0] != DOCUMENT:
+                found.append(Line(number, cells))
+                continue
+            if found:
+                yield Block(document, found)
+                found = []
+            document += bool(cells)
+    if found:
+        yield Block(document, found)
+
+
+def is_numbered(blocks: Sequence[Block]) -> bool:
+    """Whether the first column counts the words of each sentence, from 0 or 1."""
+
+    def counts(block: Block) -> bool:
+        first = [line.cells[0] for line in block.lines if not line.cells[0].startswith("#")]
+        ids = [cell for cell in first if not _NO_WORD.fullmatch(cell)]
+        start = int(ids[:1] == ["1"])
+        return ids == [str(i) for i in range(start, start + len(ids))]
+
+    return any(len(block.lines) > 1 for block in blocks) and all(map(counts, blocks))
+
+
+def _without_comments(blocks: Sequence[Block], numbered: bool) -> Iterator[Block]:
+    """The blocks without comments, and of numbered words without those that are none of the text."""
+    lines = [line for block in blocks for line in block.lines]
+    width = len(next((line for line in lines if not line.cells[0].startswith("#")), lines[0]).cells)
+    everywhere = len(blocks) > 1 and all(block.lines[0].cells[0].startswith("#") for block in blocks)
+
+    def is_comment(line: Line) -> bool:
+        return line.cells[0].startswith("#") and (everywhere or len(line.cells) != width)
+
+    for block in blocks:
+        if numbered:
+            yield block._replace(lines=[line for line in block.lines if line.cells[0].isdecimal()])
+        else:
+            yield block._replace(lines=list(itertools.dropwhile(is_comment, block.lines)))
+
+
+def _declared_names(block: Block) -> tuple[str, ...]:
+    cells = block.lines[0].cells
+    return tuple(cells[3:]) if cells[:3] == ["#", "global.columns", "="] else ()
+
+
+def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, path: Path) -> int | None:
+    """The index of a column; None for the usual one. Raises InputError if there is none of this number or name."""
+    if name.isdecimal() and 1 <= int(name) <= width:
+        return int(name) - 1
+    known = [one.lower() for one in names]
+    if name.lower() in known:
+        return known.index(name.lower())
+    if name.lower() in usual:
+        return None
+    listed = f", or one of {list_names(names)}" if names else ""
+    raise InputError(
+        f"{path}: no column {shorten(name)}; expected the number of a column, 1 to {width}{listed}; name the columns "
+        "of words and tags with --text and --label"
+    )
+
+
+def _check_width(blocks: Sequence[Block], width: int, last: int, path: Path) -> None:
+    for block in blocks:
+        for line in block.lines:
+            found = len(line.cells)
+            if found != width:
+                expected = f"expected {width}; is the line cut off?"
+                raise InputError(f"{path}, line {line.number}: {found} columns; {expected}")
+            if found <= last:
+                expected = "expected a word, then further columns, the last one its tag"
+                raise InputError(f"{path}, line {line.number}: {found} column; {expected}")
+
+
+def _usual_tags(blocks: Sequence[Block], word: int, width: int, numbered: bool, path: Path) -> int:
+    """The index of the column of tags. Raises InputError if several columns may be the one."""
+    if width <= word + 2:
+        return width - 1
+    cells = {i: {line.cells[i] for block in blocks for line in block.lines} for i in range(word + 1, width)}
+    types = {i: {tag[2:] for tag in tags if tag[2:]} for i, tags in cells.items() if all(map(is_typed, tags))}
+    typed = [i for i, found in types.items() if found]
+    if not numbered and (not typed or typed[-1] != width - 1):
+        return width - 1
+    if not typed:
+        if width == len(CONLLU):
+            return CONLLU.index("upos")
+        raise InputError(f"{path}: {width} columns, and none has tags of entities; name that of the tags with --label")
+    tag = typed.pop()
+    while typed and types[typed[-1]] & types[tag]:
+        if not numbered:
+            found = f"columns {typed[-1] + 1} and {tag + 1} both have tags such as {min(types[tag])}"
+            raise InputError(f"{path}: {found}; expected one column; name it with --label {typed[-1] + 1}")
+        tag = typed.pop()
+    return tag

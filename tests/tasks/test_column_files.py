@@ -1,0 +1,106 @@
+"""Files with a word per line: which columns are words and tags, comments, documents, and what is refused."""
+
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from bertworks.files import InputError
+from bertworks.tasks.base import Task
+from bertworks.tasks.draws import Division
+from bertworks.tasks.kinds import divided_data, own_task, read_rows
+from bertworks.tasks.sentences import characters_of, read_sentences
+
+GERMEVAL = "#\tn-tv.de [2005]\n1\tKim\tB-PER\tO\n2\tin\tO\tO\n3\tYork\tB-LOC\tB-LOC\n\n#\tdpa [2006]\n1\tgeht\tO\tO\n"
+CONLLU = """# sent_id = 1
+# text = Vámonos al mar
+1-2\tVámonos\t_\t_\t_\t_\t_\t_\t_\t_
+1\tVamos\tir\tVERB\tV\t_\t0\troot\t_\t_
+2\tnos\tnosotros\tPRON\tP\t_\t1\tobj\t_\t_
+2.1\tvamos\tir\tVERB\tV\t_\t_\t_\t_\t_
+3\ten mar\tmar\tNOUN\tN\t_\t1\tobl\t_\t_
+"""
+WORDS = ["Vamos", "nos", "en mar"]
+
+
+def sentences(path: Path, content: str, text: str = "text", label: str = "label") -> list[tuple[list[str], list[str]]]:
+    path.write_text(content, "utf-8")
+    return [(one.words, one.tags or []) for one in read_sentences(own_task("tagging", (text,), label), path)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "words", "tags"),
+    [
+        ("a.conll", GERMEVAL, (), ["Kim", "in", "York"], ["B-PER", "O", "B-LOC"]),
+        ("a.tsv", GERMEVAL, (), ["Kim", "in", "York"], ["B-PER", "O", "B-LOC"]),
+        ("a", GERMEVAL, ("2", "3"), ["Kim", "in", "York"], ["B-PER", "O", "B-LOC"]),
+        ("a", GERMEVAL, ("text", "4"), ["Kim", "in", "York"], ["O", "O", "B-LOC"]),
+        ("a.conllu", CONLLU, (), WORDS, ["VERB", "PRON", "NOUN"]),
+        ("a.txt", CONLLU, ("form", "xpos"), WORDS, ["V", "P", "N"]),
+        ("a.txt", CONLLU, ("LEMMA", "4"), ["ir", "nosotros", "mar"], ["VERB", "PRON", "NOUN"]),
+        ("a", "# global.columns = ID FORM NER MISC\n1 a B-X _\n2 b O _\n", ("form", "ner"), ["a", "b"], ["B-X", "O"]),
+        ("a", "1\tKim\tNNP\tB-PER\n2\tran\tVB\tO\n", (), ["Kim", "ran"], ["B-PER", "O"]),
+        ("a", "0 Kim B-PER\n1 ran O\n", (), ["Kim", "ran"], ["B-PER", "O"]),
+        (
+            "a",
+            "# id 7\tdomain=en\nKim _ _ B-PER\nran _ _ O\n\n# id 8\tdomain=en\na _ _ O\n",
+            (),
+            ["Kim", "ran"],
+            ["B-PER", "O"],
+        ),
+        ("a", "# O\nKim B-PER\n", (), ["#", "Kim"], ["O", "B-PER"]),  # a word, not a comment
+        ("a", "Kim\tNNP\tB-NP\tB-PER\nran\tVB\tB-VP\tO\n", ("word", "2"), ["Kim", "ran"], ["NNP", "VB"]),
+        ("a.bio", "1 B-NUM\n2 O\n5 O\n", (), ["1", "2", "5"], ["B-NUM", "O", "O"]),  # numbers that do not count
+        ("a.tsv", "Kim\tB-PER\n#1\tO\n", (), ["Kim", "#1"], ["B-PER", "O"]),  # BioBERT's: no names of columns
+    ],
+)
+def test_columns(tmp_path: Path, name: str, content: str, columns: tuple[str, str], words: list[str], tags: list[str]):
+    assert sentences(tmp_path / name, content, *columns)[0] == (words, tags)
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "message"),
+    [
+        (
+            GERMEVAL,
+            ("no_such", "label"),
+            "no column 'no_such'; expected the number of a column, 1 to 4; name the columns",
+        ),
+        (GERMEVAL, ("text", "outer"), "no column 'outer'; expected the number of a column, 1 to 4"),
+        (GERMEVAL, ("text", "5"), "no column '5'; expected the number of a column, 1 to 4"),
+        (CONLLU, ("text", "entity"), "no column 'entity'; expected .* 1 to 10, or one of 'id', 'form'"),
+        ("1 a DT x\n2 b NN y\n", ("text", "label"), "4 columns, and none has tags of entities; name that of the tags"),
+        ("Kim B-PER B-PER\nran O O\n", ("text", "label"), "columns 2 and 3 both have tags such as PER; expected one"),
+    ],
+)
+def test_columns_that_are_not_clear_are_refused(tmp_path: Path, content: str, columns: tuple[str, str], message: str):
+    with pytest.raises(InputError, match=f"a: {message}"):
+        sentences(tmp_path / "a", content, *columns)
+
+
+def test_a_table_with_a_wrong_name_is_no_column_file(tmp_path: Path):
+    with pytest.raises(InputError, match="no column 'text'; found 'words', 'tags'"):
+        sentences(tmp_path / "a.tsv", "words\ttags\nKim ran\tB-PER O\n")
+
+
+@pytest.mark.parametrize("start", ["", "-DOCSTART- -X- O\n\n"])
+def test_a_file_of_one_document_is_divided_by_sentences(tmp_path: Path, start: str):
+    (tmp_path / "a.conll").write_text(start + "".join(f"w{i} O\nKim B-PER\n\n" for i in range(40)))
+    task = own_task("tagging", ("text",), "label")
+    _, data = divided_data(task, [tmp_path / "a.conll"], Division(dev_share=0.25))
+    assert (len(data.train), len(data.dev)) == (30, 10) and not {*data.train} & {*data.dev}
+    assert len(data.notes) == bool(start) and all("too few documents" in note for note in data.notes)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_characters_are_those_that_are_seen(tmp_path: Path, form: str):
+    """A decomposed syllable is one character with one tag."""
+    text, tags = unicodedata.normalize(form, "한국 é"), "B-LC I-LC O O"
+    task = Task("own", ("character",), "tags", "tagging")
+    rows = [{"character": text, "tags": tags}, {"character": list(text), "tags": tags}]
+    for row in read_rows(task, rows):
+        assert [unicodedata.normalize("NFC", row.text[a:b]) for a, b in row.units] == [*"한국 é"]
+        assert row.text == text and row.tags == tuple(tags.split())
+    each = ["O"] * len(text)  # or a tag for each code point
+    assert len(read_rows(task, [{"character": text, "tags": each}])[0].units) == len(text)
+    assert "".join(characters_of(text)) == text

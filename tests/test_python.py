@@ -158,7 +158,7 @@ def test_arguments_of_other_libraries_are_hinted(call, message):
         ({"task": "mrpc"}, "^task cannot be combined with train, dev; leave one of them out"),
         (
             {"train": None},
-            "^give task NAME with data DIR, or tables of your own with train and dev, or train with dev_share 0.1$",
+            "^no train; give task NAME with data DIR, or your own train and dev, or train with dev_share 0.1$",
         ),
         ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: loop.steps, loop.tokens"),
         ({"temperature": 3.0}, "^temperature would have no effect: there is no teacher; add teacher FOLDER"),

@@ -264,7 +264,7 @@ def test_rows_to_judge_on_are_a_tasks_or_of_ones_own_columns(tmp_path):
     for asked, message in (
         (DevRows(task="mrpc", data=tmp_path, dev=tmp_path / "own.csv"), "--task cannot be combined with --dev"),
         (DevRows(task="mrpc"), "--task mrpc needs --data"),
-        (DevRows(), "give --task NAME with --data DIR, or a table of your own with --dev$"),
+        (DevRows(), "no rows; give --task NAME with --data DIR, or your own --dev$"),
     ):
         with pytest.raises(InputError, match=message):
             asked.read()

@@ -50,6 +50,7 @@ def sentences(path: Path, content: str, text: str = "text", label: str = "label"
         ),
         ("a", "# O\nKim B-PER\n", (), ["#", "Kim"], ["O", "B-PER"]),  # a word, not a comment
         ("a", "Kim\tNNP\tB-NP\tB-PER\nran\tVB\tB-VP\tO\n", ("word", "2"), ["Kim", "ran"], ["NNP", "VB"]),
+        ("a", "1 X\n2 Y\n", (), ["1", "2"], ["X", "Y"]),
         ("a.bio", "1 B-NUM\n2 O\n5 O\n", (), ["1", "2", "5"], ["B-NUM", "O", "O"]),  # numbers that do not count
         ("a.tsv", "Kim\tB-PER\n#1\tO\n", (), ["Kim", "#1"], ["B-PER", "O"]),  # BioBERT's: no names of columns
     ],

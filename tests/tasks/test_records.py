@@ -99,9 +99,9 @@ def test_missing_columns_are_named_with_those_that_there_are():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"text": ["a"], "label": ["b"]}, "^train is a dict; expected a path, .* make rows: pandas.DataFrame"),
-        (polars.LazyFrame({"text": ["a"]}), r"^train is a LazyFrame; .*; give train.collect\(\)$"),
-        (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), r"give one of its splits, train\['dev'\]$"),
+        ({"text": ["a"], "label": ["b"]}, "^train is a dict; expected a path"),
+        (polars.LazyFrame({"text": ["a"]}), "^train is a LazyFrame; expected a path"),
+        (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), "^train is a DatasetDict; expected a path"),
         (7, "^train is a int; expected a path"),
         ("a,b\n" * 2_000, "^train is a text of 8,000 characters, which no file's name has; expected a path"),
         (["one text"], r"^train\[0\] is a str \('one text'\); expected a dictionary, such as {'text': ..., 'label'"),
@@ -118,22 +118,11 @@ def test_what_is_no_table_is_refused_by_name(data, message):
         read_rows(PLAIN, data, name="train")
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        (
-            polars.LazyFrame({"text": ["a"]}),
-            r"^data is a LazyFrame; .* of texts, or of tuples of texts; give data.coll",
-        ),
-        (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), r"give one of its splits, data\['dev'\]$"),
-        ({"text": ["a"]}, "^data is a dict; expected .*; of columns make rows: pandas.DataFrame"),
-        (5, "^data is a int; expected a path"),
-    ],
-)
-def test_data_to_predict_that_has_no_rows_says_what_to_give(data, message):
+@pytest.mark.parametrize("data", [polars.LazyFrame({"text": ["a"]}), {"text": ["a"]}, 5])
+def test_data_to_predict_that_has_no_rows_is_refused(data):
     from bertworks.inference.file_inputs import Columns, read_inputs
 
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(InputError, match=r"^data is a .*; expected a path, .* of texts, or of tuples of texts"):
         list(read_inputs(data, "single", Columns()))
 
 

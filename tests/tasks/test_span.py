@@ -429,12 +429,14 @@ HUB_QUESTIONS = [
 
 
 @pytest.mark.parametrize("label", ["label", "answers"])
-@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv", "datasets", "pandas", "list"])
+@pytest.mark.parametrize("form", ["jsonl", "json", "parquet", "csv", "datasets", "pandas", "list"])
 def test_the_hubs_columns(tmp_path: Path, label: str, form: str) -> None:
     file = tmp_path / f"a.{form}"
     data: object = file
     if form == "jsonl":
         file.write_text("".join(json.dumps(row) + "\n" for row in HUB))
+    elif form == "json":
+        file.write_text(json.dumps(HUB))
     elif form == "parquet":
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(HUB), file)
     elif form == "csv":  # the dictionaries as Python prints them

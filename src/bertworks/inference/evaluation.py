@@ -135,7 +135,7 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
 
 def known_labels(model: ModelLike) -> list[str]:
     """The names of a model's labels, for `DevRows.read`; [] if its folder names none."""
-    config = origin_of(model) / CONFIG
+    config = find_model(model) / CONFIG
     return (labels_of(read_json_object(config), str(config)) or []) if config.exists() else []
 
 

@@ -16,7 +16,7 @@ from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
 from ..tasks.cells import as_list
 from ..tasks.column_files import ENDINGS, is_column_file
-from ..tasks.draws import in_part
+from ..tasks.draws import in_part, rows_in_part
 from ..tasks.header import MissingColumn
 from ..tasks.lines import decoded
 from ..tasks.objects import json_items
@@ -24,7 +24,8 @@ from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, Records, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import text_rows_of
 from ..tasks.selection import refuse_idle_sheet
-from ..tasks.sentences import Tagged, between_blanks, between_words, read_sentences, words_of
+from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
+from ..tasks.sentences import read as read_sentences
 from ..tasks.sheets import SHEETS
 from ..tasks.span_files import read_spans
 from ..tasks.table import (
@@ -72,16 +73,6 @@ class Columns(NamedTuple):
     words: tuple[str, ...] = ()  # the columns whose texts were divided into words by fine-tuning
     characters: bool = False  # whether these words are characters
 
-    def or_those_of(self, settings: Mapping[str, Any], names: Collection[str]) -> "Columns":
-        """The columns, where not given those that fine-tuning stored; `names`: the columns of the table.
-
-        A table that lacks the words of a tagger, but has the usual column, has texts to tag there.
-        """
-        text, choices, words = (tuple(settings.get(name, ())) for name in ("text", "choices", "words"))
-        text = text or (words if "text" not in names or {*words} <= {*names} else ())
-        columns = Columns(self.text or text, self.choices or choices, self.form, not self.text)
-        return columns._replace(words=words, characters=bool(settings.get("characters")))
-
 
 def read_inputs(data: Any, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
     """The inputs of a file for a folder of this kind, or of data in memory: texts, tuples of texts, or a table.
@@ -99,31 +90,29 @@ def read_inputs(data: Any, kind: str, columns: Columns, whole: bool = False) -> 
             yield from (Item({"line": number}, row) for number, row in enumerate(text_rows_of(data, "data"), 1))
         return
     refuse_idle_sheet(columns.form.sheet, [data])
-    path, part = part_of(data)
-    for item in _of_file(path, kind, columns, whole):
-        if in_part(item.texts[int(kind == "span")], part):
-            yield item
+    yield from _of_file(*part_of(data), kind, columns, whole)
 
 
-def _of_file(path: Path, kind: str, columns: Columns, whole: bool) -> Iterator[Item]:
+def _of_file(path: Path, part: str, kind: str, columns: Columns, whole: bool) -> Iterator[Item]:
     ending = ending_of(path)
-    if ending == ".json":
-        values = json_items(path)
-        if isinstance(values, list) and not _has_objects(values):
-            return _of_values(values, path, kind, columns)
-        if kind == "span":
-            return _of_questions(path, columns)
     if kind == "tagging" or ending in ENDINGS:
         task = Task("prediction", ("character",) if columns.characters else columns.text[:1], form=columns.form)
         if ending in ENDINGS or _has_word_lines(path, columns, task):
-            return _of_sentences(path, columns, task, kind == "tagging")
-        spans = read_spans(path, (task.text[0], ""), task.form, labelled=False)
-        if spans is not None:
-            return (Item({"line": line}, (text,), {"text": text}) for line, text, _ in spans)
-    if _is_table(path, columns):
-        return _of_table(path, kind, columns, whole)
-    _warn_of_tabs(path, columns.form)
-    return (Item({"line": number}, (line,)) for number, line in read_lines(str(path), columns.form.encoding))
+            return _of_sentences(path, part, columns, task, kind == "tagging")
+    values = json_items(path) if ending == ".json" else None
+    items: Iterator[Item]
+    if isinstance(values, list) and not _has_objects(values):
+        items = _of_values(values, path, kind, columns)
+    elif ending == ".json" and kind == "span":
+        return _of_questions(path, part, columns)
+    elif kind == "tagging" and (spans := read_spans(path, (columns.text[0], ""), columns.form, labelled=False)):
+        items = (Item({"line": line}, (text,), {"text": text}) for line, text, _ in spans)
+    elif _is_table(path, columns):
+        items = _of_table(path, kind, columns, whole)
+    else:
+        _warn_of_tabs(path, columns.form)
+        items = (Item({"line": number}, (line,)) for number, line in read_lines(str(path), columns.form.encoding))
+    return (item for item in items if in_part(item.texts[int(kind == "span")], part)) if part else items
 
 
 def _has_objects(values: Sequence[Any]) -> bool:
@@ -136,20 +125,19 @@ def _has_word_lines(path: Path, columns: Columns, task: Task) -> bool:
     return path.is_file() and is_column_file(path, task, tagged_only=not given)
 
 
-def _of_questions(path: Path, columns: Columns) -> Iterator[Item]:
+def _of_questions(path: Path, part: str, columns: Columns) -> Iterator[Item]:
     task = Task("prediction", columns.text, kind="span", form=columns.form)
-    for question in read_questions(task, path, False):
-        cells = dict(zip(columns.text, (question.question, question.context), strict=True))
+    for question in rows_in_part(read_questions(task, path, False), part):
+        cells = {"question": question.question, "context": question.context}
         yield Item({"id": question.id}, [*cells.values()], cells)
 
 
-def _of_sentences(path: Path, columns: Columns, task: Task, words: bool) -> Iterator[Item]:
+def _of_sentences(path: Path, part: str, columns: Columns, task: Task, words: bool) -> Iterator[Item]:
     """The sentences of a file with a word per line. words: whether a tagger reads them."""
     if columns.found and not task.text[0].isdecimal() and not columns.characters:
         task = replace(task, text=("words",))  # a name that fine-tuning stored may be that of another format
-    for sentence in read_sentences(task, path, labelled=False):
-        text = between_words(columns.characters).join(sentence.words)
-        yield Item({"line": sentence.line}, (text,), {"text": text}, sentence.words if words else None)
+    for row in rows_in_part(read_sentences(task, path, labelled=False), part):
+        yield Item({"line": row.line}, (row.text,), {"text": row.text}, row if words else None)
 
 
 def _of_values(values: Sequence[Any], path: Path, kind: str, columns: Columns) -> Iterator[Item]:
@@ -246,14 +234,17 @@ def read_lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
 def columns_for(settings: Mapping[str, Any], data: Any, columns: Columns) -> Columns:
     """The columns of a table that are read: those given, or those of fine-tuning, or of the official files.
 
-    settings: what the folder stores of its task.
+    settings: what the folder stores of its task. A table that lacks the words of a tagger, but has the usual column,
+    has texts to tag there.
     """
     names = () if columns.text else _names_of(data, columns.form)
-    columns, task = columns.or_those_of(settings, names), TASKS.get(settings.get("name", ""))
-    if columns.text or task is None or not {*task.text, *task.choices} <= {*names}:
-        return columns
-    form = columns.form._replace(unquoted=True)  # as these files are read for training
-    return columns._replace(text=task.text, choices=task.choices, form=form)
+    text, choices, words = (tuple(settings.get(name, ())) for name in ("text", "choices", "words"))
+    text = columns.text or text or (words if "text" not in names or {*words} <= {*names} else ())
+    choices, form = columns.choices or choices, columns.form
+    task = TASKS.get(settings.get("name", ""))
+    if not text and task is not None and {*task.text, *task.choices} <= {*names}:
+        text, choices, form = task.text, task.choices, form._replace(unquoted=True)  # as these files are trained on
+    return Columns(text, choices, form, not columns.text, words, bool(settings.get("characters")))
 
 
 def _names_of(data: Any, form: TableForm) -> Collection[str]:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..files import InputError, atomic_write, to_json
-from ..tasks.header import MissingColumn
 from ..tasks.rows import check_count
-from ..tasks.table import ending_of, read_table
+from ..tasks.table import ending_of
 from .file_inputs import Columns, Item, columns_for, in_memory, read_inputs
 from .predictor import Predictor
 from .result_tables import SEPARATORS, WORKBOOK, check_file, write_table
@@ -92,16 +91,11 @@ def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str]
     """
     check_file(out, [file])
 
-    def pairs() -> Iterator[Item]:
-        try:
-            for row in read_table(Path(file), columns):
-                yield Item({"line": row.line}, row.values if all(text.strip() for text in row.values) else ())
-        except MissingColumn as error:
-            raise InputError(f"{error}; name the two text columns, separated by a comma, with --text") from None
-
+    items = read_inputs(file, "pair", Columns(columns))
+    pairs = (item if all(text.strip() for text in item.texts) else item._replace(texts=()) for item in items)
     counts = Counts()
     predict = lambda rows: map(dict, predictor.next_sentence_stream(rows))  # noqa: E731
-    write_results(_results(pairs(), predict, counts), out)
+    write_results(_results(pairs, predict, counts), out)
     return counts
 
 

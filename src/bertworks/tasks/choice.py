@@ -78,9 +78,8 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: Li
     """Rows as arrays. Raises InputError if they have not all the same number of choices."""
     counts = {len(row.choices) for row in rows} or {len(task.choices)}
     if len(counts) > 1:
-        raise InputError(
-            f"{task.name}: rows with {' and '.join(map(str, sorted(counts)))} choices; expected one number"
-        )
+        found = " and ".join(map(str, sorted(counts)))
+        raise InputError(f"{task.name}: rows with {found} choices; expected one number")
     texts = [row.text for row in rows for _ in row.choices]
     choices = [choice for row in rows for choice in row.choices]
     C = counts.pop()

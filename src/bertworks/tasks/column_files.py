@@ -76,6 +76,7 @@ def is_column_file(path: Path, task: Task, tagged_only: bool = False) -> bool:
 
 
 def _is_headless(path: Path, task: Task) -> bool:
+    """Whether a .tsv has none of the task's columns, and no texts in its cells."""
     if {task.text[0], task.label} & {*column_names(path, task.form)}:
         return False
     with open(path, "rb") as file:
@@ -84,6 +85,7 @@ def _is_headless(path: Path, task: Task) -> bool:
 
 
 def _looks_tagged(path: Path, form: TableForm) -> bool:
+    """Whether all lines have the same columns, and tags of entities, numbered words or documents."""
     if not path.is_file():
         return False
     blocks = list(_blocks(path, form.encoding, False, SAMPLE))
@@ -110,7 +112,8 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[WordLines]:
         return []
     names, numbered = task.header, False
     if not (characters or names):
-        names, numbered = _declared_names(blocks[0]), is_numbered(blocks)
+        names = _declared_names(blocks[0])
+        numbered = is_numbered(blocks) and len(blocks[0].lines[-1].cells) > 1 + labelled
         blocks = [block for block in _without_comments(blocks, numbered) if block.lines]
         if not blocks:
             return []

@@ -60,10 +60,8 @@ class Contexts:
 def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
     """The words and tokens of every text, with their offsets. Raises InputError for added tokens of several words."""
     if tokenizer.over_words:
-        raise InputError(
-            f"the tokenizer has added tokens that reach over words ({shorten(tokenizer.over_words[0])}); expected "
-            "none: here every word is tokenized by itself"
-        )
+        found = shorten(tokenizer.over_words[0])
+        raise InputError(f"the tokenizer has added tokens of several words ({found}); expected words alone")
     words: list[str] = []
     begins: list[int] = []
     counts = []

@@ -6,7 +6,7 @@ Rows that belong together are drawn together: the sentences of a tagged document
 import hashlib
 import itertools
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -85,27 +85,16 @@ def divide_rows(
     tagged file with too few documents is divided by sentences.
     Raises InputError if there are too few groups for two parts.
     """
-    groups: dict[Hashable, list[int]] = {}
-    for i, row in enumerate(rows):
-        groups.setdefault(_own_group(row) if group_of is None else group_of[row.line], []).append(i)
-    back = _back(groups, share * len(rows), seed)
+    keys = [_own_group(row) if group_of is None else group_of[row.line] for row in rows]
+    groups = _drawn_groups(keys, (seed, 4))
+    back = _about(groups, share * len(rows))
     if not 0 < len(back) < len(rows) and group_of is None and hasattr(rows[0], "document"):
-        groups = {}
-        for i, row in enumerate(rows):
-            groups.setdefault(row.text, []).append(i)
-        back = _back(groups, share * len(rows), seed)
+        groups = _drawn_groups([row.text for row in rows], (seed, 4))
+        back = _about(groups, share * len(rows))
     if not back or len(back) == len(rows):
-        raise InputError(
-            f"{len(rows):,} rows in {len(groups):,} groups cannot be divided with a development share of {share:g}; "
-            "give another share or group column, or a development file"
-        )
+        found = f"{len(rows):,} rows in {len(groups):,} groups cannot be divided with a development share of {share:g}"
+        raise InputError(f"{found}; give another share or group column, or a development file")
     return [row for i, row in enumerate(rows) if i not in back], [rows[i] for i in sorted(back)]
-
-
-def _back(groups: Mapping[Hashable, list[int]], wanted: float, seed: int) -> set[int]:
-    order = np.random.default_rng((seed, 4)).permutation(len(groups))
-    found = list(groups.values())
-    return _about([found[i] for i in order], wanted)
 
 
 def _own_group(row: Any) -> Hashable:
@@ -149,10 +138,15 @@ def _about(documents: list[list[int]], wanted: float) -> set[int]:
 
 def _drawn_documents(rows: Sequence[Any], seed: int) -> list[list[int]]:
     """The numbers of the rows of each document, the documents in an order drawn by the seed."""
-    documents: dict[Any, list[int]] = {}
-    for i, row in enumerate(rows):
-        key = next((getattr(row, name) for name in ("document", "title", "context") if getattr(row, name, "") != ""), i)
-        documents.setdefault(key, []).append(i)
-    order = np.random.default_rng((seed, 3)).permutation(len(documents))
-    found = list(documents.values())
-    return [found[i] for i in order]
+    names = ("document", "title", "context")
+    keys = (next((found for name in names if (found := getattr(row, name, "")) != ""), i) for i, row in enumerate(rows))
+    return _drawn_groups(keys, (seed, 3))
+
+
+def _drawn_groups(keys: Iterable[Hashable], seed: tuple[int, int]) -> list[list[int]]:
+    """The numbers of the keys that are equal, for each of them, in an order drawn by the seed."""
+    groups: dict[Hashable, list[int]] = {}
+    for i, key in enumerate(keys):
+        groups.setdefault(key, []).append(i)
+    found = list(groups.values())
+    return [found[i] for i in np.random.default_rng(seed).permutation(len(groups))]

@@ -48,10 +48,10 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     Also if pairs are read without scores from a table that has some: not every row's two texts belong together then.
     """
     if labelled and not task.label and (ignored := _ignored_scores(path, task)):
-        raise InputError(
-            f"{path}: the column {ignored} holds numbers, which would be ignored: without --label the two texts of "
-            f"every row count as a pair that belongs together; give --label {ignored}, or remove or rename the column"
+        found = (
+            f"{path}: the numbers in column {ignored} would be ignored, and the two texts of every row belong together"
         )
+        raise InputError(f"{found}; give --label {ignored}, or remove or rename the column")
     rows = read_pairs(task, path, labelled and bool(task.label))
     check_scores(rows, task.scale, lambda row: location(path, row.line))
     return rows
@@ -67,10 +67,8 @@ def check_scores(rows: Sequence[Example], scale: float, where: Callable[[Example
             continue
         if not abs(float(row.label)) <= LARGEST:
             raise InputError(f"{where(row)}: score {row.label}; expected a number that float32 holds")
-        raise InputError(
-            f"{where(row)}: score {row.label} divided by {scale:g} (the largest one of training, at least 1) is not "
-            "from -1 to 1 as a cosine is; correct it, or bring all scores to one scale"
-        )
+        found = f"score {row.label} divided by {scale:g} (the largest one of training, at least 1) is not from -1 to 1"
+        raise InputError(f"{where(row)}: {found} as a cosine is; correct it, or bring all scores to one scale")
 
 
 def _ignored_scores(path: Source, task: Task) -> str:

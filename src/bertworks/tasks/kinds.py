@@ -66,16 +66,11 @@ def _check_forms(name: str, labels: Sequence[str]) -> None:
     values: dict[str, str] = {}
     for label in labels:
         if (other := seen.setdefault(normalize("NFC", label), label)) != label:
-            raise InputError(
-                f"{name}: two labels look alike: {other!a} and {label!a} differ only in their Unicode form "
-                "(macOS may write the decomposed one); expected one form. Compose the label column, in pandas with "
-                "`.str.normalize('NFC')`"
-            )
+            found = f"two labels look alike: {other!a} and {label!a} differ only in their Unicode form"
+            raise InputError(f"{name}: {found}; compose the label column, in pandas with `.str.normalize('NFC')`")
         if (other := values.setdefault(plain_value(label), label)) != label:
-            raise InputError(
-                f"{name}: labels {other!r} and {label!r} are one value in two spellings; expected one of them; rewrite "
-                "the label column"
-            )
+            found = f"labels {other!r} and {label!r} are one value in two spellings"
+            raise InputError(f"{name}: {found}; expected one of them; rewrite the label column")
 
 
 def load_data(task: Task, folder: Path | str) -> Data:

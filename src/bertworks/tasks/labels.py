@@ -206,9 +206,8 @@ def _are_vectors(
                 return False
             if {*names} != {"0", "1"} or len({*map(tuple, values)}) < 2:  # else, as names, all have both, in two orders
                 i = next(i for i, items in enumerate(lists) if items)
-                raise InputError(f"{places[i]}: label {shorten(cells[i])} may be 0 or 1 for each label, or the names "
-                                 "0 and 1; if these are vectors, use a column of 0 and 1 for each label (--label "
-                                 f"law,art); else {HOW}")  # fmt: skip
+                found = f"label {shorten(cells[i])} may be 0 or 1 for each label, or the names 0 and 1"
+                raise InputError(f"{places[i]}: {found}; use one column per label (--label law,art), or {HOW}")
     length = statistics.mode(map(len, numbers))
     for cell, items, where in zip(cells, lists, places, strict=True):
         if len(items or ()) != length or not all(item.lower() in TRUTH for item in items or ()):

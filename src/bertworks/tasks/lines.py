@@ -46,7 +46,5 @@ def decoded(file: IO[bytes], where: str, encoding: str = "utf-8") -> Iterator[st
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8; {hint(line)}, or save the file "
-                "as UTF-8"
-            ) from None
+            found = f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8"
+            raise InputError(f"{found}; {hint(line)}, or save the file as UTF-8") from None

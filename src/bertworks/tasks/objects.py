@@ -33,10 +33,7 @@ def json_list(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(item, object) of a list of objects, which may be the value of `data`; or of one object per line."""
     rows = json_items(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(
-            f"{path}: found {shorten(rows)}; expected a list of objects, such as a text and its label, or a "
-            "text and its spans as Label Studio exports them"
-        )
+        raise InputError(f"{path}: found {shorten(rows)}; expected a list of objects, such as a text and its label")
     yield from enumerate(rows, 1)
 
 
@@ -81,9 +78,8 @@ def parquet_objects(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dic
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # ValueError: UTF-8, odd dates
         fault = (str(error).splitlines() or [type(error).__name__])[0]
         after = f", after row {number}" if number else ""
-        raise InputError(
-            f"{path}{after}: not a readable Parquet file ({shorten(fault, 200)}); is it cut off?"
-        ) from None
+        found = f"{path}{after}: not a readable Parquet file ({shorten(fault, 200)})"
+        raise InputError(f"{found}; is it cut off?") from None
 
 
 def _rows_of(batch: Any) -> Iterator[dict[str, Any]]:

@@ -46,18 +46,15 @@ class Records:
         line = 0
         for line, row in enumerate(self.read([name for name in names if name in self.columns]), 1):
             if not isinstance(row, Mapping):
-                raise InputError(
-                    f"{self.location(line)} is a {type(row).__name__} ({shorten(row)}); expected a dictionary, such as "
-                    f"{{{', '.join(f'{name!r}: ...' for name in names)}}}"
-                )
+                expected = ", ".join(f"{name!r}: ..." for name in names)
+                found = f"{self.location(line)} is a {type(row).__name__} ({shorten(row)})"
+                raise InputError(f"{found}; expected a dictionary, such as {{{expected}}}")
             cells = {normalize("NFC", str(name)): _cell(cell) for name, cell in row.items()}
             missing = [name for name in self.texts if name in cells and cells[name] is None]
             if missing:
                 name = shorten(missing[0])
-                raise InputError(
-                    f"{self.location(line)}: {name} is missing; expected a text; leave the row out (pandas: "
-                    f".dropna(subset=[{name}])), or give it an empty one (.fillna({{{name}: ''}}))"
-                )
+                advice = f"leave the row out (pandas: .dropna(subset=[{name}])), or give it an empty one"
+                raise InputError(f"{self.location(line)}: {name} is missing; expected a text; {advice}")
             yield line, cells
         if not line:
             raise InputError(f"{self.name} has no rows; expected one or more")
@@ -100,9 +97,9 @@ def could_be_path(text: str | Path) -> bool:
 
 
 def refuse_no_rows(data: Any, name: str, expected: str) -> None:
-    """Raises InputError, with what to give instead, for data whose items are no rows: columns, splits, a lazy frame."""
+    """Raises InputError for data whose items are no rows: columns, splits, a lazy frame."""
     if isinstance(data, Mapping | bytes) or not isinstance(data, Iterable) or _is(data, "polars", "LazyFrame"):
-        raise InputError(f"{name} is a {type(data).__name__}; expected {expected}{_advice(data, name)}")
+        raise InputError(f"{name} is a {type(data).__name__}; expected {expected}")
 
 
 def is_table(data: Any) -> bool:
@@ -129,16 +126,6 @@ def described(data: Any) -> str:
 def _is(data: Any, library: str, name: str) -> bool:
     """Whether the data is of this class, or of one derived from it."""
     return any(kind.__name__ == name and kind.__module__.split(".")[0] == library for kind in type(data).__mro__)
-
-
-def _advice(data: Any, name: str) -> str:
-    if _is(data, "polars", "LazyFrame"):
-        return f"; give {name}.collect()"
-    if _is(data, "datasets", "DatasetDict"):
-        return f"; give one of its splits, {' or '.join(f'{name}[{split!r}]' for split in data)}"
-    if isinstance(data, Mapping):
-        return f"; of columns make rows: pandas.DataFrame({name})"
-    return ""
 
 
 def _composed(columns: Iterable[Any], name: str) -> dict[str, Any]:

@@ -84,14 +84,10 @@ class DevRows:
             refuse_idle_sheet(self.sheet, files)
             return task, files
         if any(table is None for table in own.values()):
-            tables = "a table" if len(own) == 1 else "tables"
             divide = ", or --train with --dev-share 0.1" if hasattr(self, "dev_share") else ""
-            missing = ""
-            if self.dev is None and getattr(self, "train", None) is not None:
-                missing = "no development rows; "
-            raise InputError(
-                f"{missing}give --task NAME with --data DIR, or {tables} of your own with {' and '.join(own)}{divide}"
-            )
+            missing = [flag for flag, table in own.items() if table is None]
+            found = f"no {' and no '.join(missing)}" if len(missing) < len(own) else "no rows"
+            raise InputError(f"{found}; give --task NAME with --data DIR, or your own {' and '.join(own)}{divide}")
         refuse_idle_sheet(self.sheet, own.values())
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
         columns = (comma_separated(self.text), label, comma_separated(self.choices))

@@ -119,10 +119,8 @@ def _check_archive(file: IO[bytes], path: Path) -> None:
     if not start:
         raise InputError(f"{path}: an empty file; expected a workbook with a table")
     if start == _OLD:
-        raise InputError(
-            f"{path}: a workbook with a password, or an old .xls file; expected a file without a password and with the "
-            "name of its format; save it so, or save the sheet as .csv"
-        )
+        found = f"{path}: a workbook with a password, or an old .xls file with another name"
+        raise InputError(f"{found}; expected neither; save it again, or save the sheet as .csv")
     try:
         with zipfile.ZipFile(file) as archive:
             size = sum(entry.file_size for entry in archive.infolist())
@@ -177,10 +175,8 @@ def _check_cells(content: bytes, where: str) -> None:
         if cell.get("t") == "e":
             raise InputError(f"{where}, cell {cell.get('r')}: the error {parts.get('v')}; mend the cell, or empty it")
         if "f" in parts and not parts.get("v") and cell.get("t") != "str":  # an empty text is a value
-            raise InputError(
-                f"{where}, cell {cell.get('r')}: a formula without a saved value; open the file in a spreadsheet "
-                "program and save it, or write the value into the cell"
-            )
+            found = f"{where}, cell {cell.get('r')}: a formula without a saved value"
+            raise InputError(f"{found}; open the file in a spreadsheet program and save it, or write the value")
 
 
 # ---- writing

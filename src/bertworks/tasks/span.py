@@ -253,11 +253,11 @@ def _check_room(counts: Integers, questions: Sequence[Question], limits: Limits,
     for count, question in zip(counts.tolist(), questions, strict=True):
         if count + specials >= limits.max_seq_length:
             where = f"line {question.line}, " if question.line else ""
-            raise InputError(
-                f"{where}question {shorten(question.id)}: its {count} tokens and {specials} special ones leave no "
-                f"room for the context in max_seq_length = {limits.max_seq_length}; raise that, or lower "
-                f"max_query_length = {limits.max_query_length}"
+            found = (
+                f"{where}question {shorten(question.id)}: its {count} tokens and {specials} special ones leave no room"
             )
+            sizes = f"max_seq_length = {limits.max_seq_length}, or lower max_query_length = {limits.max_query_length}"
+            raise InputError(f"{found} for the context; raise {sizes}")
 
 
 class _Found(NamedTuple):

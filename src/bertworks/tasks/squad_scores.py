@@ -84,7 +84,6 @@ class Scores:
 
     exact: Values  # (N,)
     f1: Values  # (N,)
-    answered: Flags  # (N,) whether the prediction is an answer, not ""
     has_answer: Flags  # (N,) whether there is a right answer
 
     def summary(self) -> dict[str, float]:
@@ -105,7 +104,7 @@ def score(
     pairs = [(text, tuple(gold)) for text, gold in zip(predictions, golds, strict=True)]
     grades = [Grade(0.0, 0.0) if text is None else grade(text, gold) for text, gold in pairs]
     exact, f1 = np.array(grades, np.float64).reshape(-1, 2).T
-    return Scores(exact, f1, np.array([bool(text) for text, _ in pairs]), np.array([bool(gold) for _, gold in pairs]))
+    return Scores(exact, f1, np.array([bool(gold) for _, gold in pairs]))
 
 
 class Best(NamedTuple):

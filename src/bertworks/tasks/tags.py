@@ -100,9 +100,8 @@ def check_scheme(tags: Iterable[str], where: str) -> None:
     """Raises InputError if tags of one file cannot be of one scheme: ends written both E-, S- and L-, U-."""
     one, other = (sorted({tag for tag in tags if tag[0] in prefixes}) for prefixes in ("ES", "LU"))
     if one and other:
-        raise InputError(
-            f"{where}: tags {one[0]} (of BIOES) and {other[0]} (of BILOU) in one file; expected one scheme"
-        )
+        found = f"tags {one[0]} (of BIOES) and {other[0]} (of BILOU) in one file"
+        raise InputError(f"{where}: {found}; expected one scheme")
 
 
 # ---- schemes

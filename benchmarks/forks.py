@@ -38,7 +38,8 @@ IMPORTED = [
     "torch.onnx",
     "torch.utils.tensorboard",
     "pandas",
-    "openpyxl",
+    "python_calamine",
+    "xlsxwriter",
     "datasets",
 ]
 

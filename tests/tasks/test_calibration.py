@@ -138,7 +138,7 @@ def test_stored_thresholds_are_checked(several):
     settings = json.loads((folder / "config.json").read_text())
     settings["bertworks_task"]["thresholds"] = {"law": "high"}
     (folder / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(InputError, match=r"thresholds\.law is 'high'; expected a number"):
+    with pytest.raises(InputError, match=r"thresholds\.law = 'high'; expected a number"):
         Predictor(folder)
     for thresholds, message in (({"sport": 0.5}, "has the label 'sport'; expected some of 'law'"),
                                 ({"law": 1.5}, "of 'law' is 1.5; expected a probability from 0 to 1")):  # fmt: skip

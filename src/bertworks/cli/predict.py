@@ -38,7 +38,7 @@ class Arguments:
     # add the input to each result; of a .csv, .tsv or .xlsx table all its columns. In a table they keep their names,
     # with `input.` in front where a result has the name
     echo: bool = False
-    excel: bool = False  # write the .csv or .tsv of --out for Excel: with a byte order mark
+    excel: bool = False  # write a .csv or .tsv for Excel, with a byte order mark
     all_scores: bool = False  # classification: add the probabilities of all labels
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"

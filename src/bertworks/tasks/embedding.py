@@ -49,9 +49,9 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     """
     if labelled and not task.label and (ignored := _ignored_scores(path, task)):
         found = (
-            f"{path}: the numbers in column {ignored} would be ignored, and the two texts of every row belong together"
+            f"{path}: the column {ignored} holds numbers, which would be ignored: without --label the texts of a row"
         )
-        raise InputError(f"{found}; give --label {ignored}, or remove or rename the column")
+        raise InputError(f"{found} belong together; give --label {ignored}, or remove or rename the column")
     rows = read_pairs(task, path, labelled and bool(task.label))
     check_scores(rows, task.scale, lambda row: location(path, row.line))
     return rows

@@ -128,7 +128,7 @@ def test_finished_runs_bring_what_doctor_finds_in_them(place, frames, run, tiny_
     printed = capsys.readouterr().err.splitlines()
     assert [line for line in printed if line in run.findings] == [*run.findings]
     first = pretrain(tiny_store, tmp_path / "a")
-    assert any("3 updates" in line for line in first.findings) and capsys.readouterr().err == ""
+    assert any("few updates: 3" in line for line in first.findings) and capsys.readouterr().err == ""
     assert pretrain(tiny_store, tmp_path / "b", on_step=lambda record: True).findings == ()
 
 

@@ -110,10 +110,10 @@ def test_an_update_at_rate_0_and_a_last_batch_may_be_as_planned(tmp_path):
 def test_an_initialization_that_the_run_has_or_cannot_have_is_not_advised(tmp_path, start, positions):
     model = replace(PretrainConfig().model, start=start, position_embedding_type=positions)
     run = pretrained(tmp_path / "run", metrics={"mlm_loss": 6.4}, config=PretrainConfig(model=model))
-    advised = "--model.start position-heads --masking.masked-lm-prob 0.4" in of_pretraining(run).findings[0].advice
+    advised = "model.start = position-heads and masking.masked_lm_prob = 0.4" in of_pretraining(run).findings[0].advice
     assert advised == ((start, positions) == ("normal", "learned"))
     write_json(run / "results.json", read_json(run / "results.json") | {"continued": True})  # by --init
-    assert "--model.start" not in of_pretraining(run).findings[0].advice
+    assert "model.start" not in of_pretraining(run).findings[0].advice
 
 
 @pytest.fixture(scope="module")

@@ -62,7 +62,7 @@ class FinetunedRun:
         return pairs if all(isinstance(name, str) for pair in pairs for name in pair) else []
 
 
-MORE_UPDATES = f"give more --epochs or --loop.steps, for at least {OWN_TABLE_STEPS} updates"
+MORE_UPDATES = f"train for at least {OWN_TABLE_STEPS} updates (epochs or loop.steps)"
 
 
 def score(run: FinetunedRun) -> Iterator[Finding]:
@@ -71,7 +71,7 @@ def score(run: FinetunedRun) -> Iterator[Finding]:
     name = next((name for name in run.files.metrics if name not in ("loss", "seconds")), None)
     if not results or name is None:
         return
-    advice = "try another seed, more --epochs, another optim.lr (lower for large encoders), or more labelled examples"
+    advice = "try another seed, more epochs, another optim.lr (lower for large encoders), or more labelled examples"
     if run.few_updates:
         advice = f"the run had few updates ({run.files.steps}): {MORE_UPDATES}"
     value, majority, n = run.files.metrics[name], results.get("majority") or 0.0, run.examples("dev")
@@ -133,7 +133,7 @@ def updates(run: FinetunedRun) -> Iterator[Finding]:
     unread = n - steps * batch
     if batch and unread >= batch and not run.results.get("stopped_early"):  # a last batch that is not full is left out
         evidence = f"{counted(steps, 'update')} of {batch} examples: {unread:,} of {n:,} were never read"
-        yield Finding("updates", "warning", evidence, "give more --epochs")
+        yield Finding("updates", "warning", evidence, "train for more epochs")
 
 
 def truncation(run: FinetunedRun) -> Iterator[Finding]:
@@ -143,7 +143,7 @@ def truncation(run: FinetunedRun) -> Iterator[Finding]:
         if n and examples >= TRUNCATED * n:
             evidence = f"truncated {split} examples: {examples:,} of {n:,} ({percent(examples / n)}), by "
             evidence += f"{cut['tokens'] / examples:.0f} tokens on average"
-            advice = "give a longer --max-seq-length if the model has the positions"
+            advice = "set a longer max_seq_length if the model has the positions"
             yield Finding("truncation", "warning", evidence, advice)
 
 
@@ -161,7 +161,7 @@ def seeds(run: RunFiles) -> Iterator[Finding]:
     values = [one[name] for one, bad in zip(metrics, collapsed, strict=False) if not bad]
     if len(values) > 1 and (spread := statistics.stdev(values)) > UNSTABLE:
         evidence = f"{name} has a standard deviation of {100 * spread:.1f} points over {len(values)} seeds"
-        yield Finding("seeds", "warning", evidence, "train more seeds before you compare runs; see --recipe stable")
+        yield Finding("seeds", "warning", evidence, "train more seeds before you compare runs; see the recipe stable")
 
 
 CHECKS: tuple[Callable[[FinetunedRun], Iterable[Finding]], ...] = (score, label_order, updates, truncation)

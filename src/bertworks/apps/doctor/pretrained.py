@@ -55,7 +55,7 @@ class PretrainingRun:
             return longer
         if model.get("position_embedding_type", "learned") != "learned":  # which this initialization is made for
             return longer
-        return f"{longer}, fewer with --model.start {START} --masking.masked-lm-prob 0.4 (docs/plateau.md)"
+        return f"{longer}, fewer with model.start = {START} and masking.masked_lm_prob = 0.4 (docs/plateau.md)"
 
 
 def plateau(run: PretrainingRun) -> Iterator[Finding]:
@@ -123,7 +123,7 @@ def sentence_pairs(run: PretrainingRun) -> Iterator[Finding]:
         loss, accuracy = metrics.get(f"{name}_loss", 0.0), metrics.get(f"{name}_accuracy", 0.0)
         if loss >= AT_CHANCE:
             evidence = f"{name}_loss {loss:.3f} nats and accuracy {accuracy:.3f}: those of chance (0.693)"
-            advice = "train longer, check the documents with `bertworks doctor STORE`, or train with --objective mlm"
+            advice = "train longer, check the documents with `bertworks doctor STORE`, or train with objective = mlm"
             yield Finding("sentence pairs", "warning", evidence, advice)
 
 

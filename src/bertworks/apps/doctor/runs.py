@@ -139,7 +139,7 @@ def log(run: RunFiles) -> Iterator[Finding]:
 
 def finite(run: RunFiles) -> Iterator[Finding]:
     """Metrics and losses that are not finite, and updates that were skipped because of that."""
-    advice = "start again with a lower --optim.lr, a longer --optim.warmup, or --loop.precision float32"
+    advice = "start again with a lower optim.lr, a longer optim.warmup, or loop.precision = float32"
     metrics = run.results.get("metrics") or {}
     if bad := sorted(name for name, value in metrics.items() if value is None or not math.isfinite(value)):
         yield Finding("not finite", "error", f"metrics that are not finite: {', '.join(bad)}", advice)
@@ -193,7 +193,7 @@ def held_out_loss(run: RunFiles) -> Iterator[Finding]:
         (least, step), (last, _) = min(losses), losses[-1]
         if last > least + RISE * max(1.0, least):
             evidence = f"the held-out loss rose from {least:.3f} at step {step:,} to {last:.3f} ({name}): overfitting"
-            advice = f"label or collect more data, train for fewer updates, or use --loop.keep-best {name}"
+            advice = f"label or collect more data, train for fewer updates, or set loop.keep_best = {name}"
             yield Finding("held-out loss", "warning", evidence, advice)
 
 

@@ -20,7 +20,7 @@ These count:
 The commands are tiny, and their processes are forked from this one, which has imported everything: so a kill hits the
 command's work and not the import of torch. Two processes are forked in the same way, with the environment that torchrun
 gives its workers (gloo), and killed together. Training does not measure the machine's peak speed here. Apart from that
-the commands run as they do on the command line. `doctor --fix` works on a copy of its input in the run's own folder.
+the commands run as they do on the command line.
 One command is a call in Python with a DataFrame.
 
 Results go to --out; --work has a progress file a command, and a rerun on the same commit continues where it stopped.
@@ -49,10 +49,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]  # the inputs are made with helpers of the tests
 
 from bertworks.files import write_json  # noqa: E402
-from box import UNSOUND, call, digests  # noqa: E402
+from box import call, digests  # noqa: E402
 from common import RESULTS, machine_facts  # noqa: E402
 from forks import forked, make_base, prepare  # noqa: E402
-from kills_commands import COMMANDS, COPIED, ONCE, WHOLE, in_python, more_inputs  # noqa: E402
+from kills_commands import COMMANDS, ONCE, WHOLE, in_python, more_inputs  # noqa: E402
 from kills_files import contents, differences, half_written  # noqa: E402
 
 MOST = 4  # kills of one run
@@ -81,7 +81,7 @@ def sit(command: str, folder: Path, environment: dict[str, str]) -> None:
     except SystemExit as error:
         sys.stderr.flush()
         status = error.code if isinstance(error.code, int) else 1
-        os._exit(0 if status == UNSOUND and command.startswith("doctor") else status)
+        os._exit(status)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -143,13 +143,8 @@ class Killing:
         return self.folder / f"{self.place.name}-{self.seed}.jsonl"
 
     def fresh(self) -> Path:
-        """Its folder, with nothing in it but the copy that a command works on."""
-        folder = fresh(self.place)
-        if self.name in COPIED:
-            source, name = COPIED[self.name]
-            path = self.folder / "base" / source
-            (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / name)
-        return folder
+        """Its folder, with nothing in it."""
+        return fresh(self.place)
 
     def start(self, folder: Path) -> Segment:
         """Start the command in a folder."""

@@ -30,8 +30,6 @@ COMMANDS = {
     "predict, table": "predict {base}/run-single {base}/long.csv --echo --out out.csv",
     "convert": "convert {base}/model out",
     "export, int8": "export {base}/run-single --precision int8 --out out",
-    "doctor, run": "doctor in --fix",
-    "doctor, table": "doctor in.csv --fix --text text --label label",
     "explain": "explain {base}/run-single 'good film a b c' --out out.html",
     "track": "track {base}/run-pretrain --out out",
     "finetune, embedding": f"finetune --kind embedding {TABLES} --text text,other --label score --batch-size 4 "
@@ -45,8 +43,7 @@ COMMANDS = {
     "finetune in Python": "bertworks.finetune({base}/model, train=DataFrame)",
 }
 ONCE = ("convert",)  # commands that refuse an output that is there
-WHOLE = ("tokenizer train", "features", "predict", "convert", "export", "doctor, table", "explain", "track")
-COPIED = {"doctor, run": ("broken", "in"), "doctor, table": ("repeated.csv", "in.csv")}  # of the base, into the run's
+WHOLE = ("tokenizer train", "features", "predict", "convert", "export", "explain", "track")
 DISTILL = """
 eval_batches = 2
 [optim]
@@ -70,17 +67,12 @@ def more_inputs(base: Path) -> None:
         (base / "long.txt").write_text((base / "text.txt").read_text() * 20)
         rows = (base / "single.csv").read_text()
         (base / "long.csv").write_text(rows + rows.partition("\n")[2] * 20)
-        (base / "repeated.csv").write_text(rows + rows.partition("\n")[2])
         korean = ["한국어 문장입니다. 좋은 영화.", "나쁜 영화였다. 음악이 없다.", "학교에 갔다. 책을 읽었다."]
         (base / "korean").mkdir(exist_ok=True)
         for i in range(12):
             (base / f"korean/{i}.txt").write_text(
                 "".join(f"{text} {i + n}번째 글.\n" for n in range(9) for text in korean)
             )
-        shutil.copytree(base / "run-single", base / "broken", dirs_exist_ok=True)  # what `doctor --fix` mends
-        (base / "broken/model/README.md").unlink()
-        (base / "broken/model/vocab.txt").write_text("altered\n")
-        (base / f"broken/.results.json.{2**22 + 1}.tmp").write_text("{")
         shutil.copytree(base / "cola", base / "data/cola", dirs_exist_ok=True)
         (base / "distill.toml").write_text(DISTILL)
 

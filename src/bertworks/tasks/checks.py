@@ -250,13 +250,13 @@ def duplicates(data: LabelledData) -> Iterator[Finding]:
     groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in data.train:
         groups[row.key].append(row)
-    groups_of_several = [rows for rows in groups.values() if len(rows) > 1]
     first = {(row.key, row.label): row for row in reversed(data.train)}
-    if repeated := [row for rows in groups_of_several for row in rows if row is not first[row.key, row.label]]:
+    if repeated := [row for row in data.train if row is not first[row.key, row.label]]:
         evidence = f"training examples that repeat an earlier one with its label: {_some(repeated, len(data.train))}"
         advice = "remove them, unless texts repeat in practice too"
         yield Finding("duplicates", _severity(repeated, len(data.train)), evidence, advice)
-    torn = [rows for rows in groups_of_several if data.has_one_class and len(data.labels(rows)) > 1]
+    repeating = [rows for rows in groups.values() if len(rows) > 1]
+    torn = [rows for rows in repeating if data.has_one_class and len(data.labels(rows)) > 1]
     if torn:
         wrong = [row for rows in torn for row in rows if row.label != data.labels(rows).most_common(1)[0][0]]
         labels = " and ".join(map(named, data.labels(torn[0])))

@@ -138,11 +138,13 @@ def seen_in_training(run: Path, task: Task, examples: Sequence[Any]) -> list[Fin
     path = run / TRAINED_ON
     if not path.is_file():
         return []
+    hashes = hashes_of(task, examples)
     try:
-        trained_on = np.load(path)
+        trained_on = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path}: not an array of hashes ({error}); restore the file, or remove it") from None
-    hashes = hashes_of(task, examples)
+    if trained_on.dtype != hashes.dtype:
+        raise InputError(f"{path}: {trained_on.dtype} numbers; expected hashes; restore the file, or remove it")
     seen = int(np.isin(hashes, trained_on).sum())
     if not seen or seen < (LEAK if task.kind == "tagging" else SEEN) * len(hashes):  # short sentences repeat
         return []

@@ -13,6 +13,7 @@ from typing import Any, ParamSpec
 
 from ...finetuning.functions import finetune as run_finetuning
 from ...pretraining.functions import pretrain as run_pretraining
+from ...reporting.arguments import with_argument_names
 from ...reporting.results import RunResults
 from .examination import Report, of_finetuning, of_pretraining
 from .listing import print_warnings
@@ -32,7 +33,7 @@ def _examined(run: Callable[P, RunResults], examine: Examine) -> Callable[P, Run
             return results
         arguments = signature.bind(*given, **named).arguments
         lines = print_warnings(lambda: examine(results.folder, arguments), quiet=bool(arguments.get("quiet")))
-        return replace(results, findings=tuple(lines))
+        return replace(results, findings=tuple(map(with_argument_names, lines)))
 
     return function
 

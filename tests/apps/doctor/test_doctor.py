@@ -102,7 +102,7 @@ def test_labelled_data_of_tables_tasks_and_columns_of_tags(place, tmp_path, caps
     write_text(tmp_path / "a.conll", f"-DOCSTART- -X- O\n\n{sentences}")
     columns = ("--kind", "tagging", "--text", "word", "--label", "tag")
     assert status("doctor", tmp_path / "a.conll", *columns) == 0
-    assert "a.conll: 3 training and 0 development examples" in " ".join(capsys.readouterr().out.split())
+    assert "3 training and 0 development examples" in " ".join(capsys.readouterr().out.split())
     (tmp_path / "a.csv").write_text("text,label\ngood film\n")
     assert status("doctor", tmp_path / "a.csv") == 4 and "line 2: 1 cell" in " ".join(capsys.readouterr().out.split())
 

@@ -56,7 +56,7 @@ def make_client(predictors):
 
     def make(*names: str, key: str | None = None, prompts=None, **settings) -> TestClient:
         models = {name: ServedModel(name, predictors[name], prompts) for name in names}
-        app = create_app(models, ServeConfig(**settings), key)
+        app = create_app(models, ServeConfig(**settings), [key] if key else None)
         return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
 
     return make

@@ -70,7 +70,7 @@ def serving(
 
     from bertworks.apps.serve.app import create_app
 
-    app = create_app(models, config, key)
+    app = create_app(models, config, [key] if key else None)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))

@@ -54,7 +54,7 @@ GROUPS = {
         "probe word": "Compare a word's vectors in several sentences, by layer.",
         "probe neighbours": "Find the nearest contexts of a word in a corpus.",
         "probe particles": "Measure what Korean nouns and particles account for.",
-        "probe attention": "Show the attention of every head as an HTML page.",
+        "probe attention": "Write the attention weights of every head, as numbers or as a page.",
         "probe heads": "Measure each attention head by switching it off.",
         "probe layers": "Measure each layer by linear classifiers.",
     },

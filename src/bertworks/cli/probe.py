@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from ..apps.probing.config import HeadsConfig, LayersConfig, NeighbourConfig, ParticlesConfig, WordConfig
 from ..data.corpus import InputOptions, read_documents
 from ..data.sentences import split_sentences
-from ..files import write_text
+from ..files import to_json, write_text
 from .arguments import DevRows, Flat, Positional, TrainRows, flags_in, parse, required
 
 
@@ -117,36 +117,45 @@ def particles(argv: list[str]) -> None:
 
 @dataclass(frozen=True)
 class AttentionArguments:
-    """Write the attention of every head on a text as an HTML page.
+    """Write the attention weights of every head on a text.
 
-    The page opens without a network, in browsers of 2023 or later.
+    A name that ends in .json gets the weights and statistics of every head; one that ends in .html the page of
+    `bertworks explain`.
 
     Example:
-        bertworks probe attention runs/base "The cat sat." "It slept." --out a.html
+        bertworks probe attention runs/base "The cat sat." "It slept." --out a.json
     """
 
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
     text: Positional[str]  # text to show
     pair: Positional[str | None] = None  # second text of a sentence pair
-    out: Path = field(kw_only=True)  # .html file to write
-    max_length: int | None = None  # tokens to show; longer texts are truncated; none: the model's longest input
+    out: Path = field(kw_only=True)  # .json or .html file to write
+    max_length: int | None = None  # tokens to show; longer texts are truncated; none: the model's limit, .html: 48
 
 
 def attention(argv: list[str]) -> None:
-    """Write the page."""
+    """Write the weights, or the page."""
     arguments = parse(AttentionArguments, argv, "probe attention", "--model")
-    from ..apps.probing.attention import attend
-    from ..apps.probing.attention_page import page
+    from ..apps.probing.attention import attend, results_of
+    from ..apps.probing.explanation import explain
+    from ..apps.probing.explanation_page import explain_page
     from ..apps.probing.model import ProbedModel
     from ..apps.probing.pictures import check_out
+    from ..inference.predictor import Predictor
 
-    check_out(arguments.out, (".html",), folders=[arguments.model])
-    shown = attend(ProbedModel(arguments.model), arguments.text, arguments.pair, arguments.max_length)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(arguments.out, page(shown))
-    if shown.cut:
-        print(f"{shown.cut:,} tokens did not fit and were cut", file=sys.stderr)
-    print(f"written: {arguments.out}", file=sys.stderr)
+    out, texts = arguments.out, (arguments.text, arguments.pair, arguments.max_length)
+    check_out(out, (".json", ".html"), folders=[arguments.model])
+    if out.suffix.lower() == ".html":
+        found = explain(Predictor(arguments.model), *texts)
+        written = explain_page(found)
+    else:
+        found = results_of(attend(ProbedModel(arguments.model), *texts))
+        written = to_json(found) + "\n"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_text(out, written)
+    if found["cut"]:
+        print(f"{found['cut']:,} tokens did not fit and were cut", file=sys.stderr)
+    print(f"written: {out}", file=sys.stderr)
 
 
 @dataclass(frozen=True)

@@ -42,21 +42,21 @@ def service_of(folders, *names):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_graph_is_compiled_before_the_pace_is_measured(head_folders, compiled, name):
+def test_every_graph_is_compiled_before_the_server_is_ready(head_folders, compiled, name):
     service, lines = service_of(head_folders, name), []
-    service.measure(lambda line: lines.append((line, {*compiled})))
+    service.warm_up(lambda line: lines.append((line, {*compiled})))
     service.close()
     first, last = (line for line, _ in lines)
     assert first == f"compiling {name} for this processor, which takes a minute or more"
     assert re.fullmatch(rf"compiled {name} in \d+ s", last)
     assert lines[0][1] == set() and {(output, n) for output in OUTPUTS[name] for n in (1, 2)} <= lines[1][1]
-    assert {*compiled} == lines[1][1]  # measuring meets no new graph
+    assert {*compiled} == lines[1][1]
     assert service.models[name].info["engine"] == "compiled"
 
 
 def test_a_packed_model_waits_for_no_compiler(head_folders):
     service, lines = Service(load_models([f"tiny={head_folders['tiny']}"]), ServeConfig()), []
-    service.measure(lines.append)
+    service.warm_up(lines.append)
     service.close()
     assert lines == [] and service.models["tiny"].info["engine"] == "packed"
 
@@ -73,7 +73,7 @@ def test_a_compiler_that_fails_is_named(head_folders, compiled, monkeypatch):
     with pytest.raises(
         InputError, match=r"single: it could not be compiled \(RuntimeError: line 1\); leave --engine out"
     ):
-        service.measure()
+        service.warm_up()
     service.close()
 
 
@@ -83,7 +83,7 @@ def test_no_request_waits_for_the_compiler(head_folders, predictors):
     from torch._dynamo.utils import counters
 
     service = service_of(head_folders, "single")
-    service.measure()
+    service.warm_up()
     ready, threads = counters["stats"]["unique_graphs"], torch.get_num_threads()
     torch.set_num_threads(threads + 1)  # of this thread; graphs are compiled for the number of the one that computes
     steps = service.models["single"].steps

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bertworks.apps.serve.config import ServeConfig
-from bertworks.apps.serve.metrics import Metrics
+from bertworks.apps.serve.metrics import Labels, Metrics
 
 pytest.importorskip("prometheus_client")
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 FLAGS = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(ServeConfig)}
 
@@ -22,9 +22,10 @@ FLAGS = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(Ser
 def metrics():
     """Every name in /metrics, once each has a value."""
     found = Metrics()
-    found.finished("single", 0.1)
-    found.count.labels("single").inc()
-    found.failure.labels("overloaded").inc()
+    labels = Labels("single", "tiny", "/embed")
+    found.finished(labels, 0.1)
+    found.count.labels(*labels).inc()
+    found.failure.labels("overloaded", "", "").inc()
     return set(re.findall(r"^([a-z_]+)[{ ]", found.text().decode(), re.MULTILINE))
 
 

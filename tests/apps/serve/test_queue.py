@@ -1,4 +1,4 @@
-"""The compute queue: order, batches by tokens, failures, cancelled jobs, the end; and the predicted seconds."""
+"""The compute queue: order, batches by tokens, failures, cancelled jobs, the end."""
 
 import threading
 import time
@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from bertworks.apps.serve.errors import Refusal
-from bertworks.apps.serve.pace import Pace
 from bertworks.apps.serve.queue import ComputeQueue, Job
 from bertworks.files import InputError
 from bertworks.tasks.inputs import Inputs
@@ -128,19 +127,6 @@ def test_what_is_left_at_the_end_is_refused(queue):
     steps.go.set()
 
 
-def test_waiting_is_predicted_from_measured_batches(queue):
-    steps, _ = blocked(queue)
-    pace = queue.lane(steps).pace
-    for tokens in (10, 20, 40, 80):
-        pace.add(tokens, 0.5 + 0.1 * tokens)
-    submit(queue, steps, *[[2] * 5] * 5)  # 25 tokens: three batches of at most 10
-    assert queue.wait_seconds(100) == pytest.approx(3 * 0.5 + 25 * 0.1, rel=1e-3)
-    assert queue.wait_seconds() == pytest.approx(0.5 + 10 * 0.1, rel=1e-3)  # a small job waits for one batch of it
-    with queue.expecting(queue.lane(steps), 10):
-        assert queue.wait_seconds(100) == pytest.approx(4 * 0.5 + 35 * 0.1, rel=1e-3)
-    steps.go.set()
-
-
 def test_a_small_job_waits_for_a_batch_of_a_large_one(queue):
     steps, first = blocked(queue)
     large = submit(queue, steps, *[[2] * 5] * 6)
@@ -162,57 +148,12 @@ def test_small_jobs_do_not_hold_up_a_large_one_for_long():
     assert 1.0 <= now <= 1.3
 
 
-def test_pace_without_a_slope_is_a_rate():
-    pace = Pace()
-    assert pace.seconds(100, 10) == 0
-    for _ in range(5):
-        pace.add(100, 0.5)
-    assert pace.seconds(200, 2048) == pytest.approx(1.0) and pace.rate == pytest.approx(200)
-
-
-def batches(pace, sizes, seconds, seed=1):
-    """Adds a batch of each size, measured to within a tenth."""
-    for tokens, error in zip(sizes, np.random.default_rng(seed).uniform(0.9, 1.1, len(sizes)), strict=True):
-        pace.add(int(tokens), seconds(tokens) * error)
-
-
-def test_large_batches_are_not_forgotten_for_small_ones():
-    def seconds(tokens):
-        return 0.005 + 1e-4 * tokens + 5e-8 * tokens**2  # attention grows with the square
-
-    pace = Pace()
-    batches(pace, [16, 2048, 700, 1500, 2048], seconds)
-    batches(pace, np.random.default_rng(2).integers(10, 30, 1000), seconds)
-    assert pace.seconds(2048, 2048) == pytest.approx(seconds(2048), rel=0.15)
-    assert pace.seconds(10 * 2048, 2048) == pytest.approx(10 * seconds(2048), rel=0.15)
-    assert pace.rate == pytest.approx(20 / seconds(20), rel=0.2)  # what it does now
-
-
-def test_the_pace_follows_the_machine():
-    pace, sizes = Pace(), [16, 200, 2000] * 20
-    batches(pace, sizes, lambda tokens: 0.01 + 1e-4 * tokens)
-    batches(pace, sizes, lambda tokens: 0.02 + 3e-4 * tokens)
-    assert pace.seconds(2000, 2048) == pytest.approx(0.62, rel=0.15)
-
-
-@pytest.mark.parametrize("measured", [[(63, 0.02), (64, 0.01)], [(10, 0.5), (40, 0.1)], [(10, 0.01), (1000, 2.0)]])
-def test_a_line_that_makes_no_sense_goes_through_the_origin(measured):
-    pace = Pace()
-    for tokens, seconds in measured:
-        pace.add(tokens, seconds)
-    a, b = pace.line
-    assert a == 0 and b > 0
-
-
 def test_whoever_leaves_is_not_waited_for(queue):
     steps, first = blocked(queue)
-    lane = queue.lane(steps)
-    lane.pace.add(10, 1.0)
     leaving, staying = submit(queue, steps, *[[2] * 5] * 6), submit(queue, steps, [3] * 4)
-    queue.wait_seconds()
+    assert queue.ahead(100) == 34
     assert leaving.cancel()
-    assert (queue.size, queue.tokens) == (1, 4)
-    assert queue.wait_seconds() == pytest.approx(0.4, abs=1e-6)
+    assert (queue.size, queue.tokens, queue.ahead(100)) == (1, 4, 4)
     assert staying.cancel() and queue.refuse_waiting() == 1  # the running one
     assert queue.tokens == 0
     steps.go.set()
@@ -265,19 +206,6 @@ def test_a_small_batch_is_not_divided(two):
     steps.go.set()
     assert firsts(submit(two, steps, [1] * 40, [2] * 40)) == [1, 2]
     assert steps.passes == [[[1, 2]]]
-
-
-def test_the_wait_is_shared_by_the_workers():
-    seconds = {}
-    for workers in (1, 2):
-        queue = ComputeQueue(workers=workers)
-        lane = queue.lane(Echo())
-        lane.pace.add(100, 1.0)
-        with queue.expecting(lane, 400):
-            seconds[workers] = queue.wait_seconds(400)
-        queue.close()
-        assert queue.join(10)
-    assert seconds == {1: 4.0, 2: 2.0}
 
 
 @pytest.mark.parametrize(("large", "seconds"), [(2, 1.2), (3, 0.6), (12, 0.1), (5, 0.1)])

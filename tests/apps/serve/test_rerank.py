@@ -1,4 +1,4 @@
-"""The routes of Cohere and Jina: documents ranked by a model of pairs, or by an embedder, which `/rerank` takes too."""
+"""`/rerank`, `/v1/rerank`, `/v2/rerank`: texts or documents ranked by a model of pairs, or by an embedder."""
 
 import json
 import shutil
@@ -36,37 +36,36 @@ def test_a_single_output_of_other_software_has_one_score_on_every_route(served, 
     assert raw_pair["score"] == pytest.approx(raw, abs=1e-5)
 
 
-@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
-def test_documents_are_ranked_by_the_sigmoid_of_the_only_output(http, served, path):
-    found = http.post(path, json={"model": "ranker", "query": "a film", "documents": DOCUMENTS})
-    assert found.status_code == 200, found.text
-    results = found.json()["results"]
+PATHS = ["/rerank", "/v1/rerank", "/v2/rerank"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_field_decides_the_answer_whatever_the_path(http, served, path):
     raw = served["ranker"].predictor.classify(["a film"] * 3, TEXTS, raw=True)
     expected = torch.tensor([one["score"] for one in raw]).sigmoid().tolist()
+    order = sorted(range(3), key=lambda i: -expected[i])
+    body = {"model": "ranker", "query": "a film"}
+    found = http.post(path, json=body | {"documents": DOCUMENTS})
+    assert found.status_code == 200, found.text
+    results = found.json()["results"]
+    assert found.json().keys() == {"id", "model", "results", "usage"} and found.json()["model"] == "ranker"
+    assert [one["index"] for one in results] == order and results[0].keys() == {"index", "relevance_score"}
     assert {one["index"]: one["relevance_score"] for one in results} == pytest.approx(dict(enumerate(expected)))
-    assert [one["index"] for one in results] == sorted(range(3), key=lambda i: -expected[i])
     assert found.json()["usage"]["total_tokens"] == sum(one["tokens"] for one in raw)
-    assert found.json()["meta"]["api_version"]["version"] == path[2]
+    rows = http.post(path, json=body | {"texts": TEXTS, "return_text": True}).json()
+    assert [(one["index"], one["score"], one["text"]) for one in rows] == [
+        (one["index"], one["relevance_score"], TEXTS[one["index"]]) for one in results
+    ]
+    outputs = http.post(path, json=body | {"texts": TEXTS, "raw_scores": True}).json()
+    assert [one["score"] for one in outputs] == pytest.approx([raw[i]["score"] for i in order], abs=1e-5)
 
 
 def test_top_n_and_the_documents(http):
     body = {"model": "ranker", "query": "a film", "documents": DOCUMENTS}
     every = http.post("/v2/rerank", json=body).json()["results"]
     two = http.post("/v2/rerank", json=body | {"top_n": 2, "return_documents": True}).json()["results"]
-    assert [(one["index"], one["relevance_score"]) for one in two] == [
-        (one["index"], one["relevance_score"]) for one in every[:2]
-    ]
+    assert [{"index": one["index"], "relevance_score": one["relevance_score"]} for one in two] == every[:2]
     assert [one["document"]["text"] for one in two] == [TEXTS[one["index"]] for one in every[:2]]
-    assert "document" not in every[0]
-
-
-def test_fields_of_documents(http):
-    rows = [{"title": "a", "body": "b"}, {"title": "good film"}]
-    body = {"model": "ranker", "query": "a", "documents": rows, "return_documents": True}
-    found = http.post("/v1/rerank", json=body | {"rank_fields": ["title", "body"]}).json()["results"]
-    assert {one["document"]["text"] for one in found} == {"a\nb", "good film"}
-    missing = http.post("/v1/rerank", json=body)
-    assert missing.status_code == 422 and "documents.0 has no text in text" in missing.json()["error"]
 
 
 def test_a_label_that_means_relevant_ranks_too(http, served):
@@ -177,18 +176,17 @@ def rising(self, inputs, *_, **__):
 
 @pytest.mark.parametrize("labels", [None, ("0", "2", "1")], ids=["label", "grades"])
 @pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
 @pytest.mark.parametrize("name", ["ranker", "nli"])
-def test_texts_are_ranked_by_logits(http, served, monkeypatch, path, name, labels, raw):
+def test_texts_are_ranked_by_logits(http, served, monkeypatch, name, labels, raw):
     loaded = served[name].predictor.loaded
     monkeypatch.setattr(type(loaded), "scores", rising)
     if labels and name == "nli":
         monkeypatch.setattr(served[name].predictor, "loaded", replace(loaded, labels=labels))
-    body = {"model": name, "query": "a film", "texts": TEXTS, "documents": TEXTS, "raw_scores": raw}
-    found = http.post(path, json=body).json()
-    assert [one["index"] for one in (found if path == "/rerank" else found["results"])] == [2, 1, 0]
-    one = http.post(path, json=body | {"top_n": 1}).json()
-    assert path == "/rerank" or [each["index"] for each in one["results"]] == [2]
+    body = {"model": name, "query": "a film", "raw_scores": raw}
+    found = http.post("/rerank", json=body | {"texts": TEXTS}).json()
+    assert [one["index"] for one in found] == [2, 1, 0]
+    one = http.post("/v2/rerank", json=body | {"documents": TEXTS, "top_n": 1}).json()["results"]
+    assert [each["index"] for each in one] == [2]
 
 
 @pytest.mark.parametrize(
@@ -212,6 +210,9 @@ def test_other_models_cannot_rank(http, name, why):
         ({"query": " "}, 400),
         ({"documents": ["a", ""]}, 400),
         ({"documents": [{"text": 1}]}, 422),
+        ({"documents": [{"title": "a"}]}, 422),
+        ({"documents": None}, 422),
+        ({"texts": ["a"]}, 422),
         ({"documents": "a"}, 422),
         ({"top_n": 0}, 422),
         ({"documents": ["a " * 60]}, 413),
@@ -362,10 +363,17 @@ def test_an_embedder_gives_vectors_before_a_classifier_if_none_is_named(client_o
     assert unnamed != client.post("/similarity", json={**body, "model": "labels"}).json()
 
 
-def test_the_screen_and_the_list_of_models_say_who_ranks(client, embedding):
-    from bertworks.apps.serve.screen import routes_of
-
-    assert [name for name, model in embedding.items() if "/rerank" in routes_of(model)] == ["emb", "ranker"]
+def test_the_list_of_models_says_who_ranks(client):
     for path in ("/models", "/info"):
         listed = client.get(path).json()["models"]
         assert [one["name"] for one in listed if one["reranks"]] == ["emb", "ranker"]
+
+
+def test_score_of_an_embedder_is_the_cosine_of_each_pair(client, embedding):
+    first, second = ["a film", "good film", "b"], ["b c", "good film", "a"]
+    found = client.post("/score", json={"model": "emb", "text_1": first, "text_2": second}).json()["data"]
+    expected = [cosines(embedding["emb"], a, [b])[0] for a, b in zip(first, second, strict=True)]
+    assert [one["score"] for one in found] == pytest.approx(expected, abs=1e-5)
+    one = client.post("/score", json={"model": "emb", "text_1": first[0], "text_2": second}).json()["data"]
+    same = cosines(embedding["emb"], first[0], second)
+    assert {each["index"]: each["score"] for each in one} == pytest.approx(same, abs=1e-5)

@@ -21,8 +21,8 @@ import bertworks.inference.engines as engines
 from bertworks.apps.serve import server
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel, load_models
-from bertworks.apps.serve.screen import command, key_in_shell, routes_of, show
-from bertworks.apps.serve.server import KEY, bind, check_extra, read_key, serve
+from bertworks.apps.serve.screen import command, key_in_shell, show
+from bertworks.apps.serve.server import KEY, accept, bind, check_extra, read_keys, serve
 from bertworks.apps.serve.service import Service
 from bertworks.checkpoint.folder import save_folder
 from bertworks.cli import main
@@ -42,7 +42,7 @@ models = load_models([sys.argv[1]])
 steps = models["tiny"].steps["embed"]
 forward = steps.forward
 steps.forward = lambda inputs: (time.sleep(0.3), forward(inputs))[1]
-config = ServeConfig(port=0, batch_tokens=8, max_wait=1000, grace=float(sys.argv[2]), notice=float(sys.argv[3]))
+config = ServeConfig(port=0, batch_tokens=8, grace=float(sys.argv[2]), notice=float(sys.argv[3]))
 listener = bind(config)
 accept(listener, config)
 print(address_of(listener), flush=True)
@@ -63,6 +63,65 @@ def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, capsys):
             main(["serve", str(head_folders["tiny"]), "--port", str(port)])
     assert end.value.code == 1
     assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
+
+
+def test_a_server_that_is_loading_holds_its_port(head_folders, capsys, monkeypatch):
+    """Nothing listens yet, but a second server must not load its models in vain."""
+    monkeypatch.setattr("bertworks.apps.serve.models.load_models", lambda *_: pytest.fail("models are loaded"))
+    with bind(ServeConfig(port=0)) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(SystemExit):
+            main(["serve", str(head_folders["tiny"]), "--port", str(port)])
+        assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
+    bind(ServeConfig(port=port)).close()  # free again
+
+
+def test_connections_are_refused_until_the_server_is_ready():
+    config = ServeConfig(port=0)
+    with bind(config) as listener:
+        address = listener.getsockname()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address, 5)
+        accept(listener, config)
+        socket.create_connection(address, 5).close()
+
+
+def test_a_server_says_what_it_loads_before_it_does_and_opens_at_last(head_folders, monkeypatch, capsys):
+    """run_server's order of events: bound, announced, loaded, warm, open, served."""
+    events, address = [], []
+
+    def connects():
+        try:
+            socket.create_connection(address[0], 5).close()
+            return "open"
+        except ConnectionRefusedError:
+            return "refused"
+
+    def load(*arguments):
+        events.append(capsys.readouterr().out)
+        return load_models(*arguments)
+
+    real_bind, warm_up = server.bind, Service.warm_up
+    monkeypatch.setattr(server, "bind", lambda config: (one := real_bind(config), address.append(one.getsockname()))[0])
+    monkeypatch.setattr("bertworks.apps.serve.models.load_models", load)
+    monkeypatch.setattr(Service, "warm_up", lambda self, say: (warm_up(self), events.append(connects())))
+    monkeypatch.setattr(server, "serve", lambda app, listener, config: events.append(connects()))
+    folder = str(head_folders["tiny"])
+    server.run_server([folder], ServeConfig(port=0))
+    assert f"loading {folder} for http://127.0.0.1:{address[0][1]}" in events[0]
+    assert events[1:] == ["refused", "open"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "gpu", "reason"),
+    [({}, False, "is an export"), ({"engine": "compiled"}, False, "--engine is compiled"), ({}, True, "on a GPU")],
+)
+def test_several_workers_are_refused_before_anything_is_loaded(head_folders, monkeypatch, settings, gpu, reason):
+    monkeypatch.setattr("bertworks.apps.serve.models.load_models", lambda *_: pytest.fail("models are loaded"))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: gpu)
+    monkeypatch.setattr("bertworks.apps.serve.models.is_export", lambda folder: reason == "is an export")
+    with pytest.raises(InputError, match=reason):
+        server.run_server([f"a={head_folders['tiny']}"], ServeConfig(port=0, workers=2, **settings))
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "300.1.1.1", "a" * 80])
@@ -119,23 +178,23 @@ def test_a_recurrent_model_is_not_compiled(tmp_path, head_folders, monkeypatch, 
     assert end.value.code == 1 and "layer_type = 'gru': recurrent layers" in capsys.readouterr().err
 
 
-def test_the_key_is_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
+def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(KEY, raising=False)
-    assert read_key(ServeConfig()) is None
+    assert read_keys(ServeConfig()) == []
     monkeypatch.setenv(KEY, "from-the-environment")
-    assert read_key(ServeConfig()) == "from-the-environment"
+    assert read_keys(ServeConfig()) == ["from-the-environment"]
     file = tmp_path / "key"
-    file.write_text("from-a-file\n")
-    assert read_key(ServeConfig(key_file=file)) == "from-a-file"
-    for wrong in ("", "short", "two words of it", "schlüssel-mit-umlaut"):
+    file.write_text("from-a-file\n\nof-another-user\n")
+    assert read_keys(ServeConfig(key_file=file)) == ["from-a-file", "of-another-user"]
+    for wrong in ("", "\n", "short", "long-enough\nshort", "two words of it", "schlüssel-mit-umlaut"):
         file.write_text(wrong)
         with pytest.raises(InputError, match="key"):
-            read_key(ServeConfig(key_file=file))
+            read_keys(ServeConfig(key_file=file))
     with pytest.raises(InputError, match="no such file"):
-        read_key(ServeConfig(key_file=tmp_path / "none"))
+        read_keys(ServeConfig(key_file=tmp_path / "none"))
     monkeypatch.setenv(KEY, "")
     with pytest.raises(InputError, match=KEY):
-        read_key(ServeConfig())
+        read_keys(ServeConfig())
 
 
 def test_a_missing_extra_is_named(monkeypatch):
@@ -145,7 +204,7 @@ def test_a_missing_extra_is_named(monkeypatch):
         check_extra()
 
 
-def test_the_screen_names_models_routes_and_a_command_that_works(predictors, capsys, all_client):
+def test_the_screen_names_models_and_a_command_that_works(predictors, capsys, all_client):
     models = {name: ServedModel(name, predictors[name]) for name in ("tags", "tiny", "choice", "span", "pair")}
     service = Service(models, ServeConfig())
     show(service, "http://0.0.0.0:8080", "", 1.5)
@@ -155,7 +214,6 @@ def test_the_screen_names_models_routes_and_a_command_that_works(predictors, cap
         "http://0.0.0.0:8080",
         "tags",
         "fill masks",
-        "/choose",
         "http://localhost:8080/",
         "curl http://localhost:8080",
         "curl",
@@ -180,18 +238,39 @@ def test_the_command_is_korean_for_a_korean_vocabulary(predictors, all_client, m
         assert all_client.post(path, json=body).status_code == 200, body
 
 
-def test_the_screen_names_rerank_only_where_a_model_ranks(predictors):
-    single, pair = (routes_of(ServedModel(name, predictors[name])) for name in ("reviews", "pair"))
-    assert "/predict" in single and "/rerank" not in single
-    assert {"/predict", "/rerank"} <= {*pair}
-
-
 def test_the_command_reads_the_key_from_where_it_is(predictors):
     by_file, by_variable = ServeConfig(key_file=Path("my key")), ServeConfig()
-    assert [key_in_shell(by_file, "k"), key_in_shell(by_variable, "k")] == ["$(cat 'my key')", "$BERTWORKS_API_KEY"]
-    assert key_in_shell(by_variable, None) == ""
-    line = command([ServedModel("tiny", predictors["tiny"])], "http://127.0.0.1", key_in_shell(by_file, "k"))
-    assert """-H "Authorization: Bearer $(cat 'my key')" -d""" in line
+    assert [key_in_shell(one, ["k"]) for one in (by_file, by_variable)] == ["$(head -1 'my key')", "$BERTWORKS_API_KEY"]
+    assert key_in_shell(by_variable, []) == ""
+    line = command([ServedModel("tiny", predictors["tiny"])], "http://127.0.0.1", key_in_shell(by_file, ["k"]))
+    assert """-H "Authorization: Bearer $(head -1 'my key')" -d""" in line
+
+
+def test_only_the_queue_uses_all_cores():
+    code = """
+import threading, torch
+from bertworks.apps.serve.queue import ComputeQueue
+from bertworks.apps.serve.server import in_a_thread, leave_cores_to_compute
+torch.set_num_threads(3)
+counts = []
+class Steps:
+    def score_inputs(self, parts):
+        counts.append(torch.get_num_threads())
+        return [torch.zeros(1)]
+    def count(self, inputs): return 1
+queue, steps = ComputeQueue(), Steps()
+def ask():
+    from bertworks.tasks.inputs import Inputs
+    import numpy as np
+    one, none = np.array([1]), np.array([0])
+    queue.submit(queue.lane(steps), Inputs(one, np.array([0, 1]), one, none, none, 0, 8), one).result(10)
+ask(); leave_cores_to_compute(); ask()
+counts.append(torch.get_num_threads())
+counts.append(in_a_thread(torch.get_num_threads))
+print(counts)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["[3,", "3,", "1,", "1]"], done.stderr
 
 
 # ---- the end

@@ -38,7 +38,7 @@ def predictor(tmp_path_factory):
 
 
 def client_of(predictor, key=None, **settings):
-    app = create_app({"tiny": ServedModel("tiny", predictor)}, ServeConfig(**settings), key)
+    app = create_app({"tiny": ServedModel("tiny", predictor)}, ServeConfig(**settings), [key] if key else None)
     return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
@@ -228,7 +228,9 @@ def test_curves_follow_the_log(tmp_path, predictor):
     log.write_text('{"kind": 3}\n')
     answer = client.get("/curves")
     assert answer.status_code == 424 and str(tmp_path) not in answer.text and "first/log.jsonl, line 1" in answer.text
-    assert client_of(predictor).get("/curves").json()["run"] is None
+    assert client.get("/models").json()["run"] is True
+    assert client_of(predictor).get("/models").json()["run"] is False
+    assert client_of(predictor).get("/curves").status_code == 404
 
 
 def test_long_logs_are_thinned_to_their_last_record(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from support.served import loaded, serving
 
-PAGE = (Path(__file__).parents[2] / "docs/serving.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/serving.md").read_text(encoding="utf-8")
 NAMES = {  # of the page, and the tiny folder of the same head
     "sentiment": "labels",
     "names": "tags",

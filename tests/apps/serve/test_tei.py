@@ -195,12 +195,6 @@ def test_a_model_of_single_texts_takes_no_pair(make_client):
     bodies = {
         "/predict": {"inputs": [["a b"], ["a b", "good film"]], "model": "reviews"},
         "/models/reviews": {"inputs": ["a b", {"text": "a b", "text_pair": "good film"}]},
-        "/v2/models/reviews/infer": {
-            "inputs": [
-                {"name": name, "shape": [2], "datatype": "BYTES", "data": ["a b", text]}
-                for name, text in (("text", "a b"), ("text_pair", "good film"))
-            ]
-        },
     }
     for path, body in bodies.items():
         answer = client.post(path, json=body)
@@ -211,24 +205,6 @@ def test_a_model_of_single_texts_takes_no_pair(make_client):
     assert client.post("/models/reviews", json=empty).status_code == 200
     listed = client.get("/models").json()["models"]
     assert {one["name"]: one["reads_single"] for one in listed} == {"reviews": True, "single": False}
-
-
-def test_rerank_orders_texts_by_a_classifier_of_pairs(post, predictors):
-    texts = ["a", "good film", "c d e", "bad"]
-    expected = [one["scores"]["yes"] for one in predictors["pair"].classify(["q"] * 4, texts, all_scores=True)]
-    found = post("/rerank", query="q", texts=texts, model="pair", return_text=True)
-    assert [one["index"] for one in found] == sorted(range(4), key=lambda i: -expected[i])
-    np.testing.assert_allclose([one["score"] for one in found], sorted(expected, reverse=True), atol=1e-5)
-    assert all(one["text"] == texts[one["index"]] for one in found)
-    values = [one["score"] for one in predictors["value"].classify(["q"] * 4, texts)]
-    found = post("/rerank", query="q", texts=texts, model="value")
-    np.testing.assert_allclose([one["score"] for one in found], sorted(1 / (1 + np.exp(-np.array(values))))[::-1], 1e-4)
-    assert "text" not in found[0]
-    raw = post("/rerank", query="q", texts=texts, model="value", raw_scores=True)
-    np.testing.assert_allclose([one["score"] for one in raw], sorted(values)[::-1], atol=1e-5)
-    assert "one, two, three" in post("/rerank", 424, query="q", texts=["a"], model="single")["error"]
-    post("/rerank", 424, query="q", texts=["a"], model="tags")
-    assert post("/rerank", 400, query="q", texts=[], model="pair")["error_type"] == "Empty"
 
 
 def test_tokenize_counts_the_callers_characters_and_decode_goes_back(post):
@@ -262,18 +238,9 @@ def test_info_has_teis_fields_and_no_path(make_client, head_folders):
     assert "reranker" in make_client("value").get("/info").json()["model_type"]
 
 
-def test_tokens_and_ids_are_as_many_as_a_request_may_have(make_client, monkeypatch):
-    from bertworks.apps.serve.errors import Refusal
-
+def test_tokens_and_ids_are_as_many_as_a_request_may_have(make_client):
     client = make_client("tiny", max_tokens=8)
     for given, status in (("a " * 6, 200), ("a " * 7, 413), ("a " * 9, 413)):
         assert client.post("/tokenize", json={"inputs": given}).status_code == status
     assert client.post("/decode", json={"ids": [[5] * 4, [5] * 4]}).status_code == 200
     assert client.post("/decode", json={"ids": [[5] * 4, [5] * 5]}).status_code == 413
-
-    def full():
-        raise Refusal(429, "full")
-
-    monkeypatch.setattr(client.app.state.service, "admit", full)
-    assert client.post("/tokenize", json={"inputs": "a"}).status_code == 429
-    assert client.post("/decode", json={"ids": [5]}).status_code == 429

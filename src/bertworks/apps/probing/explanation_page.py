@@ -4,11 +4,10 @@ The server's page embeds the same panels: explain.js says how. Everything of the
 """
 
 import html
+import json
 import re
 from importlib.resources import files
 from typing import Any
-
-from .attention_page import safe_json
 
 SCRIPTS = ("explain_texts.js", "explain_tools.js", "explain.js")  # in this order
 STYLE = "explain.css"
@@ -32,3 +31,9 @@ def explain_page(data: dict[str, Any]) -> str:
     }
     # in one pass: a text may contain what looks like another field
     return re.sub("@@([A-Z]+)@@", lambda match: fields[match[1]], asset("explain_page.html"))
+
+
+def safe_json(value: Any) -> str:
+    """JSON without a character that could end its script element, or begin another one."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

@@ -7,23 +7,22 @@ In reading order:
     bodies.py     fields of bodies; what is said of a body of another form
     embedding.py  texts or token ids to embed: prompts, which end is cut; vectors of tokens, weights over the vocabulary
     models.py     a served model: a predictor, and the steps that its heads allow
-    limits.py     how large a request is, and checks of it before anything is tokenized or multiplied
-    pace.py       predicted seconds of a batch, from the batches that were measured
+    limits.py     how large a request is, and checks of it before anything is computed
     queue.py      one compute thread: first in, first out, by real tokens
     metrics.py    Prometheus metrics under TEI's names
-    service.py    from a request's rows to its answers: limits, admission, tokenizing, queue, decoding
+    service.py    from a request's rows to its answers: limits, tokenizing, queue, decoding
     routes.py     what every dialect's file shares: router, body, reply
     hosts.py      the name in a Host header
-    guard.py      what is checked before a route is called: host, key, content type, size and time of the body
+    guard.py      what is checked before a route is called: host, key, content type, size and time of the body; the log
     app.py        `create_app`: all routes of all dialects; how a dialect plugs in
     tei.py        routes of text-embeddings-inference
     own.py        our own routes
     vectors.py    options of all routes that return vectors: length, dimensions
     openai.py     OpenAI's routes: vectors, models
-    rerank.py     the routes of Cohere and Jina
+    rerank.py     texts ranked by a query: `/rerank`
+    vllm.py       vLLM's `/classify` and `/score`
     pipelines.py  the tasks of Hugging Face Inference: payload to rows, results to answer
     huggingface.py  their routes, and which task a payload is for
-    kserve.py     the Open Inference Protocol (KServe v2)
     explaining.py  `explain` as work of the compute thread
     probes.py     our own routes that look inside an encoder
     curves.py     the curves of a run folder

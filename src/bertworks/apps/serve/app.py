@@ -1,6 +1,6 @@
 """`create_app`: all routes of all dialects in one FastAPI application.
 
-How a dialect plugs in: it is a file of this room with
+How a dialect plugs in: it is a file of this package with
 
     router = dialect("name")                        # routes.py
 
@@ -13,18 +13,20 @@ How a dialect plugs in: it is a file of this room with
         return reply(answers.results, answers)      # JSON, and the headers of what was computed
 
 and a name in DIALECTS below. Steps and their rows: models.py. `Options.decode` gets the prepared rows and their scores
-where the default is not enough. Errors are raised as `Refusal(status, message)`; errors.FORMS says by the path how they
-are written. Everything else (limits, admission, key, body, truncation, metrics) has been done before or inside `run`.
+where the default is not enough. Errors are raised as `Refusal(status, message)`; errors.body_of gives them the form of
+the path. Everything else (limits, key, body, truncation, metrics) is done before or inside `run`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from ..._version import __version__
-from . import huggingface, kserve, openai, own, page, probes, rerank, tei
+from . import huggingface, openai, own, page, probes, rerank, tei, vllm
 from .bodies import fault_of
 from .config import ServeConfig
 from .errors import Refusal
@@ -38,7 +40,7 @@ DIALECTS: tuple[APIRouter, ...] = (
     own.router,
     openai.router,
     rerank.router,
-    kserve.router,
+    vllm.router,
     huggingface.router,
     probes.router,
     page.router,
@@ -54,8 +56,13 @@ class Application(FastAPI):
         return described
 
 
-def create_app(models: dict[str, ServedModel], config: ServeConfig | None = None, key: str | None = None) -> FastAPI:
-    """The application of some loaded models, by name. key: that requests must have; None: none is needed.
+READABLE = ("retry-after", "x-compute-tokens", "x-request-id", "x-truncated-tokens")  # headers, for pages elsewhere
+
+
+def create_app(
+    models: dict[str, ServedModel], config: ServeConfig | None = None, keys: Sequence[str] | None = None
+) -> FastAPI:
+    """The application of some loaded models, by name. keys: of which requests must have one; none: no key is needed.
 
     `app.state.service` is the service behind it.
     """
@@ -64,7 +71,10 @@ def create_app(models: dict[str, ServedModel], config: ServeConfig | None = None
     app.state.service = service = Service(models, config)
     for router in DIALECTS:
         app.include_router(router)
-    app.add_middleware(Guard, config=config, service=service, key=key)
+    app.add_middleware(Guard, config=config, service=service, keys=keys or ())
+    if origins := config.allow_origin:
+        cors: dict[str, Any] = {"allow_origins": origins, "allow_headers": ["*"], "expose_headers": READABLE}
+        app.add_middleware(CORSMiddleware, allow_methods=["GET", "POST"], **cors)
     app.add_exception_handler(RequestValidationError, _wrong_form)
     app.add_exception_handler(HTTPException, _no_route)
     app.add_exception_handler(ClientLeft, _left)

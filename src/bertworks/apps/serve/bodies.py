@@ -6,14 +6,15 @@ of a list ends its reading (`Many`).
 
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 T = TypeVar("T")
 Many = Annotated[list[T], Field(fail_fast=True)]
 Count = Annotated[int, Field(strict=True, ge=1)]  # neither true nor "3"
+Direction = Annotated[Literal["Left", "Right"], BeforeValidator(lambda v: v.title() if isinstance(v, str) else v)]
 
 MISSPELT = 2  # letters by which a misspelt name differs from a known one, at most
 FOREIGN = ("top_p",)  # fields of the dialects that are as near to one of ours, but not misspelt

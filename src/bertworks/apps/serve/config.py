@@ -16,7 +16,12 @@ class ServeConfig:
     # names under which clients call this server, besides localhost and IP addresses; *.example.com: every name below
     # example.com; *: any name, which needs a key or a network that only clients reach
     allow_host: tuple[str, ...] = ()
-    key_file: Path | None = None  # file with the API key; none: BERTWORKS_API_KEY, and without it no key is needed
+    allow_origin: tuple[str, ...] = ()
+    """web pages that may call this server from a browser (CORS), such as https://example.com; *: any page"""
+    root_path: str = ""  # path below which a proxy serves this server, such as /bert; the proxy may remove it or not
+    key_file: Path | None = None
+    """file with API keys, one per line; none: BERTWORKS_API_KEY, and without it no key is needed"""
+    access_log: bool = False  # print a line of JSON per request: time, id, route, model, status, ms, tokens; no text
     run: Path | None = None  # run folder whose curves the page shows
     # number type of weights and products, of an export its own; auto: bfloat16 where the processor multiplies it faster
     # than float32
@@ -24,28 +29,30 @@ class ServeConfig:
     # how batches are computed; compiled: for this processor, which takes minutes at the start and then computes faster,
     # and needs a C++ compiler; auto: packed
     engine: Literal["auto", "packed", "compiled"] = "auto"
-    auto_truncate: bool = False  # cut inputs that are too long, also where the request does not say `truncate`
-    max_wait: float = 10.0  # predicted seconds until a request is computed; above, it is refused with 429
+    auto_truncate: bool = False  # truncate inputs that are too long, also where the request does not say `truncate`
     notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more
-    grace: float = 30.0  # seconds after that to answer what has come in; what remains is refused with 503
+    grace: float = 30.0  # seconds after that to answer accepted requests; the rest is refused with 503
     batch_tokens: int = 0  # tokens of a forward pass; 0: 512 on a CPU, 32,768 on a GPU
     workers: int = 1  # forward passes at a time, each on its share of the cores; more for a machine that is shared
-    max_tokens: int = 300_000  # tokens of a request, the overlaps of windows included
-    max_top_k: int = 100  # results for each input
-    max_requests: int = 512  # requests at a time; above, 429
+    max_tokens: int = 300_000
+    """tokens of a request, the overlaps of windows included (413), and of the work in the queue before it (429)"""
+    max_requests: int = 256  # requests that wait or are being answered; above, 429
     max_body: int = 4_000_000  # bytes of a request's body, after decompression
     body_seconds: float = 10.0  # seconds in which a body must arrive
     answer_seconds: float = 60.0  # seconds in which a client must have read its answer; then its connection is cut
 
     def __post_init__(self) -> None:
-        counts = ("max_tokens", "max_top_k", "max_requests", "max_body", "workers")
-        for name in counts:
+        for name in ("max_tokens", "max_requests", "max_body", "workers"):
             if vars(self)[name] < 1:
                 raise InputError(f"{name} = {vars(self)[name]}; expected 1 or more")
         if self.batch_tokens < 0:
             raise InputError(f"batch_tokens = {self.batch_tokens}; expected 0 (by the device) or more")
-        for name in ("max_wait", "notice", "grace", "body_seconds", "answer_seconds"):
+        for name in ("notice", "grace", "body_seconds", "answer_seconds"):
             if not 0 <= vars(self)[name] < 1e6:
                 raise InputError(f"{name} = {vars(self)[name]}; expected seconds, 0 or more")
         if not 0 <= self.port < 65536:
             raise InputError(f"port = {self.port}; expected 0 to 65535")
+        if self.root_path and (self.root_path[0] != "/" or self.root_path.endswith("/")):
+            raise InputError(
+                f"root_path = {self.root_path!r}; expected a path such as /bert, with one slash at its start"
+            )

@@ -13,13 +13,13 @@
 | 422 | Validation | a field that is missing or has another form |
 | 422 | Tokenizer | a text that cannot be read |
 | 424 | Backend | the model has no head for it; the forward pass failed |
-| 429 | Overloaded | more queued than can be computed in time; `Retry-After` gives the seconds |
+| 429 | Overloaded | too many requests or too much work before it; `Retry-After` gives the seconds |
 | 431 | Validation | a header that is too large (protocol.py) |
 | 503 | Unhealthy | the server is shutting down |
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 TYPES = {  # of a status; Validation: every other
@@ -85,6 +85,11 @@ def shutting_down() -> Refusal:
     return Refusal(503, "the server is shutting down; send the request to another one", {"Retry-After": "1"})
 
 
+def overloaded(message: str) -> Refusal:
+    """The refusal of a request that would wait for too many others."""
+    return Refusal(429, f"{message}; try again", {"Retry-After": "1"})
+
+
 def tei(refusal: Refusal) -> dict[str, Any]:
     """{"error", "error_type"}: text-embeddings-inference, Hugging Face Inference, and our own routes."""
     return {"error": refusal.message, "error_type": refusal.error_type}
@@ -97,22 +102,7 @@ def openai(refusal: Refusal) -> dict[str, Any]:
     return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}}
 
 
-def kserve(refusal: Refusal) -> dict[str, Any]:
-    """{"error"}."""
-    return {"error": refusal.message}
-
-
-# The beginning of a path and the form of its errors; the first that fits counts, TEI's for all other paths. It is a
-# table of paths, because some refusals come before a route is known.
-FORMS: tuple[tuple[str, Callable[[Refusal], dict[str, Any]]], ...] = (
-    ("/v1/rerank", tei),
-    ("/v2/rerank", tei),
-    ("/v1/", openai),
-    ("/v2", kserve),
-)
-
-
 def body_of(refusal: Refusal, path: str) -> dict[str, Any]:
-    """The JSON of a refusal on this path."""
-    form = next((form for start, form in FORMS if path.startswith(start)), tei)
-    return form(refusal)
+    """The JSON of a refusal on this path. The path decides, because some refusals come before a route is known."""
+    as_openai = path.startswith(("/v1/", "/score", "/classify")) and path != "/v1/rerank"
+    return openai(refusal) if as_openai else tei(refusal)

@@ -1,4 +1,4 @@
-"""What is checked before a route is called: host, key, content type, size and time of the body.
+"""What is checked before a route is called: host, key, content type, size and time of the body. And the access log.
 
 An ASGI middleware. The body is read here, whole, so that a slow client holds no route, and every route may wait for
 `http.disconnect`. Nothing of a body is ever logged.
@@ -11,22 +11,28 @@ import gzip
 import hmac
 import io
 import logging
+import re
+import time
 import traceback
+import uuid
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ServeConfig
-from .errors import Refusal, body_of, shutting_down
+from .errors import Refusal, body_of, overloaded, shutting_down
 from .hosts import is_address, name_of
+from .metrics import route_of
 from .service import Service
 
 log = logging.getLogger(__name__)
 
 PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key, a body, or a count
 MOST_UNSENT = 1 << 28
+REQUEST_ID = re.compile(rb"[\w.:-]{1,100}")  # of a proxy or a client, to find its request in the log
 ENCODINGS = ("identity", "gzip", "x-gzip")  # of a body
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -44,10 +50,10 @@ CHALLENGES = [  # of a 401: a header each, because Chromium shows no dialogue wh
 class Guard:
     """Refuses what no route should see."""
 
-    def __init__(self, app: ASGIApp, config: ServeConfig, service: Service, key: str | None = None):
-        """key: that requests must have; None: none is needed."""
+    def __init__(self, app: ASGIApp, config: ServeConfig, service: Service, keys: Sequence[str] = ()):
+        """keys: of which requests must have one; none: no key is needed."""
         self.app, self.config, self.service = app, config, service
-        self.key = None if key is None else key.encode()
+        self.keys = [key.encode() for key in keys]
         self.hosts = {"localhost", config.host.lower(), *map(str.lower, config.allow_host)}
         self.domains = tuple(host.removeprefix("*") for host in self.hosts if host.startswith("*."))
         self.open = 0  # requests that passed the checks and are being answered
@@ -58,55 +64,79 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        started = False
+        begun, status = time.perf_counter(), 0
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex.encode()
+        scope = self.below_root(scope)
 
         async def answer(message: Message) -> None:
-            nonlocal started
+            nonlocal status
             if message["type"] == "http.response.start":
-                started = True
-                names = {name.lower() for name, _ in message["headers"]}
-                more = [(a.encode(), b.encode()) for a, b in HEADERS.items() if a.encode() not in names]
-                if self.service.draining:
-                    more.append((b"connection", b"close"))
-                message = {**message, "headers": [*message["headers"], *more]}
-            body = message.get("body", b"")
-            if not body:
-                await send(message)
-                return
-            self.unsent += len(body)
-            try:  # the empty rest waits until the client has taken the body
-                await send({**message, "more_body": True})
-                if not message.get("more_body"):
-                    await send({**message, "body": b""})
-            finally:
-                self.unsent -= len(body)
+                status = message["status"]
+                message = {**message, "headers": self.with_headers(message["headers"], request_id)}
+            await self.send_counted(message, send)
 
         try:
-            public = self.check(scope)
-            if scope["method"] == "HEAD":  # answered like GET; the protocol leaves the body out
-                scope = {**scope, "method": "GET"}
-            if public:
-                await self.app(scope, receive, answer)
-                return
-            self.open += 1
-            try:
-                body = await self.body_of(scope, receive)
-                await self.app(scope, replayed(body, receive), answer)
-            finally:
-                self.open -= 1
+            await self.handle(scope, receive, answer)
         except Refusal as refusal:
-            await self.refuse(refusal, scope["path"], answer)
+            await self.refuse(refusal, scope, answer)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.error("%s in %s, line %s", type(error).__name__, where.filename, where.lineno)
-            if not started:
-                await self.refuse(Refusal(500, "the server made an error; its log says where"), scope["path"], answer)
+            if not status:
+                await self.refuse(Refusal(500, "the server made an error; its log says where"), scope, answer)
+        finally:
+            if self.config.access_log:
+                print(log_line(scope, request_id, status, time.perf_counter() - begun), flush=True)
 
-    async def refuse(self, refusal: Refusal, path: str, send: Send) -> None:
-        """Send a refusal in the form of the path's dialect."""
-        self.service.metrics.failure.labels(refusal.error_type.lower()).inc()
+    def below_root(self, scope: Scope) -> Scope:
+        """A copy of a request's scope whose path has no root path; HEAD becomes GET, whose body the protocol omits."""
+        root, method = self.config.root_path, scope["method"]
+        path = scope["path"]
+        if root and (path == root or path.startswith(f"{root}/")):
+            path = path.removeprefix(root) or "/"
+        return {**scope, "path": path, "root_path": root, "method": "GET" if method == "HEAD" else method}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Call the route of a request that passes the checks."""
+        if self.check(scope):
+            await self.app(scope, receive, send)
+            return
+        self.open += 1
+        try:
+            body = await self.body_of(scope, receive)
+            await self.app(scope, replayed(body, receive), send)
+        finally:
+            self.open -= 1
+
+    def with_headers(self, headers: Sequence[tuple[bytes, bytes]], request_id: bytes) -> list[tuple[bytes, bytes]]:
+        """The headers of an answer, and those that every answer has."""
+        names = {name.lower() for name, _ in headers}
+        more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in names]
+        if self.service.draining:
+            more.append((b"connection", b"close"))
+        return [*headers, *more, (b"x-request-id", request_id)]
+
+    async def send_counted(self, message: Message, send: Send) -> None:
+        """Send a message, and count its bytes until the client has taken them."""
+        body = message.get("body", b"")
+        if not body:
+            await send(message)
+            return
+        self.unsent += len(body)
+        try:  # the empty rest waits until the client has taken the body
+            await send({**message, "more_body": True})
+            if not message.get("more_body"):
+                await send({**message, "body": b""})
+        finally:
+            self.unsent -= len(body)
+
+    async def refuse(self, refusal: Refusal, scope: Scope, send: Send) -> None:
+        """Send a refusal in the form that clients of the path expect."""
+        labels = refusal.error_type.lower(), scope.get("model", ""), route_of(scope)
+        self.service.metrics.failure.labels(*labels).inc()
         refusal.message = self.service.without_paths(refusal.message)
-        body = orjson.dumps(body_of(refusal, path))
+        body = orjson.dumps(body_of(refusal, scope["path"]))
         headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
         pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         if refusal.status == 401:
@@ -123,7 +153,7 @@ class Guard:
             raise Refusal(400, "several Host headers; send one")
         self.check_host(headers.get("host", ""))
         if scope["path"] in PUBLIC:
-            if scope["method"] not in ("GET", "HEAD"):
+            if scope["method"] != "GET":
                 message = f"no route {scope['method'][:20]} {scope['path']}; send GET or HEAD"
                 raise Refusal(405, message, {"Allow": "GET, HEAD", "Connection": "close"})
             return True
@@ -131,11 +161,9 @@ class Guard:
         if self.service.overrun:
             raise shutting_down()
         if self.open >= self.config.max_requests:
-            message = f"{self.open} requests are being answered; expected at most {self.config.max_requests}"
-            raise Refusal(429, f"{message}; try again", {"Retry-After": "1"})
+            raise overloaded(f"{self.open} requests wait; expected at most {self.config.max_requests}")
         if self.unsent > MOST_UNSENT:
-            message = f"{self.unsent:,} bytes of answers wait for their clients; expected at most {MOST_UNSENT:,}"
-            raise Refusal(429, f"{message}; try again", {"Retry-After": "1"})
+            raise overloaded(f"{self.unsent:,} bytes of answers wait for clients; expected at most {MOST_UNSENT:,}")
         if scope["method"] in ("POST", "PUT", "PATCH"):
             kind = headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json" and _is_empty(headers):
@@ -159,8 +187,8 @@ class Guard:
             raise Refusal(400, f"the Host header names {host[:80]!r}; allow it with: bertworks serve --allow-host NAME")
 
     def check_key(self, header: str) -> None:
-        """Raises Refusal without the key: a bearer token, or the password of HTTP Basic, which browsers ask for."""
-        if self.key is None:
+        """Raises Refusal without a key: a bearer token, or the password of HTTP Basic, which browsers ask for."""
+        if not self.keys:
             return
         scheme, _, value = header.partition(" ")
         given = value.strip().encode()
@@ -169,9 +197,9 @@ class Guard:
                 given = base64.b64decode(given, validate=True).partition(b":")[2]
             except binascii.Error:
                 given = b""
-        if scheme.lower() not in ("bearer", "basic") or not hmac.compare_digest(given, self.key):
-            message = "no key, or a wrong one; send the header Authorization: Bearer KEY"
-            raise Refusal(401, message)
+        right = [hmac.compare_digest(given, key) for key in self.keys]  # all of them, so that the time tells nothing
+        if scheme.lower() not in ("bearer", "basic") or not any(right):
+            raise Refusal(401, "no key, or a wrong one; send the header Authorization: Bearer KEY")
 
     # ---- the body
 
@@ -234,3 +262,18 @@ def replayed(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
+
+
+def log_line(scope: Scope, request_id: bytes, status: int, seconds: float) -> str:
+    """A line of the access log: nothing that a client has written, except for an id."""
+    line = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "id": request_id.decode(),
+        "method": scope["method"] if scope["method"] in ("GET", "POST", "OPTIONS") else "other",
+        "route": route_of(scope) or None,
+        "model": scope.get("model"),
+        "status": status,
+        "ms": round(1000 * seconds, 1),
+        "tokens": scope.get("tokens"),
+    }
+    return orjson.dumps(line).decode()

@@ -19,7 +19,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from .errors import Refusal
-from .limits import check_product
+from .limits import check_size
 from .models import ServedModel
 from .pipelines import DENIES, TASKS, PipelineRequest
 from .routes import dialect, reply, service_of
@@ -33,6 +33,7 @@ def entails(model: ServedModel) -> bool:
     return model.output("entail") is not None and model.output(*DENIES) is not None
 
 
+PAIR = 4  # tokens of a pair, at least
 CAN = {"zero-shot-classification": entails}  # what a model needs beside the head
 
 
@@ -61,17 +62,16 @@ async def named(name: str, body: PipelineRequest, request: Request) -> Response:
 
 
 async def answer(body: PipelineRequest, request: Request, name: str | None = None, task: str | None = None) -> Response:
-    """The response to a payload. Raises Refusal: 404 for an unknown task, 413 for too many results."""
+    """The response to a payload. Raises Refusal: 404 for an unknown task, 413 for too many pairs."""
     service = service_of(request)
     if task is not None and task not in TASKS:
         raise Refusal(404, f"no task {task[:80]!r}; expected one of {', '.join(TASKS)}")
-    top_k, most = body.asked.top_k or 1, service.config.max_top_k
-    if top_k > most:
-        raise Refusal(413, f"top_k = {top_k:,}; expected at most {most}; ask for fewer", param="top_k")
     task = task or task_of_payload(body)
     model = service.find(name, TASKS[task][0] if task else "", CAN.get(task or "", lambda model: True))
     if task == "zero-shot-classification":
-        check_product(len(body.each), len(body.labels), service.config.max_tokens)
+        texts, labels = len(body.each), len(body.labels)
+        least = f"{texts:,} texts with {labels:,} labels each: at least "
+        check_size(PAIR * texts * labels, service.config.max_tokens, least)  # before the pairs are built
     _, translate = TASKS[task or task_of(model, body)]
     call = translate(model, body)
     options = Options(model.name, body.asked.truncate, call.prepare, call.decode)

@@ -1,20 +1,13 @@
-"""How large a request is, and checks before it is tokenized or multiplied, because small bodies can mean much work."""
+"""How large a request is, and checks before it is computed, because a small body can mean much work."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .errors import Refusal
 from .models import ServedModel
 
-DEPTH = 4  # levels of a body at which lists are counted; no field that is read has more
-PAIR = 4  # tokens of a pair, at least
-MASKS = 128  # masks of a request: each has a score for every token of the vocabulary
-CANDIDATES = 1_000  # tokens returned for all masks of a request: each comes with the whole text
 TEMPLATE = 1_000  # characters of a hypothesis template
-SEQUENCES = 2_000_000  # characters of a fill-mask answer: each candidate comes with the whole text
-
-
-# ---- sizes
+FILLED = 2_000_000  # characters of a fill-mask answer: each candidate comes with the whole text
 
 
 def is_ids(row: Any) -> bool:
@@ -23,7 +16,7 @@ def is_ids(row: Any) -> bool:
 
 
 def texts_in(rows: Any) -> Iterator[str]:
-    """All texts of rows, which may be texts, or nest them; token ids are none."""
+    """All texts of rows, which may be texts, or nest them; token ids are skipped."""
     if isinstance(rows, str):
         yield rows
     elif isinstance(rows, list | tuple) and not is_ids(rows):
@@ -32,35 +25,8 @@ def texts_in(rows: Any) -> Iterator[str]:
 
 
 def size_of(rows: Sequence[Any]) -> tuple[int, int]:
-    """The characters of all texts, and the token ids beside them."""
+    """The number of characters of all texts, and of the token ids beside them."""
     return sum(len(text) for text in texts_in(rows)), sum(len(row) for row in rows if is_ids(row))
-
-
-def least_tokens(rows: Sequence[Any]) -> int:
-    """Tokens that the texts have at least, whatever the vocabulary.
-
-    WordPiece splits at spaces, and each word with a letter or digit is one token or more.
-    """
-    return sum(any(map(str.isalnum, word)) for text in texts_in(rows) for word in text.split())
-
-
-# ---- every request
-
-
-def check_lists(value: Any, most: int, depth: int = DEPTH) -> None:
-    """Raises Refusal (413) if a list of a body has more elements; they are not looked at."""
-    if isinstance(value, dict):
-        parts: Any = value.values()
-    elif isinstance(value, list):
-        if len(value) > most:
-            raise Refusal(413, f"a list of {len(value):,} elements; expected at most {most:,}; send several requests")
-        parts = value
-    else:
-        return
-    if depth:
-        for part in parts:
-            if isinstance(part, dict | list):
-                check_lists(part, most, depth - 1)
 
 
 def check_rows(rows: Sequence[Any]) -> None:
@@ -89,23 +55,6 @@ def check_size(tokens: int, most: int, least: str = "") -> None:
         raise Refusal(413, message, code="max_tokens_per_request")
 
 
-# ---- single tasks
-
-
-def check_once(names: Iterable[str], what: str) -> None:
-    """Raises Refusal (422) if a name comes twice."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise Refusal(422, f"{what}: {name[:80]!r} comes twice; name each once", param=what)
-        seen.add(name)
-
-
-def check_product(texts: int, labels: int, most: int) -> None:
-    """Raises Refusal (413) if the pairs of texts and labels surely have more tokens than a request may have."""
-    check_size(PAIR * texts * labels, most, f"{texts:,} texts with {labels:,} labels each: at least ")
-
-
 def check_template(template: str) -> None:
     """Raises Refusal (422) unless a hypothesis has one place for its label, and is a sentence."""
     found = template.count("{}")
@@ -118,25 +67,14 @@ def check_template(template: str) -> None:
         )
 
 
-def check_masks(model: ServedModel, texts: Sequence[str], top_k: int) -> None:
-    """Raises Refusal (413) if texts have so many masks that scores and answers of a request become large."""
-    mask = model.predictor.tokenizer.roles["mask"]
-    each = [text.count(mask) for text in texts]
-    masks = sum(each)
-    if masks > MASKS or masks * top_k > CANDIDATES:
-        raise Refusal(
-            413,
-            f"{masks:,} masks with {top_k:,} tokens each; expected at most {MASKS} masks and {CANDIDATES:,} tokens a "
-            "request; send several requests",
-        )
-    check_sequences(sum(len(text) * count * top_k for text, count in zip(texts, each, strict=True)))
-
-
-def check_sequences(characters: int) -> None:
+def check_filled(model: ServedModel, texts: Sequence[str], top_k: int) -> None:
     """Raises Refusal (413) if the texts with their masks filled are too long together."""
-    if characters > SEQUENCES:
+    tokenizer = model.predictor.tokenizer
+    top_k = min(top_k, tokenizer.vocab_size)
+    characters = sum(len(text) * text.count(tokenizer.roles["mask"]) * top_k for text in texts)
+    if characters > FILLED:
         raise Refusal(
             413,
-            f"the filled texts would have {characters:,} characters; expected at most {SEQUENCES:,}; lower top_k, or "
+            f"the filled texts would have {characters:,} characters; expected at most {FILLED:,}; lower top_k, or "
             "send shorter texts or fewer masks",
         )

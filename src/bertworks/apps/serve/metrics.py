@@ -1,7 +1,8 @@
 """Prometheus metrics of one server, under the names of text-embeddings-inference and two of our own."""
 
 from collections import deque
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ...model import openmp
 
@@ -10,6 +11,19 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 TEI_COUNTERS = ("te_request_count", "te_request_success", "te_request_failure")
 LAST = 1000  # requests of which `quantiles` are computed
+
+
+class Labels(NamedTuple):
+    """The labels of an answered request."""
+
+    method: str  # "single" or "batch"
+    model: str
+    route: str
+
+
+def route_of(scope: Mapping[str, Any]) -> str:
+    """The route of a request as it is declared, such as /models/{name}; "" for an unknown one. Never a text."""
+    return getattr(scope.get("route"), "path", "")
 
 
 class Metrics:
@@ -23,13 +37,14 @@ class Metrics:
         def counter(name: str, text: str, *labels: str) -> Any:
             return Counter(name, text, labels, registry=registry)
 
-        def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Any:
-            return Histogram(name, text, buckets=buckets, registry=registry)
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Any:
+            return Histogram(name, text, labels, buckets=buckets, registry=registry)
 
-        self.count = counter("te_request_count", "Requests that were received.", "method")
-        self.success = counter("te_request_success", "Requests that were answered.", "method")
-        self.failure = counter("te_request_failure", "Requests that were refused or failed.", "err")
-        self.duration = histogram("te_request_duration", "Seconds of an answered request.", SECONDS)
+        self.count = counter("te_request_count", "Requests to compute something.", *Labels._fields)
+        self.success = counter("te_request_success", "Requests that were answered.", *Labels._fields)
+        self.failure = counter("te_request_failure", "Requests that were refused or failed.", "err", "model", "route")
+        duration = ("te_request_duration", "Seconds of an answered request.", SECONDS)
+        self.duration = histogram(*duration, "model", "route")
         self.tokenization = histogram("te_request_tokenization_duration", "Seconds of tokenizing.", SECONDS)
         self.queue = histogram("te_request_queue_duration", "Seconds in the queue.", SECONDS)
         self.inference = histogram("te_request_inference_duration", "Seconds of its forward passes.", SECONDS)
@@ -48,16 +63,16 @@ class Metrics:
         self.batch_size.observe(jobs)
         self.batch_tokens.observe(tokens)
 
-    def finished(self, method: str, seconds: float) -> None:
+    def finished(self, labels: Labels, seconds: float) -> None:
         """A request was answered."""
-        self.success.labels(method).inc()
-        self.duration.observe(seconds)
+        self.success.labels(*labels).inc()
+        self.duration.labels(labels.model, labels.route).observe(seconds)
         self.durations.append(seconds)
 
-    def quantile(self, share: float) -> float:
-        """The time below which this share of the last 1,000 answered requests stayed; 0 before the first."""
+    def quantile(self, fraction: float) -> float:
+        """The time below which this fraction of the last 1,000 answered requests stayed; 0 before the first."""
         times = sorted(self.durations)
-        return times[min(int(share * len(times)), len(times) - 1)] if times else 0.0
+        return times[min(int(fraction * len(times)), len(times) - 1)] if times else 0.0
 
     @property
     def totals(self) -> dict[str, int]:

@@ -1,9 +1,10 @@
 """A served model: a predictor, and the steps that its heads allow."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from ...checkpoint.locate import find_model, is_export, run_name
 from ...checkpoint.pooling import read_prompts
@@ -15,13 +16,14 @@ from ...inference.steps import Steps
 from ...reporting.run_files import EXAMPLES, read_json_lines
 from ...tasks.inputs import Inputs
 from ..probing.model import StateSteps
+from .config import ServeConfig
 from .embedding import SparseEmbedder, TokenEmbedder
 from .errors import Refusal, without_folders
 from .explaining import ExplainSteps
 
 AUTO = Computing("auto")
 
-# The name of each kind of result, its steps, and a row of it that any such model can read (to measure its speed).
+# The name of each kind of result, its steps, and a row of it that any such model can read (for its first batch).
 # A head that is missing, or an export without weights, makes its steps raise InputError.
 WORDS = "a few words to begin with " * 8
 STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], Any]]] = {
@@ -104,20 +106,12 @@ class ServedModel:
 
     def warm_ups(self, step: str) -> list[Inputs]:
         """Inputs of first batches; for a compiled engine one sequence and two, because each has a graph of its own."""
-        rows, steps = self.samples(step, 1), self.steps[step]
+        rows, steps = [STEPS[step][1](self.predictor)], self.steps[step]
         inputs: Inputs = steps.prepare(rows).inputs
         if not self.compiled or isinstance(steps, ExplainSteps):  # explanations are never compiled
             return [inputs]
         two: Inputs = steps.prepare(rows * 2).inputs
         return [inputs.part(0, 1), two.part(0, 2)]
-
-    def samples(self, step: str, tokens: int) -> list[Any]:
-        """One row or more that these steps can read, with about so many tokens as the queue counts them."""
-        row, steps = STEPS[step][1](self.predictor), self.steps[step]
-        if isinstance(steps, ExplainSteps):  # one sentence at a time
-            return [("a " * max(2, math.isqrt(tokens) - 4), None)]
-        cost = int(steps.costs(steps.prepare([row]).inputs).sum())
-        return [row] * max(1, tokens // cost)
 
     @property
     def reads_single(self) -> bool:
@@ -174,6 +168,19 @@ def _computing(folder: Path, asked: Computing) -> Computing:
             "--engine out, or export again"
         )
     return AUTO
+
+
+def check_workers(arguments: Sequence[str], config: ServeConfig) -> None:
+    """Raises InputError for several workers where a model uses all cores by itself; nothing has been loaded yet."""
+    if config.workers == 1:
+        return
+    folders = [find_model(argument.partition("=")[2] or argument) for argument in arguments]
+    reasons = [f"{folder} is an export" for folder in folders if is_export(folder)]
+    reasons += ["--engine is compiled"] if config.engine == "compiled" else []
+    reasons += ["models compute on a GPU"] if torch.cuda.is_available() else []
+    if reasons:
+        message = f"--workers {config.workers}, but {reasons[0]}, which one batch at a time uses whole"
+        raise InputError(f"{message}; leave --workers out")
 
 
 def load_models(arguments: Sequence[str], computing: Computing = AUTO) -> dict[str, ServedModel]:

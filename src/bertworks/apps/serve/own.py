@@ -44,10 +44,17 @@ async def choose(body: ChooseRequest, request: Request) -> Response:
 
 @router.get("/health")
 @router.get("/ping", include_in_schema=False)
+@router.get("/v2/health/ready", include_in_schema=False)
 async def health(request: Request) -> Response:
     """200 while requests are answered, 503 while shutting down."""
     check_ready(request)
     return reply({"status": "ready"})
+
+
+@router.get("/v2/health/live", include_in_schema=False)
+async def live() -> Response:
+    """200 while the process answers."""
+    return reply({"status": "live"})
 
 
 @router.get("/load")

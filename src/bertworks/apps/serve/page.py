@@ -74,12 +74,12 @@ async def show() -> Response:
 async def curves(request: Request, seen: str = "") -> Response:
     """The log of the run folder that the server was started with (`--run`); `records` is null if nothing is new.
 
-    seen: the `version` of the last answer. Without a run folder, `run` is null.
+    seen: the `version` of the last answer. Raises Refusal (404) without a run folder.
     """
     service = service_of(request)
     run = service.config.run
     if run is None:
-        return reply({"run": None, "version": "", "records": None})
+        raise Refusal(404, "no run folder; start the server with --run RUN")
     work = functools.partial(read_curves, run, seen)
     try:
         return reply(await asyncio.get_running_loop().run_in_executor(service.pool, work))
@@ -91,13 +91,14 @@ async def curves(request: Request, seen: str = "") -> Response:
 async def models(request: Request) -> Response:
     """What is loaded: name, task, labels, sizes, languages of the vocabulary, examples, and what each model can answer.
 
-    `key`: whether the request had one, so that commands for other clients need one too.
+    `key`: whether the request had one, so that commands for other clients need one too. `run`: whether it has curves.
     """
     models = [
         described(model) | {"languages": languages_of(model.predictor.tokenizer), "examples": model.examples}
         for model in service_of(request).models.values()
     ]
-    return reply({"models": models, "key": "authorization" in request.headers})
+    run = service_of(request).config.run is not None
+    return reply({"models": models, "key": "authorization" in request.headers, "run": run})
 
 
 def languages_of(tokenizer: Tokenizer) -> list[str]:

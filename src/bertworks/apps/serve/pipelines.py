@@ -21,7 +21,7 @@ from ...tasks.tags import OUTSIDE
 from .bodies import Body, Count, Many
 from .embedding import EmbeddingInput
 from .errors import Refusal
-from .limits import check_masks, check_template
+from .limits import check_filled, check_template
 from .models import ServedModel
 from .vectors import cosines, decoder, embedder_of
 
@@ -292,7 +292,7 @@ def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
     """The likeliest tokens for the mask of each text; a list of them for each mask if a text has several."""
     asked, texts = body.asked, texts_of(body)
     tokenizer, top_k = model.predictor.tokenizer, asked.top_k or TOP_K
-    check_masks(model, texts, top_k)
+    check_filled(model, texts, top_k)
 
     def decode(prepared: Any, scores: Tensor) -> list[Any]:
         results = prepared.decode(scores, top_k, asked.targets or ())

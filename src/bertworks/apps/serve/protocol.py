@@ -12,13 +12,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .config import ServeConfig
 
-HEADER_BYTES = 65_536  # of the request line and all headers, trailers included
-HEADERS = 200  # their number
+HEADER_BYTES = 65_536  # that may arrive without an end of the header, a part of the body or the end of the request
 LINGER = 1.0  # seconds in which the rest is thrown away, so that the client reads why
-
-
-class HeaderTooLarge(Exception):
-    """Ends the parsing of a request."""
 
 
 def protocol_of(config: ServeConfig, count: Callable[[], object]) -> type[HttpToolsProtocol]:
@@ -45,9 +40,8 @@ class LimitedProtocol(HttpToolsProtocol):
     answer_seconds = 60.0  # for an answer to be read
     deadline: asyncio.TimerHandle | None = None
     unread: asyncio.TimerHandle | None = None
-    size = 0  # bytes of this request's line and headers
-    parsed = 0  # parts that the parser has found
-    pending = 0  # bytes since the last of them, which the parser keeps
+    pending = 0  # bytes of a header or of trailers that are not complete
+    progress = False  # whether the last bytes completed something
     refused = False  # for its size
 
     # ---- time
@@ -67,11 +61,11 @@ class LimitedProtocol(HttpToolsProtocol):
             self.deadline = None
 
     def on_message_begin(self) -> None:
-        self.size, self.parsed = 0, self.parsed + 1
         super().on_message_begin()
         self.expect_header()
 
     def on_headers_complete(self) -> None:
+        self.progress = True
         self.header_came()
         super().on_headers_complete()
 
@@ -98,45 +92,31 @@ class LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.refused:
             return
-        before = self.parsed
+        self.progress = False
         super().data_received(data)
-        self.pending = self.pending + len(data) if self.parsed == before else 0
-        if self.pending > HEADER_BYTES and not (self.refused or self.transport.is_closing()):
-            self.size = self.pending
-            self.send_400_response("")
-
-    def on_url(self, url: bytes) -> None:
-        self.count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.count(len(name) + len(value) + 4)  # ": " and the end of the line
-        if len(self.headers) >= HEADERS:
-            self.size = HEADER_BYTES + 1
-            raise HeaderTooLarge
-        super().on_header(name, value)
+        self.pending = 0 if self.progress else self.pending + len(data)
+        if self.pending > HEADER_BYTES and not self.transport.is_closing():
+            self.refuse_header()
 
     def on_body(self, body: bytes) -> None:
-        self.parsed += 1
+        self.progress = True
         super().on_body(body)
 
-    def count(self, found: int) -> None:
-        """Raises HeaderTooLarge, which httptools hands on as an error of its own."""
-        self.parsed += 1
-        self.size += found
-        if self.size > HEADER_BYTES:
-            raise HeaderTooLarge
+    def on_message_complete(self) -> None:
+        self.progress = True
+        super().on_message_complete()
 
     def count_unreadable(self) -> None:
         """A request is not read to its end."""
 
     def send_400_response(self, msg: str) -> None:
-        """The answer to a request that is not read to its end: 431 for its size, else uvicorn's 400."""
         self.count_unreadable()
-        if self.size <= HEADER_BYTES:
-            super().send_400_response(msg)
-            return
-        error = f"a header of more than {HEADER_BYTES:,} bytes or {HEADERS} fields; send less in it"
+        super().send_400_response(msg)
+
+    def refuse_header(self) -> None:
+        """Answer 431, and close the connection soon."""
+        self.count_unreadable()
+        error = f"a header of more than {HEADER_BYTES:,} bytes; send less in it"
         body = orjson.dumps({"error": error, "error_type": "Validation"})
         head = "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
         self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)

@@ -19,7 +19,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -32,7 +32,6 @@ from ...inference.steps import Steps
 from ...tasks.inputs import Inputs
 from ...tasks.sequences import Integers, edges_of
 from .errors import shutting_down
-from .pace import Pace
 
 
 class Scored(NamedTuple):
@@ -91,21 +90,12 @@ class Share(NamedTuple):
         return int(self.job.edges[self.stop] - self.job.edges[self.start])
 
 
-class Running(NamedTuple):
-    """A batch that is being computed."""
-
-    shares: list[Share]
-    until: float  # when it is predicted to end
-
-
 class Lane:
     """The jobs of one model and steps: only these may share a batch."""
 
     def __init__(self, steps: Steps[Any]):
         self.steps = steps
         self.jobs: list[Job] = []
-        self.expected: list[int] = []  # tokens of each request that is being tokenized
-        self.pace = Pace()
         self.width = 0  # numbers in a row of scores; 0 before the first
 
     @property
@@ -136,7 +126,7 @@ class ComputeQueue:
         self.lanes: dict[Steps[Any], Lane] = {}
         self._numbers = itertools.count()
         self._changed = threading.Condition()
-        self._running: dict[int, Running] = {}  # by the worker's number
+        self._running: dict[int, list[Share]] = {}  # the batch that each worker computes
         self._closed = False
         ready = threading.Barrier(workers + 1)
         self._threads = [
@@ -154,20 +144,14 @@ class ComputeQueue:
         with self._changed:
             return self.lanes.setdefault(steps, Lane(steps))
 
-    def wait_seconds(self, tokens: int = 0) -> float:
-        """Predicted seconds until the last batch of a job of so many tokens that comes now begins, without its own.
+    def ahead(self, tokens: int) -> int:
+        """The tokens that are computed before the last batch of a new job of so many.
 
-        Of every other job, as many tokens are computed before, at most; the least is a batch.
+        Of every waiting job as many, since jobs take turns, and a batch at least.
         """
         most = max(tokens, self.batch_tokens)
         with self._changed:
-            now = time.perf_counter()
-            running = sum(max(0.0, batch.until - now) for batch in self._running.values())
-            waiting = 0.0
-            for lane in self.lanes.values():
-                before = [*(job.left for job in lane.jobs), *lane.expected]
-                waiting += lane.pace.seconds(sum(min(each, most) for each in before), self.batch_tokens)
-            return (running + waiting) / len(self._threads)
+            return sum(min(job.left, most) for lane in self.lanes.values() for job in lane.jobs)
 
     @property
     def alive(self) -> bool:
@@ -191,17 +175,6 @@ class ComputeQueue:
         """Tokens that wait."""
         with self._changed:
             return sum(lane.tokens for lane in self.lanes.values())
-
-    @contextlib.contextmanager
-    def expecting(self, lane: Lane, tokens: int) -> Iterator[None]:
-        """While a request of about so many tokens is being tokenized."""
-        with self._changed:
-            lane.expected.append(tokens)
-        try:
-            yield
-        finally:
-            with self._changed:
-                lane.expected.remove(tokens)
 
     def submit(self, lane: Lane, inputs: Inputs, costs: Integers) -> "Future[Scored]":
         """Queue the sequences of a request; costs (S,): their tokens. Cancel the future to take them out again.
@@ -231,7 +204,7 @@ class ComputeQueue:
     def refuse_waiting(self) -> int:
         """Fail every job that is not done with 503. Returns how many."""
         with self._changed:
-            jobs = {share.job for batch in self._running.values() for share in batch.shares}
+            jobs = {share.job for shares in self._running.values() for share in shares}
             for lane in self.lanes.values():
                 jobs.update(lane.jobs)
                 lane.jobs.clear()
@@ -259,13 +232,12 @@ class ComputeQueue:
                     self._changed.wait()
                 lane, shares = taken
                 tokens, now = sum(share.tokens for share in shares), time.perf_counter()
-                self._running[worker] = Running(shares, now + lane.pace.seconds(tokens, self.batch_tokens))
+                self._running[worker] = shares
                 for share in shares:
                     share.job.started = share.job.started or now
             self._compute(lane, shares)
             seconds = time.perf_counter() - now
             with self._changed:
-                lane.pace.add(tokens, seconds)
                 done = [share.job for share in shares if self._is_last(share, seconds)]
             for job in done:
                 _answer(job)

@@ -1,10 +1,15 @@
-"""Documents ranked by their relevance to a query, in the form that Cohere's and Jina's clients know.
+"""Texts ranked by their relevance to a query: `/rerank`, `/v1/rerank` and `/v2/rerank` are one route.
 
-A model of pairs reads the query and a document together (a cross-encoder). Its relevance score is a probability: the
+A body with `texts` is of text-embeddings-inference, and gets a list of {index, score, text}. A body with `documents` is
+of Cohere, Jina or vLLM, and gets {id, model, results, usage} with {index, relevance_score, document}.
+
+A model of pairs reads the query and a text together (a cross-encoder). Its relevance score is a probability: the
 sigmoid of its only output, or the probability of the label that means "relevant" (RELEVANT). Labels 0, 1, ... n with n
 of 2 or more are grades: the score is their expectation, divided by n.
 
-An embedder without a classifier reads the query and each document on its own. Its score is the cosine of their vectors.
+An embedder without a classifier reads the query and each text on its own. Its score is the cosine of their vectors.
+
+Shapes: N texts, K labels.
 """
 
 import uuid
@@ -16,90 +21,102 @@ import numpy as np
 import torch
 from fastapi import Request, Response
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 from torch import Tensor
+from torch.nn import functional as F
 
 from ...inference.steps import EmbeddingRows, HeadSteps
-from .bodies import Body, Count, Many
+from .bodies import Body, Count, Direction, Many
 from .embedding import EmbeddingInput
 from .errors import Refusal
-from .limits import check_once, check_rows
+from .limits import check_rows
 from .models import ServedModel
 from .routes import dialect, reply, service_of
 from .service import Answers, Options, Service
-from .vectors import cosines, embedder_of
+from .vectors import embedder_of
 
-router = dialect("Cohere and Jina")
-
-FIELDS = 100  # names in rank_fields
+router = dialect("rerank")
 
 # names of the label that means "relevant", if a model has two labels or more; SECOND: if it has exactly two
 RELEVANT = ("true", "yes", "relevant", "entailment", "equivalent", "duplicate")
 SECOND = ("1", "label_1")
 
 
-class RerankRequest(Body):
-    """A query, and the documents to rank."""
-
-    query: str
-    documents: Many[str | dict[str, Any]]
-    model: str | None = None
-    top_n: Count | None = None
-    return_documents: bool = False
-    rank_fields: Many[str] = Field(default_factory=lambda: ["text"], max_length=FIELDS)
-    truncate: bool | None = None  # not of Cohere or Jina: cut what is too long
-
-
 class Document(BaseModel):
-    """A document of the request."""
+    """A document of the request; its other fields are ignored."""
 
     text: str
 
 
-class Ranked(BaseModel):
-    """A document's number in the request, and its relevance: from 0 to 1, of an embedder the cosine from -1 to 1."""
+class RerankRequest(Body):
+    """A query, and what to rank: `texts` or `documents`."""
+
+    query: str
+    texts: Many[str] | None = None
+    documents: Many[str | Document] | None = None
+    model: str | None = None
+    top_n: Count | None = None
+    return_text: bool = False
+    return_documents: bool = False
+    raw_scores: bool = False
+    truncate: bool | None = None
+    truncation_direction: Direction = "Right"
+
+
+class RankedText(BaseModel):
+    """A text's number in the request, and its relevance: from 0 to 1, of an embedder the cosine from -1 to 1."""
+
+    index: int
+    score: float
+    text: str | None = None
+
+
+class RankedDocument(BaseModel):
+    """The same of a document."""
 
     index: int
     relevance_score: float
     document: Document | None = None
 
 
-class RerankResponse(BaseModel):
+class Reranked(BaseModel):
     """The documents, the most relevant first."""
 
     id: str
     model: str
-    results: list[Ranked]
-    meta: dict[str, Any]
+    results: list[RankedDocument]
     usage: dict[str, int]
 
 
-@router.post("/v1/rerank", response_model=RerankResponse)
-@router.post("/v2/rerank", response_model=RerankResponse)
+@router.post("/rerank", response_model=list[RankedText] | Reranked)
+@router.post("/v1/rerank", response_model=list[RankedText] | Reranked)
+@router.post("/v2/rerank", response_model=list[RankedText] | Reranked)
 async def rerank(body: RerankRequest, request: Request) -> Response:
-    """The documents by their relevance to the query, the most relevant first."""
-    service = service_of(request)
-    model = ranker_of(service, body.model)
-    check_rows(body.documents)
-    check_once(body.rank_fields, "rank_fields")  # so that the joined texts are no longer than the body
-    texts = [text_of(document, body.rank_fields, i) for i, document in enumerate(body.documents)]
-    answers = await scored(request, model, body.query, texts, How(body.truncate))
-    results = ranked(answers.results, texts if body.return_documents else None)[: body.top_n]
-    version = request.url.path.split("/")[1].removeprefix("v")
-    meta = {"api_version": {"version": version}, "billed_units": {"search_units": 1}}
-    content = {"id": str(uuid.uuid4()), "model": model.name, "results": results, "meta": meta}
+    """The texts or documents by their relevance to the query, the most relevant first."""
+    given = body.documents if body.texts is None else body.texts
+    if given is None or (body.texts is not None and body.documents is not None):
+        message = "expected either texts (as text-embeddings-inference) or documents (as Cohere, Jina and vLLM)"
+        raise Refusal(422, message, param="documents", error_type="Validation")
+    check_rows([body.query])
+    texts = [one if isinstance(one, str) else one.text for one in given]
+    check_rows(texts)
+    how = How(body.truncate, body.truncation_direction == "Left", body.raw_scores)
+    answers = await scored(request, ranker_of(service_of(request), body.model), [body.query], texts, how)
+    found: Sequence[Relevance] = answers.results
+    # by log-odds, because scores near 1 are equal by rounding; equal ones stay in their order
+    order = sorted(range(len(texts)), key=lambda i: -found[i].order)[: body.top_n]
+    if body.texts is not None:
+        listed = [
+            {"index": i, "score": found[i].score} | ({"text": texts[i]} if body.return_text else {}) for i in order
+        ]
+        return reply(listed, answers)
+    results = [
+        {"index": i, "relevance_score": found[i].score}
+        | ({"document": {"text": texts[i]}} if body.return_documents else {})
+        for i in order
+    ]
+    content = {"id": str(uuid.uuid4()), "model": answers.model.name, "results": results}
     return reply(content | {"usage": {"total_tokens": answers.tokens}}, answers)
-
-
-def text_of(document: str | dict[str, Any], fields: Sequence[str], number: int) -> str:
-    """The text of a document. Raises Refusal (422) if it has none of the fields."""
-    if isinstance(document, str):
-        return document
-    found = [document[name] for name in fields if isinstance(document.get(name), str)]
-    if not found:
-        expected = ", ".join(fields) or "text"
-        raise Refusal(422, f"documents.{number} has no text in {expected[:200]}; expected a text, or an object with it")
-    return "\n".join(found)
 
 
 # ---- by which model
@@ -151,21 +168,33 @@ class How:
     raw: bool = False  # scores before sigmoid or softmax; grades and cosines have none
 
 
-async def scored(request: Request, model: ServedModel, query: str, texts: Sequence[str], how: How) -> Answers:
-    """The relevance of each text. Raises Refusal as `Service.run` does, and 424 if the model does not rank."""
-    service = service_of(request)
-    if model.compares:
-        asked = EmbeddingInput(left=how.left)
+async def scored(
+    request: Request, model: ServedModel, queries: Sequence[str], texts: Sequence[str], how: How
+) -> Answers:
+    """The relevance of each text to its query, or to the only query.
 
-        def prepare(rows: Any) -> EmbeddingRows:
-            return asked.prepare(embedder_of(model), model.prompts, [*rows[0], *rows[1:]])
+    Raises Refusal as `Service.run` does, and 424 if the model does not rank.
+    """
+    service, one = service_of(request), len(queries) == 1
+    pairs = [(queries[0] if one else queries[i], text) for i, text in enumerate(texts)]
+    if not model.compares:
+        decode, steps = relevance(model, how.raw), cast(HeadSteps[Any], model.steps_of("classify"))
+        options = Options(model.name, how.truncate, lambda rows: steps.prepare(rows, how.left), decode)
+        return await service.run(request, "classify", pairs, options)
+    asked = EmbeddingInput(left=how.left)
 
-        # the query is no row of its own: as many texts are taken as of a model of pairs
-        rows: list[Any] = [(query, text) if i == 0 else text for i, text in enumerate(texts)]
-        return await service.run(request, "embed", rows, Options(model.name, how.truncate, prepare, compared))
-    decode, steps = relevance(model, how.raw), cast(HeadSteps[Any], model.steps_of("classify"))
-    options = Options(model.name, how.truncate, lambda rows: steps.prepare(rows, how.left), decode)
-    return await service.run(request, "classify", [(query, text) for text in texts], options)
+    def prepare(rows: Sequence[Any]) -> EmbeddingRows:
+        texts = [text for row in rows for text in ([row] if isinstance(row, str) else row)]
+        return asked.prepare(embedder_of(model), model.prompts, texts)
+
+    def decode_cosines(rows: Any, scores: Tensor) -> list[Relevance]:
+        unit = F.normalize(scores.double(), dim=-1)
+        first, second = (unit[:1], unit[1:]) if one else (unit[::2], unit[1::2])
+        return [Relevance(value, value) for value in (first * second).sum(-1).clamp(-1, 1).tolist()]
+
+    # the only query is embedded once, with the first text
+    rows: Sequence[Any] = [pairs[0], *texts[1:]] if one else pairs
+    return await service.run(request, "embed", rows, Options(model.name, how.truncate, prepare, decode_cosines))
 
 
 class Relevance(NamedTuple):
@@ -216,11 +245,6 @@ def log_odds(scores: Tensor, weights: Tensor, apart: bool) -> Tensor:
     return (scores + weights.log()).logsumexp(-1) - (scores + (1 - weights).log()).logsumexp(-1)
 
 
-def compared(rows: Any, scores: Tensor) -> list[Relevance]:
-    """The cosine of each text's vector and the query's, which is the first (`Options.decode`)."""
-    return [Relevance(one, one) for one in cosines(scores)]
-
-
 def weights_of(labels: Sequence[str], multilabel: bool) -> NDArray[np.float64] | None:
     """(K,) how relevant a pair of each label is, 0 to 1; None if the labels do not say it."""
     names = [name.strip().lower() for name in labels]
@@ -231,10 +255,3 @@ def weights_of(labels: Sequence[str], multilabel: bool) -> NDArray[np.float64] |
     meant = RELEVANT + (SECOND if len(names) == 2 else ())
     number = next((i for i, name in enumerate(names) if name in meant), None)
     return None if number is None else np.eye(len(names))[number]
-
-
-def ranked(found: Sequence[Relevance], texts: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """The documents by falling relevance; equal ones stay in their order."""
-    order = sorted(range(len(found)), key=lambda i: -found[i].order)
-    results: list[dict[str, Any]] = [{"index": i, "relevance_score": found[i].score} for i in order]
-    return results if texts is None else [row | {"document": {"text": texts[row["index"]]}} for row in results]

@@ -13,7 +13,6 @@ from pydantic.json_schema import models_json_schema
 
 from ...encodings import likely_encoding
 from .errors import TYPES, Refusal, shutting_down
-from .limits import check_lists
 from .service import Answers, Service
 
 
@@ -31,11 +30,6 @@ class JsonRequest(Request):
                 _check_utf8(body)
                 raise
         return self.parsed
-
-    async def check(self) -> None:
-        """Raises Refusal (413) for a long list. A body that is no JSON is refused when the route reads it."""
-        with contextlib.suppress(orjson.JSONDecodeError):
-            check_lists(await self.json(), self.app.state.service.config.max_tokens)  # an element has a token or more
 
 
 def _check_utf8(body: bytes) -> None:
@@ -58,7 +52,8 @@ class JsonRoute(APIRoute):
         async def handle(request: Request) -> Response:
             again = JsonRequest(request.scope, request.receive)
             if self.body_field is not None:
-                await again.check()
+                with contextlib.suppress(orjson.JSONDecodeError):  # FastAPI refuses it, and would hide a Refusal
+                    await again.json()
             return await handler(again)
 
         return handle
@@ -69,12 +64,6 @@ class Refused(BaseModel):
 
     error: str
     error_type: str
-
-
-class RefusedKserve(BaseModel):
-    """What is said instead of an answer."""
-
-    error: str
 
 
 class OpenaiError(BaseModel):
@@ -105,7 +94,7 @@ def dialect(*tags: str, refused: type[BaseModel] = Refused) -> APIRouter:
 
 def refusal_schemas() -> dict[str, Any]:
     """The forms of refusals, to which the routes refer in /openapi.json."""
-    forms: list[Any] = [(form, "serialization") for form in (Refused, RefusedKserve, RefusedOpenai)]
+    forms: list[Any] = [(form, "serialization") for form in (Refused, RefusedOpenai)]
     _, schemas = models_json_schema(forms, ref_template="#/components/schemas/{model}")
     found: dict[str, Any] = schemas["$defs"]
     return found

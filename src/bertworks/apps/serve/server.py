@@ -1,6 +1,7 @@
 """The process of a server: address, loading, signals, shutdown.
 
-The address is taken first, so that a port in use is found at once; connections are refused until the models are loaded.
+The address is taken first, so that a port in use, also by a server that is loading, is found at once. Connections are
+refused until the models are loaded.
 
 SIGTERM or Ctrl-C: /health answers 503; after `notice` seconds, and as soon as what had arrived has been read, the
 listener is closed; what has come in is answered within `grace` seconds, what then remains is refused with 503; the
@@ -15,6 +16,7 @@ import os
 import select
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..._version import __version__
 from ...files import InputError, read_bytes
 from .config import ServeConfig
 
@@ -49,22 +52,25 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
     check_extra()
     if not folders:
         raise InputError("no folder to serve; write bertworks serve FOLDER")
-    key, listener = read_key(config), bind(config)
+    keys, listener = read_keys(config), bind(config)
     with listener:
+        address = address_of(listener)
+        tell(f"bertworks {__version__}: loading {', '.join(folders)} for {address}")
         from ...inference.engines import Computing
         from .app import create_app
-        from .models import load_models
+        from .models import check_workers, load_models
         from .screen import key_in_shell, show
 
         computing = Computing(config.precision, config.engine)
-        app = in_a_thread(lambda: create_app(load_models(folders, computing), config, key))
+        check_workers(folders, config)
+        app = in_a_thread(lambda: create_app(load_models(folders, computing), config, keys))
         service = app.state.service
         for note in filter(None, (model.predictor.note for model in service.models.values())):
             tell(note)
-        service.measure(tell)
+        service.warm_up(tell)
         leave_cores_to_compute()
         accept(listener, config)
-        show(service, address_of(listener), key_in_shell(config, key), time.perf_counter() - begun)
+        show(service, address, key_in_shell(config, keys), time.perf_counter() - begun)
         serve(app, listener, config)
     service.close()
     tell("stopped")
@@ -100,24 +106,38 @@ def check_extra() -> None:
         raise InputError(f"{missing[0]} is not installed, which serving needs; run: pip install 'bertworks[serve]'")
 
 
-def read_key(config: ServeConfig) -> str | None:
-    """The API key of the file, else of the environment; None without either. Raises InputError for an unusable one."""
+def read_keys(config: ServeConfig) -> list[str]:
+    """The API keys of the file, one per line, else that of the environment. Raises InputError for an unusable one."""
     if config.key_file is None:
-        where, key = KEY, os.environ.get(KEY)
+        where, found = KEY, os.environ.get(KEY)
+        keys = [] if found is None else [found]
     else:
         where = str(config.key_file)
         try:
-            key = read_bytes(config.key_file, "a file with the API key", 10_000).decode("ascii").strip()
+            text = read_bytes(config.key_file, "a file with API keys", 1_000_000).decode("ascii")
         except UnicodeDecodeError:
-            raise InputError(f"{where}: the key is not ASCII; expected letters, digits and signs") from None
-    if key is None:
-        return None
-    if not (8 <= len(key) <= 1000 and key.isascii() and key.isprintable() and " " not in key):
-        raise InputError(f"{where}: a key of {len(key)} characters; expected 8 to 1,000 in one line, without spaces")
-    return key
+            raise InputError(f"{where}: a key is not ASCII; expected letters, digits and signs") from None
+        keys = [line.strip() for line in text.splitlines() if line.strip()]
+        if not keys:
+            raise InputError(f"{where}: no key; expected one per line")
+    for key in keys:
+        if not (8 <= len(key) <= 1000 and key.isprintable() and key.isascii() and " " not in key):
+            raise InputError(f"{where}: a key of {len(key)} characters; expected 8 to 1,000, without spaces")
+    return keys
 
 
-def bind(config: ServeConfig) -> socket.socket:
+class Listener(socket.socket):
+    """A socket whose address no other server of ours takes, also while it does not listen."""
+
+    claim: socket.socket | None = None
+
+    def close(self) -> None:
+        super().close()
+        if self.claim is not None:
+            self.claim.close()
+
+
+def bind(config: ServeConfig) -> Listener:
     """A socket bound to the address, before anything slow happens. Raises InputError if that is impossible.
 
     Until `accept` connections are refused, so that a proxy asks another server instead of waiting.
@@ -127,14 +147,31 @@ def bind(config: ServeConfig) -> socket.socket:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"--host {config.host}: {reason}; expected an address or a name of this machine") from None
-    listener = socket.socket(family)
+    listener = Listener(family)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.claim = claimed(listener)
     except OSError as error:
         listener.close()
         raise _in_use(config, error) from None
     return listener
+
+
+def claimed(listener: socket.socket) -> socket.socket | None:
+    """A socket of another kind that has the name of this address, on Linux; raises OSError if another process has it.
+
+    Linux lets several sockets with SO_REUSEADDR, which a restart needs, have one address until one of them listens.
+    """
+    if sys.platform != "linux":
+        return None
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+        claim.bind(f"\0bertworks {listener.getsockname()[:2]}")
+    except OSError:
+        claim.close()
+        raise
+    return claim
 
 
 def accept(listener: socket.socket, config: ServeConfig) -> None:
@@ -176,7 +213,7 @@ def settings_of(config: ServeConfig, metrics: "Metrics") -> dict[str, Any]:
     """The settings of uvicorn. It logs errors alone: a line for each bad request would let clients fill the disk."""
     from .protocol import protocol_of
 
-    unreadable = metrics.failure.labels("validation")
+    unreadable = metrics.failure.labels("validation", "", "")
     settings: dict[str, Any] = {"log_config": None, "log_level": "error", "access_log": False, "server_header": False}
     settings |= {"lifespan": "off", "ws": "none", "timeout_keep_alive": KEEP_ALIVE}
     settings |= {"http": protocol_of(config, unreadable.inc)}

@@ -1,15 +1,14 @@
-"""From the rows of a request to its answers: limits, admission, tokenizing, queue, decoding.
+"""From the rows of a request to its answers: limits, tokenizing, queue, decoding.
 
-Every route of every dialect calls `Service.run`. The policy for long inputs is here, in one place: tags, answers and
+Every route that computes calls `Service.run`. The policy for long inputs is here, in one place: tags, answers and
 labels of single texts are read in windows; whatever would lose tokens is refused with 413, unless the request or the
 server says `truncate`. `cut` and `tokens` of the answers say what was lost and what was computed.
 """
 
 import asyncio
 import logging
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,12 +22,11 @@ from ...tasks.base import PreparedRows
 from ...tasks.inputs import Inputs
 from ...tasks.span import SpanRows
 from .config import ServeConfig
-from .errors import Refusal, without_folders
+from .errors import Refusal, overloaded, without_folders
 from .explaining import ExplainSteps
-from .limits import check_characters, check_rows, check_size, least_tokens, size_of
-from .metrics import Metrics
+from .limits import check_characters, check_rows, check_size, size_of
+from .metrics import Labels, Metrics, route_of
 from .models import ServedModel
-from .pace import Pace
 from .queue import ComputeQueue, Lane, Scored
 
 if TYPE_CHECKING:
@@ -36,13 +34,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-CHARACTERS = 4  # of a token, while it is not counted
+CHARACTERS = 4  # of a token, about
 SHORT = 1000  # characters that are tokenized in less time than another thread takes to wake up
 SHORT_SCORES = 1 << 14  # numbers that are decoded in that time
-LATEST = 60  # seconds after which a refused client may ask again, whatever has queued: the pace may change
 VALUES = 1 << 22  # numbers in the scores of a request: 16 MB
 BATCH_TOKENS = {"cpu": 512, "cuda": 32_768}  # of a forward pass, by device
-MEASURED = 0.15  # seconds of a step's largest batch at the start
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,6 @@ class Answers:
     model: ServedModel
     results: Sequence[Any]  # one for each row
     tokens: int  # that the model read, special tokens and the overlaps of windows included
-    row_tokens: list[int]  # the same for each row
     cut: int  # tokens that did not fit
     tokenize_seconds: float
     queue_seconds: float
@@ -85,21 +80,6 @@ class ClientLeft(Exception):
     """The connection was closed before the answer."""
 
 
-def cores_for(models: Mapping[str, ServedModel], workers: int) -> int:
-    """The cores of each of several forward passes at a time; 0 for a single one, which uses all.
-
-    Raises InputError for several if a model computes on a GPU, or is compiled or exported: those use all by themselves.
-    """
-    if workers == 1:
-        return 0
-    for model in models.values():
-        loaded = model.predictor.loaded
-        if loaded.device.type != "cpu" or loaded.engine.name != "packed":
-            where = f"engine {loaded.engine.name} on {loaded.device.type}"
-            raise InputError(f"workers = {workers}, but {model.name!r} computes with {where}; expected workers = 1")
-    return max(1, torch.get_num_threads() // workers)
-
-
 def batch_tokens_of(model: ServedModel) -> int:
     """The tokens of a batch that gains nothing more by being larger: then a smaller one only makes others wait less."""
     return BATCH_TOKENS.get(model.predictor.loaded.device.type, BATCH_TOKENS["cpu"])
@@ -111,7 +91,7 @@ class Service:
     def __init__(self, models: dict[str, ServedModel], config: ServeConfig):
         self.models, self.config = models, config
         self.metrics = Metrics()
-        cores = cores_for(models, config.workers)
+        cores = max(1, torch.get_num_threads() // config.workers) if config.workers > 1 else 0
         largest = min(map(batch_tokens_of, models.values()), default=BATCH_TOKENS["cpu"])
         self.batch_tokens = config.batch_tokens or largest
         self.queue = ComputeQueue(self.batch_tokens, self.metrics.batch, config.workers, cores)
@@ -119,7 +99,6 @@ class Service:
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")
         self.started = time.time()
         self.draining = False  # a signal came: /health answers 503, and connections are closed after their responses
-        self.preparing = 0  # requests that are being tokenized
         self.overrun = False  # more arrives after the signal than can be answered: new requests get 503
 
     # ---- models
@@ -141,11 +120,10 @@ class Service:
             can = lambda model: step != "embed" or model.compares  # noqa: E731
         return next(filter(can, found), found[0] if found else next(iter(self.models.values())))
 
-    def measure(self, say: Callable[[str], object] = lambda line: None) -> None:
-        """Compute batches of every step: first ones that make ready, then a small and a large one that give the pace.
+    def warm_up(self, say: Callable[[str], object] = lambda line: None) -> None:
+        """Compute first batches of every step, so that no request waits for what they set up.
 
-        The large one has `batch_tokens`, or fewer so that it takes about MEASURED seconds. say: called with a line
-        before and after a model is compiled. Raises InputError if that fails.
+        say: called with a line before and after a model is compiled. Raises InputError if that fails.
         """
         for model in self.models.values():
             begun = time.perf_counter()
@@ -156,13 +134,6 @@ class Service:
                     self._compute(model, step, inputs)
             if model.compiled:
                 say(f"compiled {model.name} in {time.perf_counter() - begun:.0f} s")
-            for step, steps in model.steps.items():
-                lane = self.queue.lane(steps)
-                lane.pace = Pace()
-                self._compute(model, step, steps.prepare(model.samples(step, 1)).inputs)
-                if lane.pace.rate:
-                    most = min(self.batch_tokens, int(MEASURED * lane.pace.rate))
-                    self._compute(model, step, steps.prepare(model.samples(step, most)).inputs)
 
     def _compute(self, model: ServedModel, step: str, inputs: Inputs) -> None:
         steps = model.steps[step]
@@ -190,17 +161,16 @@ class Service:
         too much, 422 a text cannot be read, 424 no head for it, or the pass failed, 429 too much is queued, 503.
         """
         options, begun = options or Options(), time.perf_counter()
-        method = "single" if len(rows) == 1 else "batch"
-        self.metrics.count.labels(method).inc()
         check_rows(rows)
         model = self.find(options.model, step)
+        labels = Labels("single" if len(rows) == 1 else "batch", model.name, route_of(request.scope))
+        self.metrics.count.labels(*labels).inc()
+        request.scope["model"] = model.name
         if step == "classify":
             check_pairs(model, rows)
-        steps = model.steps_of(step)
-        lane = self.queue.lane(steps)
+        lane = self.queue.lane(model.steps_of(step))
         prepared, short = await self._prepared(lane, rows, options)
         ready = time.perf_counter()
-        tokens = [int(n) for n in prepared.tokens]
         self._check_tokens(model, step, prepared, options.truncate)
         check_values(lane, prepared.inputs)
         scored = await self._scores(request, lane, prepared.inputs)
@@ -208,35 +178,23 @@ class Service:
         short = short and _numbers(scored.scores) <= SHORT_SCORES
         results = await self.in_pool(lambda: decode(prepared, scored.scores), short)
         times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
+        answers = Answers(model, results, int(prepared.tokens.sum()), int(prepared.cut.sum()), *times)
+        request.scope["tokens"] = answers.tokens
         self._count(prepared, times)
-        self.metrics.finished(method, time.perf_counter() - begun)
-        return Answers(model, results, sum(tokens), tokens, int(prepared.cut.sum()), *times)
+        self.metrics.finished(labels, time.perf_counter() - begun)
+        return answers
 
     async def _prepared(self, lane: Lane, rows: Sequence[Any], options: Options) -> tuple[Any, bool]:
         """The prepared rows, and whether they are so short that they were prepared at once.
 
         Raises Refusal (413) before tokenizing, if a request surely has too many tokens.
         """
-        most = self.config.max_tokens
         characters, ids = size_of(rows)
         check_characters(characters, self.config.max_body)
-        expected = min(characters // CHARACTERS + ids + len(rows), most)
-        self.admit(expected)
+        check_size(max(ids, len(rows)), self.config.max_tokens, "at least ")
         prepare = options.prepare or lane.steps.prepare
-
-        def work() -> Any:
-            if not self._truncates(options.truncate):  # what is cut counts too: it will be refused for it
-                words = lane.steps.loaded.tokenizer.kind == "wordpiece" and characters > most
-                check_size(ids + (least_tokens(rows) if words else 0), most, "at least ")
-            return prepare(rows)
-
         short = characters + CHARACTERS * ids <= SHORT
-        self.preparing += 1
-        try:
-            with self.queue.expecting(lane, expected):
-                return await self.in_pool(work, short), short
-        finally:
-            self.preparing -= 1
+        return await self.in_pool(lambda: prepare(rows), short), short
 
     def _truncates(self, asked: bool | None) -> bool:
         return self.config.auto_truncate if asked is None else asked
@@ -250,33 +208,19 @@ class Service:
         except InputError as error:
             raise Refusal(422, str(error)) from None
 
-    def admit(self, tokens: int = 0) -> None:
-        """Raises Refusal (429) if a request of about so many tokens waits longer than `max_wait` for its last batch.
-
-        An idle server refuses nobody.
-        """
-        if self.queue.idle and self.preparing < self.workers:
-            return
-        wait, most = self.queue.wait_seconds(tokens), self.config.max_wait
-        if wait > most:
-            again = str(min(max(1, math.ceil(wait - most)), LATEST))
-            raise Refusal(
-                429,
-                f"{wait:.1f} seconds of requests have queued; expected at most {most:g} seconds; "
-                f"try again in {again} s",
-                {"Retry-After": again},
-            )
-
     def _check_tokens(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
-        """Raises Refusal (413) for too many tokens, or tokens that would be lost although nobody said `truncate`."""
-        check_size(int(prepared.tokens.sum()), self.config.max_tokens)
+        """Raises Refusal: 413 for too many tokens, or tokens that would be lost without `truncate`; 429 for a queue."""
+        tokens, most = int(prepared.tokens.sum()), self.config.max_tokens
+        check_size(tokens, most)
+        if (ahead := self.queue.ahead(tokens)) > most:
+            raise overloaded(f"{ahead:,} tokens of other requests come first; expected at most {most:,}")
         if not prepared.cut.any() or self._truncates(truncate):
             return
         row = int(prepared.cut.argmax())
         cut, where = int(prepared.cut[row]), f"input {row}: " if len(prepared.cut) > 1 else ""
         steps = model.steps[step]
-        most = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
-        read = f"the {most} that the model {model.name!r} reads for {step}"
+        limit = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
+        read = f"the {limit} that the model {model.name!r} reads for {step}"
         if isinstance(prepared, SpanRows):
             read = f"the {prepared.decoder.limits.max_query_length} that are read of a question"
         advice = "" if step == "states" else ', or send "truncate": true'  # /compare-word does not cut
@@ -316,21 +260,12 @@ class Service:
     @property
     def load(self) -> dict[str, Any]:
         """What is going on, for people: the queue, and the times of the last 1,000 requests in seconds."""
-        queue, metrics = self.queue, self.metrics
-        lanes = {
-            f"{model.name}/{step}": round(queue.lanes[steps].pace.rate)
-            for model in self.models.values()
-            for step, steps in model.steps.items()
-            if steps in queue.lanes
-        }
         return {
-            **metrics.totals,
-            "waiting_requests": queue.size,
-            "waiting_tokens": queue.tokens,
-            "wait_seconds": queue.wait_seconds(),
-            "tokens_per_second": lanes,
-            "p50_seconds": metrics.quantile(0.5),
-            "p99_seconds": metrics.quantile(0.99),
+            **self.metrics.totals,
+            "waiting_requests": self.queue.size,
+            "waiting_tokens": self.queue.tokens,
+            "p50_seconds": self.metrics.quantile(0.5),
+            "p99_seconds": self.metrics.quantile(0.99),
             "uptime_seconds": time.time() - self.started,
             "draining": self.draining,
         }

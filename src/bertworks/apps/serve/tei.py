@@ -5,23 +5,23 @@ started with (`--auto-truncate`).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel, BeforeValidator, Field, StrictInt
+from pydantic import BaseModel, Field, StrictInt
 from torch import Tensor
 
 from ..._version import __version__
 from ...inference.steps import HeadSteps
 from ...tokenizer import Composed, Encoding, compose
-from .bodies import Body, Many
+from .bodies import Body, Direction, Many
 from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
 from .errors import Refusal
-from .limits import check_rows, check_size, least_tokens
+from .limits import check_rows, check_size
 from .models import ServedModel
-from .rerank import How, described, may_read_single, ranked, ranker_of, scored
+from .rerank import described, may_read_single
 from .routes import dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import cosines, decoder, embedder_of
@@ -30,7 +30,6 @@ router = dialect("text-embeddings-inference")
 
 TokenIds = Many[StrictInt]
 Input = str | TokenIds | Many[str | TokenIds]
-Direction = Annotated[Literal["Left", "Right"], BeforeValidator(lambda v: v.title() if isinstance(v, str) else v)]
 
 
 class Truncation(Body):
@@ -87,16 +86,6 @@ class PredictRequest(Truncation):
     model: str | None = None
 
 
-class RerankRequest(Truncation):
-    """A query, and texts to put in order."""
-
-    query: str
-    texts: Many[str]
-    raw_scores: bool = False
-    return_text: bool = False
-    model: str | None = None
-
-
 class TokenizeRequest(Body):
     """Texts to tokenize."""
 
@@ -122,12 +111,6 @@ class SparseValue(BaseModel):
 class Prediction(BaseModel):
     label: str
     score: float
-
-
-class Ranked(BaseModel):
-    index: int
-    score: float
-    text: str | None = None
 
 
 class SimpleToken(BaseModel):
@@ -228,21 +211,6 @@ def _cutting(model: ServedModel, body: Truncation) -> Callable[[Any], Any]:
     return lambda rows: steps.prepare(rows, body.truncation_direction == "Left")
 
 
-@router.post("/rerank", response_model=list[Ranked], response_model_exclude_none=True)
-async def rerank(body: RerankRequest, request: Request) -> Response:
-    """The texts in the order in which they fit the query, best first, by a model of pairs or an embedder (rerank.py).
-
-    Scores of an embedder are cosines, with `raw_scores` too.
-    """
-    model = ranker_of(service_of(request), body.model)
-    how = How(body.truncate, body.truncation_direction == "Left", body.raw_scores)
-    answers = await scored(request, model, body.query, body.texts, how)
-    ranks = ranked(answers.results)
-    more = [{"text": body.texts[one["index"]]} if body.return_text else {} for one in ranks]
-    cells = zip(ranks, more, strict=True)
-    return reply([{"index": one["index"], "score": one["relevance_score"]} | text for one, text in cells], answers)
-
-
 # ---- tokens
 
 
@@ -252,13 +220,12 @@ async def tokenize(body: TokenizeRequest, request: Request) -> Response:
     service = service_of(request)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     check_rows(texts)
-    service.admit()
+    check_size(len(texts), service.config.max_tokens, "at least ")
     model = service.find(body.model, "embed")
     prompt = EmbeddingInput(body.prompt_name).prompt(embedder_of(model).pooling, model.prompts)
     tokenizer, most = model.predictor.tokenizer, service.config.max_tokens
 
     def work() -> list[list[dict[str, Any]]]:
-        check_size(least_tokens(texts) if tokenizer.kind == "wordpiece" else 0, most, "at least ")
         full = [prompt + text for text in texts]
         composed = [compose(text) for text in full]
         encoded = [tokenizer.encode(one.text) for one in composed]
@@ -284,7 +251,6 @@ async def decode(body: DecodeRequest, request: Request) -> Response:
     rows = rows_of(body.ids)
     check_rows(rows)
     check_size(sum(map(len, rows)), service.config.max_tokens)
-    service.admit()
     tokenizer = service.find(body.model, "embed").predictor.tokenizer
     wrong = [one for row in rows for one in row if not 0 <= int(one) < tokenizer.vocab_size]
     if wrong:

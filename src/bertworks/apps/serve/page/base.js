@@ -2,7 +2,7 @@
 const kept = name => { try { return sessionStorage.getItem(name) || ""; } catch { return ""; } };
 const keep = (name, value) => { try { sessionStorage.setItem(name, value); } catch { /* private windows */ } };
 const state = { language: kept("language") || (navigator.language.startsWith("ko") ? "ko" : "en"), theme: kept("theme"),
-  models: [], model: null, key: false, tab: "", live: {}, astray: null, snippet: "curl", open: false };
+  models: [], model: null, key: false, run: false, tab: "", live: {}, astray: null, snippet: "curl", open: false };
 const ROOT = location.pathname.replace(/\/?$/, "/");  // a proxy may serve the page below a path
 
 const find = (selector, root = document) => root.querySelector(selector);

@@ -24,7 +24,7 @@ function duration(seconds) {
 }
 
 const CURVES = {
-  id: "curves", server: true, when: () => true,
+  id: "curves", server: true, when: () => state.run,
   build() {
     const body = make("div", { class: "pair" }), dot = make("i", { class: "live" }), text = make("span"), tell = alive(dot, text), head = make("p", { class: "big number" });
     const result = make("section", { class: "result" }, make("p", { class: "note" }, dot, text), head, body), why = make("p");
@@ -33,7 +33,6 @@ const CURVES = {
       try {
         const { value } = await ask(`curves?seen=${encodeURIComponent(seen)}`, undefined, signal);
         tell(null, value.finished);
-        if (value.run === null) { result.replaceChildren(make("p", { class: "empty" }, make("b", { text: say("curvesNone") }), " ", say("curvesHow"))); stop(); return; }
         why.textContent = say("curvesWhy", value.run);
         seen = value.version;
         if (value.records) drawCurves(body, head, value.records);

@@ -1,7 +1,7 @@
 // The page itself: header, tabs, languages, colours, the key; the address behind # names model and tab.
 
 const TABS = [MASKS, LABELS, ENTITIES, ANSWER, CHOOSE, NEXT, SIMILAR, WORD, ATTENTION, CURVES, SERVER];
-const tabsOf = model => TABS.filter(tab => tab.server || (model && tab.when(model)));
+const tabsOf = model => TABS.filter(tab => tab.server ? tab.when() : model && tab.when(model));
 let leave = null;  // stops what the shown tab follows
 
 function drawHeader() {

@@ -1,0 +1,81 @@
+"""Attention weights and their statistics against direct computation."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from bertworks.apps.probing.attention import STATISTICS, attend, results_of, statistics
+from bertworks.apps.probing.explanation import explain
+from bertworks.apps.probing.explanation_page import explain_page
+from bertworks.apps.probing.model import ProbedModel
+from bertworks.checkpoint.folder import load_encoder, load_tokenizer
+from bertworks.cli import main
+from bertworks.files import InputError
+from bertworks.inference.predictor import Predictor
+from support.tiny_task import tiny_folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("attention") / "model")
+
+
+@pytest.fixture(scope="module")
+def attention(folder):
+    return attend(ProbedModel(folder, device="cpu"), "good film , a b", "bad c")
+
+
+@torch.no_grad()
+def test_weights_are_those_of_the_encoder(folder, attention):
+    encoding = load_tokenizer(folder).encode("good film , a b", "bad c")
+    ids, types = torch.tensor([encoding.ids]), torch.tensor([encoding.type_ids])
+    encoder = load_encoder(folder)
+    x = encoder.embeddings.norm(
+        encoder.embeddings.word(ids)
+        + encoder.embeddings.position.weight[: ids.shape[1]]
+        + encoder.embeddings.token_type(types)
+    )
+    layer = encoder.layers[0]
+    q, k = (project(x).view(1, -1, 2, 16).transpose(1, 2) for project in (layer.query, layer.key))
+    np.testing.assert_allclose(attention.weights[0], (q @ k.transpose(2, 3) / 4).softmax(-1)[0], atol=1e-6)
+    assert attention.weights.shape == (2, 2, 10, 10) and attention.segments == [0] * 7 + [1] * 3
+    assert attention.tokens == encoding.tokens and attention.cut == 0
+
+
+def test_statistics_are_means_over_the_tokens(attention):
+    found, (L, N, T, _) = statistics(attention), attention.weights.shape
+    assert found.keys() == STATISTICS.keys()
+    for layer, head in np.ndindex(L, N):
+        w = attention.weights[layer, head].astype(float)
+        expected = {
+            "entropy": np.mean([-sum(p * np.log(p) for p in row if p > 0) for row in w]),
+            "distance": np.mean([sum(p * abs(i - j) for j, p in enumerate(row)) for i, row in enumerate(w)]),
+            "itself": np.mean([w[i, i] for i in range(T)]),
+            "previous": np.mean([w[i, i - 1] for i in range(1, T)]),
+            "next": np.mean([w[i, i + 1] for i in range(T - 1)]),
+            "[CLS]": np.mean(w[:, 0]),
+            "[SEP]": np.mean(w[:, 6] + w[:, 9]),
+        }
+        assert {name: values[layer, head] for name, values in found.items()} == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("length", [7, 99])
+def test_lengths_that_do_not_fit(folder, length):
+    with pytest.raises(InputError, match=f"max_length = {length}; expected 8 to 32"):
+        attend(ProbedModel(folder, device="cpu"), "a", max_length=length)
+
+
+def test_the_command_writes_numbers_or_the_page_of_explain(folder, tmp_path, capsys):
+    numbers, page = tmp_path / "x" / "a.json", tmp_path / "x" / "a.html"
+    main(["probe", "attention", str(folder), "a b c " * 9, "--out", str(numbers), "--max-length", "10"])
+    assert "19 tokens did not fit and were cut" in capsys.readouterr().err
+    expected = results_of(attend(ProbedModel(folder, device="cpu"), "a b c " * 9, max_length=10))
+    assert json.loads(numbers.read_text("utf-8")) == json.loads(json.dumps(expected))
+    assert np.shape(expected["weights"]) == (2, 2, 10, 10) and np.shape(expected["statistics"]["entropy"]) == (2, 2)
+    main(["probe", "attention", str(folder), "a film", "good", "--out", str(page)])
+    assert page.read_text("utf-8") == explain_page(explain(Predictor(folder), "a film", "good"))
+    with pytest.raises(SystemExit):
+        main(["probe", "attention", str(folder), "a", "--out", str(tmp_path / "a.png")])
+    assert "ends in .json or .html" in capsys.readouterr().err

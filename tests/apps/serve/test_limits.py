@@ -1,0 +1,267 @@
+"""What is refused before it costs anything: bodies of another form, small bodies that mean much work, full queues."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from bertworks.apps.serve.config import ServeConfig
+from bertworks.apps.serve.embedding import EmbeddingInput
+from bertworks.apps.serve.errors import Refusal
+from bertworks.apps.serve.limits import size_of
+from bertworks.apps.serve.models import ServedModel
+from bertworks.apps.serve.service import SHORT_SCORES, Options, Service, batch_tokens_of
+
+ROUTES = {  # route, and the body of many wrong elements
+    "/embed": lambda many: {"inputs": many},
+    "/decode": lambda many: {"ids": many},
+    "/predict": lambda many: {"inputs": many},
+    "/tokenize": lambda many: {"inputs": many},
+    "/similarity": lambda many: {"inputs": {"source_sentence": "a", "sentences": many}},
+    "/v1/embeddings": lambda many: {"input": many},
+    "/v2/rerank": lambda many: {"query": "a", "documents": many},
+    "/score": lambda many: {"text_1": "a", "text_2": many},
+    "/choose": lambda many: {"text": "a", "choices": many},
+    "/compare-word": lambda many: {"word": "a", "sentences": many},
+    "/": lambda many: {"inputs": many},
+    "/pipeline/fill-mask": lambda many: {"inputs": "a", "parameters": {"targets": many}},
+}
+
+
+def refused(answer, status, *parts):
+    assert answer.status_code == status, answer.text[:300]
+    text = answer.json()["error"]
+    text = text["message"] if isinstance(text, dict) else text
+    assert all(part in text for part in parts) and len(text) < 400, text
+    return answer
+
+
+@pytest.fixture(scope="module")
+def client(make_client):
+    return make_client("tiny")
+
+
+# ---- bodies of another form
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_the_first_wrong_element_ends_the_reading_of_a_list(client, route, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        "bertworks.apps.serve.app.fault_of", lambda errors, body: (seen.append(len(errors)), ("a", "b"))[1]
+    )
+    for element in (None, [None]):
+        found = client.post(route, json=ROUTES[route]([element] * 10_000))
+        assert found.status_code == 422 and seen.pop() <= 10, route
+
+
+@pytest.mark.parametrize(
+    ("route", "body", "message"),
+    [
+        ("/embed", {"inputs": [{}]}, "inputs.0 is an object; expected a whole number, a text or a list"),
+        ("/embed", {"inputs": [[1, "a"]]}, "inputs.0.1 is a text; expected a whole number"),
+        ("/v1/embeddings", {"input": ["a", None]}, "input.1 is null; expected a text"),
+        ("/v1/embeddings", {"input": [5, None]}, "input.1 is null; expected a whole number"),
+        ("/predict", {"inputs": [["a"], [None]]}, "inputs.1.0 is null; expected a text"),
+        ("/embed", {}, "inputs is missing"),
+        ("/embed", [], "the body is a list; expected an object"),
+        ("/", {"inputs": ["a", 1]}, "inputs.1 is a number; expected a text or an object"),
+        ("/v2/rerank", {"query": 1, "documents": ["a"]}, "query is a number; expected a text"),
+        ("/embed", {"inputs": "a", "mdoel": "other"}, "the body: unknown field mdoel; did you mean model?"),
+        ("/", {"inputs": "a", "parameters": {"topk": 1}}, "parameters: unknown field topk; did you mean top_k?"),
+        ("/v1/embeddings", {"input": "a", "truncat": True}, "the body: unknown field truncat; did you mean truncate?"),
+    ],
+)
+def test_what_was_found_and_expected(client, route, body, message):
+    refused(client.post(route, json=body), 422, f"{message}; GET")
+
+
+def test_unknown_fields_of_other_servers_are_ignored(client):
+    unknown = {"inputs": "a", "options": {"wait_for_model": True}, "model_name": "x", "secret": 1, "truncate_dim": 4}
+    assert client.post("/embed", json=unknown).status_code == 200
+    asked = {"inputs": "a [MASK]", "parameters": {"max_seq_len": 384, "top_p": 0.9}}
+    assert client.post("/", json=asked).status_code == 200
+
+
+@pytest.mark.parametrize("value", [True, "3", 3.0, 0], ids=str)
+def test_numbers_are_whole_numbers(http, value):
+    for path, body in (
+        ("/v1/embeddings", {"model": "mlm", "input": "a", "dimensions": value}),
+        ("/embed", {"model": "mlm", "inputs": "a", "dimensions": value}),
+        ("/models/labels", {"inputs": "a", "parameters": {"top_k": value}}),
+        ("/models/span", {"inputs": {"question": "a", "context": "b"}, "parameters": {"max_answer_len": value}}),
+        ("/v2/rerank", {"model": "ranker", "query": "a", "documents": ["b"], "top_n": value}),
+    ):
+        refused(http.post(path, json=body), 422)
+
+
+def test_an_empty_body_is_400_and_a_text_without_tokens_422(http):
+    kind = {"content-type": "application/json"}
+    for path in ("/embed", "/v1/embeddings", "/explain", "/score"):
+        refused(http.post(path, headers=kind), 400, "an empty body")
+    for body in ({"a": "\u0001"}, {"a": "a", "b": "\u0001"}):
+        refused(http.post("/explain", json=body | {"model": "mlm"}), 422, "no token")
+    assert http.post("/explain", json={"a": "a b", "model": "mlm"}).status_code == 200
+
+
+# ---- small bodies that would become much work
+
+
+def test_a_query_for_many_documents_counts_with_each(http):
+    body = {"model": "ranker", "query": "a " * 100_000, "documents": ["a"] * 20}
+    refused(http.post("/rerank", json=body), 413, "4,000,020 characters")
+
+
+def test_many_choices(http):
+    body = {"model": "choice", "text": "a b", "choices": ["c"] * 100}
+    assert len(http.post("/choose", json=body).json()["scores"]) == 100
+
+
+@pytest.mark.parametrize("template", ["none", "{} {}", "a" * 999 + "{}"], ids=lambda text: str(len(text)))
+def test_a_template_has_one_place_and_no_great_length(http, template):
+    body = {"inputs": "a", "parameters": {"candidate_labels": ["b"], "hypothesis_template": template}}
+    refused(http.post("/models/nli", json=body), 422, "expected one {}", "1,000 characters")
+
+
+def test_texts_and_labels_are_counted_before_they_are_paired(http, monkeypatch):
+    monkeypatch.setattr(
+        "bertworks.apps.serve.pipelines.check_template", lambda template: pytest.fail("pairs are built")
+    )
+    for labels in (["b"] * 1_000, ",".join("b" * 1_000)):
+        body = {"inputs": ["a"] * 1_000, "parameters": {"candidate_labels": labels}}
+        refused(http.post("/models/nli", json=body), 413, "1,000 texts with 1,000 labels", "4,000,000 tokens")
+
+
+def test_the_text_that_every_candidate_repeats_is_counted(http):
+    body = {"inputs": "a " * 20_000 + "[MASK]", "parameters": {"top_k": 60, "truncate": True}}
+    refused(http.post("/models/mlm", json=body), 413, "2,400,360 characters", "lower top_k")
+    every = http.post("/models/mlm", json={"inputs": "a [MASK]", "parameters": {"top_k": 10**9}}).json()
+    assert len(every) == 62  # the whole vocabulary
+
+
+def test_a_result_of_too_many_numbers_is_refused(make_client, monkeypatch):
+    monkeypatch.setattr("bertworks.apps.serve.service.VALUES", 32 * 12)
+    client = make_client("tiny")
+    client.app.state.service.warm_up()
+    assert client.post("/embed_all", json={"inputs": "a " * 10}).status_code == 200  # 12 vectors of width 32
+    refused(client.post("/embed_all", json={"inputs": "a " * 11}), 413, "416 numbers")
+    assert client.post("/embed", json={"inputs": "a " * 11}).status_code == 200
+
+
+@pytest.mark.parametrize("most", [20, 10**9])
+def test_half_of_the_positions_are_the_contexts(make_client, most):
+    """A question that takes the place of its context would mean many windows."""
+    client, question = make_client("span"), "b c d e f " * 6  # a model of 24 positions
+    body = {"inputs": {"question": question, "context": "a good film , b c d e f " * 5}}
+    body["parameters"] = {"max_question_len": most}
+    refused(client.post("/", json=body), 413, "tokens more than the 12 that are read of a question")
+    body["parameters"]["truncate"] = True
+    found = client.post("/", json=body)
+    assert found.status_code == 200 and int(found.headers["x-compute-tokens"]) / 24 <= 12
+
+
+def test_an_explanation_is_cut_only_when_asked_and_says_so(client):
+    body = {"a": "good film " * 40}
+    refused(client.post("/explain", json=body), 413, "50 tokens more than the 32")
+    cut = client.post("/explain", json=body | {"truncate": True})
+    assert cut.headers["x-truncated-tokens"] == "50" and cut.json()["cut"] == 50
+    assert cut.json()["text"] == " ".join(["good film"] * 15) and len(cut.json()["tokens"]) == 32
+
+
+# ---- the service: tokens of requests and of the queue, and where the work is done
+
+
+@pytest.fixture
+def service(predictors):
+    service = Service({"tiny": ServedModel("tiny", predictors["tiny"])}, ServeConfig(max_tokens=100, batch_tokens=64))
+    yield service
+    service.close()
+
+
+class Request:
+    """A request whose client stays."""
+
+    def __init__(self):
+        self.scope = {}
+
+    async def receive(self):
+        await asyncio.sleep(60)
+
+
+def run(service, step, rows, options=None):
+    return asyncio.run(service.run(Request(), step, rows, options))
+
+
+def refusal(service, step, rows):
+    with pytest.raises(Refusal) as found:
+        run(service, step, rows)
+    return found.value
+
+
+def test_a_request_of_too_many_tokens_is_refused(service, monkeypatch):
+    found = refusal(service, "embed", ["good " * 20] * 5)
+    assert (found.status, found.code) == (413, "max_tokens_per_request") and "110 tokens in a request" in found.message
+    monkeypatch.setattr(service.models["tiny"].steps["embed"], "prepare", lambda rows: pytest.fail("tokenized"))
+    for rows in ([[5] * 101], ["a"] * 101):
+        assert "at least 101 tokens in a request; expected at most 100" in refusal(service, "embed", rows).message
+
+
+def test_work_before_a_request_is_bounded_in_tokens(service, monkeypatch):
+    """Jobs take turns, so a small request counts a batch of each large one, and a large one as much as it has."""
+    gate, entered = threading.Event(), threading.Event()
+    steps = service.models["tiny"].steps["embed"]
+    lane, forward = service.queue.lane(steps), steps.forward
+    monkeypatch.setattr(steps, "forward", lambda inputs: (entered.set(), gate.wait(20), forward(inputs))[2])
+    inputs = steps.prepare(["a " * 22] * 4).inputs  # 96 tokens: of these a batch of 48 is computed, 48 wait
+    service.queue.submit(lane, inputs, steps.costs(inputs))
+    assert entered.wait(20) and service.queue.ahead(1) == 48
+    service.queue.submit(lane, inputs, steps.costs(inputs))
+    assert (service.queue.ahead(1), service.queue.ahead(96)) == (48 + 64, 48 + 96)
+    found = refusal(service, "embed", ["a"])
+    assert (found.status, found.error_type, found.headers) == (429, "Overloaded", {"Retry-After": "1"})
+    assert "112 tokens of other requests come first; expected at most 100" in found.message
+    gate.set()
+
+
+def test_token_ids_count_as_tokens():
+    assert size_of(["abc", [1, 2, 3, 4], ("de", "f"), ("g", ["h", "ij"])]) == (10, 4)
+
+
+@pytest.mark.parametrize(("device", "tokens"), [("cpu", 512), ("cuda", 32_768), ("mps", 512)])
+def test_a_gpu_takes_larger_batches(device, tokens):
+    loaded = SimpleNamespace(device=torch.device(device))
+    assert batch_tokens_of(SimpleNamespace(predictor=SimpleNamespace(loaded=loaded))) == tokens
+
+
+@pytest.mark.parametrize(
+    ("rows", "inline"), [(["a b"], True), ([[2, 5, 3]] * 2, True), (["a " * 510], False), ([[2, *[5] * 250, 3]], False)]
+)
+def test_long_texts_and_many_ids_are_prepared_beside_the_event_loop(predictors, rows, inline):
+    model, threads = ServedModel("tiny", predictors["tiny"]), []
+    service = Service({"tiny": model}, ServeConfig(auto_truncate=True))
+
+    def prepare(rows):
+        threads.append(threading.current_thread())
+        return EmbeddingInput().prepare(model.steps["embed"], {}, rows)
+
+    run(service, "embed", rows, Options(prepare=prepare))
+    service.close()
+    assert (threads[0] is threading.main_thread()) == inline
+
+
+@pytest.mark.parametrize("inline", [True, False])
+def test_many_scores_are_decoded_beside_the_event_loop(predictors, monkeypatch, inline):
+    model, threads = ServedModel("tiny", predictors["tiny"]), []
+    service, steps = Service({"tiny": model}, ServeConfig()), model.steps["embed"]
+    width = 4 if inline else SHORT_SCORES + 1
+    monkeypatch.setattr(steps, "forward", lambda inputs: torch.zeros(len(inputs.first), width))
+    run(service, "embed", ["a b"], Options(decode=lambda *_: [threads.append(threading.current_thread())]))
+    service.close()
+    assert (threads[0] is threading.main_thread()) == inline
+
+
+def test_every_step_decodes_as_the_service_calls_it(service, predictors):
+    answer = run(service, "next_sentence", [("a film", "good")]).results[0]
+    assert answer == predictors["tiny"].next_sentence("a film", "good")

@@ -18,8 +18,8 @@ def test_names_of_this_server(http, host):
     "host",
     [
         *("[::1]evil.com", "[::1].evil.com:80", "[localhost]", "[127.0.0.1]", "[::1", "::1", ".", "localhost.."),
-        *("localhost:80:80", "localhost:99999", "localhost:a", "localhost/@evil.com", "127.0.0.1:80@evil.com"),
-        *("a@localhost", "evil.example", "localhost.evil.example:8080", ""),
+        *("localhost:80:80", "localhost:a", "127.0.0.1:80@evil.com", "localhost/@evil.com", "a@localhost"),
+        *("evil.example", "localhost.evil.example:8080", "127.0.0.1.evil.example", ""),
     ],
 )
 def test_other_names(http, host):
@@ -110,9 +110,13 @@ def test_headers_of_usual_size_pass(address):
     ],
     ids=["many", "value", "url", "second", "name", "trailer"],
 )
-def test_headers_without_an_end_are_431(address, parts):
-    found = sent(address, *parts)
-    assert b"HTTP/1.1 431 Request Header Fields Too Large" in found and b"more than 65,536 bytes" in found
+def test_headers_without_an_end_are_refused(address, parts):
+    """The connection is closed long before the time for a header, five seconds, is over."""
+    with socket.create_connection(address, timeout=3) as connection, contextlib.suppress(ConnectionError):
+        for part in parts:
+            connection.sendall(part)
+        while connection.recv(65_536):  # raises TimeoutError if the server waits for more
+            pass
 
 
 def test_requests_that_cannot_be_read_are_counted_and_leave_no_line_in_the_log(address, caplog, capfd):
@@ -123,7 +127,7 @@ def test_requests_that_cannot_be_read_are_counted_and_leave_no_line_in_the_log(a
 
     before = failures()
     with caplog.at_level(logging.WARNING):
-        assert b" 431 " in sent(address, *TOO_MANY)
+        sent(address, *TOO_MANY)
         assert b" 400 " in sent(address, b"secret text\r\n\r\n")
         assert b" 200 " in sent(address, START + b"Connection: Upgrade\r\nUpgrade: websocket\r\n" + CLOSE)
     assert failures() == before + 2

@@ -72,7 +72,7 @@ def log(folder, steps):
 def address(tmp_path_factory, run):
     """A server of a model for each head, with a vocabulary made of the page's own examples."""
     folder = tmp_path_factory.mktemp("page")
-    texts = (Path(bertworks.__file__).parent / "serve" / "page" / "texts.js").read_text(encoding="utf-8")
+    texts = (Path(bertworks.__file__).parent / "apps" / "serve" / "page" / "texts.js").read_text(encoding="utf-8")
     tokenizer = Tokenizer.train(texts.split("\n") * 2, TokenizerConfig(vocab_size=1500))
     shape = ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
     save_folder(folder / "masked", build_model(shape, seed=1), tokenizer)
@@ -169,8 +169,7 @@ def test_every_tab_answers_in_every_view(visit, view):
         for tab in ["server", *(tabs if model == "masked" else OWN[model])]:
             found.go(model, tab)
             assert page.locator(".error").count() == 0, page.locator(".error").all_inner_texts()
-            shown = page.evaluate("[...document.querySelectorAll('[role=tab]')].map(tab => tab.id.slice(4))")
-            assert shown == tabs
+            assert tabs_of(page) == tabs
             korean = re.search("[가-힣]", page.locator(".lead h2").inner_text())
             assert bool(korean) == (view[0] == "ko")
             found.check()
@@ -191,6 +190,10 @@ def test_a_text_without_contrast_is_found(visit):
     found = visit()
     found.page.evaluate("document.querySelector('.lead p').style.color = '#bbb'")
     assert [name for _, _, name in contrasts(found.page)], "the check sees nothing"
+
+
+def tabs_of(page):
+    return page.evaluate("[...document.querySelectorAll('[role=tab]')].map(tab => tab.id.slice(4))")
 
 
 def until(page, condition):
@@ -420,10 +423,9 @@ def test_requests_that_cannot_be_answered(visit, language):
     found = visit(language)
     page = found.page
     asked = {
-        ("masked", "masks"): {"text": "[MASK] " * 200},
+        ("masked", "masks"): {"text": "[MASK] " * 300},
         ("masked", "similar"): {"texts": "only one"},
         ("masked", "word"): {"word": "bank", "one": "the river", "two": "the bank"},
-        ("choice", "choose"): {"text": "a", "choices": "b\n" * 40},
     }
     for (model, tab), values in asked.items():
         found.go(model, tab)
@@ -608,5 +610,16 @@ def test_an_export_has_no_tabs_that_it_cannot_answer(visit):
     found.page.route("**/models", without_vectors)
     found.page.goto(f"{found.address}/?again#labels/labels")
     found.page.wait_for_selector("[role=tab]")
-    tabs = found.page.evaluate("[...document.querySelectorAll('[role=tab]')].map(tab => tab.id.slice(4))")
-    assert tabs == ["labels", "curves", "server"]
+    assert tabs_of(found.page) == ["labels", "curves", "server"]
+
+
+def test_without_a_run_there_is_no_training_tab(chromium, tmp_path):
+    tokenizer = Tokenizer.train(["a river"] * 9, TokenizerConfig(vocab_size=300))
+    shape = ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
+    save_folder(tmp_path / "model", build_model(shape, seed=1), tokenizer)
+    with serving({"model": ServedModel.load(str(tmp_path / "model"))}) as found, contextlib.ExitStack() as opened:
+        visit = Visit(chromium, found)
+        opened.callback(visit.context.close)
+        assert tabs_of(visit.page) == [tab for tab in TABS["masked"] if tab != "curves"]
+        visit.go("model", "server")
+        visit.check()

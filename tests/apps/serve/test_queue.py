@@ -195,7 +195,7 @@ def test_a_part_that_fails_fails_its_job_alone(two):
     job = submit(two, steps, [1] * 150, [13] * 150)
     with pytest.raises(InputError, match="thirteen"):
         job.result(10)
-    while not two.idle:  # a worker that has not come back leaves both jobs to the other, as one pass
+    while two._running:  # a worker that has not come back leaves both jobs to the other, as one pass
         time.sleep(0.001)
     jobs = [submit(two, steps, [n] * 150) for n in (2, 3)]
     assert [firsts(job) for job in jobs] == [[2], [3]]

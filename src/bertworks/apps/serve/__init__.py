@@ -12,7 +12,6 @@ In reading order:
     metrics.py    Prometheus metrics under TEI's names
     service.py    from a request's rows to its answers: limits, tokenizing, queue, decoding
     routes.py     what every dialect's file shares: router, body, reply
-    hosts.py      the name in a Host header
     guard.py      what is checked before a route is called: host, key, content type, size and time of the body; the log
     app.py        `create_app`: all routes of all dialects; how a dialect plugs in
     tei.py        routes of text-embeddings-inference

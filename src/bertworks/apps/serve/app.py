@@ -32,7 +32,6 @@ from .config import ServeConfig
 from .errors import Refusal
 from .guard import Guard
 from .models import ServedModel
-from .routes import refusal_schemas
 from .service import ClientLeft, Service
 
 DIALECTS: tuple[APIRouter, ...] = (
@@ -47,15 +46,6 @@ DIALECTS: tuple[APIRouter, ...] = (
 )
 
 
-class Application(FastAPI):
-    """FastAPI with the forms of refusals in its description."""
-
-    def openapi(self) -> dict[str, Any]:
-        described = super().openapi()
-        described["components"]["schemas"] |= refusal_schemas()
-        return described
-
-
 READABLE = ("retry-after", "x-compute-tokens", "x-request-id", "x-truncated-tokens")  # headers, for pages elsewhere
 
 
@@ -67,7 +57,7 @@ def create_app(
     `app.state.service` is the service behind it.
     """
     config = config or ServeConfig()
-    app = Application(title="bertworks", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="bertworks", version=__version__, docs_url=None, redoc_url=None)
     app.state.service = service = Service(models, config)
     for router in DIALECTS:
         app.include_router(router)

@@ -14,7 +14,6 @@
 | 422 | Tokenizer | a text that cannot be read |
 | 424 | Backend | the model has no head for it; the forward pass failed |
 | 429 | Overloaded | too many requests or too much work before it; `Retry-After` gives the seconds |
-| 431 | Validation | a header that is too large (protocol.py) |
 | 503 | Unhealthy | the server is shutting down |
 """
 

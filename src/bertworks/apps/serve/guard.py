@@ -10,6 +10,7 @@ import binascii
 import gzip
 import hmac
 import io
+import ipaddress
 import logging
 import re
 import time
@@ -24,7 +25,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ServeConfig
 from .errors import Refusal, body_of, overloaded, shutting_down
-from .hosts import is_address, name_of
 from .metrics import route_of
 from .service import Service
 
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key, a body, or a count
 MOST_UNSENT = 1 << 28
+# an IPv6 address in brackets, or a name or IPv4 address; a port. Strict: what is read wrongly could be another's name
+HOST = re.compile(r"(?:\[([0-9a-f]*:[0-9a-f:.]*)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.ASCII)
 REQUEST_ID = re.compile(rb"[\w.:-]{1,100}")  # of a proxy or a client, to find its request in the log
 ENCODINGS = ("identity", "gzip", "x-gzip")  # of a body
 HEADERS = {
@@ -182,8 +184,9 @@ class Guard:
         """Raises Refusal for a name that is not this server's: a page elsewhere may have pointed its own name here."""
         if "*" in self.hosts:
             return
-        name = name_of(host)
-        if name is None or not (name in self.hosts or name.endswith(self.domains) or is_address(name)):
+        found = HOST.fullmatch(host.lower())
+        name = (found[1] or found[2].removesuffix(".")) if found else ""
+        if not (name in self.hosts or (name and name.endswith(self.domains)) or is_address(name)):
             raise Refusal(400, f"the Host header names {host[:80]!r}; allow it with: bertworks serve --allow-host NAME")
 
     def check_key(self, header: str) -> None:
@@ -243,6 +246,15 @@ class Guard:
     def too_large(self) -> Refusal:
         most = f"{self.config.max_body:,}"
         return Refusal(413, f"a body of more than {most} bytes; send several requests", {"Connection": "close"})
+
+
+def is_address(name: str) -> bool:
+    """Whether a name is an IP address."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_empty(headers: Mapping[str, str]) -> bool:

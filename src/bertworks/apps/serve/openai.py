@@ -17,11 +17,11 @@ from pydantic import BaseModel, StrictInt, StrictStr
 from .bodies import Body, Count, Many
 from .embedding import EmbeddingInput, rows_of
 from .errors import Refusal
-from .routes import RefusedOpenai, dialect, reply, service_of
+from .routes import dialect, reply, service_of
 from .service import Answers, Options
 from .vectors import Vectors, decoder, embedder_of
 
-router = dialect("OpenAI", refused=RefusedOpenai)
+router = dialect("OpenAI")
 
 Ids = Many[StrictInt]
 

@@ -7,17 +7,15 @@ uvicorn has no option for this with httptools (`h11_max_incomplete_event_size` i
 import asyncio
 from collections.abc import Callable
 
-import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .config import ServeConfig
 
 HEADER_BYTES = 65_536  # that may arrive without an end of the header, a part of the body or the end of the request
-LINGER = 1.0  # seconds in which the rest is thrown away, so that the client reads why
 
 
 def protocol_of(config: ServeConfig, count: Callable[[], object]) -> type[HttpToolsProtocol]:
-    """The protocol that closes a connection whose header does not arrive in `body_seconds`, or is too large (431).
+    """The protocol that closes a connection whose header does not arrive in `body_seconds`, or is too large (400).
 
     It also cuts one whose client does not read its answer in `answer_seconds`. Whoever sends waits for the client,
     because any byte that the socket does not take pauses writing. count: called for each request that cannot be read;
@@ -42,7 +40,6 @@ class LimitedProtocol(HttpToolsProtocol):
     unread: asyncio.TimerHandle | None = None
     pending = 0  # bytes of a header or of trailers that are not complete
     progress = False  # whether the last bytes completed something
-    refused = False  # for its size
 
     # ---- time
 
@@ -90,13 +87,13 @@ class LimitedProtocol(HttpToolsProtocol):
     # ---- size
 
     def data_received(self, data: bytes) -> None:
-        if self.refused:
+        if self.transport.is_closing():
             return
         self.progress = False
         super().data_received(data)
         self.pending = 0 if self.progress else self.pending + len(data)
         if self.pending > HEADER_BYTES and not self.transport.is_closing():
-            self.refuse_header()
+            self.send_400_response(f"A header of more than {HEADER_BYTES:,} bytes; send less in it.")
 
     def on_body(self, body: bytes) -> None:
         self.progress = True
@@ -112,14 +109,3 @@ class LimitedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self.count_unreadable()
         super().send_400_response(msg)
-
-    def refuse_header(self) -> None:
-        """Answer 431, and close the connection soon."""
-        self.count_unreadable()
-        error = f"a header of more than {HEADER_BYTES:,} bytes; send less in it"
-        body = orjson.dumps({"error": error, "error_type": "Validation"})
-        head = "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
-        self.transport.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
-        self.transport.write_eof()
-        self.refused = True
-        self.loop.call_later(LINGER, self.transport.close)

@@ -159,12 +159,6 @@ class ComputeQueue:
         return any(thread.is_alive() for thread in self._threads)
 
     @property
-    def idle(self) -> bool:
-        """Whether no job waits or is computed."""
-        with self._changed:
-            return not self._running and not any(lane.jobs for lane in self.lanes.values())
-
-    @property
     def size(self) -> int:
         """Jobs that wait."""
         with self._changed:

@@ -8,8 +8,6 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
 
 from ...encodings import likely_encoding
 from .errors import TYPES, Refusal, shutting_down
@@ -59,45 +57,14 @@ class JsonRoute(APIRoute):
         return handle
 
 
-class Refused(BaseModel):
-    """What is said instead of an answer."""
-
-    error: str
-    error_type: str
-
-
-class OpenaiError(BaseModel):
-    """Why there is no answer."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str
-
-
-class RefusedOpenai(BaseModel):
-    """What is said instead of an answer."""
-
-    error: OpenaiError
-
-
-def dialect(*tags: str, refused: type[BaseModel] = Refused) -> APIRouter:
-    """The router of a dialect; tags group its routes in /openapi.json. refused: the form of its refusals."""
+def dialect(*tags: str) -> APIRouter:
+    """The router of a dialect; tags group its routes in /openapi.json."""
     names = {400: "Validation", 413: "Validation", 415: "Validation", **TYPES}
-    schema = {"$ref": f"#/components/schemas/{refused.__name__}"}  # a model here would be compiled for every route
-    content = {"application/json": {"schema": schema}}
+    content = {"application/json": {"schema": {"type": "object"}}}
     responses: dict[int | str, dict[str, Any]] = {
         status: {"content": content, "description": names[status]} for status in sorted(names) if status != 500
     }
     return APIRouter(tags=list(tags), route_class=JsonRoute, responses=responses)
-
-
-def refusal_schemas() -> dict[str, Any]:
-    """The forms of refusals, to which the routes refer in /openapi.json."""
-    forms: list[Any] = [(form, "serialization") for form in (Refused, RefusedOpenai)]
-    _, schemas = models_json_schema(forms, ref_template="#/components/schemas/{model}")
-    found: dict[str, Any] = schemas["$defs"]
-    return found
 
 
 def service_of(request: Request) -> Service:

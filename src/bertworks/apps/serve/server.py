@@ -59,7 +59,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         from ...inference.engines import Computing
         from .app import create_app
         from .models import check_workers, load_models
-        from .screen import key_in_shell, show
+        from .screen import show
 
         computing = Computing(config.precision, config.engine)
         check_workers(folders, config)
@@ -70,7 +70,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         service.warm_up(tell)
         leave_cores_to_compute()
         accept(listener, config)
-        show(service, address, key_in_shell(config, keys), time.perf_counter() - begun)
+        show(service, address, bool(keys), time.perf_counter() - begun)
         serve(app, listener, config)
     service.close()
     tell("stopped")

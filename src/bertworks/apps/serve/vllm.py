@@ -14,10 +14,10 @@ from ...tasks.classification import ClassRows
 from .bodies import Body, Many
 from .errors import Refusal
 from .rerank import How, ranker_of, scored
-from .routes import RefusedOpenai, dialect, reply, service_of
+from .routes import dialect, reply, service_of
 from .service import Answers, Options
 
-router = dialect("vLLM", refused=RefusedOpenai)
+router = dialect("vLLM")
 
 
 class ClassifyRequest(Body):
@@ -38,41 +38,20 @@ class ScoreRequest(Body):
 
 
 class Listed(BaseModel):
-    """A result for each input, in their order."""
+    """A result for each input, in their order.
+
+    /classify: index, label, probs (of all labels, in the model's order), num_classes. /score: index, object, score.
+    """
 
     id: str
     object: str
     created: int
     model: str
+    data: list[dict[str, Any]]
     usage: dict[str, int]
 
 
-class Classified(BaseModel):
-    """The label of a text, and the probabilities of all labels in the model's order."""
-
-    index: int
-    label: str
-    probs: list[float]
-    num_classes: int
-
-
-class ClassifyResponse(Listed):
-    data: list[Classified]
-
-
-class Score(BaseModel):
-    """How relevant a text is to the other."""
-
-    index: int
-    object: str
-    score: float
-
-
-class ScoreResponse(Listed):
-    data: list[Score]
-
-
-@router.post("/classify", response_model=ClassifyResponse)
+@router.post("/classify", response_model=Listed)
 async def classify(body: ClassifyRequest, request: Request) -> Response:
     """The label of each text, and the probability of every label."""
     service = service_of(request)
@@ -90,8 +69,8 @@ async def classify(body: ClassifyRequest, request: Request) -> Response:
     return reply(listed("classify", data, answers), answers)
 
 
-@router.post("/score", response_model=ScoreResponse)
-@router.post("/v1/score", response_model=ScoreResponse, include_in_schema=False)
+@router.post("/score", response_model=Listed)
+@router.post("/v1/score", response_model=Listed, include_in_schema=False)
 async def score(body: ScoreRequest, request: Request) -> Response:
     """The relevance of each text to the other, by a model of pairs or an embedder, as `/rerank` gives it."""
     first, second = ([one] if isinstance(one, str) else one for one in (body.text_1, body.text_2))

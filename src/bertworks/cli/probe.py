@@ -173,7 +173,7 @@ class HeadsArguments:
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
     rows: Flat[DevRows] = field(default_factory=DevRows)
     config: Flat[HeadsConfig] = field(default_factory=HeadsConfig)
-    out: Path | None = None  # file to write, besides printing: .json, .png or .svg
+    out: Path | None = None  # .json file to write, besides printing
 
 
 def heads(argv: list[str]) -> None:
@@ -184,10 +184,10 @@ def heads(argv: list[str]) -> None:
     from ..inference.evaluation import remembered
 
     rows = remembered(arguments.rows, arguments.model, {flag.removeprefix("--") for flag in flags_in(argv)})
-    check_out(arguments.out, data=rows.find()[1], folders=[arguments.model])
+    check_out(arguments.out, (".json",), rows.find()[1], [arguments.model])
     results = probe.ablate_heads(arguments.model, *rows.read(), arguments.config)
     probe.show(results)
-    _write(results, arguments.out, probe.plot)
+    _write(results, arguments.out)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -279,23 +280,14 @@ def test_neighbours_are_the_nearest_of_all(inside, tmp_path):
     best: dict[str, float] = {}
     for value, line in every:
         best[line] = max(best.get(line, -1), value)
+    assert max(Counter(line for _, line in every).values()) == 30  # an equal sentence, which is printed once
     expected = sorted(best.values(), reverse=True)[:7]
     assert [one["cosine"] for one in found["neighbours"]] == pytest.approx(expected, abs=1e-5)
     for one in found["neighbours"]:
         text = one["left"] + one["word"] + one["right"]
         assert best[text] == pytest.approx(one["cosine"], abs=1e-5) and one["word"].lower() == "film"
-        assert one["times"] == sum(line == text for _, line in every if line.lower().count("film") == 1) or (
-            text.lower().count("film") > 1
-        )
+        assert one["times"] == sum(line == text for _, line in every)
         assert text in Path(one["source"].split(", line")[0]).read_text()
-
-
-def test_equal_sentences_stand_once(inside, tmp_path):
-    files = corpus(tmp_path / "texts")
-    found = find_neighbours(inside, "film", [files], NeighbourConfig("The film, a b.", top=3), InputOptions())
-    first = found["neighbours"][0]
-    assert first["cosine"] == pytest.approx(1, abs=1e-5) and first["times"] == 30
-    assert len({one["left"] + one["right"] for one in found["neighbours"]}) == 3
 
 
 def test_the_limit_ends_the_reading(inside, tmp_path, monkeypatch):
@@ -408,8 +400,7 @@ def test_changed_predictions_and_drawn_rows(classifier, tmp_path):
 
 def test_heads_on_the_command_line(classifier, folder, tmp_path, capsys):
     table = tiny_table(tmp_path / "dev.csv", 30, seed=5)
-    for end in ("json", "png"):
-        verbs.heads([str(classifier), "--dev", str(table), "--out", str(tmp_path / f"h.{end}")])
+    verbs.heads([str(classifier), "--dev", str(table), "--out", str(tmp_path / "h.json")])
     told = capsys.readouterr()
     assert "5 evaluations of 30 rows, one without each of 2 x 2 heads" in told.err and "largest loss" in told.out
     assert np.shape(json.loads((tmp_path / "h.json").read_text())["without"]) == (2, 2)

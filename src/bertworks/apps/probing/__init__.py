@@ -16,7 +16,7 @@ In reading order:
     items.py                labelled texts and words for a layer probe
     controls.py             control tasks and baselines of a layer probe
     layers.py               how much each layer knows of a task (`probe layers`)
-    pictures.py             lines over layers and heat maps
+    pictures.py             lines over layers
 """
 
 from typing import TYPE_CHECKING

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ...checkpoint.locate import refuse_export
@@ -28,7 +27,6 @@ from ...tasks.base import Judged, Task
 from ...training.machine import facts
 from .config import HeadsConfig
 from .model import check_attention
-from .pictures import HeatMap, draw_heat_map
 
 
 def ablate_heads(
@@ -105,15 +103,15 @@ def _changed(whole: Judged, judged: Judged) -> int:
     return sum(a != b for a, b in zip(whole.files[PREDICTIONS], judged.files[PREDICTIONS], strict=True))
 
 
-# ---- tables and pictures
+# ---- the table
 
 
 def show(results: dict[str, Any]) -> None:
-    """Print the change of the metric in points: a row a layer, a column a head. 12 heads fit 80 columns."""
+    """Print the change of the metric in points: a row per layer, a column per head. 12 heads fit 80 columns."""
     from rich.console import Console
     from rich.table import Table
 
-    change, console = _points(results), Console(highlight=False)
+    change, console = 100 * (np.array(results["without"]) - results["whole"]), Console(highlight=False)  # (L, N)
     title = f"{results['task']}: {results['metric']} without each head, in points"
     table = Table(title=title, title_justify="left", box=None, padding=(0, 0, 0, 1))
     for name in ("layer", *(str(i + 1) for i in range(change.shape[1]))):
@@ -121,32 +119,14 @@ def show(results: dict[str, Any]) -> None:
     for i, row in enumerate(change):
         table.add_row(str(i + 1), *(f"{value:+.1f}" for value in row))
     console.print(table, markup=False)
-    for note in _notes(results, change):
-        console.print(note, markup=False, soft_wrap=True)
-
-
-def _notes(results: dict[str, Any], change: NDArray[np.float64]) -> list[str]:
     changed, examples = np.array(results["changed"]), results["examples"]
     worst, best = (np.unravel_index(index, change.shape) for index in (change.argmin(), change.argmax()))
-    return [
-        f"model: {results['model']}; {results['metric']} of the whole model on {examples:,} of {results['of']:,} rows: "
-        f"{100 * results['whole']:.2f}; one row is {100 / examples:.2f} points of an accuracy",
+    for note in (
+        f"model: {results['model']}; {results['metric']} of the whole model on {examples:,} of {results['of']:,} "
+        f"examples: {100 * results['whole']:.2f}; one example is {100 / examples:.2f} points of an accuracy",
         f"largest loss: without head {worst[0] + 1}-{worst[1] + 1} ({change[worst]:+.2f}); "
         f"largest gain: without head {best[0] + 1}-{best[1] + 1} ({change[best]:+.2f})",
         f"changed predictions: {changed.mean():.1f} on average, at most {changed.max()} (of {examples:,})",
-        "The same rows select and evaluate the heads: differences of a few rows are chance (Michel et al. 2019).",
-    ]
-
-
-def _points(results: dict[str, Any]) -> NDArray[np.float64]:
-    change: NDArray[np.float64] = 100 * (np.array(results["without"]) - results["whole"])
-    return change
-
-
-def plot(results: dict[str, Any], out: Path) -> list[Path]:
-    """Draw the same table as a heat map. Returns the files."""
-    change = _points(results)
-    rows, columns = (tuple(f"{i + 1}" for i in range(size)) for size in change.shape)
-    title = f"{results['task']}: {results['metric']} without each head, points from {100 * results['whole']:.1f}"
-    layers = [f"layer {row}" for row in rows]
-    return draw_heat_map(HeatMap(change, layers, columns, title, form="{:+.1f}", xlabel="head"), out)
+        "The same examples select and evaluate the heads: differences of a few are chance (Michel et al. 2019).",
+    ):
+        console.print(note, markup=False, soft_wrap=True)

@@ -1,10 +1,9 @@
 """The nearest contexts of a word in a corpus: `bertworks probe neighbours`.
 
 Every occurrence of the word in the files is embedded in its sentence. The occurrences nearest to the word in the given
-sentence are kept. Files are streamed: a batch and the best so far are in memory.
+sentence are kept. Files are streamed: a batch of sentences and the occurrences so far are in memory.
 """
 
-import heapq
 import itertools
 import statistics
 from collections import Counter
@@ -54,16 +53,19 @@ def find_neighbours(
     first = model.tokenizer.readable(subwords[0][0])
     sentences = _sentences(reader, first if first.isalnum() else "", config.language)
     found = itertools.islice(_occurrences(model, subwords, sentences, config.beginning), config.limit)
-    best, values = _Best(config.top), list[float]()
+    contexts: list[Context] = []
     while batch := list(itertools.islice(found, BATCH)):
         for (_, span, context), states in zip(batch, model.states([ids for ids, _, _ in batch]), strict=True):
-            values.append(float(cosine(query, _mean(states, layer, span))))
-            best.offer(context._replace(cosine=values[-1]))
-    if not values:
+            contexts.append(context._replace(cosine=float(cosine(query, _mean(states, layer, span)))))
+    if not contexts:
         raise InputError(
             f"the word {word!r} is not in {', '.join(map(str, corpus))} ({reader.counts['documents']:,} documents); "
             "give another word, or allow longer words with --beginning"
         )
+    values, times = [context.cosine for context in contexts], Counter(context.text for context in contexts)
+    best: dict[str, Context] = {}
+    for context in sorted(contexts, key=lambda context: -context.cosine):  # equal ones stay in their order
+        best.setdefault(context.text, context)
     return {
         "probe": "neighbours",
         "model": str(model.folder),
@@ -76,8 +78,8 @@ def find_neighbours(
         "mean": statistics.fmean(values),
         "std": statistics.stdev(values) if len(values) > 1 else 0.0,
         "neighbours": [
-            {**context._asdict(), "cosine": round(context.cosine, 6), "times": best.times[context.text]}
-            for context in best.ordered()
+            {**context._asdict(), "cosine": round(context.cosine, 6), "times": times[context.text]}
+            for context in itertools.islice(best.values(), config.top)
         ],
         "machine": facts(),
     }
@@ -86,28 +88,6 @@ def find_neighbours(
 def _mean(states: Floats, layer: int, span: Span) -> Floats:
     vector: Floats = states[layer, span[0] : span[1]].mean(0)
     return vector
-
-
-class _Best:
-    """The contexts with the highest cosine, equal sentences once; of equal cosines the first one wins."""
-
-    def __init__(self, size: int):
-        self.size, self.heap = size, list[tuple[float, int, Context]]()
-        self.times = Counter[str]()  # occurrences of each kept sentence
-        self.offered = 0
-
-    def offer(self, context: Context) -> None:
-        self.offered += 1
-        if context.text in self.times:
-            self.times[context.text] += 1
-        elif len(self.heap) < self.size or context.cosine > self.heap[0][0]:
-            self.times[context.text] = 1
-            heapq.heappush(self.heap, (context.cosine, -self.offered, context))
-            if len(self.heap) > self.size:
-                del self.times[heapq.heappop(self.heap)[2].text]
-
-    def ordered(self) -> list[Context]:
-        return [context for _, _, context in sorted(self.heap, reverse=True)]
 
 
 # ---- finding the word

@@ -1,16 +1,13 @@
-"""The pictures of the probes: lines over layers, and heat maps. Colours as in reporting/figures.py."""
+"""The picture of the probes: lines over layers. Colours as in reporting/figures.py."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...files import InputError, write_json
 from ...reporting.figures import COLOURS, GREY, legend_columns, new_figure, save_figure
-from ...reporting.fonts import text_width
 from ...reporting.outputs import check_output
 
 
@@ -37,41 +34,6 @@ def lines(
     columns = legend_columns(figure, [*curves, *dotted])
     figure.legend(loc="outside upper left", ncols=columns, frameon=False)
     return save_figure(figure, out)
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """A table of numbers, each in a coloured cell."""
-
-    values: NDArray[Any]
-    rows: Sequence[str]
-    columns: Sequence[str]
-    title: str
-    limits: tuple[float, float] | None = None  # values of the palest and darkest blue; None: orange < 0 < purple
-    form: str = "{:.2f}"
-    xlabel: str = ""
-
-
-def draw_heat_map(heat_map: HeatMap, out: Path) -> list[Path]:
-    """Draw a heat map. Returns the files."""
-    values, rows, columns, diverging = heat_map.values, heat_map.rows, heat_map.columns, heat_map.limits is None
-    wide = 1.6 + 0.62 * len(columns) + 0.06 * max(map(text_width, rows))
-    figure = new_figure(max(wide, 0.4 + 0.095 * text_width(heat_map.title)), 1.2 + 0.42 * len(rows))
-    axes = figure.add_subplot()
-    most = max(float(np.abs(values).max()), 1e-9)
-    low, high = heat_map.limits or (-most, most)
-    image = axes.imshow(values, cmap="PuOr" if diverging else "Blues", vmin=low, vmax=high, aspect="auto")
-    for i, j in np.ndindex(*values.shape):
-        share = float(image.norm(float(values[i, j])))  # type: ignore[arg-type]
-        dark = abs(share - 0.5) > 0.3 if diverging else share > 0.6
-        number = heat_map.form.format(float(np.round(values[i, j], 2)) + 0.0)  # + 0.0: a zero has no sign
-        axes.text(j, i, number, ha="center", va="center", fontsize=8, color="w" if dark else "k")
-    axes.set(xticks=range(len(columns)), xticklabels=list(columns), yticks=range(len(rows)), yticklabels=list(rows))
-    axes.set_xlabel(heat_map.xlabel)
-    figure.suptitle(heat_map.title, fontsize=10)
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
-    return save_figure(figure, out, open_axes=False)
 
 
 def check_out(

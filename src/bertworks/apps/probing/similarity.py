@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from ...files import InputError
-from ...model.pair import Pair
 from ...reporting.tables import ResultTable
 from ...training.machine import facts
 from .config import WordConfig
+from .explanation_arrays import word_vectors
 from .model import Floats, ProbedModel, cosine
 from .words import Span
 
@@ -48,7 +48,7 @@ def compare_word(
     rows = [model.encode(text).ids for text in sentences]
     spans = [model.words.require(text, row, word, config.beginning) for text, row in zip(sentences, rows, strict=True)]
     found = zip(rows, states or model.states(rows), spans, strict=True)
-    vectors = np.stack([_vector(model, row, states, span) for row, states, span in found])  # (S, L + 2, D)
+    vectors = np.stack([_vectors(model, row, states, [span])[:, 0] for row, states, span in found])  # (S, L + 2, D)
     similarity = cosine(vectors[:, None], vectors[None]).transpose(2, 0, 1)  # (L + 2, S, S)
     baseline, pairs = _baseline(model, list(others)[:MOST] or sentences, config, () if others else states)
     return {
@@ -68,20 +68,11 @@ def compare_word(
     }
 
 
-def _vector(model: ProbedModel, ids: Sequence[int], states: Floats, span: Span) -> Floats:
-    """(L + 2, D): mean over a word's subwords of the static vectors, the embeddings and each layer.
-
-    Static vectors may be narrower than the layers (ALBERT); zeros behind them change no cosine.
-    """
-    start, end = span
-    encoder = model.encoder
-    sides = (encoder.left, encoder.right) if isinstance(encoder, Pair) else (encoder,)
-    tables = torch.cat([side.embeddings.word.weight[list(ids[start:end])].detach() for side in sides], -1)
-    static = tables.float().cpu().numpy().mean(0)
-    inner = states[:, start:end].mean(1)
-    padded = np.zeros(inner.shape[1], np.float32)
-    padded[: len(static)] = static
-    return np.concatenate([padded[None], inner])
+def _vectors(model: ProbedModel, ids: Sequence[int], states: Floats, spans: Sequence[Span]) -> Floats:
+    """(L + 2, W, D): the static vector of each word, its embedding, and its vector of each layer."""
+    inner = list(torch.from_numpy(states).to(model.device))
+    with torch.no_grad():
+        return word_vectors(model.encoder, ids, inner, spans).float().cpu().numpy()
 
 
 def _baseline(
@@ -91,7 +82,7 @@ def _baseline(
     rows = [model.encode(text, max_length=model.positions).ids for text in sentences]
     spans = [model.words.words(row) for row in rows]
     vectors = [
-        np.stack([_vector(model, row, inner, span) for span in words], 1)  # (L + 2, W, D)
+        _vectors(model, row, inner, words)
         for row, words, inner in zip(rows, spans, states or model.states(rows), strict=True)
         if words
     ]
@@ -173,18 +164,9 @@ def _matrix(results: dict[str, Any]) -> ResultTable:
 
 
 def plot(results: dict[str, Any], out: Path) -> list[Path]:
-    """Draw a line over the layers for two sentences, else the matrix of one layer. Returns the files."""
-    from .pictures import HeatMap, draw_heat_map, lines  # imports matplotlib, which a server does not need
+    """Draw the means over the layers. Returns the files."""
+    from .pictures import lines  # imports matplotlib, which a server does not need
 
-    if len(results["sentences"]) == 2:
-        names = ["static", "emb.", *results["layers"][2:]]
-        curves = {f"{results['word']!r} in the two sentences": pair_means(results)}
-        return lines(names, curves, {"random pairs of words": results["baseline"]}, "cosine", out)
-    layer = results["matrix_layer"]
-    shown = (text if len(text) <= 28 else f"{text[:27]}…" for text in results["sentences"])
-    numbers = [f"{i + 1}: {text}" for i, text in enumerate(shown)]
-    values = np.array(results["similarity"][layer + 1])
-    short = [str(i + 1) for i in range(len(numbers))]
-    baseline = results["baseline"][layer + 1]
-    title = f"{results['word']!r} at layer {layer}, random words {baseline:.2f}"
-    return draw_heat_map(HeatMap(values, numbers, short, title, (baseline, 1.0)), out)
+    names = ["static", "emb.", *results["layers"][2:]]
+    curves = {f"{results['word']!r} in {len(results['sentences'])} sentences": pair_means(results)}
+    return lines(names, curves, {"random pairs of words": results["baseline"]}, "cosine", out)

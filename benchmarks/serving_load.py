@@ -33,7 +33,7 @@ from server_process import Process, bertworks_command, embedding_requests, free_
 LEVELS = (0.5, 1.0, 2.0)
 SHORTEST = 600.0  # seconds of a level whose memory is judged: in a shorter one the allocator still settles
 MOST_GROWTH = 1.0  # MB an hour: the lower bound of the 95 % interval over a level's second half
-MOST_P99 = 15_000.0  # ms; the server refuses what would wait for more than 10 predicted seconds
+MOST_P99 = 15_000.0  # ms; --max-requests bounds the queue
 CLIENTS = 32  # that measure the capacity
 MARGIN = 0.25  # seconds before SIGTERM in which a request may still be on its way to the server
 WRONG = {  # bodies that are refused: the documented status, and the body

@@ -186,12 +186,6 @@ def test_long_texts_are_cut_and_bad_input_is_refused(pretrained):
             explain(pretrained, *arguments)
 
 
-def test_a_text_without_words_is_explained(pretrained):
-    found = explain(pretrained, "한")  # one unknown token
-    assert found["words"] == [] and len(found["tokens"]) == 3
-    json.dumps(found, allow_nan=False)
-
-
 # ---- the page
 
 

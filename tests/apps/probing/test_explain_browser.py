@@ -124,20 +124,6 @@ def test_keys_choose_tokens_and_heads(chromium, predictor, tmp_path):
     assert stops == 2  # Tab reaches each group once
 
 
-def test_a_change_of_theme_draws_the_colours_anew(chromium, predictor, tmp_path):
-    page = opened(chromium, explain(predictor, "good film"), tmp_path)
-    pixel = "document.querySelector('.ex-grid canvas').getContext('2d').getImageData(0, 0, 1, 1).data.join()"
-    light = page.evaluate(pixel)
-    page.click(".ex-tokens button >> nth=2")
-    page.emulate_media(color_scheme="dark")
-    for _ in range(100):  # the page's policy forbids Playwright's own way of waiting
-        if page.evaluate(pixel) != light:
-            break
-        page.wait_for_timeout(50)
-    assert page.evaluate(pixel) != light
-    assert page.inner_text(".ex-tokens button[aria-pressed=true] b") == "film"  # the choice stays
-
-
 def test_nothing_of_a_text_runs(chromium, predictor, tmp_path):
     data = explain(predictor, EVIL, EVIL, max_length=32)
     hostile = {**data, "model": EVIL, "tokens": [{**token, "text": EVIL} for token in data["tokens"]]}

@@ -16,12 +16,11 @@ from bertworks.apps.probing.config import HeadsConfig, LayersConfig, NeighbourCo
 from bertworks.apps.probing.controls import by_lexicon, by_type
 from bertworks.apps.probing.heads import ablate_heads, masked
 from bertworks.apps.probing.items import read_items
-from bertworks.apps.probing.layers import layer_vectors
 from bertworks.apps.probing.layers import probe_layers as probe
 from bertworks.apps.probing.layers import sheet as layer_sheet
 from bertworks.apps.probing.model import ProbedModel, cosine
 from bertworks.apps.probing.neighbours import _cut_around, find_neighbours
-from bertworks.apps.probing.similarity import compare_word, pair_means
+from bertworks.apps.probing.similarity import compare_word
 from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.checkpoint.start import concatenate
 from bertworks.cli import probe as verbs
@@ -88,16 +87,6 @@ def test_similarity_equals_transformers(minilm):
     assert found["baseline_pairs"] == len(pairs) == 45
     means = [np.mean([angle(one[layer, i], two[layer, j]) for i, j in pairs]) for layer in range(7)]
     np.testing.assert_allclose(found["baseline"][1:], means, atol=1e-5)
-
-
-def test_senses_of_a_real_model_are_nearer_to_their_own(minilm):
-    sentences = [RIVER, MONEY, "the bank of the river was muddy", "the bank lent them money"]
-    found = compare_word(ProbedModel(minilm, "cpu"), "bank", sentences, WordConfig(layer=-2))
-    values = np.array(found["similarity"])[found["matrix_layer"] + 1]
-    assert found["matrix_layer"] == 5
-    assert min(values[0, 2], values[1, 3]) > max(values[0, 1], values[0, 3], values[1, 2], values[2, 3])
-    pairs = itertools.combinations(range(4), 2)
-    assert pair_means(found)[6] == pytest.approx(np.mean([values[i][j] for i, j in pairs]))
 
 
 def test_a_word_of_several_pieces_is_their_mean(inside):
@@ -176,23 +165,6 @@ def test_a_word_in_two_encoders_side_by_side(tmp_path):
     assert found["baseline"][0] < 0.9  # other words have other pieces in both tables
 
 
-@pytest.mark.parametrize(
-    ("config", "settings"),
-    [
-        (WordConfig, {"pairs": 0}),
-        (WordConfig, {"pairs": -1}),
-        (WordConfig, {"seed": -1}),
-        (HeadsConfig, {"examples": -5}),
-        (HeadsConfig, {"batch_size": 0}),
-        (LayersConfig, {"max_seq_length": 2}),
-        (LayersConfig, {"first_seed": -1}),
-    ],
-)
-def test_settings_that_mean_nothing(config, settings):
-    with pytest.raises(InputError, match="expected"):
-        config(**settings)
-
-
 def test_the_baseline_takes_different_words_of_different_sentences(inside):
     found = compare_word(inside, "film", ["film a b", "film b c"], WordConfig())
     assert found["baseline_pairs"] == 7  # of nine: film with film and b with b are not different
@@ -226,13 +198,6 @@ def test_states_do_not_depend_on_their_neighbours(inside):
 def test_what_cannot_be_compared(inside, word, sentences, message):
     with pytest.raises(InputError, match=message):
         compare_word(inside, word, sentences, WordConfig())
-
-
-def test_layers_that_are_not_there(inside):
-    assert [inside.layer(number) for number in (0, 2, -1, -3)] == [0, 2, 2, 0]
-    for number in (3, -4):
-        with pytest.raises(InputError, match="has the layers 1 to 2"):
-            inside.layer(number)
 
 
 @pytest.mark.parametrize("sentences", [("a film b", "film , c"), ("a film b", "film , c", "good film")])
@@ -300,19 +265,6 @@ def test_the_limit_ends_the_reading(inside, tmp_path, monkeypatch):
         find_neighbours(inside, "film", [files], NeighbourConfig(), InputOptions())
 
 
-def test_few_sentences_are_held(inside, tmp_path, monkeypatch):
-    """Sentences are tokenized in chunks and embedded in batches, whatever the size of the corpus."""
-    (tmp_path / "long.txt").write_text("a film b. good film.\n" * 3000)
-    sizes = []
-    states, tokenize = ProbedModel.states, type(inside.tokenizer).ids_of
-    monkeypatch.setattr(ProbedModel, "states", lambda self, rows: sizes.append(len(rows)) or states(self, rows))
-    monkeypatch.setattr(
-        type(inside.tokenizer), "ids_of", lambda self, texts: sizes.append(len(texts)) or tokenize(self, texts)
-    )
-    found = find_neighbours(inside, "film", [tmp_path / "long.txt"], NeighbourConfig(limit=5000, top=2), InputOptions())
-    assert found["places"] == 5000 and max(sizes) <= 1024
-
-
 @pytest.mark.parametrize(("place", "room"), [(1, 7), (3, 7), (10, 7), (6, 6), (4, 22)])
 def test_a_long_sentence_is_cut_round_the_word(place, room):
     ids = list(range(12))  # 0 and 11 are the special tokens
@@ -320,13 +272,6 @@ def test_a_long_sentence_is_cut_round_the_word(place, room):
     assert found[start:end] == [place] and len(found) == min(room, 12)
     assert found[0] == 0 and found[-1] == 11
     assert found[1:-1] == list(range(found[1], found[1] + len(found) - 2))
-
-
-def test_a_word_deep_in_a_long_sentence(inside, tmp_path):
-    text = "a b c d e " * 20 + "good film " + "f g h i j " * 20
-    (tmp_path / "x.txt").write_text(text)
-    found = find_neighbours(inside, "film", [tmp_path / "x.txt"], NeighbourConfig(), InputOptions())
-    assert found["places"] == 1 and found["neighbours"][0]["left"].endswith("good ")
 
 
 def test_neighbours_on_the_command_line(folder, tmp_path, capsys):
@@ -489,22 +434,6 @@ def test_any_column_of_a_tagged_file(inside, tmp_path):
         read_items(replace(task, label="pos"), tmp_path / "eng.train", inside.tokenizer, Limits(), 0, 1)
 
 
-def test_few_items_of_many_tokens_hold_few_vectors(inside, tmp_path):
-    """Each item has the vector of its own token, and nothing else is kept."""
-    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
-    path = conll(tmp_path / "eng.train", 40, 1, lengths=(3, 12, 7))  # batches are in order of length, items are not
-    items = read_items(task, path, inside.tokenizer, Limits(max_seq_length=16), 100, 1)
-    found, N = layer_vectors(inside, items, "mean"), len(items.labels)
-    assert [x.shape for x in found] == [(N, 32)] * 3 and len(items.inputs.ids) > N >= 100
-    edges = items.inputs.edges
-    assert len(np.unique(np.diff(edges))) > 1
-    for unit in range(N):
-        row = int(np.searchsorted(edges, items.token[unit], "right")) - 1
-        states = next(inside.states([items.inputs.ids[edges[row] : edges[row + 1]].tolist()]))
-        for layer, x in enumerate(found):
-            np.testing.assert_allclose(x[unit], states[layer, items.token[unit] - edges[row]], atol=1e-5)
-
-
 def test_vectors_of_words_are_those_of_their_first_piece(inside, tmp_path, monkeypatch):
     task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
     train, dev = (
@@ -529,16 +458,6 @@ def test_vectors_of_words_are_those_of_their_first_piece(inside, tmp_path, monke
     assert control[0] > 0.95  # six words: any label of theirs can be learned by heart
     table = layer_sheet(found)
     assert table.rows[1][3] == f"{100 * (accuracy[1] - control[1]):+.2f}"
-
-
-def test_no_item_to_judge_on(inside, tmp_path):
-    """The message names the side that is empty."""
-    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
-    train = read_items(task, conll(tmp_path / "eng.train", 20, 1), inside.tokenizer, Limits(max_seq_length=32), 0, 1)
-    none = np.zeros(0, np.int64)
-    dev = replace(train, labels=none, token=none, of=9, left_out=9)
-    with pytest.raises(InputError, match=r"no item to evaluate on is left of 9 \(9 were left out\)"):
-        probe(inside, train, dev, LayersConfig(), quiet=True)
 
 
 def test_labels_of_control_tasks():

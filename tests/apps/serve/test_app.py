@@ -3,7 +3,6 @@
 import gzip
 import json
 
-import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
@@ -16,17 +15,6 @@ from bertworks.files import InputError
 @pytest.fixture(scope="module")
 def client(make_client):
     return make_client("tiny")
-
-
-def test_embed_gives_the_predictors_vectors(client, predictors):
-    predictor = predictors["tiny"]
-    texts = ["a good film", "bad , c d e", "f"]
-    found = client.post("/embed", json={"inputs": texts, "normalize": False})
-    assert found.status_code == 200, found.text
-    np.testing.assert_array_equal(np.float32(found.json()), predictor.embed(texts))
-    assert found.headers["x-compute-tokens"] == str(sum(len(predictor.tokenizer.encode(text).ids) for text in texts))
-    unit = np.float32(client.post("/embed", json={"inputs": texts[0]}).json())
-    np.testing.assert_allclose(np.linalg.norm(unit, axis=-1), [1], atol=1e-6)
 
 
 def refused(answer, status, error_type):
@@ -223,12 +211,6 @@ def test_a_root_path_is_removed_wherever_a_proxy_leaves_it(make_client):
             ServeConfig(root_path=wrong)
 
 
-def test_openapi_has_no_page_of_a_cdn(client):
-    assert "/embed" in json.loads(client.get("/openapi.json").text)["paths"]
-    for path in ("/docs", "/redoc"):
-        refused(client.get(path), 404, "NotFound")
-
-
 def test_health_is_asked_by_get_and_head_alone(make_client):
     client = make_client("tiny", key="correct horse")
     for path in ("/health", "/ping", "/v2/health/live", "/v2/health/ready"):
@@ -272,18 +254,3 @@ def test_a_folder_inside_a_name_or_a_word_is_no_folder():
         "served_tiny_model has no head, served_tiny_model/config.json; served_tiny_model, tinyness; "
         "first: NaN, second, /x/models/a, /models/a.bak"
     )
-
-
-def test_the_folder_of_the_shell_is_served_under_its_name(head_folders, monkeypatch):
-    monkeypatch.chdir(head_folders["tiny"])
-    assert ServedModel.load(".").name == head_folders["tiny"].name != ""
-
-
-def test_a_folder_named_like_a_word_leaves_messages_as_they_are(head_folders, tmp_path, monkeypatch):
-    """A relative folder `the` would be replaced in every message that has the word."""
-    import shutil
-
-    shutil.copytree(head_folders["tiny"], tmp_path / "the")
-    monkeypatch.chdir(tmp_path)
-    model = ServedModel.load("own=the")
-    assert model.predictor.folder == tmp_path / "the"

@@ -187,7 +187,8 @@ def test_too_many_requests_at_a_time_are_refused(predictors):
         with ThreadPoolExecutor(3) as pool:
             pending = [pool.submit(live.embed) for _ in range(3)]
             live.wait_for(lambda: any(one.done() for one in pending))
-            assert live.http.get("/health").status_code == 200
+            for path in ("/health", "/metrics", "/load", "/"):
+                assert live.http.get(path).status_code == 200, path
             live.gate.set()
             assert sorted(one.result().status_code for one in pending) == [200, 200, 429]
 
@@ -210,13 +211,14 @@ def test_an_answer_counts_until_it_is_read_or_its_time_is_over(predictors):
     from starlette.responses import Response
 
     with Live(predictors["tiny"], max_requests=1, answer_seconds=1.0) as live:
-        live.app.add_route("/large", lambda request: Response(bytes(50_000_000)))
+        live.app.add_route("/large", lambda request: Response(bytes(50_000_000)), methods=["POST"])
         with socket.create_connection(live.address, timeout=10) as idle:
-            idle.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            head = HEAD.replace("/embed", "/large").replace("\n\n", "\nConnection: close\n\n").format(2)
+            idle.sendall(head.replace("\n", "\r\n").encode() + b"{}")
             assert idle.recv(10)
             assert live.embed().status_code == 429
             live.wait_for(lambda: live.embed().status_code == 200)
-            assert len(live.http.get("/large").content) == 50_000_000
+            assert len(live.http.post("/large", json={}).content) == 50_000_000
             read = 0
             with contextlib.suppress(ConnectionResetError):
                 while part := idle.recv(1 << 20):

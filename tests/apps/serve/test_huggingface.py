@@ -29,18 +29,6 @@ def predictor(served, name) -> Predictor:
 # ---- the seven tasks by the stock client
 
 
-def test_many_texts(inference, served):
-    texts = [f"a {'b ' * (i % 9)}".strip() for i in range(300)]
-    found = inference("mlm").sentence_similarity("a", texts)
-    unit = predictor(served, "mlm").embed(["a", *texts], normalize=True)
-    np.testing.assert_allclose(found, unit[1:] @ unit[0], atol=1e-5)
-    names = [f"a {name}" for name in "bcdefghijk" * 10]
-    every = inference("nli").zero_shot_classification("a", names, multi_label=True)
-    some = inference("nli").zero_shot_classification("a", names[:10], multi_label=True)
-    expected = {one.label: one.score for one in some}
-    assert len(every) == 100 and all(one.score == pytest.approx(expected[one.label], abs=1e-5) for one in every)
-
-
 def test_text_classification(inference, served):
     found = inference("labels").text_classification("a good film")
     expected = predictor(served, "labels").classify("a good film", all_scores=True)["scores"]
@@ -170,32 +158,11 @@ def test_the_bare_url_answers_by_payload_and_head(http):
     assert "no [MASK] in" in post(inputs="a", parameters={}).json()["error"]
 
 
-@pytest.mark.parametrize(
-    ("name", "inputs", "keys"),
-    [
-        ("labels", "a", {"label", "score"}),
-        ("tags", "a film", {"entity_group", "score", "word", "start", "end"}),
-        ("mlm", "[MASK] a", {"score", "token", "token_str", "sequence"}),
-    ],
-)
-def test_texts_alone_are_answered_by_the_head(http, name, inputs, keys):
-    one, several = (http.post(f"/models/{name}", json={"inputs": x}).json() for x in (inputs, [inputs, inputs]))
-    first = one[0] if name == "labels" else one
-    assert first and all(item.keys() == keys for item in first)
-    assert [len(each) for each in several] == [len(first)] * 2
-
-
 @pytest.mark.parametrize("name", ["span", "choice"])
 def test_heads_that_read_no_texts_alone_say_what_they_expect(http, name):
     found = http.post(f"/models/{name}", json={"inputs": "a b"})
     assert found.status_code == 424 and "expects" in found.json()["error"]
     assert found.json()["error_type"] == "Backend"
-
-
-def test_a_name_with_slashes_and_an_unknown_task(http):
-    assert http.post("/models/a/b/pipeline/fill-mask", json={"inputs": "a"}).status_code == 404
-    found = http.post("/pipeline/summarization", json={"inputs": "a"})
-    assert found.status_code == 404 and "fill-mask" in found.json()["error"]
 
 
 # ---- classification

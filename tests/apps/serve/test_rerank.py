@@ -68,14 +68,6 @@ def test_top_n_and_the_documents(http):
     assert [one["document"]["text"] for one in two] == [TEXTS[one["index"]] for one in every[:2]]
 
 
-def test_a_label_that_means_relevant_ranks_too(http, served):
-    found = http.post("/v2/rerank", json={"model": "nli", "query": "a film", "documents": TEXTS}).json()["results"]
-    each = served["nli"].predictor.classify(["a film"] * 3, TEXTS, all_scores=True)
-    assert {one["index"]: one["relevance_score"] for one in found} == pytest.approx(
-        {i: one["scores"]["entailment"] for i, one in enumerate(each)}, abs=1e-5
-    )
-
-
 @pytest.fixture(scope="module")
 def foreign(served, tmp_path_factory):
     """Returns a function that gives a classifier of other software with these labels, as it is served."""
@@ -294,13 +286,6 @@ def test_an_embedder_ranks_by_the_cosine_of_its_vectors(client, embedding, path)
     assert {one["index"]: one[score] for one in rows} == pytest.approx(same, abs=1e-6)
 
 
-def test_raw_scores_of_an_embedder_are_its_cosines(client):
-    body = {"model": "emb", "query": "a film", "texts": TEXTS, "return_text": True}
-    found = client.post("/rerank", json=body).json()
-    assert client.post("/rerank", json=body | {"raw_scores": True}).json() == found
-    assert all(one["text"] == TEXTS[one["index"]] for one in found)
-
-
 @pytest.mark.parametrize("path", RANKS)
 @pytest.mark.parametrize(
     ("query", "texts", "status"),
@@ -345,14 +330,6 @@ def test_a_model_of_pairs_ranks_before_an_embedder_if_none_is_named(client_of):
     for names, first in ((("emb", "ranker"), "ranker"), (("labels", "mlm", "emb"), "emb"), (("emb",), "emb")):
         assert client_of(*names).post("/v2/rerank", json=body).json()["model"] == first
     assert client_of("emb", "mlm").post("/v2/rerank", json=body | {"model": "none"}).status_code == 404
-
-
-def test_a_pretrained_model_is_refused_with_what_would_work(client):
-    for path, (field, _) in RANKS.items():
-        found = client.post(path, json={"model": "mlm", "query": "a", field: TEXTS})
-        assert found.status_code == 424
-        assert "the model 'mlm' cannot rank" in found.json()["error"]
-        assert "fine-tune it on pairs, or with --kind embedding" in found.json()["error"]
 
 
 def test_an_embedder_gives_vectors_before_a_classifier_if_none_is_named(client_of):

@@ -1,6 +1,5 @@
 """The process of a server: what stops it at its start, its screen, and how it ends."""
 
-import dataclasses
 import json
 import os
 import re
@@ -20,14 +19,11 @@ from bertworks.apps.serve import server
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel, load_models
 from bertworks.apps.serve.screen import show
-from bertworks.apps.serve.server import KEY, accept, bind, check_extra, read_keys, serve
+from bertworks.apps.serve.server import KEY, bind, read_keys, serve
 from bertworks.apps.serve.service import Service
-from bertworks.checkpoint.folder import save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.engines import Computing
-from bertworks.model.heads import build_model
-from support.tiny_task import TINY
 
 SLOW = """
 import sys, time
@@ -72,16 +68,6 @@ def test_a_server_that_is_loading_holds_its_port(head_folders, capsys, monkeypat
             main(["serve", str(head_folders["tiny"]), "--port", str(port)])
         assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
     bind(ServeConfig(port=port)).close()  # free again
-
-
-def test_connections_are_refused_until_the_server_is_ready():
-    config = ServeConfig(port=0)
-    with bind(config) as listener:
-        address = listener.getsockname()
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address, 5)
-        accept(listener, config)
-        socket.create_connection(address, 5).close()
 
 
 def test_a_server_says_what_it_loads_before_it_does_and_opens_at_last(head_folders, monkeypatch, capsys):
@@ -167,15 +153,6 @@ def test_a_start_imports_no_statistics_no_plots_and_no_compiler(head_folders):
     assert "fastapi" in done.stderr.split() and not heavy & {*done.stderr.split()}
 
 
-def test_a_recurrent_model_is_not_compiled(tmp_path, head_folders, monkeypatch, capsys):
-    model = build_model(dataclasses.replace(TINY, layer_type="gru"), ("classifier",), labels=2)
-    save_folder(tmp_path / "gru", model, head_folders["tiny"], labels=["a", "b"])
-    monkeypatch.setattr(engines, "can_compile", lambda: True)
-    with pytest.raises(SystemExit) as end:
-        main(["serve", str(tmp_path / "gru"), "--port", "0", "--engine", "compiled"])
-    assert end.value.code == 1 and "layer_type = 'gru': recurrent layers" in capsys.readouterr().err
-
-
 def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(KEY, raising=False)
     assert read_keys(ServeConfig()) == []
@@ -193,13 +170,6 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(KEY, "")
     with pytest.raises(InputError, match=KEY):
         read_keys(ServeConfig())
-
-
-def test_a_missing_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "fastapi", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "orjson" else object())
-    with pytest.raises(InputError, match=r"orjson is not installed.*bertworks\[serve\]"):
-        check_extra()
 
 
 def test_the_screen_names_models_and_who_can_reach_them(predictors, capsys):

@@ -112,10 +112,6 @@ def test_every_metric_and_kind_has_a_name_in_both_languages():
         assert {f"kind_{kind}" for kind in KINDS} <= known.keys()
 
 
-def test_the_page_asks_below_its_own_address():
-    assert not re.findall(r"\b(?:ask|askModel|fetch)\(\s*[\"`]/", page().html)
-
-
 def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
     tiny_folder(tmp_path / "run" / "model")
     rows = [{"text": "ein Satz", "pair": "noch einer", "label": "a"}, {"question": "q?", "context": "c"}]
@@ -128,10 +124,6 @@ def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
     file.write_text('{"text": 3}\n')
     with pytest.raises(InputError, match=r"examples.jsonl, line 1: text = 3; expected a text"):
         ServedModel.load(f"x={tmp_path / 'run'}")
-
-
-def test_models_say_whether_a_key_is_needed(predictor):
-    assert client_of(predictor, key="a-long-key").get("/models", auth=("any", "a-long-key")).json()["key"] is True
 
 
 def test_models_say_what_they_can_and_in_which_languages(predictor):
@@ -171,13 +163,6 @@ def test_a_word_that_is_missing_is_refused_without_a_path(predictor):
     assert (
         "the word 'bad'" in client.post("/compare-word", json={"word": "bad", "sentences": ["good .", "a good"]}).text
     )
-
-
-def test_a_word_is_not_compared_in_a_cut_sentence(predictor):
-    answer = client_of(predictor, auto_truncate=True).post(
-        "/compare-word", json={"word": "bad", "sentences": ["good " * 40 + "bad", "bad"]}
-    )
-    assert answer.status_code == 413 and "truncate" not in answer.text
 
 
 # ---- the next sentence and explanations

@@ -171,13 +171,6 @@ def test_a_pair_is_cut_at_the_end_or_at_the_beginning_of_its_longer_text(post, p
         assert_same(flat(both[0]), whole)
 
 
-def test_predict_refuses_a_flat_list_where_a_pair_makes_no_sense(post):
-    for name in ("single", "several"):
-        refused = post("/predict", 422, inputs=["a b", "good film"], model=name)
-        assert refused["error_type"] == "Validation" and '[["a"],["b"]]' in refused["error"]
-        assert len(post("/predict", inputs=[["a b"], ["good film"]], model=name)) == 2
-
-
 def test_a_model_of_pairs_takes_no_single_text(make_client, monkeypatch):
     client = make_client("reviews", "single")
     found = client.app.state.service.models["reviews"].predictor.loaded

@@ -58,7 +58,7 @@ class Guard:
         self.keys = [key.encode() for key in keys]
         self.hosts = {"localhost", config.host.lower(), *map(str.lower, config.allow_host)}
         self.domains = tuple(host.removeprefix("*") for host in self.hosts if host.startswith("*."))
-        self.open = 0  # requests that passed the checks and are being answered
+        self.open = 0  # requests other than GET that passed the checks and are being answered
         self.unsent = 0  # bytes of answers that their clients have not taken yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,12 +104,13 @@ class Guard:
         if self.check(scope):
             await self.app(scope, receive, send)
             return
-        self.open += 1
+        computes = scope["method"] != "GET"  # metrics and the page are answered however busy the server is
+        self.open += computes
         try:
             body = await self.body_of(scope, receive)
             await self.app(scope, replayed(body, receive), send)
         finally:
-            self.open -= 1
+            self.open -= computes
 
     def with_headers(self, headers: Sequence[tuple[bytes, bytes]], request_id: bytes) -> list[tuple[bytes, bytes]]:
         """The headers of an answer, and those that every answer has."""
@@ -162,7 +163,7 @@ class Guard:
         self.check_key(headers.get("authorization", ""))
         if self.service.overrun:
             raise shutting_down()
-        if self.open >= self.config.max_requests:
+        if scope["method"] != "GET" and self.open >= self.config.max_requests:
             raise overloaded(f"{self.open} requests wait; expected at most {self.config.max_requests}")
         if self.unsent > MOST_UNSENT:
             raise overloaded(f"{self.unsent:,} bytes of answers wait for clients; expected at most {MOST_UNSENT:,}")

@@ -173,6 +173,9 @@ class Service:
         ready = time.perf_counter()
         self._check_tokens(model, step, prepared, options.truncate)
         check_values(lane, prepared.inputs)
+        ahead, most = self.queue.ahead(int(prepared.tokens.sum())), self.config.max_tokens
+        if ahead > most:
+            raise overloaded(f"{ahead:,} tokens of other requests come first; expected at most {most:,}")
         scored = await self._scores(request, lane, prepared.inputs)
         decode = options.decode or (lambda rows, scores: rows.decode(scores, model.predictor.loaded.settings))
         short = short and _numbers(scored.scores) <= SHORT_SCORES
@@ -209,11 +212,8 @@ class Service:
             raise Refusal(422, str(error)) from None
 
     def _check_tokens(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
-        """Raises Refusal: 413 for too many tokens, or tokens that would be lost without `truncate`; 429 for a queue."""
-        tokens, most = int(prepared.tokens.sum()), self.config.max_tokens
-        check_size(tokens, most)
-        if (ahead := self.queue.ahead(tokens)) > most:
-            raise overloaded(f"{ahead:,} tokens of other requests come first; expected at most {most:,}")
+        """Raises Refusal (413) for too many tokens, or tokens that would be lost although nobody said `truncate`."""
+        check_size(int(prepared.tokens.sum()), self.config.max_tokens)
         if not prepared.cut.any() or self._truncates(truncate):
             return
         row = int(prepared.cut.argmax())

@@ -144,14 +144,6 @@ def test_a_word_of_byte_bpe_has_another_form_at_the_beginning_alone(tmp_path):
     assert inside.words.find(ids, inside.words.subwords("film")) == [(1, 2), (4, 5)]
 
 
-def test_a_sentence_without_pieces_has_no_word(inside, tmp_path):
-    """A lone zero-width space is a sentence of no tokens; a corpus of the web has such."""
-    assert inside.words.find([], inside.words.subwords("ab")) == []
-    (tmp_path / "texts.txt").write_text("A film, a b.\n\u200b\n. \u200b\nB film.\n")
-    found = find_neighbours(inside, "film", [tmp_path / "texts.txt"], NeighbourConfig(), InputOptions())
-    assert found["places"] == 2
-
-
 def test_a_word_in_two_encoders_side_by_side(tmp_path):
     """The static vectors of a pair are those of both, end to end."""
     for seed, side in ((1, "left"), (2, "right")):

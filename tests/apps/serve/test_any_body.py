@@ -79,45 +79,6 @@ def test_any_payload_of_hugging_face(http, name, task, body):
     check(send(http, path, body), {"error", "error_type"})
 
 
-@pytest.mark.heavy
-@SEVERAL
-@given(
-    some.fixed_dictionaries(
-        {"input": TEXTS | some.lists(TEXTS, max_size=3) | some.lists(some.integers()) | JUNK},
-        optional={
-            "model": some.sampled_from(NAMES) | JUNK,
-            "encoding_format": some.sampled_from(["float", "base64", "ubinary"]),
-            **OPTIONS,
-        },
-    )
-)
-def test_any_body_of_openai(http, body):
-    found = send(http, "/v1/embeddings", body)
-    check(found, {"error"})
-    if found.status_code != 200:
-        assert found.json()["error"].keys() == {"message", "type", "param", "code"}
-
-
-@pytest.mark.heavy
-@SEVERAL
-@given(
-    some.sampled_from(["/rerank", "/v1/rerank", "/v2/rerank"]),
-    some.fixed_dictionaries(
-        {"query": TEXTS},
-        optional={
-            "documents": some.lists(TEXTS | some.fixed_dictionaries({"text": TEXTS}) | JUNK, max_size=4),
-            "texts": some.lists(TEXTS, max_size=4),
-            "model": some.sampled_from(["ranker", "nli", "tags"]),
-            "top_n": COUNTS,
-            "return_documents": some.booleans(),
-            **OPTIONS,
-        },
-    ),
-)
-def test_any_body_of_rerank(http, path, body):
-    check(send(http, path, {"model": "ranker"} | body), {"error", "error_type"})
-
-
 @pytest.mark.parametrize("path", ["/", "/v1/embeddings", "/v2/rerank"])
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"null", b'"a"', b'{"a": NaN}', b'{"inputs": "\xff"}', b'{"inputs": "\\ud800"}',

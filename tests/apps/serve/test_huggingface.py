@@ -158,13 +158,6 @@ def test_the_bare_url_answers_by_payload_and_head(http):
     assert "no [MASK] in" in post(inputs="a", parameters={}).json()["error"]
 
 
-@pytest.mark.parametrize("name", ["span", "choice"])
-def test_heads_that_read_no_texts_alone_say_what_they_expect(http, name):
-    found = http.post(f"/models/{name}", json={"inputs": "a b"})
-    assert found.status_code == 424 and "expects" in found.json()["error"]
-    assert found.json()["error_type"] == "Backend"
-
-
 # ---- classification
 
 

@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import importlib
-import json
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -86,36 +84,6 @@ def test_the_growth_of_memory_has_an_interval(loop):
     low, high = growing["mb_per_hour_interval"]
     assert 0 < low < 60 < high and growing["mb_per_hour"] == pytest.approx(60, abs=5)
     assert loop.growth(times[:8], noise[:8]) == {}
-
-
-def level(seconds, interval, p99=9000.0):
-    """A level of serving_load with this growth of memory and p99."""
-    return {
-        "times_capacity": 2.0,
-        "seconds": seconds,
-        "p99_ms": p99,
-        "memory": {"mb_per_hour_interval": interval} if interval else {},
-    }
-
-
-def test_an_hour_fails_when_memory_grows(loop):
-    problems = importlib.import_module("serving_load").level_problems
-    assert problems(level(3600.0, [-2.0, 3.0])) == problems(level(3600.0, [0.4, 3.0])) == []
-    assert problems(level(60.0, [40.0, 90.0])) == problems(level(60.0, None)) == []
-    assert problems(level(3600.0, [1.5, 3.0])) == [
-        "2 times capacity: memory grows by [1.5, 3.0] MB an hour; expected a lower bound of at most 1"
-    ]
-    assert "too few samples" in problems(level(3600.0, None))[0]
-
-
-def test_a_load_without_an_answer_has_no_times(loop, capsys, tmp_path):
-    """JSON knows no NaN: null in the file and on the screen, and a dash in the lines during the run."""
-    load, _ = asyncio.run(load_on(loop, lambda number: BUSY, 100.0, 0.1))
-    assert load.result["p50_ms"] is load.result["p99_ms"] is None and load.result["refused"] > 0
-    assert loop.shown(load.result)["p99_ms"] == "-" and loop.shown({"rate": 2.0}) == {"rate": 2.0}
-    common = importlib.import_module("common")
-    common.finish(SimpleNamespace(out=tmp_path / "out.json", smoke=False), {"p99": None, "worse": float("nan")})
-    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out.json").read_text())
 
 
 def run_with(p99, accepted=10):

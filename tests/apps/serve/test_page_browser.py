@@ -329,25 +329,6 @@ def test_errors_are_in_the_language_of_the_page(visit, language):
     page.wait_for_selector(".error")
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_long_texts_wrap_and_scroll_inside(visit, width):
-    found = visit("en", "light", width)
-    page = found.page
-    found.go("tags", "entities")
-    fill(page, {"text": "Angela Merkel met Barack Obama in Berlin. " * 200 + "W" * 400})
-    found.settle()
-    assert page.locator(".error").count() == 0 and page.locator(".result").bounding_box()["height"] < 3000
-    found.check()
-    found.go("masked", "similar")
-    fill(page, {"texts": "\n".join(f"The weather is lovely {'x' * 60} {i}" for i in range(25))})
-    found.settle()
-    assert page.locator(".heat td[data-at]").count() == 25 * 24
-    found.check()
-    found.go("labels", "labels")
-    fill(page, {"text": ""})
-    assert page.locator(".empty").is_visible()  # an empty text asks nobody
-
-
 def test_load_and_curves_are_live(visit, run, address):
     import httpx
 
@@ -380,26 +361,6 @@ def test_load_and_curves_are_live(visit, run, address):
 # ---- what a user of the page needs besides answers
 
 HARD = 'it\'s a "test" of $HOME `x` \\n, 😀 한국어,\nin two lines'
-
-
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_requests_that_cannot_be_answered(visit, language):
-    found = visit(language)
-    page = found.page
-    asked = {
-        ("masked", "masks"): {"text": "[MASK] " * 300},
-        ("masked", "similar"): {"texts": "only one"},
-        ("masked", "word"): {"word": "bank", "one": "the river", "two": "the bank"},
-    }
-    for (model, tab), values in asked.items():
-        found.go(model, tab)
-        fill(page, values)
-        page.wait_for_selector(".error")
-        check_language(page, language)
-        assert "truncate" not in page.locator(".error").inner_text()
-    found.go("masked", "similar")
-    fill(page, {"texts": "\n".join(map(str, range(33)))})
-    until(page, "document.querySelector('.error')?.textContent.includes('33')")
 
 
 @pytest.mark.parametrize("key", [None, "correct-horse"])
@@ -457,20 +418,6 @@ def test_examples_are_those_of_the_run(visit):
     found.page.click(".chip >> nth=1")
     found.settle()
     assert found.page.input_value("[name=text]") == "another word of it"
-
-
-@pytest.mark.parametrize("tab", ["similar", "attention"])
-def test_a_phone_shows_the_result_after_the_button(visit, tab):
-    found = visit("en", "light", 390)
-    page = found.page
-    found.go("masked", tab)
-    field = page.locator("textarea").first
-    field.fill("\n".join(["a river"] * 25))
-    page.click("button.run")
-    found.settle()
-    page.wait_for_timeout(100)
-    top, nav = (page.locator(name).bounding_box() for name in (".result", "nav"))
-    assert nav["y"] + nav["height"] <= top["y"] + 1 and top["y"] < 844 / 2
 
 
 def test_an_export_has_no_tabs_that_it_cannot_answer(visit):

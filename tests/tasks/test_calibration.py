@@ -105,10 +105,8 @@ def test_the_server_uses_them(several):
     save_thresholds(folder, TASK, rows)
     app = create_app({"m": ServedModel("m", Predictor(folder))}, ServeConfig(), None)
     with client_of(app, base_url="http://127.0.0.1") as client:
-        text = {"name": "text", "datatype": "BYTES", "shape": [len(rows)], "data": [row.text for row in rows]}
-        found = client.post("/v2/models/m/infer", json={"inputs": [text]}).json()
-    labels = next(one for one in found["outputs"] if one["name"] == "label")["data"]
-    assert labels == [row.label for row in rows]
+        found = client.post("/classify", json={"input": [row.text for row in rows]}).json()
+    assert [one["label"] for one in found["data"]] == [row.label for row in rows]
 
 
 def test_the_command(several, tmp_path, capsys):

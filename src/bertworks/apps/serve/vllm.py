@@ -53,12 +53,12 @@ class Listed(BaseModel):
 
 @router.post("/classify", response_model=Listed)
 async def classify(body: ClassifyRequest, request: Request) -> Response:
-    """The label of each text, and the probability of every label."""
+    """The label of each text as Predictor gives it (several labels by their thresholds), and all probabilities."""
     service = service_of(request)
     model = service.find(body.model, "classify")
 
     def decode(rows: ClassRows, scores: Tensor) -> Sequence[Any]:
-        best = [labels[0][0] for labels in rows.best_first(scores)]
+        best = [one["label"] for one in rows.decode(scores, model.predictor.loaded.settings)]
         every = rows.windows.mean(probabilities(scores, rows.task.kind).numpy()).tolist()  # in the order of the labels
         return [{"label": label, "probs": row, "num_classes": len(row)} for label, row in zip(best, every, strict=True)]
 

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from bertworks.cli import VERBS, main
+from bertworks.cli import COMMANDS, main
 
 IMPORTED = [
     "tyro",
@@ -60,7 +60,7 @@ def prepare() -> None:
             importlib.import_module(name)
     torch.set_num_threads(1)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        for verb in VERBS:  # what argument parsing keeps for the next time
+        for verb in COMMANDS:  # what argument parsing keeps for the next time
             with contextlib.suppress(SystemExit):
                 main([*verb.split(), "--help"])
     gc.freeze()

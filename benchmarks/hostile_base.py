@@ -144,7 +144,7 @@ def _trained(base: Path) -> None:
         call(f"finetune --train {kind}.{form} --dev {kind}.{form} {OWN[kind]} --model model --out run-{kind} {more}")
     (base / "data").mkdir()
     shutil.copytree(base / "cola", base / "data/cola")
-    call("study study/study.toml --corpus store --data data --out studied --minute")
+    call("study run study/study.toml --corpus store --data data --out studied --minute")
     shutil.rmtree(base / "studied/cells")
     shutil.rmtree(base / "data")
     _stopped()

@@ -107,7 +107,12 @@ READERS = [
         "model",
         "model text.txt single.csv",
         "^model/",
-        (CONVERT, FEATURES.format("model"), "fill-mask in/model 'a [MASK] b'", finetuned("single.csv", "single.csv")),
+        (
+            CONVERT,
+            FEATURES.format("model"),
+            "predict fill-mask in/model 'a [MASK] b'",
+            finetuned("single.csv", "single.csv"),
+        ),
     ),
     Reader("model-sharded", "sharded=model text.txt", SHARDED, (CONVERT,)),
     Reader("model-pooling", "pooling=model text.txt", "/(mod|1_|sent|config_)", (CONVERT, FEATURES.format("model"))),
@@ -141,16 +146,18 @@ READERS = [
     ),
     Reader(
         "study",
-        "study store cola=data/cola",
+        "study run store cola=data/cola",
         "^study/",
-        ("study in/study/study.toml --corpus in/store --data in/data --out out/s --dry-run",),
+        ("study run in/study/study.toml --corpus in/store --data in/data --out out/s --dry-run",),
     ),
-    Reader("run-finished", "run-pretrain=run run-pretrain=other", LOGS, ("plot in/run in/other --out out/c.png",)),
+    Reader(
+        "run-finished", "run-pretrain=run run-pretrain=other", LOGS, ("study plot in/run in/other --out out/c.png",)
+    ),
     Reader(
         "run-compared",
         "run-single=run run-single=other",
         LOGS,
-        ("compare in/run in/other --samples 100", "plot in/run --out out/c.png"),
+        ("compare in/run in/other --samples 100", "study plot in/run --out out/c.png"),
     ),
     Reader(
         "run-resumed",
@@ -159,7 +166,7 @@ READERS = [
         ("pretrain in/recipe.toml --corpus in/store --out in/run",),
         may_change=True,
     ),
-    Reader("run-study", "studied=s", "^s/", ("plot in/s --out out/c.png",)),
+    Reader("run-study", "studied=s", "^s/", ("study plot in/s --out out/c.png",)),
     Reader(
         "predict-text",
         "run-single=run text.txt",
@@ -179,7 +186,10 @@ READERS = [
     Reader("doctor-store", "store", "^store/", ("doctor in/store",), after=checksummed),
     Reader("doctor-table", "single.csv model", "csv", ("doctor in/single.csv --dev in/single.csv --model in/model",)),
     Reader(
-        "vectors", "vectors.txt tok", "vectors", ("static --vectors in/vectors.txt --tokenizer in/tok --out out/m",)
+        "vectors",
+        "vectors.txt tok",
+        "vectors",
+        ("pretrain static --vectors in/vectors.txt --tokenizer in/tok --out out/m",),
     ),
     Reader(
         "export",

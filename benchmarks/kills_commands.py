@@ -21,17 +21,16 @@ COMMANDS = {
     "finetune, keep_best": f"finetune {TABLES} --batch-size 4 --epochs 6 --loop.eval-every 3 --loop.save-every 2 "
     "--loop.keep-best accuracy",
     "finetune, seeds": f"finetune {TABLES} --batch-size 4 --epochs 2 --loop.save-every 2 --seeds 1 2 3",
-    "sweep": f"finetune {TABLES} --sweep glue",
+    "sweep": f"study sweep {TABLES} --grid glue",
     "distill": "distill {base}/distill.toml --teacher {base}/run-pretrain --corpus {base}/store --out out",
-    "study": "study {base}/study/study.toml --corpus {base}/store --data {base}/data --out out",
+    "study": "study run {base}/study/study.toml --corpus {base}/store --data {base}/data --out out",
     "features": "features {base}/model {base}/long.txt --out out.safetensors",
     "predict": "predict {base}/run-single {base}/long.txt --out out.jsonl",
     "predict, echo": "predict {base}/run-single {base}/long.csv --echo --out out.jsonl",
     "predict, table": "predict {base}/run-single {base}/long.csv --echo --out out.csv",
     "convert": "convert {base}/model out",
     "export, int8": "export {base}/run-single --precision int8 --out out",
-    "explain": "explain {base}/run-single 'good film a b c' --out out.html",
-    "track": "track {base}/run-pretrain --out out",
+    "explain": "probe explain {base}/run-single 'good film a b c' --out out.html",
     "finetune, embedding": f"finetune --kind embedding {TABLES} --text text,other --label score --batch-size 4 "
     "--epochs 2 --loop.save-every 2",
     "pretrain, texts": "pretrain {base}/recipe.toml --texts {base}/corpus-text --corpus store --out out --loop.steps 8 "
@@ -39,11 +38,11 @@ COMMANDS = {
     "pretrain korean, texts": "pretrain korean --texts {base}/korean --language ko --corpus store --out out "
     "--model.hidden-size 8 --model.num-hidden-layers 1 --model.num-attention-heads 2 --model.intermediate-size 16 "
     "--model.vocab-size 100 --loop.hours 0 --loop.steps 8 --loop.save-every 2 --loop.eval-every 4 --eval-batches 1",
-    "sweep, own grid": f"finetune {TABLES} --sweep 'optim.lr=1e-4,3e-4 epochs=1' --batch-size 4 --restarts 2",
+    "sweep, own grid": f"study sweep {TABLES} --grid 'optim.lr=1e-4,3e-4 epochs=1' --batch-size 4 --restarts 2",
     "finetune in Python": "bertworks.finetune({base}/model, train=DataFrame)",
 }
 ONCE = ("convert",)  # commands that refuse an output that is there
-WHOLE = ("tokenizer train", "features", "predict", "convert", "export", "explain", "track")
+WHOLE = ("tokenizer train", "features", "predict", "convert", "export", "explain")
 DISTILL = """
 eval_batches = 2
 [optim]

@@ -118,7 +118,7 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch, ca
     monkeypatch.setattr(os, "fsync", full)
     monkeypatch.setattr(cli, "function_of", lambda _: lambda _: write_json(tmp_path / "a.json", {}))
     with pytest.raises(SystemExit):
-        cli.main(["plot"])
+        cli.main(["study", "plot"])
     assert capsys.readouterr().err == f"bertworks: {tmp_path / 'a.json'}: No space left on device\n"
     assert not [*tmp_path.iterdir()]
 
@@ -142,7 +142,7 @@ def test_a_full_disk_behind_the_output_is_told(monkeypatch, capsys, printing):
     monkeypatch.setattr(sys, "stdout", Full())
     monkeypatch.setattr(cli, "function_of", lambda _: (lambda _: print("a")) if printing else full)
     with pytest.raises(SystemExit):
-        cli.main(["plot"])
+        cli.main(["study", "plot"])
     where = "standard output" if printing else "writing failed"
     assert capsys.readouterr().err == f"bertworks: {where}: No space left on device\n"
 

@@ -156,8 +156,8 @@ def test_importing_and_help_load_nothing_heavy():
 def test_help_of_every_verb_and_the_lists_load_no_torch():
     """torch alone takes two seconds; matplotlib and transformers one each."""
     code = (
-        "import contextlib, io, sys; from bertworks.cli import VERBS, main\n"
-        "for line in [*(f'{verb} --help' for verb in VERBS), 'tasks', 'recipes', '--version']:\n"
+        "import contextlib, io, sys; from bertworks.cli import COMMANDS, main\n"
+        "for line in [*(f'{verb} --help' for verb in COMMANDS), 'recipes tasks', 'recipes', '--version']:\n"
         "    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):\n"
         "        main(line.split())\n"
         "    assert len(shown.getvalue()) > 5, line\n"

@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 
 import bertworks
-from bertworks.cli import VERBS, main
+from bertworks.cli import COMMANDS, main
 from bertworks.config import recipe_names
 
 FILE = Path(__file__).with_name("public_api.txt")
@@ -54,7 +54,7 @@ def public_api() -> str:
     lines = ["# names of the package"]
     for name in sorted(bertworks.__all__):
         lines += describe(name, getattr(bertworks, name))
-    lines += ["", "# verbs and their flags", *(f"{verb} {flag}" for verb in sorted(VERBS) for flag in flags(verb))]
+    lines += ["", "# verbs and their flags", *(f"{verb} {flag}" for verb in sorted(COMMANDS) for flag in flags(verb))]
     lines += ["", "# recipes", *recipe_names()]
     return "\n".join(lines) + "\n"
 

@@ -23,11 +23,11 @@ import torch
 from safetensors.numpy import load_file
 
 import bertworks
+from bertworks.api import argument_names
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.inference import LoadedModel
-from bertworks.reporting.arguments import argument_names
 from support.tiny_task import tiny_place
 
 FIELDS = {"optim": {"lr": 1e-3}, "epochs": 2, "max_seq_length": 24, "quiet": True}
@@ -120,30 +120,23 @@ def test_on_step_at_the_last_update_lets_the_run_end(place, frames, tmp_path):
     assert done.finished and (tmp_path / "run" / "model").is_dir()
 
 
-def test_finished_runs_bring_what_doctor_finds_in_them(place, frames, run, tiny_store, tmp_path, capsys):
+def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_path, capsys):
+    """As on the command line; every development example is also in train."""
     assert run.findings and all(line.startswith(("warning: ", "error: ")) for line in run.findings)
     train, dev = frames
-    again = bertworks.finetune(place / "model", run.folder, train=train, dev=dev, **FIELDS | {"quiet": False})
-    assert again.findings == run.findings
+    leaked = pandas.concat([train, dev])
+    given = {"train": leaked, "dev": dev, **FIELDS, "epochs": 1}
+    found = bertworks.finetune(place / "model", tmp_path / "a", **given | {"quiet": False})
     printed = capsys.readouterr().err.splitlines()
-    assert [line for line in printed if line in run.findings] == [*run.findings]
-    first = pretrain(tiny_store, tmp_path / "a")
-    assert any("few updates: 3" in line for line in first.findings) and capsys.readouterr().err == ""
-    assert pretrain(tiny_store, tmp_path / "b", on_step=lambda record: True).findings == ()
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: bertworks.predict("m", ["a"], top_k=3), r"'top_k'; did you mean all_scores in place of top_k\?$"),
-        (lambda: bertworks.features("m", ["a"], pooling="mean"), r"did you mean pool in place of pooling\?$"),
-        (lambda: bertworks.predict("m", ["a"], zzz=3), r"^predict\(\) got an unexpected keyword argument 'zzz'$"),
-        (lambda: bertworks.predict("m"), r"^predict\(\) missing 1 required positional argument: 'data'$"),
-    ],
-)
-def test_arguments_of_other_libraries_are_hinted(call, message):
-    with pytest.raises(TypeError, match=message):
-        call()
+    assert [line for line in printed if line in found.findings] == [*found.findings]
+    assert any(line.startswith("error: ") and "16 of 16" in line for line in found.findings)
+    leaked.to_csv(tmp_path / "leaked.csv", index=False)
+    main(
+        f"finetune {place}/model --train {tmp_path}/leaked.csv --dev {place}/dev.csv --out {tmp_path}/b --epochs 1 "
+        "--optim.lr 1e-3 --max-seq-length 24".split()
+    )
+    shell = capsys.readouterr().err
+    assert all(line.partition(" (")[0] in shell for line in found.findings)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +170,15 @@ def test_errors_name_arguments(place, frames, tmp_path, given, message):
     with pytest.raises(InputError, match=message):
         bertworks.finetune(**{"out": tmp_path / "run", **arguments})
     assert not (tmp_path / "run" / "model").exists()
+
+
+def test_the_command_line_names_flags_where_python_names_arguments(place, capsys):
+    given = {"task": "mrpc", "train": "a.csv"}
+    with pytest.raises(InputError, match=r"^task cannot be combined with train; leave one of them out$"):
+        bertworks.finetune(place / "model", place / "new", **given)
+    with pytest.raises(SystemExit):
+        main(f"finetune {place}/model --out {place}/new --task mrpc --train a.csv".split())
+    assert capsys.readouterr().err == "bertworks: --task cannot be combined with --train; leave one of them out\n"
 
 
 def test_messages_lose_dashes_of_flags_and_of_nothing_else():

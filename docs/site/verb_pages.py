@@ -1,4 +1,4 @@
-"""The pages of the verbs: what a verb does, an example with its output, its flags.
+"""The pages of the commands: what a command does, an example with its output, its flags.
 
 The examples and their outputs are in docs/verbs, the flags come from `--help`. hooks.py adds the pages to the site.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bertworks.cli import GROUPS, main
+from bertworks.cli import COMMANDS, GROUPS, main
 
 VERBS = Path(__file__).parents[1] / "verbs"
 WIDTH = "77"  # columns of --help
@@ -26,9 +26,8 @@ def pages() -> Iterator[tuple[str, str]]:
     examples = {example["verb"]: example for example in told}
     outputs = json.loads((VERBS / "outputs.json").read_text("utf-8"))
     yield "verbs/index.md", overview()
-    for group in GROUPS.values():
-        for verb, line in group.items():
-            yield page_name(verb), page(verb, line, examples[verb], outputs[verb])
+    for verb, line in COMMANDS.items():
+        yield page_name(verb), page(verb, line, examples.get(verb), outputs.get(verb, []))
 
 
 def page_name(verb: str) -> str:
@@ -38,24 +37,36 @@ def page_name(verb: str) -> str:
 
 def navigation() -> list[dict[str, Any]]:
     """Return the entries of the pages in the navigation, by the groups of `bertworks --help`."""
-    groups = [{name.capitalize(): [{verb: page_name(verb)} for verb in verbs]} for name, verbs in GROUPS.items()]
-    return [{"All verbs": "verbs/index.md"}, *groups]
+    groups = [{name.capitalize(): [{verb: page_name(verb)} for verb in commands_of(name)]} for name in GROUPS]
+    return [{"All commands": "verbs/index.md"}, *groups]
+
+
+def commands_of(group: str) -> dict[str, str]:
+    """Return the commands of a group of `bertworks --help`, with their lines of help."""
+    return {verb: line for verb, line in COMMANDS.items() if verb.split()[0] in GROUPS[group]}
 
 
 def overview() -> str:
     """Return the page that lists the verbs."""
-    lines = ["# Verbs", "", "`bertworks VERB ...`; [commands](../commands.md) has what all verbs share.", MADE_BY]
-    for name, verbs in GROUPS.items():
-        lines += ["", f"## {name.capitalize()}", "", "| verb | what it does |", "|---|---|"]
-        lines += [f"| [`{verb}`]({page_name(verb).removeprefix('verbs/')}) | {what} |" for verb, what in verbs.items()]
+    lines = ["# Commands", "", "[Command line](../commands.md) describes what all commands share.", MADE_BY]
+    for name in GROUPS:
+        lines += ["", f"## {name.capitalize()}", "", "| command | what it does |", "|---|---|"]
+        lines += [
+            f"| [`{verb}`]({page_name(verb).removeprefix('verbs/')}) | {what} |"
+            for verb, what in commands_of(name).items()
+        ]
     return "\n".join([*lines, ""])
 
 
-def page(verb: str, what: str, example: dict[str, Any], output: list[str]) -> str:
+def page(verb: str, what: str, example: dict[str, Any] | None, output: list[str]) -> str:
     """Return the page of one verb."""
-    lines = [f"# bertworks {verb}", "", what, "", "## Example", ""]
-    if verb != "demo":
-        lines += [MADE_BY, ""]
+    shown = example_of(verb, example, output) if example else []
+    return "\n".join([f"# bertworks {verb}", "", what, "", *shown, "## Flags", "", "~~~text", *flags(verb), "~~~", ""])
+
+
+def example_of(verb: str, example: dict[str, Any], output: list[str]) -> list[str]:
+    """Return the lines of an example with its output."""
+    lines = ["## Example", "", *([] if verb == "demo" else [MADE_BY, ""])]
     for name, text in example.get("files", {}).items():
         lines += [f"`{name}`:", "", "```text", text.strip("\n"), "```", ""]
     lines += [*(f"    {line}" for line in example["run"]), ""]  # hooks.py wraps blocks of commands
@@ -63,17 +74,17 @@ def page(verb: str, what: str, example: dict[str, Any], output: list[str]) -> st
         lines += ["The end of the output:", ""]
     lines += ["~~~text", *output, "~~~", "", example["note"], ""]
     title = (VERBS.parent / example["more"]).read_text("utf-8").partition("\n")[0].removeprefix("# ")
-    lines += [f"More: [{title}](../{example['more']}).", "", "## Flags", "", "~~~text", *flags(verb), "~~~", ""]
-    return "\n".join(lines)
+    return [*lines, f"More: [{title}](../{example['more']}).", ""]
 
 
 def flags(verb: str) -> list[str]:
-    """Return the usage and the arguments of a verb, as `--help` has them where the output is no terminal."""
+    """Return the usage and the arguments of a command, as -H or `--help` explains them where there is no terminal."""
     printed, columns = io.StringIO(), os.environ.get("COLUMNS")
+    compact = verb in ("demo", "pretrain", "distill", "finetune", "study sweep", "study suite")
     os.environ["COLUMNS"] = WIDTH
     try:
         with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-            main([*verb.split(), "--help"])
+            main([*verb.split(), "-H" if compact else "--help"])
     finally:
         os.environ.pop("COLUMNS") if columns is None else os.environ.update(COLUMNS=columns)
     usage, *rest = printed.getvalue().split("\n\n")

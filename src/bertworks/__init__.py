@@ -6,17 +6,17 @@ from ._lazy import lazy_names as _lazy_names
 from ._version import __version__ as __version__
 
 if _TYPE_CHECKING:
-    from .apps.doctor.functions import finetune as finetune
-    from .apps.doctor.functions import pretrain as pretrain
+    from .api import evaluate as evaluate
+    from .api import features as features
+    from .api import finetune as finetune
+    from .api import predict as predict
+    from .api import pretrain as pretrain
     from .apps.estimators.classifier import EncoderClassifier as EncoderClassifier
     from .apps.estimators.vectorizer import EncoderVectorizer as EncoderVectorizer
     from .checkpoint.folder import load_encoder as load_encoder
     from .checkpoint.folder import load_model as load_model
     from .experiments.compare import compare as compare
     from .files import InputError as InputError
-    from .inference.functions import evaluate as evaluate
-    from .inference.functions import features as features
-    from .inference.functions import predict as predict
     from .inference.predictor import Predictor as Predictor
     from .model.config import ModelConfig as ModelConfig
     from .model.encoder import Encoder as Encoder

@@ -43,6 +43,8 @@ class InputError(Exception):
     than 1,900 characters is cut in its middle.
     """
 
+    with_flags = ""  # the message with flags, if the arguments of a call in Python are named in it
+
     def __init__(self, message: str = ""):
         super().__init__(clip(message, _MESSAGE))
 

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from bertworks.cli import main
-from bertworks.cli.schema import predictions_schema, recipe_schema, results_schema
+from bertworks.cli.recipes import predictions_schema, recipe_schema, results_schema
 from bertworks.config import RECIPES, load_recipe, to_toml
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.pretraining.recipe import PretrainConfig
@@ -27,7 +27,7 @@ def validator(schema):
 
 def shown(*words):
     with contextlib.redirect_stdout(io.StringIO()) as told:
-        main(["schema", *words])
+        main(["recipes", "schema", *words])
     return json.loads(told.getvalue())
 
 
@@ -98,5 +98,5 @@ def test_results_and_predictions_are_valid(tmp_path):
 
 def test_a_kind_beside_results_is_refused(capsys):
     with pytest.raises(SystemExit):
-        main(["schema", "results", "--kind", "study"])
+        main(["recipes", "schema", "results", "--kind", "study"])
     assert "--kind is of recipes" in capsys.readouterr().err

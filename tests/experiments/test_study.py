@@ -210,7 +210,18 @@ def sources(recipe, tiny_store, tiny_data, **more) -> StudyInputs:
 
 
 def line(recipe, tiny_store, tiny_data, out, *more):
-    return ["study", str(recipe), "--corpus", str(tiny_store.path), "--data", str(tiny_data), "--out", str(out), *more]
+    return [
+        "study",
+        "run",
+        str(recipe),
+        "--corpus",
+        str(tiny_store.path),
+        "--data",
+        str(tiny_data),
+        "--out",
+        str(out),
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")

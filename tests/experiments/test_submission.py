@@ -137,7 +137,7 @@ def test_answers_are_the_models(glue, runs, tmp_path):
 
 def test_what_is_missing_is_said_and_can_be_filled(glue, runs, tmp_path, capsys):
     (glue / "QQP/test.tsv").unlink()
-    line = ["submit", *map(str, runs[:-1]), "--data", str(glue), "--out", str(tmp_path / "s.zip")]
+    line = ["study", "submit", *map(str, runs[:-1]), "--data", str(glue), "--out", str(tmp_path / "s.zip")]
     main(line)
     said = capsys.readouterr()
     assert "9 of 11 files; 9 inputs were truncated" in said.out

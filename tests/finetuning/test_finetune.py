@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 import bertworks
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.cli import main
-from bertworks.cli.finetune import _parse
+from bertworks.cli.finetune import Arguments, read_arguments
 from bertworks.config import load_recipe
 from bertworks.files import Diverged, InputError, read_json
 from bertworks.finetuning import run as running
@@ -46,6 +46,10 @@ CONFIG = FinetuneConfig(
     batch_size=16,
     max_seq_length=16,
 )
+
+
+def parsed(argv, task=None):
+    return read_arguments(Arguments, argv, "finetune", task)
 
 
 @pytest.fixture(scope="module")
@@ -388,8 +392,8 @@ def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
         main([*line, str(tmp_path / name), *more])
         assert read_json(tmp_path / name / "results.json")["steps"] == 1
     (tmp_path / "r.toml").write_text("epochs = 3.0\n")
-    assert _parse(["--model", "m", "--out", "o", "--recipe", str(tmp_path / "r.toml")]).config.min_steps == 0
-    assert _parse(["--model", "m", "--out", "o", "--task", "rte"]).config.min_steps == 0
+    assert parsed(["m", "--out", "o", "--recipe", str(tmp_path / "r.toml")]).config.min_steps == 0
+    assert parsed(["m", "--out", "o", "--task", "rte"]).config.min_steps == 0
 
 
 def test_the_only_update_of_a_short_run_has_a_rate(place, table, tmp_path):
@@ -592,11 +596,8 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
             "none.toml: no such file, and no recipe",
         ),
         (["finetune", "--model", "m", "--out", "o", "--seeds", "1", "1"], "seeds that differ"),
-        ([*NO_EFFECT, "--sweep", "glue", "--epochs", "1"], "--epochs would have no effect: --sweep glue sets"),
-        (
-            [*NO_EFFECT, "--suite", "paper", "--data", "d", "--label", "x"],
-            "--label would have no effect: --suite reads",
-        ),
+        (["study", "sweep", "m", "glue", "--out", "o", "--epochs", "1"], "--epochs would have no effect: grid glue"),
+        (["study", "sweep", "m", "glue", "--out", "o", "--workers", "2"], "--workers would have no effect"),
         ([*NO_EFFECT, "--temperature", "3"], "--temperature would have no effect: there is no teacher"),
     ],
 )

@@ -448,7 +448,10 @@ def test_half_a_character_is_no_text(classifier, pretrained, capsys):
     for call in (Predictor(classifier).classify, Predictor(pretrained).fill_mask, Predictor(pretrained).embed):
         with pytest.raises(InputError, match=r"^(text|texts|rows\[0\]\[0\]) has half a character"):
             call(half)
-    for line in (["predict", str(classifier), "--string", half], ["fill-mask", str(pretrained), f"{half} [MASK]"]):
+    for line in (
+        ["predict", str(classifier), "--string", half],
+        ["predict", "fill-mask", str(pretrained), f"{half} [MASK]"],
+    ):
         with pytest.raises(SystemExit) as exit:
             main(line)
         assert exit.value.code == 1 and "has half a character" in capsys.readouterr().err
@@ -595,10 +598,10 @@ def test_predict_leaves_no_half_file(classifier, tmp_path, capsys):
 
 
 def test_fill_mask_on_the_command_line(pretrained, capsys):
-    main(["fill-mask", str(pretrained), "a [MASK] film", "--top-k", "2"])
+    main(["predict", "fill-mask", str(pretrained), "a [MASK] film", "--top-k", "2"])
     out = capsys.readouterr().out.splitlines()
     assert out[0] == "mask 1" and len(out) == 3 and out[1].endswith("film")
-    main(["fill-mask", str(pretrained), "a [MASK] film", "the [MASK]", "--top-k", "2"])
+    main(["predict", "fill-mask", str(pretrained), "a [MASK] film", "the [MASK]", "--top-k", "2"])
     several = capsys.readouterr().out.splitlines()
     assert several[:4] == ["a [MASK] film", *out] and several[4:6] == ["the [MASK]", "mask 1"] and len(several) == 8
 
@@ -620,7 +623,7 @@ def test_a_padded_table_names_no_padded_id(tmp_path, pretrained, capsys):
     with torch.no_grad():
         scores = model.eval().masked_lm_logits(model.encoder(ids).last_hidden_state[0, 2]).softmax(-1)
     assert abs(found[0]["score"] - float(scores[5])) < 1e-6
-    main(["fill-mask", str(tmp_path), "a [MASK] c"])
+    main(["predict", "fill-mask", str(tmp_path), "a [MASK] c"])
     assert "the embedding table has 2 rows more than the tokenizer has tokens" in capsys.readouterr().err
     assert Predictor(pretrained).note == ""
 

@@ -69,7 +69,7 @@ def test_the_folder_pads_as_its_tokenizer_does(tmp_path):
 
 def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
     pytest.importorskip("gensim", reason="gensim is in the extra `static`")
-    line = ["static", "--corpus", str(tiny_store.path), "--width", "12", "--epochs", "3", "--out"]
+    line = ["pretrain", "static", "--corpus", str(tiny_store.path), "--width", "12", "--epochs", "3", "--out"]
     main([*line, str(tmp_path / "one")])
     assert "bertworks finetune" in capsys.readouterr().out
     train_static(tiny_store.path, tmp_path / "two", StaticConfig(width=12, epochs=3))
@@ -77,7 +77,7 @@ def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
     assert np.array_equal(one, two) and one.shape == (tiny_store.vocab_size, 12)
     assert len(np.unique(one, axis=0)) > 20  # most pieces have a vector of their own
     with pytest.raises(SystemExit):
-        main([*line[:1], "--out", str(tmp_path / "no")])
+        main([*line[:2], "--out", str(tmp_path / "no")])
     assert "give --corpus" in capsys.readouterr().err
     for more, said in (("--negative 0", "negative = 0"), ("--min-count 1000000", "no subword occurs 1000000 times")):
         with pytest.raises(SystemExit):

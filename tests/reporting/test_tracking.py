@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bertworks.cli import main
 from bertworks.files import InputError, NotWritten
 from bertworks.reporting import tracking
 from bertworks.reporting.run_files import read_log
@@ -50,10 +49,9 @@ def test_every_number_of_the_log_is_a_scalar():
     assert found["eval/accuracy", 20] == 0.5 and found["train/tokens", 20] == 2000 and len(found) == 11
 
 
-def test_tensorboard_reads_the_log_back(tmp_path, capsys):
+def test_tensorboard_reads_the_log_back(tmp_path):
     run = write_log(tmp_path / "run")
-    main(["track", str(run)])
-    assert capsys.readouterr().out.strip() == str(run / "tensorboard")
+    assert track([run], "tensorboard") == [run / "tensorboard"]
     assert read_events(run / "tensorboard") == expected(run) != {}
     write_log(run, RECORDS[:1])
     track([run], "tensorboard")  # the earlier files are replaced

@@ -1,9 +1,9 @@
-"""The command line, `bertworks VERB ...`: the table of verbs, and how a verb is found and called.
+"""The command line, `bertworks COMMAND ...`: the table of commands, and how a command is found and called.
 
-A verb is a module of its name, and a function of its last word: `compare` is compare.compare, `fill-mask` is
-fill_mask.fill_mask, `tokenizer train` is tokenizer.train. A new verb needs that function and a line in `GROUPS`.
-Modules are imported when their verb is called, so that `--help` is instant. In reading order: this file; ending.py
-(exit statuses, errors, Ctrl-C); arguments.py (parsing, what several verbs share); the verbs.
+A command is a function of the module of its first word, with the name of its last word: `compare` is compare.compare,
+`tokenizer train` is tokenizer.train, `predict fill-mask` is predict.fill_mask. A new command needs that function and a
+line in `COMMANDS`. Modules are imported when their command is called, so that `--help` is instant. In reading order:
+this file; ending.py (exit statuses, errors, Ctrl-C); arguments.py (parsing, shared arguments); the commands.
 """
 
 import difflib
@@ -17,99 +17,108 @@ from typing import NoReturn
 from .._version import __version__
 from .ending import DONE, EXIT_STATUSES, WRONG_ARGUMENTS, explained_failures
 
-GROUPS = {
-    "the whole road": {
-        "demo": "Train a small BERT on this machine's text and measure it.",
-    },
-    "text": {
-        "tokenizer train": "Train a vocabulary on text.",
-        "tokenizer check": "Check whether a vocabulary fits a text.",
-        "tokenizer extend": "Add words to a WordPiece vocabulary and to its model.",
-        "corpus build": "Tokenize text into a corpus store.",
-        "corpus show": "Show what a corpus store contains.",
-    },
-    "pre-training": {
-        "pretrain": "Pre-train an encoder on a corpus store.",
-        "distill": "Distil a pre-trained encoder into a smaller one.",
-        "static": "Train or read static word vectors, a baseline.",
-        "concat": "Join a left-to-right and a right-to-left encoder.",
-        "convert": "Convert a Hugging Face or TensorFlow checkpoint.",
-    },
-    "fine-tuning": {
-        "finetune": "Fine-tune on a known task or on your own table.",
-        "evaluate": "Evaluate a fine-tuned model on development rows.",
-        "compare": "Compare two fine-tuned models on the same rows.",
-        "study": "Run variants of a recipe side by side.",
-        "study report": "Print and write the tables of finished studies.",
-        "submit": "Write the submission for GLUE's leaderboard.",
-    },
-    "using a model": {
-        "export": "Export a model to ONNX, or compare engines.",
-        "predict": "Predict labels, tags or answers for a file.",
-        "fill-mask": "Predict the tokens at [MASK].",
-        "next-sentence": "Compute whether one text follows another.",
-        "features": "Write the vectors of texts to a file.",
-        "serve": "Serve trained folders over HTTP.",
-        "explain": "Show how a model processes a text, as an HTML page.",
-        "probe word": "Compare a word's vectors in several sentences, by layer.",
-        "probe neighbours": "Find the nearest contexts of a word in a corpus.",
-        "probe particles": "Measure what Korean nouns and particles account for.",
-        "probe attention": "Write the attention weights of every head, as numbers or as a page.",
-        "probe heads": "Measure each attention head by switching it off.",
-        "probe layers": "Measure each layer by linear classifiers.",
-    },
-    "looking up": {
-        "doctor": "Examine a run, store, model, table or machine.",
-        "tasks": "List the tasks that fine-tuning knows.",
-        "recipes": "List the recipes that come with bertworks, or print one.",
-        "schema": "Print the JSON Schema of recipes, results or predictions.",
-        "plot": "Draw the curves of runs, or the figure of a study.",
-        "track": "Write the logs of runs for TensorBoard, MLflow or W&B.",
-    },
+COMMANDS = {
+    "demo": "Train a small BERT on this machine's text and measure it.",
+    "doctor": "Examine a run, corpus, model, table or this machine.",
+    "recipes": "List the recipes that come with bertworks, or print one.",
+    "recipes tasks": "List the tasks that fine-tuning supports.",
+    "recipes schema": "Print JSON Schemas of recipes, results, predictions.",
+    "tokenizer train": "Train a vocabulary on text.",
+    "tokenizer check": "Check whether a vocabulary fits a text.",
+    "tokenizer extend": "Add words to a WordPiece vocabulary and to its model.",
+    "corpus build": "Tokenize text into a corpus store.",
+    "corpus show": "Show what a corpus store contains.",
+    "pretrain": "Pre-train an encoder on a corpus store.",
+    "pretrain static": "Train or read static word vectors, a baseline.",
+    "pretrain concat": "Join a left-to-right and a right-to-left encoder.",
+    "distill": "Distil a pre-trained encoder into a smaller one.",
+    "convert": "Convert a Hugging Face or TensorFlow checkpoint.",
+    "finetune": "Fine-tune on a known task or on your own table.",
+    "evaluate": "Evaluate a fine-tuned model on development examples.",
+    "compare": "Compare two fine-tuned models on the same examples.",
+    "study run": "Run variants of a recipe side by side.",
+    "study sweep": "Fine-tune with every setting of a grid.",
+    "study suite": "Fine-tune on every task of the paper.",
+    "study report": "Print and write the tables of finished studies.",
+    "study plot": "Draw the curves of runs, or the figure of a study.",
+    "study submit": "Write the submission for GLUE's leaderboard.",
+    "predict": "Predict labels, tags or answers for a file.",
+    "predict fill-mask": "Predict the tokens at [MASK].",
+    "predict next-sentence": "Compute whether one text follows another.",
+    "features": "Write the vectors of texts to a file.",
+    "probe explain": "Show how a model processes a text, as an HTML page.",
+    "probe word": "Compare a word's vectors in several sentences, by layer.",
+    "probe neighbours": "Find the nearest contexts of a word in a corpus.",
+    "probe particles": "Measure what Korean nouns and particles account for.",
+    "probe heads": "Measure each attention head by switching it off.",
+    "probe layers": "Measure each layer by linear classifiers.",
+    "export": "Export a model to ONNX, or compare engines.",
+    "serve": "Serve models over HTTP, with a web page.",
 }
-VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
-FAMILIES = {verb.split()[0] for verb in VERBS if " " in verb} - {*VERBS}  # no verb alone: tokenizer, corpus, probe
+FAMILIES = {  # first words that are no command alone
+    "tokenizer": "Train, check or extend a vocabulary.",
+    "corpus": "Tokenize text into a corpus store, or show one.",
+    "study": "Run many variants, settings or tasks, and compare them.",
+    "probe": "Look into a model: a text step by step, words, layers, heads.",
+}
+GROUPS = {
+    "first steps": ("demo", "doctor", "recipes"),
+    "text and pre-training": ("tokenizer", "corpus", "pretrain", "distill", "convert"),
+    "fine-tuning": ("finetune", "evaluate", "compare", "study"),
+    "using a model": ("predict", "features", "probe", "export", "serve"),
+}
+MOVED = {  # earlier commands, and where to find what they did
+    "advise": "`bertworks export MODEL --compare`",
+    "concat": "`bertworks pretrain concat`",
+    "explain": "`bertworks probe explain`",
+    "fill-mask": "`bertworks predict fill-mask`",
+    "next-sentence": "`bertworks predict next-sentence`",
+    "plot": "`bertworks study plot`",
+    "probe attention": "`bertworks probe explain`",
+    "schema": "`bertworks recipes schema`",
+    "static": "`bertworks pretrain static`",
+    "submit": "`bertworks study submit`",
+    "tasks": "`bertworks recipes tasks`",
+    "track": "the flag --log tensorboard of `bertworks pretrain`, `distill` and `finetune`",
+}
 
-# These verbs make nothing but output: they end when its reader closes it. The other verbs finish their work.
+# These commands make nothing but output: they end when its reader closes it. The others finish their work.
 PRINTERS = {
     "tokenizer check",
     "corpus show",
-    "tasks",
     "recipes",
-    "schema",
-    "fill-mask",
-    "next-sentence",
+    "recipes tasks",
+    "recipes schema",
     "predict",
+    "predict fill-mask",
+    "predict next-sentence",
     "doctor",
 }
 
 
-def function_of(verb: str) -> Callable[[list[str]], None]:
-    """Import the verb's module and return its function, which takes the arguments behind the verb."""
-    words = verb.replace("-", "_").split()
+def function_of(command: str) -> Callable[[list[str]], None]:
+    """Import the command's module and return its function, which takes the arguments behind the command."""
+    words = command.replace("-", "_").split()
     found: Callable[[list[str]], None] = getattr(importlib.import_module(f".{words[0]}", __name__), words[-1])
     return found
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Find the verb and run it. ending.py lists the exit statuses."""
+    """Find the command and run it. ending.py lists the exit statuses."""
     argv = sys.argv[1:] if argv is None else argv
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be UTF-8
-    words = next((words for words in (2, 1) if " ".join(argv[:words]) in VERBS), 0)
-    verb = " ".join(argv[:words])
-    with explained_failures(verb in PRINTERS or argv == ["--version"]):
+    words = next((words for words in (2, 1) if " ".join(argv[:words]) in COMMANDS), 0)
+    command = " ".join(argv[:words])
+    with explained_failures(command in PRINTERS or argv == ["--version"]):
         if argv == ["--version"]:
             return _print_version()
-        _call(verb, argv[words:]) if words else _explain(argv)
+        function_of(command)(argv[words:]) if words else _explain(argv)
 
 
-def _call(verb: str, argv: list[str]) -> None:
-    """Run the verb. Raises InputError for a flag that is given twice."""
-    from .arguments import refuse_repeated
-
-    refuse_repeated(argv, verb)
-    function_of(verb)(argv)
+def subcommands(first: str) -> dict[str, str]:
+    """The commands of two words that begin with this one."""
+    return {command: line for command, line in COMMANDS.items() if command.startswith(f"{first} ")}
 
 
 def _print_version() -> None:
@@ -121,37 +130,46 @@ def _print_version() -> None:
 
 
 def _explain(argv: list[str]) -> NoReturn:
-    """Print the help of all verbs or of those that begin with one word; for an unknown verb the nearest ones."""
+    """Print the help of all commands or of one family; for an unknown command the nearest one."""
     first = argv[0] if argv else "--help"
     if first in ("-h", "--help"):
         print(_help())
         raise SystemExit(DONE)
-    subverbs = {verb: line for verb, line in VERBS.items() if verb.startswith(f"{first} ")}
-    if subverbs and any(word in ("-h", "--help") for word in argv[1:]):
-        usage = [f"usage: bertworks {first} VERB [arguments]", "", f"`bertworks {first} VERB --help` explains one:", ""]
-        print("\n".join(usage + _listed(subverbs)))
+    if first in FAMILIES and (len(argv) == 1 or {"-h", "--help"} & {*argv}):
+        print(f"usage: bertworks {first} COMMAND [arguments]\n\n{FAMILIES[first]}\n")
+        print("\n".join(_listed(subcommands(first))), f"`bertworks {first} COMMAND --help` explains one.", sep="\n\n")
         raise SystemExit(DONE)
-    asked = " ".join(argv[:2]) if subverbs else first  # `probe` alone is no verb either
-    words = {verb.removeprefix(f"{first} "): verb for verb in subverbs or VERBS}
-    near = difflib.get_close_matches(asked.split()[-1], words, 1) if asked not in FAMILIES else []
-    other = "expected one of" if subverbs else "`bertworks --help` lists the verbs"
-    hint = f"did you mean {words[near[0]]}?" if near else other
-    print(f"unknown verb: {asked}; {hint}", *_listed(subverbs), sep="\n", file=sys.stderr)
+    print(_unknown(argv), file=sys.stderr)
     raise SystemExit(WRONG_ARGUMENTS)
 
 
-def _listed(verbs: dict[str, str]) -> list[str]:
-    """Return a line for each verb, with its line of help."""
-    width = max(map(len, VERBS)) + 2
-    return [f"  {verb:<{width}}{line}" for verb, line in verbs.items()]
+def _unknown(argv: list[str]) -> str:
+    """The message for an unknown command."""
+    for words in (2, 1):
+        if (earlier := " ".join(argv[:words])) in MOVED:
+            return f"no command {earlier}; use {MOVED[earlier]}"
+    if argv[0] in FAMILIES:
+        known = [command.partition(" ")[2] for command in subcommands(argv[0])]
+        near = difflib.get_close_matches(argv[1], known, 1)
+        near = near or [f"run {argv[1]}"] * (argv[0] == "study")  # the earlier spelling
+        hint = f"did you mean `bertworks {argv[0]} {near[0]}`?" if near else f"expected one of {', '.join(known)}"
+        return f"no command {argv[0]} {argv[1]}; {hint}"
+    near = difflib.get_close_matches(argv[0], [*FAMILIES, *COMMANDS], 1)
+    hint = f"did you mean `bertworks {near[0]}`?" if near else "`bertworks --help` lists the commands"
+    return f"no command {argv[0]}; {hint}"
+
+
+def _listed(commands: dict[str, str]) -> list[str]:
+    """Return a line for each command, with its line of help."""
+    width = max(map(len, commands)) + 2
+    return [f"  {command:<{width}}{line}" for command, line in commands.items()]
 
 
 def _help() -> str:
-    """Return the text of `bertworks --help`, at most 80 columns wide."""
-    lines = ["usage: bertworks VERB [arguments]", "", "`bertworks VERB --help` explains one verb. The verbs:"]
-    for heading, verbs in GROUPS.items():
-        lines += ["", heading, *_listed(verbs)]
-    lines += ["", "exit status"]
-    for status, meaning in EXIT_STATUSES.items():
-        lines += textwrap.wrap(meaning, 80, initial_indent=f"  {status:<5}", subsequent_indent=" " * 7)
-    return "\n".join(lines)
+    """Return the text of `bertworks --help`: at most 30 lines of 80 columns."""
+    lines = ["usage: bertworks COMMAND [arguments]", ""]
+    for heading, names in GROUPS.items():
+        lines += [f"{heading}:", *_listed({f"{name:<9}": FAMILIES.get(name) or COMMANDS[name] for name in names}), ""]
+    statuses = "; ".join(f"{status} {meaning}" for status, meaning in EXIT_STATUSES.items())
+    lines += ["`bertworks COMMAND --help` explains a command and its subcommands."]
+    return "\n".join(lines + textwrap.wrap(f"Exit status: {statuses}", 80))

@@ -7,6 +7,8 @@ from pathlib import Path
 from ..checkpoint.convert.options import ConvertOptions
 from .arguments import Flat, Positional, parse
 
+CASED_TO_CONVERT = {"--cased": "--no-do-lower-case", "--uncased": "--do-lower-case"}
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -18,9 +20,7 @@ class Arguments:
         bertworks convert uncased_L-12_H-768_A-12/bert_model.ckpt bert-base
         bertworks convert runs/base for-search --to sentence-transformers
 
-    --cased and --uncased mean --do-lower-case=False and =True.
-
-    --normalize and --no-normalize mean --normalize=True and =False.
+    --uncased and --cased mean --do-lower-case and --no-do-lower-case.
     """
 
     # Hugging Face or sentence-transformers folder, run folder, or TensorFlow checkpoint bert_model.ckpt (or: --model
@@ -32,7 +32,7 @@ class Arguments:
 
 def convert(argv: list[str]) -> None:
     """Convert, and print what became of each tensor."""
-    arguments = parse(Arguments, argv, "convert", "--model", "--out")
+    arguments = parse(Arguments, argv, "convert", CASED_TO_CONVERT)
     from ..checkpoint.convert.conversion import convert as convert_folder
 
     done = convert_folder(arguments.model, arguments.out, arguments.options)

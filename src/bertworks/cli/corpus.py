@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..data.build import BuildConfig
 from ..data.build import build as build_store
-from .arguments import Flat, Positional, Texts, parse
+from .arguments import CASED, ENCODING, Flat, Positional, Texts, parse
 from .doctor import print_findings
 from .ending import INTERRUPTED, run_to_its_end
 
@@ -18,7 +18,7 @@ class BuildArguments:
     Example:
         bertworks corpus build texts/ --tokenizer tok --out store
 
-    --cased means --lowercase=False, --uncased means --lowercase=True.
+    --uncased and --cased mean --lowercase and --no-lowercase.
     """
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
@@ -30,7 +30,7 @@ class BuildArguments:
 
 def build(argv: list[str]) -> None:
     """Build the store, and print what it contains."""
-    arguments = parse(BuildArguments, argv, "corpus build", "--data...")
+    arguments = parse(BuildArguments, argv, "corpus build", {**CASED, **ENCODING})
     from ..apps.doctor.examination import of_store
     from ..reporting.tables import counted
     from ..tokenizer import Tokenizer
@@ -62,7 +62,7 @@ class ShowArguments:
 
 def show(argv: list[str]) -> None:
     """Print the store's contents."""
-    arguments = parse(ShowArguments, argv, "corpus show", "--corpus")
+    arguments = parse(ShowArguments, argv, "corpus show")
     from ..data.batches import PretrainingData, Vocabulary, instances_as_text
     from ..data.instances import InstanceConfig
     from ..data.masking import MaskingConfig

@@ -14,7 +14,7 @@ class Arguments:
 
     Two tables show the effect of pre-training: tagging words, classifying texts.
 
-    Nothing is downloaded. Rerun the command to resume.
+    Nothing is downloaded. Rerun the command to resume. -H explains all flags.
 
     Example:
         bertworks demo --out runs/demo

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..pretraining.recipe import DistillConfig
-from .arguments import Flat, parse_recipe
+from .arguments import Flat, Positional, parse_recipe
 from .ending import run_to_its_end
 from .pretrain import draw_curves, is_first_process
 
@@ -18,15 +18,23 @@ class Arguments:
         bertworks distill cpu --teacher runs/base --corpus store --out runs/small
 
     Every field of a recipe is a flag. The defaults are those of the given recipe.
+
+    Most used (-H explains all flags):
+        --teacher                model to distil, with a masked-LM head
+        --corpus                 corpus store built with the teacher's tokenizer
+        --out                    folder of the run
+        --layers                 layers of the teacher that the student starts from
+        --loop.hours             limit of training time; or --loop.steps, .tokens
+        --optim.lr               peak learning rate
+        --phases.0.batch-size    instances per update; .length: tokens of each
     """
 
     teacher: Path  # model folder or run folder of the teacher, with a masked-LM head
     corpus: Path  # corpus store built with the teacher's tokenizer
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[DistillConfig]
-    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
-    # tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
-    # track`
+    recipe: Positional[str | None] = None  # name from `bertworks recipes`, or a .toml file (or: --recipe RECIPE)
+    # write the files of this tracker during the run, into the run folder (extra `tensorboard`)
     log: Literal["tensorboard"] | None = None
 
 

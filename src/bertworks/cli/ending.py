@@ -11,14 +11,12 @@ from typing import Any
 
 DONE, FAILED, WRONG_ARGUMENTS, STOPPED, UNSOUND, INTERRUPTED = 0, 1, 2, 3, 4, 130
 EXIT_STATUSES = {
-    DONE: "The command has finished.",
-    FAILED: "The command cannot be carried out with this input (a file, a name, a value), or a run failed. One message "
-    "says what and where.",
-    WRONG_ARGUMENTS: "The command line cannot be parsed: an unknown verb or flag, or a missing or malformed value.",
-    STOPPED: "The run was stopped (Ctrl-C, SIGTERM) and saved, or other processes still work on the same sweep or "
-    "study. Rerun the command to resume.",
-    UNSOUND: "`doctor` has found errors in what it examined.",
-    INTERRUPTED: "Ctrl-C ended a command that saves no run. Whatever it had finished is kept.",
+    DONE: "finished",
+    FAILED: "failed, with a message",
+    WRONG_ARGUMENTS: "wrong command line",
+    STOPPED: "stopped and saved, rerun to resume",
+    UNSOUND: "doctor found errors",
+    INTERRUPTED: "interrupted",
 }
 
 
@@ -46,7 +44,7 @@ def explained_failures(prints_only: bool) -> Iterator[None]:
             finally:
                 sys.stdout.flush()  # here, where a closed output is understood
         except InputError as error:
-            print(f"bertworks: {error}", file=sys.stderr)
+            print(f"bertworks: {error.with_flags or error}", file=sys.stderr)
             raise SystemExit(FAILED) from None
         except SystemExit as ending:
             if prints_only and isinstance(ending.__context__, BrokenPipeError):  # a table of rich: it exits with 1

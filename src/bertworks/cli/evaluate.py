@@ -1,13 +1,13 @@
 """`bertworks evaluate`: the metrics of a fine-tuned model."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ..files import InputError
 from ..reporting.outputs import check_output
-from .arguments import DevRows, Flat, Positional, flags_in, is_flag, parse, refuse_beside, refuse_with_flag
+from .arguments import DevRows, Flat, Positional, flags_in, names_in, parse, refuse_beside
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Arguments:
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
+    examples: Positional[Path | None] = None  # table to evaluate on, or folder of --task (or: --dev DEV, --data DATA)
     rows: Flat[DevRows] = field(default_factory=DevRows)
     perplexity: str = ""  # instead of rows: file, folder or glob of text; blank lines separate documents
     out: Path | None = None  # JSON file to write the metrics to, besides printing them
@@ -40,27 +41,25 @@ class Arguments:
 
 def evaluate(argv: list[str]) -> None:
     """Print the metrics, and write them if asked to."""
-    argv = _named(argv)
-    arguments = parse(Arguments, argv, "evaluate", "--model")
+    arguments = parse(Arguments, argv, "evaluate")
     from ..inference.engines import Computing
     from ..inference.evaluation import evaluate as evaluate_model
     from ..inference.evaluation import known_labels, remembered, save_thresholds
     from ..inference.text_perplexity import perplexity
 
     computing = Computing(arguments.precision)
-    given, rows = flags_in(argv), arguments.rows
+    given, rows = flags_in(argv), _given_rows(arguments)
     check_output(arguments.out, [arguments.perplexity], [arguments.model])
     if arguments.perplexity:
-        rows_flags = {"--task", "--data", "--dev", "--kind", "--text", "--label", "--choices", "--sheet"}
-        idle = given & {*rows_flags, "--save-thresholds"}
-        refuse_beside("--perplexity", dict.fromkeys(sorted(idle), True))
+        idle = given & {"--task", "--kind", "--text", "--label", "--choices", "--sheet", "--save-thresholds"}
+        refuse_beside("--perplexity", {**dict.fromkeys(sorted(idle), True), "--data": rows.data, "--dev": rows.dev})
         return _show(perplexity(arguments.model, [arguments.perplexity], None, computing, rows.encoding), arguments.out)
     if "--text" in given and not rows.task and rows.dev is None:
         raise InputError(
             "--text names a column of a table; give the table with --dev, or for the perplexity of a language model "
             "--perplexity FILE in place of --text"
         )
-    rows = remembered(rows, arguments.model, {flag.removeprefix("--") for flag in given})
+    rows = remembered(rows, arguments.model, names_in(argv))
     check_output(arguments.out, rows.find()[1])
     if arguments.save_thresholds:
         chosen_on = Path(rows.find()[1][-1]).name
@@ -75,13 +74,14 @@ def evaluate(argv: list[str]) -> None:
         print(line, file=sys.stderr)
 
 
-def _named(argv: list[str]) -> list[str]:
-    """The words with --dev (--data if it is a folder) before the rows, where these come right after the model."""
-    if len(argv) < 2 or is_flag(argv[0]) or is_flag(argv[1]):
-        return argv
-    model, rows, *rest = argv
-    refuse_with_flag(rows, rest, ("--dev", "--data"))
-    return [model, "--data" if Path(rows).is_dir() else "--dev", rows, *rest]
+def _given_rows(arguments: Arguments) -> DevRows:
+    """The rows, with those that come right after the model as --dev, or as --data if it is a folder."""
+    if arguments.examples is None:
+        return arguments.rows
+    refuse_beside(str(arguments.examples), {"--dev": arguments.rows.dev, "--data": arguments.rows.data})
+    if arguments.examples.is_dir():
+        return replace(arguments.rows, data=arguments.examples)
+    return replace(arguments.rows, dev=arguments.examples)
 
 
 def _show(results: dict[str, Any], out: Path | None) -> None:

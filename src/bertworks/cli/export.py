@@ -41,7 +41,7 @@ class Arguments:
 
 def export(argv: list[str]) -> None:
     """Export, verify or compare, and print the result."""
-    arguments = parse(Arguments, argv, "export", "--model")
+    arguments = parse(Arguments, argv, "export")
     if (arguments.model is None) == (arguments.verify is None):
         raise InputError("give one of MODEL, --verify")
     given = flags_in(argv)

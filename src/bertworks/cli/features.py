@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..inference.config import FeatureConfig
-from .arguments import Flat, Positional, comma_separated, parse
+from .arguments import Flat, Positional, parse
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,13 @@ class Arguments:
 
 def features(argv: list[str]) -> None:
     """Write the vectors, and print how many there are."""
-    arguments = parse(Arguments, argv, "features", "--model", "--data")
-    from ..checkpoint.folder import read_task
-    from ..checkpoint.locate import find_model
-    from ..inference.feature_files import write_features, writer_for
-    from ..inference.features import Extractor
-    from ..inference.file_inputs import Columns, columns_for
+    arguments = parse(Arguments, argv, "features")
+    from .. import api
     from ..reporting.tables import counted
-    from ..tasks.table import TableForm
 
-    out = arguments.out
-    writer_for(out, [arguments.data], [arguments.model])  # a wrong name is refused before minutes of computing
-    form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
-    given = Columns(comma_separated(arguments.text), form=form)
-    columns = columns_for(read_task(find_model(arguments.model)), arguments.data, given)._replace(choices=())
-    extractor = Extractor.load(arguments.model, arguments.config, arguments.device)
-    done = write_features(extractor, arguments.data, columns, out, {"model": str(arguments.model)})
-    long = f", {done.windowed:,} of them through windows of {extractor.max_length} tokens" if done.windowed else ""
+    given = {name: getattr(arguments, name) for name in ("text", "encoding", "sheet", "header_row", "out", "device")}
+    data = arguments.data if arguments.data == "-" else Path(arguments.data)
+    done = api.features(arguments.model, data, **given, **vars(arguments.config))
+    long = f", {done.windowed:,} of them through several windows" if done.windowed else ""
     found = f"{counted(done.texts, 'text')}{long}, {counted(done.vectors, 'vector')} of width {done.width}"
-    print(f"{found}: {out}", file=sys.stderr)
+    print(f"{found}: {arguments.out}", file=sys.stderr)

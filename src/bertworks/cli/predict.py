@@ -1,12 +1,15 @@
-"""`bertworks predict`: a prediction for every line or row of a file."""
+"""`bertworks predict`, `predict fill-mask` and `predict next-sentence`: predictions for a file or a text."""
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..files import InputError
-from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, to_write
+from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, required, to_write
+
+if TYPE_CHECKING:
+    from ..inference.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,8 @@ class Arguments:
     Example:
         bertworks predict runs/sst2 reviews.txt --out labels.jsonl
         bertworks predict runs/squad --string "Who wrote it?" "Jane wrote it."
+
+    A pre-trained encoder: `bertworks predict fill-mask`, `predict next-sentence`.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
@@ -50,7 +55,7 @@ class Arguments:
 
 def predict(argv: list[str]) -> None:
     """Write the predictions, and print how many inputs were predicted and truncated, and the file written."""
-    arguments = parse(Arguments, argv, "predict", "--model", "--data")
+    arguments = parse(Arguments, argv, "predict")
     if bool(arguments.data) == bool(arguments.string):
         raise InputError("give a file, - for standard input, or --string with the texts of one input")
     if arguments.string:
@@ -82,3 +87,93 @@ def predict(argv: list[str]) -> None:
     lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
     empty = f", {counts.empty:,} of them empty and not predicted" if counts.empty else ""
     print(f"{counted(counts.inputs, 'input')}{lost if cut['examples'] else ''}{empty}{written}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class FillMaskArguments:
+    """Print the most probable tokens for each [MASK] of one text or several.
+
+    Example:
+        bertworks predict fill-mask runs/base "The capital of France is [MASK]."
+    """
+
+    model: Positional[Path]  # model folder or run folder with a masked-LM head (or: --model MODEL)
+    texts: Annotated[tuple[str, ...], Positional, required("TEXT")]  # texts, each with one or more [MASK]
+    top_k: int = 5  # number of tokens to print for each [MASK]
+
+
+def fill_mask(argv: list[str]) -> None:
+    """Print the predictions."""
+    arguments = parse(FillMaskArguments, argv, "predict fill-mask")
+    from ..inference.predictor import Predictor
+
+    predictor = Predictor(arguments.model)
+    if predictor.note:
+        print(predictor.note, file=sys.stderr)
+    for text, masks in zip(arguments.texts, predictor.fill_mask(arguments.texts, arguments.top_k), strict=True):
+        if len(arguments.texts) > 1:
+            print(text)
+        for number, candidates in enumerate(masks, 1):
+            print(f"mask {number}")
+            for candidate in candidates:
+                print(f"{candidate['score']:8.4f}  {candidate['token']:16}  {candidate['text']}")
+
+
+@dataclass(frozen=True)
+class NextSentenceArguments:
+    """Print the probability that text B follows text A.
+
+    The next-sentence head of pre-training answers; fine-tuned folders have none.
+
+    Example:
+        bertworks predict next-sentence runs/base "He opened it." "It was dark."
+        bertworks predict next-sentence runs/base --data pairs.csv --text one,other
+
+    """
+
+    model: Positional[Path]  # model folder or run folder with a next-sentence head (or: --model MODEL)
+    a: Positional[str] = ""  # first text
+    b: Positional[str] = ""  # second text
+    data: Path | None = (
+        None  # table of pairs, instead of A and B: .csv, .tsv, .jsonl, .parquet or .xlsx; each row gives a result
+    )
+    text: str = "a,b"  # the two text columns of the table, separated by a comma
+    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none or -: standard output
+    out: Path | None = None
+
+
+def next_sentence(argv: list[str]) -> None:
+    """Print the probability, or write that of every row of a table."""
+    arguments = parse(NextSentenceArguments, argv, "predict next-sentence")
+    columns = comma_separated(arguments.text)
+    texts = [text for text in (arguments.a, arguments.b) if text]
+    if len(texts) != (0 if arguments.data else 2):
+        raise InputError("give two texts, or --data with a table of pairs")
+    if arguments.data and len(columns) != 2:
+        raise InputError(f"--text {arguments.text!r}; expected two columns, separated by a comma")
+    if not arguments.data:
+        refuse_beside("two texts", {"--out": arguments.out})
+    from ..inference.predictor import Predictor
+    from ..inference.result_tables import check_file
+
+    out = to_write(arguments.out)
+    check_file(out, [arguments.data], [arguments.model])
+    predictor = Predictor(arguments.model)
+    if predictor.note:
+        print(predictor.note, file=sys.stderr)
+    if arguments.data:
+        _write(predictor, str(arguments.data), (columns[0], columns[1]), out)
+    else:
+        found = predictor.next_sentence(arguments.a, arguments.b)
+        cut = f"; {found['cut']:,} tokens did not fit and were cut" if found["cut"] else ""
+        print(f"{found['score']:.4f}  B {'follows' if found['follows'] else 'does not follow'} A{cut}")
+
+
+def _write(predictor: "Predictor", data: str, columns: tuple[str, str], out: Path | None) -> None:
+    from ..inference.files import next_sentence_file
+
+    counts, cut = next_sentence_file(predictor, data, columns, out), predictor.truncated
+    lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
+    empty = f", {counts.empty:,} of them with an empty text and not predicted" if counts.empty else ""
+    written = f": {out}" if out else ""
+    print(f"{counts.inputs:,} pairs{lost if cut['examples'] else ''}{empty}{written}", file=sys.stderr)

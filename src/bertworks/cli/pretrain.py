@@ -1,15 +1,15 @@
-"""`bertworks pretrain`: pre-train an encoder on a corpus store."""
+"""`bertworks pretrain`, `pretrain static` and `pretrain concat`: encoders from a corpus store."""
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..files import InputError
-from ..pretraining.recipe import PretrainConfig
+from ..pretraining.recipe import PretrainConfig, StaticConfig
 from ..reporting.log import duration, mebibytes
-from .arguments import Flat, parse_recipe, take_flag
+from .arguments import Flat, Positional, parse, parse_recipe, value_of
 from .doctor import print_findings
 from .ending import run_to_its_end
 
@@ -30,12 +30,24 @@ class Arguments:
             --corpus store --out runs/ko
 
     Every field of a recipe is a flag. The defaults are those of the given recipe.
+
+    Most used (-H explains all flags):
+        --corpus                 corpus store of `bertworks corpus build`
+        --texts, --language      text to build vocabulary and store from
+        --out                    folder of the run
+        --init                   model to continue with, instead of random weights
+        --loop.hours             limit of training time; or --loop.steps, .tokens
+        --optim.lr               peak learning rate
+        --phases.0.batch-size    instances per update; .length: tokens of each
+        --model.hidden-size      width of the model; also --model.num-hidden-layers
+        --objective              mlm+nsp (the paper), mlm (RoBERTa), ...
+        --estimate               print the expected time and memory, train nothing
     """
 
     corpus: Path  # corpus store made by `bertworks corpus build`; with --texts a new folder, where it is built
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[PretrainConfig]
-    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; may come first, without the flag
+    recipe: Positional[str | None] = None  # name from `bertworks recipes`, or a .toml file (or: --recipe RECIPE)
     # model folder or run folder whose weights and shape the run starts from; none: random weights, the recipe's shape
     init: Path | None = None
     # text files, folders or archives to build the store from, with a WordPiece vocabulary of the recipe's size (cased
@@ -44,8 +56,7 @@ class Arguments:
     texts: tuple[str, ...] = ()
     language: str = "en"  # language of --texts (ISO code: en, ko, de, ...)
     encoding: str = "utf-8"  # encoding of --texts
-    # tracker whose files are written during the run, into the run folder (extra `tensorboard`); others: `bertworks
-    # track`
+    # write the files of this tracker during the run, into the run folder (extra `tensorboard`)
     log: Literal["tensorboard"] | None = None
     estimate: bool = False  # print the expected time and memory of the run, and train nothing
 
@@ -53,9 +64,6 @@ class Arguments:
 def pretrain(argv: list[str]) -> None:
     """Pre-train, or print the estimate; draw the curves of a finished run."""
     arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain", _of_initial_model)
-    from ..training.run import refuse_other_folder
-
-    refuse_other_folder(arguments.out)
     config = _with_store(arguments) if arguments.texts else arguments.config
     if arguments.recipe is None and is_first_process():
         print(_without_recipe(config), file=sys.stderr)
@@ -65,19 +73,21 @@ def pretrain(argv: list[str]) -> None:
         found = estimate(config, arguments.corpus, init=arguments.init)
         print_estimate(found)
         return
-    from ..pretraining.run import pretrain as run_pretraining
+    from .. import api
     from ..reporting.tracking import followed
 
     with followed(arguments.out, arguments.log if is_first_process() else None):
-        run_to_its_end(lambda: run_pretraining(config, arguments.corpus, arguments.out, arguments.init))
+        run_to_its_end(
+            lambda: api.pretrain(config, arguments.corpus, arguments.out, init=arguments.init).details or None
+        )
     draw_curves(arguments.out)
     print_findings(lambda: _examined(arguments))
 
 
 def _of_initial_model(recipe: PretrainConfig, argv: list[str]) -> PretrainConfig:
     """The recipe with the shape of the model that --init names, if it names one."""
-    init, _ = take_flag(argv, "--init")
-    return recipe.of_shape(Path(init[0])) if init else recipe
+    init = value_of(argv, "--init")
+    return recipe.of_shape(Path(init)) if init else recipe
 
 
 def _without_recipe(config: PretrainConfig) -> str:
@@ -139,3 +149,66 @@ def draw_curves(run: Path) -> None:
         print(f"curves: {', '.join(map(str, files))}", file=sys.stderr)
     except Exception as error:
         print(f"no curves were drawn ({type(error).__name__}: {error}); the run is complete", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class StaticArguments:
+    """Write static word vectors as a model folder without layers, as a baseline.
+
+    The vectors are trained by word2vec on a corpus store, or read from a file.
+
+    Example:
+        bertworks pretrain static --corpus store --out runs/word2vec
+        bertworks pretrain static --vectors glove.txt --tokenizer tok --out glove
+    """
+
+    out: Path  # model folder to write
+    config: Flat[StaticConfig] = field(default_factory=StaticConfig)
+    corpus: Path | None = None  # corpus store to train word2vec on
+    vectors: Path | None = None  # instead of --corpus, a text file of vectors in the format of word2vec and GloVe
+    tokenizer: Path | None = None  # for --vectors, the tokenizer whose vocabulary is looked up in the file
+
+
+def static(argv: list[str]) -> None:
+    """Train or read the vectors, and write the folder."""
+    arguments = parse(StaticArguments, argv, "pretrain static")
+    from ..pretraining.static import read_static, train_static
+
+    out = arguments.out
+    try:
+        if arguments.corpus is not None:
+            facts = train_static(arguments.corpus, out, arguments.config)
+        elif arguments.vectors is not None and arguments.tokenizer is not None:
+            facts = read_static(arguments.vectors, arguments.tokenizer, out)
+        else:
+            raise InputError("give --corpus STORE, or --vectors FILE with --tokenizer DIR")
+    except ValueError as error:  # a number that the settings refuse
+        raise InputError(str(error)) from None
+    print(
+        f"{out}: {facts['pieces_with_a_vector']:,} of {facts['pieces']:,} tokens of the vocabulary have a vector. "
+        f"Next: bertworks finetune --model {out} --top.bilstm-layers 2 ..."
+    )
+
+
+@dataclass(frozen=True)
+class ConcatArguments:
+    """Join a left-to-right and a right-to-left encoder into one model, as ELMo does.
+
+    A token's vector is the vectors of both encoders, concatenated.
+
+    Example:
+        bertworks pretrain concat runs/ltr runs/rtl --out runs/pair
+    """
+
+    left: Positional[Path]  # model folder or run folder of the left-to-right encoder (objective "ltr")
+    right: Positional[Path]  # that of the right-to-left encoder ("rtl"), with the same sizes and vocabulary
+    out: Path  # model folder to write
+
+
+def concat(argv: list[str]) -> None:
+    """Write the model folder with both encoders."""
+    arguments = parse(ConcatArguments, argv, "pretrain concat")
+    from ..checkpoint.start import concatenate
+
+    concatenate(arguments.left, arguments.right, arguments.out)
+    print(f"{arguments.out}: two encoders as one model. Next: bertworks finetune --model {arguments.out} ...")

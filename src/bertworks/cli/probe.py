@@ -1,4 +1,4 @@
-"""`bertworks probe word`, `neighbours`, `particles`, `attention`, `heads` and `layers`: what an encoder has learned."""
+"""`bertworks probe explain`, `word`, `neighbours`, `particles`, `heads` and `layers`: what a model has learned."""
 
 import itertools
 import sys
@@ -10,7 +10,7 @@ from ..apps.probing.config import HeadsConfig, LayersConfig, NeighbourConfig, Pa
 from ..data.corpus import InputOptions, read_documents
 from ..data.sentences import split_sentences
 from ..files import to_json, write_text
-from .arguments import DevRows, Flat, Positional, TrainRows, flags_in, parse, required
+from .arguments import ENCODING, DevRows, Flat, Positional, TrainRows, names_in, parse, required
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class WordArguments:
 
 def word(argv: list[str]) -> None:
     """Print the cosines, and write or draw them if asked to."""
-    arguments = parse(WordArguments, argv, "probe word", "--model")
+    arguments = parse(WordArguments, argv, "probe word")
     from ..apps.probing import similarity
     from ..apps.probing.model import ProbedModel
     from ..apps.probing.pictures import check_out
@@ -71,7 +71,7 @@ class NeighboursArguments:
 
 def neighbours(argv: list[str]) -> None:
     """Print the nearest contexts, and write them if asked to."""
-    arguments = parse(NeighboursArguments, argv, "probe neighbours", "--model")
+    arguments = parse(NeighboursArguments, argv, "probe neighbours", ENCODING)
     from ..apps.probing.model import ProbedModel
     from ..apps.probing.neighbours import find_neighbours, show
     from ..apps.probing.pictures import check_out
@@ -102,7 +102,7 @@ class ParticlesArguments:
 
 def particles(argv: list[str]) -> None:
     """Print the table of layers, and write or draw it if asked to."""
-    arguments = parse(ParticlesArguments, argv, "probe particles", "--model")
+    arguments = parse(ParticlesArguments, argv, "probe particles", ENCODING)
     from ..apps.probing import particles as probe
     from ..apps.probing.model import ProbedModel
     from ..apps.probing.pictures import check_out
@@ -116,45 +116,42 @@ def particles(argv: list[str]) -> None:
 
 
 @dataclass(frozen=True)
-class AttentionArguments:
-    """Write the attention weights of every head on a text.
+class ExplainArguments:
+    """Write a page that shows what the model computes on a text or a pair.
 
-    A name that ends in .json gets the weights and statistics of every head; one that ends in .html the page of
-    `bertworks explain`.
+    The page needs no network. It shows embeddings, attention and predictions.
 
     Example:
-        bertworks probe attention runs/base "The cat sat." "It slept." --out a.json
+        bertworks probe explain runs/base "The cat sat." "It slept." --out page.html
+
     """
 
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
-    text: Positional[str]  # text to show
-    pair: Positional[str | None] = None  # second text of a sentence pair
-    out: Path = field(kw_only=True)  # .json or .html file to write
-    max_length: int | None = None  # tokens to show; longer texts are truncated; none: the model's limit, .html: 48
+    text: Positional[str]  # text to explain; with question answering the question
+    pair: Positional[str | None] = None  # second text of a sentence pair; with question answering the context
+    out: Path = field(kw_only=True)  # .html file to write, or .json for the numbers alone
+    max_length: int | None = None  # tokens to explain, the rest is cut; none: 48, or the model's limit if it is less
+    top_k: int = 5  # number of predictions to show for each hidden token
 
 
-def attention(argv: list[str]) -> None:
-    """Write the weights, or the page."""
-    arguments = parse(AttentionArguments, argv, "probe attention", "--model")
-    from ..apps.probing.attention import attend, results_of
-    from ..apps.probing.explanation import explain
+def explain(argv: list[str]) -> None:
+    """Write the page."""
+    arguments = parse(ExplainArguments, argv, "probe explain")
+    from ..apps.probing.explanation import explain as compute
     from ..apps.probing.explanation_page import explain_page
-    from ..apps.probing.model import ProbedModel
     from ..apps.probing.pictures import check_out
     from ..inference.predictor import Predictor
 
-    out, texts = arguments.out, (arguments.text, arguments.pair, arguments.max_length)
-    check_out(out, (".json", ".html"), folders=[arguments.model])
-    if out.suffix.lower() == ".html":
-        found = explain(Predictor(arguments.model), *texts)
-        written = explain_page(found)
-    else:
-        found = results_of(attend(ProbedModel(arguments.model), *texts))
-        written = to_json(found) + "\n"
+    out = arguments.out
+    check_out(out, (".html", ".json"), folders=[arguments.model])
+    predictor = Predictor(arguments.model)
+    if predictor.note:
+        print(predictor.note, file=sys.stderr)
+    data = compute(predictor, arguments.text, arguments.pair, arguments.max_length, arguments.top_k)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_text(out, written)
-    if found["cut"]:
-        print(f"{found['cut']:,} tokens did not fit and were cut", file=sys.stderr)
+    write_text(out, explain_page(data) if out.suffix.lower() == ".html" else to_json(data) + "\n")
+    if data["cut"]:
+        print(f"{data['cut']:,} tokens did not fit and were cut; --max-length raises the limit", file=sys.stderr)
     print(f"written: {out}", file=sys.stderr)
 
 
@@ -178,12 +175,12 @@ class HeadsArguments:
 
 def heads(argv: list[str]) -> None:
     """Print the table of heads, and write or draw it if asked to."""
-    arguments = parse(HeadsArguments, argv, "probe heads", "--model")
+    arguments = parse(HeadsArguments, argv, "probe heads")
     from ..apps.probing import heads as probe
     from ..apps.probing.pictures import check_out
     from ..inference.evaluation import remembered
 
-    rows = remembered(arguments.rows, arguments.model, {flag.removeprefix("--") for flag in flags_in(argv)})
+    rows = remembered(arguments.rows, arguments.model, names_in(argv))
     check_out(arguments.out, (".json",), rows.find()[1], [arguments.model])
     results = probe.ablate_heads(arguments.model, *rows.read(), arguments.config)
     probe.show(results)
@@ -208,7 +205,7 @@ class LayersArguments:
 
 def layers(argv: list[str]) -> None:
     """Print the table of layers, and write or draw it if asked to."""
-    arguments = parse(LayersArguments, argv, "probe layers", "--model")
+    arguments = parse(LayersArguments, argv, "probe layers")
     from ..apps.probing import layers as probe
     from ..apps.probing.items import read_items
     from ..apps.probing.model import ProbedModel

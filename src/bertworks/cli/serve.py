@@ -28,7 +28,7 @@ class Arguments:
 
 def serve(argv: list[str]) -> None:
     """Serve until a signal comes."""
-    arguments = parse(Arguments, argv, "serve", "--models...")
+    arguments = parse(Arguments, argv, "serve")
     from ..apps.serve.server import run_server
 
     run_server(arguments.models, arguments.config)

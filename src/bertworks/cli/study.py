@@ -1,22 +1,30 @@
-"""`bertworks study` and `study report`: variants of a recipe side by side, and their tables."""
+"""`bertworks study run`, `sweep`, `suite`, `report`, `plot` and `submit`: many runs side by side."""
 
 import signal
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..config import find_recipe
-from .arguments import Positional, parse, required
+from ..files import InputError
+from ..finetuning.recipe import FinetuneConfig, refuse_idle
+from .arguments import DividedRows, Flat, Positional, flags_in, parse, required
+from .doctor import print_findings
 from .ending import FAILED, STOPPED, run_to_its_end
+from .finetune import read_arguments
 from .recipes import studies
+
+if TYPE_CHECKING:
+    from ..tasks.base import Task
 
 
 @dataclass(frozen=True)
-class Arguments:
+class RunArguments:
     """Run what is missing of a study, and print its tables. Rerun it to resume.
 
     Example:
-        bertworks study masking --corpus store --data data --out runs/masking
+        bertworks study run masking --corpus store --data data --out runs/masking
 
     A second process with the same command works on other runs of the study.
     """
@@ -40,9 +48,9 @@ class Arguments:
     workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
 
 
-def study(argv: list[str]) -> None:
+def run(argv: list[str]) -> None:
     """Run the study, and print its tables; or list its runs."""
-    arguments = parse(Arguments, argv, "study", "--recipe", more=studies())
+    arguments = parse(RunArguments, argv, "study run", more=studies())
     from ..experiments.dry_run import show_cells
     from ..experiments.engine import refuse_torchrun
     from ..experiments.plan import make_plan
@@ -69,6 +77,121 @@ def study(argv: list[str]) -> None:
 
 
 @dataclass(frozen=True)
+class SweepArguments:
+    """Fine-tune with every setting of a grid, and keep the best. Rerun it to resume.
+
+    Example:
+        bertworks study sweep runs/base paper --task mrpc --data glue/MRPC \\
+            --out runs/grid --restarts 3
+        bertworks study sweep runs/base "optim.lr=1e-4,3e-4 epochs=3" \\
+            --train a.csv --dev b.csv --out runs/grid
+
+    The other flags are those of `bertworks finetune`; -H explains them.
+    """
+
+    model: Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
+    # settings to try: paper (batch_size, optim.lr and epochs of appendix A.3), glue (section 4.1), or your own such as
+    # "optim.lr=1e-4,3e-4 epochs=3"
+    grid: Positional[str]
+    out: Path  # folder to write; an unfinished sweep in it is resumed
+    config: Flat[FinetuneConfig]
+    rows: Flat[DividedRows] = field(default_factory=DividedRows)
+    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
+    restarts: int = 0  # number of runs of each setting, with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
+    keep_all: bool = False  # keep the models of all runs, not of the best run alone
+    # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:
+    # this process does them. Needs the extra `cluster` and a disk that all workers share
+    scheduler: str = ""
+    workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
+
+
+def sweep(argv: list[str]) -> None:
+    """Train every setting, and print the table."""
+    arguments = read_arguments(SweepArguments, argv, "study sweep")
+    _refuse_idle_flags(arguments, argv)
+    from ..experiments.rows import Examples
+    from ..experiments.search import check_settings_of, sweep_study
+    from ..experiments.study import run_search
+
+    check_settings_of(arguments.grid, arguments.config)
+    task, data = arguments.rows.read_data()
+    given = (Path(arguments.rows.data or ""),) if arguments.rows.task else arguments.rows.find()[1]
+    examples = Examples(task, tuple(map(Path, given)), arguments.rows.division, data)
+    study = sweep_study(arguments.config, examples, arguments.model, arguments.grid)
+    options = (arguments.keep_all, arguments.scheduler, arguments.workers)
+    _finish(run_to_its_end(lambda: run_search(study, arguments.out, *options)), arguments.out)
+
+
+@dataclass(frozen=True)
+class SuiteArguments:
+    """Fine-tune on every task of the paper whose files are under --data.
+
+    Example:
+        bertworks study suite runs/base --data glue --out runs/suite --seeds 1 2 3
+
+    The other flags are those of `bertworks finetune`; -H explains them.
+    """
+
+    model: Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
+    data: Path  # folder that contains the tasks' folders
+    out: Path  # folder to write; an unfinished suite in it is resumed
+    config: Flat[FinetuneConfig]
+    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: each task's own defaults
+    restarts: int = 0  # number of runs of each task, with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
+    grid: str = ""  # settings to choose each task's by, as in `bertworks study sweep`; empty: the defaults
+    keep_all: bool = False  # keep the models of all runs, not of each task's best run alone
+    # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:
+    # this process does them. Needs the extra `cluster` and a disk that all workers share
+    scheduler: str = ""
+    workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
+
+
+def suite(argv: list[str]) -> None:
+    """Fine-tune on all tasks, and print the table."""
+    arguments = read_arguments(SuiteArguments, argv, "study suite")
+    _refuse_idle_flags(arguments, argv)
+    from ..experiments.search import check_settings_of, suite_study
+    from ..experiments.study import run_search
+
+    if arguments.grid or "--grid" in flags_in(argv):
+        check_settings_of(arguments.grid, arguments.config)
+
+    def config_of(task: "Task") -> FinetuneConfig:
+        return read_arguments(SuiteArguments, argv, "study suite", task=task).config
+
+    study = suite_study(config_of, arguments.data, arguments.model, arguments.grid)
+    options = (arguments.keep_all, arguments.scheduler, arguments.workers)
+    _finish(run_to_its_end(lambda: run_search(study, arguments.out, *options)), arguments.out)
+
+
+def _refuse_idle_flags(arguments: SweepArguments | SuiteArguments, argv: list[str]) -> None:
+    """Raises InputError for a flag that would change nothing."""
+    own = [part.partition("=")[0] for part in arguments.grid.split() if "=" in part]
+    varied = (own or ["batch_size", "optim.lr", "epochs"]) if arguments.grid else []
+    flags = {f"--{name.removeprefix('--').replace('_', '-')}" for name in varied}
+    flags |= {"--min-steps"} if "--epochs" in flags else set()
+    refuse_idle(
+        [
+            (True, flags, f"grid {arguments.grid} sets {', '.join(varied)} itself; leave the flag out"),
+            (arguments.scheduler != "local", {"--workers"}, "--workers is for --scheduler local; leave it out"),
+        ],
+        flags_in(argv),
+    )
+
+
+def _finish(results: dict[str, Any], out: Path) -> None:
+    """Print what doctor finds, and the tables; exit with status 1 if a run has failed."""
+    from ..apps.doctor.examination import of_finetuning
+    from ..experiments.tables import tables
+
+    print_findings(lambda: of_finetuning(out))
+    for sheet in tables(results):
+        sheet.show()
+    if results.get("failed"):
+        raise SystemExit(FAILED)
+
+
+@dataclass(frozen=True)
 class ReportArguments:
     """Print the tables of studies from their results, and write them. Run nothing.
 
@@ -77,7 +200,7 @@ class ReportArguments:
     """
 
     folders: Annotated[tuple[Path, ...], Positional, required("FOLDER")]
-    """folders that `bertworks study` has written to, finished or not"""
+    """folders that `bertworks study run` has written to, finished or not"""
 
 
 def report(argv: list[str]) -> None:
@@ -88,6 +211,78 @@ def report(argv: list[str]) -> None:
     for results in [report_study(folder) for folder in arguments.folders]:
         for sheet in tables(results):
             sheet.show()
+
+
+@dataclass(frozen=True)
+class PlotArguments:
+    """Draw the curves of runs in one figure, and a figure for each study.
+
+    Example:
+        bertworks study plot runs/one runs/other --out curves.png --x tokens
+    """
+
+    folders: Annotated[tuple[Path, ...], Positional, required("FOLDER")]
+    """run folders and folders of studies, finished or not"""
+    # file to write, .png or .svg; without an ending: both; none: RUN/curves of the first run, STUDY/study of each study
+    out: Path | None = None
+    x: Literal["step", "tokens", "seconds"] = "step"  # horizontal axis of the curves
+
+
+def plot(argv: list[str]) -> None:
+    """Draw the figures, and print the names of their files."""
+    arguments = parse(PlotArguments, argv, "study plot")
+    from ..experiments.figures import plot_study
+    from ..experiments.tables import read_study
+    from ..reporting.figures import plot_runs
+
+    out = arguments.out
+    studies = {folder: found for folder in arguments.folders if (found := read_study(folder))}
+    runs = [folder for folder in arguments.folders if folder not in studies]
+    if out and len(studies) + bool(runs) > 1:
+        raise InputError(f"--out {out} is one figure, but every study has a figure of its own; leave --out out")
+    files = []
+    for folder, results in studies.items():
+        drawn = plot_study(results, out or folder / "study")
+        if not drawn:
+            raise InputError(f"{folder}: nothing to draw yet; a study's figure needs two finished variants")
+        files += drawn
+    if runs or not studies:
+        files += plot_runs(runs, out or (runs[0] / "curves" if runs else Path("curves")), arguments.x)
+    for file in files:
+        print(file)
+
+
+@dataclass(frozen=True)
+class SubmitArguments:
+    """Predict GLUE's test files with finished runs, and write the submission.
+
+    Example:
+        bertworks study submit runs/glue/* --data glue --out submission.zip
+
+    Missing files are listed: the leaderboard takes complete submissions only.
+    """
+
+    runs: Annotated[tuple[Path, ...], Positional, required("RUN")]
+    """a run folder for each task; MNLI's also predicts AX"""
+    data: Path  # folder with the tasks' folders: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX
+    out: Path = Path("submission.zip")  # zip file to write
+    fill: Literal["nothing", "majority"] = "nothing"  # majority: a task without a run gets its most frequent label
+
+
+def submit(argv: list[str]) -> None:
+    """Write the zip file, and print what is missing in it."""
+    arguments = parse(SubmitArguments, argv, "study submit")
+    from ..experiments.submission import ENTRIES
+    from ..experiments.submission import submit as write_submission
+
+    results = write_submission(arguments.runs, arguments.data, arguments.out, arguments.fill == "majority")
+    cut = sum(facts["cut"] for facts in results["files"].values())
+    truncated = f"; {cut:,} inputs were truncated" if cut else ""
+    print(f"{arguments.out}: {len(results['files'])} of {len(ENTRIES)} files{truncated}")
+    for name, why in results["missing"].items():
+        print(f"missing {name}: {why}", file=sys.stderr)
+    if results["missing"]:
+        print("the leaderboard takes complete submissions only", file=sys.stderr)
 
 
 def _stoppable(work: Any) -> Any:

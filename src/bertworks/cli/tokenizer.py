@@ -14,7 +14,7 @@ from ..reporting.outputs import check_output
 from ..reporting.progress import EVERY
 from ..tokenizer import Tokenizer, TokenizerConfig
 from ..tokenizer.folder import WRITTEN
-from .arguments import Flat, Positional, Texts, parse
+from .arguments import CASED, ENCODING, Flat, Positional, Texts, parse
 
 LOOKED_AT = 1_000_000  # characters of the training text that a new vocabulary is compared with
 
@@ -26,7 +26,7 @@ class TrainArguments:
     Example:
         bertworks tokenizer train texts/ --out tok --vocab-size 30000 --cased
 
-    --cased means --lowercase=False, --uncased means --lowercase=True.
+    --uncased and --cased mean --lowercase and --no-lowercase.
     """
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
@@ -38,7 +38,7 @@ class TrainArguments:
 
 def train(argv: list[str]) -> None:
     """Train the tokenizer, and write its folder."""
-    arguments = parse(TrainArguments, argv, "tokenizer train", "--data...")
+    arguments = parse(TrainArguments, argv, "tokenizer train", {**CASED, **ENCODING})
     out = arguments.out
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: a file; expected a folder, or a path where there is nothing yet")
@@ -111,7 +111,7 @@ class CheckArguments:
     Example:
         bertworks tokenizer check tok texts/
 
-    --cased means --lowercase=False, --uncased means --lowercase=True.
+    --uncased and --cased mean --lowercase and --no-lowercase.
     """
 
     tokenizer: Positional[Path]
@@ -123,7 +123,7 @@ class CheckArguments:
 
 def check(argv: list[str]) -> None:
     """Print the table, the warnings and the verdict."""
-    arguments = parse(CheckArguments, argv, "tokenizer check", "--tokenizer", "--data...")
+    arguments = parse(CheckArguments, argv, "tokenizer check", {**CASED, **ENCODING})
     from rich import print as show
     from rich.markup import escape
     from rich.table import Table
@@ -161,7 +161,7 @@ class ExtendArguments:
 
 def extend(argv: list[str]) -> None:
     """Write the extended folder, and print the new words with their ids."""
-    arguments = parse(ExtendArguments, argv, "tokenizer extend", "--model")
+    arguments = parse(ExtendArguments, argv, "tokenizer extend")
     from ..checkpoint.convert.extension import extend_folder
 
     done = extend_folder(arguments.model, arguments.words, arguments.out)

@@ -8,6 +8,7 @@ band nearly always. `Sketcher.save` writes the sketches of a part, sorted by the
 Shapes: D documents, S values of a sketch, B bands.
 """
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,7 +46,9 @@ class Sketcher:
         """B, and the number of values in each."""
         from datasketch import MinHashLSH
 
+        state = random.getstate()
         index = MinHashLSH(self.threshold, VALUES, weights=(1 - MISSED, MISSED))
+        random.setstate(state)  # it draws a name
         return index.b, index.r
 
     @cached_property

@@ -21,7 +21,6 @@ from scipy import stats
 from ..config import differences, load_recipe
 from ..files import InputError, shorten
 from ..finetuning.recipe import FinetuneConfig
-from ..reporting.arguments import argument_names, hinted
 from ..reporting.results import COLLAPSED, Printed, RunResults
 from ..reporting.run_files import PREDICTIONS
 from ..reporting.tables import ResultTable, points
@@ -33,7 +32,7 @@ from .outcomes import Outcome, read_runs, start_of
 
 PLACE, TRUTH = ("id", "line"), ("label", "gold", "answers")  # fields of a row: where it is, and what is true of it
 SHOWN_SETTINGS = 4  # settings that differ, of those that a note lists
-SAME_ROWS = "fine-tune both with the same --dev, or with the same --train, --dev-share, --group and --split-seed"
+SAME_ROWS = "fine-tune both with the same dev, or with the same train, dev_share, group and split_seed"
 CONFIDENCE = 0.95
 RunLike = Path | str | RunResults
 
@@ -53,7 +52,6 @@ class Comparison(Printed):
         return table(self.details)
 
 
-@hinted
 def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 1) -> Comparison:
     """Compare two finished runs of fine-tuning on the same development rows, example by example.
 
@@ -62,12 +60,11 @@ def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 
     first, second: run folders, or what `bertworks.finetune` returned. samples: bootstrap samples of the intervals.
     Raises InputError if one is not finished, or they differ in task or development rows.
     """
-    with argument_names():
-        for name, run in (("first", first), ("second", second)):
-            if not isinstance(run, (RunResults, str, Path)):
-                raise InputError(f"{name} is a {type(run).__name__}; expected a run folder, or what finetune returned")
-        one, other = (run.folder if isinstance(run, RunResults) else run for run in (first, second))
-        return Comparison(compare_runs(one, other, samples, seed))
+    for name, run in (("first", first), ("second", second)):
+        if not isinstance(run, (RunResults, str, Path)):
+            raise InputError(f"{name} is a {type(run).__name__}; expected a run folder, or what finetune returned")
+    one, other = (run.folder if isinstance(run, RunResults) else run for run in (first, second))
+    return Comparison(compare_runs(one, other, samples, seed))
 
 
 def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:

@@ -7,7 +7,6 @@ In reading order:
     job.py            what the runs of several seeds share: examples as tokens, labels, the objective
     start.py          the model to start with
     run.py            one run, runs with several seeds, their mean and standard deviation
-    functions.py      `bertworks.finetune`
     class_weights.py  weights of the classes in the loss
     teacher.py        scores of a fine-tuned teacher, which a student learns
 """

@@ -17,7 +17,6 @@ In reading order:
     config.py           the settings of features
     features.py         vectors of texts from any layers: `Extractor`
     feature_files.py    files of such vectors (`bertworks features`)
-    functions.py        `bertworks.evaluate`, `predict` and `features`
 """
 
 from typing import TYPE_CHECKING

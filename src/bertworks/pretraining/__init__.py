@@ -5,7 +5,6 @@ In reading order:
     recipe.py    the recipes of pre-training and distillation, the settings of word2vec
     run.py       pre-training: checks, the feed of batches, evaluation, the model folder
     texts.py     raw text to vocabulary and store, for `pretrain --texts`
-    functions.py  `bertworks.pretrain`
     distill.py   a smaller student of a pre-trained teacher
     estimate.py  how long a recipe takes, and how much memory it needs
     static.py    word2vec on a store, to compare with

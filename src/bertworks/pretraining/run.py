@@ -22,7 +22,6 @@ from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
 from ..model.prepare import shapes_only
-from ..reporting.log import duration
 from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
 from ..training import machine
@@ -170,7 +169,7 @@ class StoreTraining:
         parameters = sum(p.numel() for p in loop.model.parameters())
         tokens = sum(shard.n_tokens for shard in self.store.shards("train"))
         kept = config.masking.kept_share if config.learns.masked else 0.0
-        lines = [
+        return [
             f"model: {counted(config.model.num_hidden_layers, 'layer')}, width {config.model.hidden_size}, "
             f"{parameters:,} parameters; corpus: {tokens:,} tokens",
             f"device {loop.world.device}, {counted(loop.world.size, 'process')}, "
@@ -179,9 +178,6 @@ class StoreTraining:
             plateau(self.store.unigram_entropy(), kept),
             f"budget: {config.loop.budget()}; the lines of training say the time left",
         ]
-        if loop.progress.step:
-            lines.append(f"resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")
-        return lines
 
     def results(self, kind: str, run: Run, loop: Loop) -> dict[str, Any]:
         """What results.json has."""

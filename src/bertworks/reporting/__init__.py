@@ -2,7 +2,6 @@
 
 run_files.py   results.json, log.jsonl and other files of runs, checked when read; the commit of the code
 log.py         the log of a run, written and shown
-arguments.py   error messages that name the arguments of a call in Python, not flags
 progress.py    progress of long jobs
 notebook.py    the same in the output of a notebook's cell
 results.py     what a call in Python returns: results that print as tables

@@ -202,7 +202,7 @@ def followed(out: Path | str, tracker: Tracker | None) -> Iterator[None]:
             update()
         except Exception as error:
             failed = f"{tracker}: {type(error).__name__}: {error}"
-            print(f"{failed}; the run is not affected: `bertworks track` writes the files", file=sys.stderr)
+            print(f"{failed}; the run is not affected; reporting.tracking.track writes the files", file=sys.stderr)
 
     thread = threading.Thread(target=watch, daemon=True, name="tracking")
     thread.start()

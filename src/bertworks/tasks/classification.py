@@ -75,7 +75,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
     """
     if isinstance(path, Path) and path.is_dir() and not task.train:
-        raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks submit")
+        raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks study submit")
     marks = task.label.split(",") if task.kind == "multilabel" and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
     lists = (task.label,) if labelled and task.kind == "multilabel" else ()

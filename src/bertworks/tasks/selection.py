@@ -49,7 +49,7 @@ class DevRows:
     The command line fills it with paths; in Python a table may be any data that `kinds.read_rows` takes.
     """
 
-    task: str = ""  # name of a task that bertworks knows (`bertworks tasks` lists them); needs --data
+    task: str = ""  # name of a task that bertworks knows (`bertworks recipes tasks` lists them); needs --data
     data: Path | None = None  # folder with the files of --task
     # instead of a task, your own file to evaluate on: .csv, .tsv, .jsonl, .json, .parquet, .xlsx, or .conll (tagging)
     dev: Path | None = None

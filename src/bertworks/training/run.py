@@ -31,6 +31,7 @@ from ..files import (
 from ..model.heads import Model
 from ..model.kernels import load
 from ..model.prepare import compile_layers
+from ..reporting.log import duration
 from ..reporting.run_files import LOG, RESULTS, read_results
 from ..typed import check_fields
 from . import machine
@@ -133,6 +134,8 @@ def prepare_loop(run: Run, loop: Loop) -> None:
     device, config = run.world.device, loop.config
     assert isinstance(loop.model, Model)
     loop.start_at(resume(run.out / STATE_FOLDER, loop.model, loop.optimizer, run.identity, run.world))
+    if loop.progress.step:
+        run.say(f"{run.out}: resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")
     if run.world.main:
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
     if machine.should_compile(config.compile, device):

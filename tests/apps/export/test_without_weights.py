@@ -96,15 +96,14 @@ def test_an_exported_pretrained_model_is_served(tmp_path):
 
 VERBS = [
     "features EXPORT SENTENCES --out OUT.safetensors",
-    "explain EXPORT film --out OUT.html",
-    "probe attention EXPORT film --out OUT.html",
+    "probe explain EXPORT film --out OUT.html",
     "probe word EXPORT film SENTENCES",
     "probe neighbours EXPORT film --data SENTENCES",
     "probe heads EXPORT --dev ROWS --kind single",
     "probe layers EXPORT --train ROWS --dev ROWS",
     "finetune --model EXPORT --train ROWS --dev ROWS --out OUT",
     "finetune --model SOURCE --teacher EXPORT --train ROWS --dev ROWS --out OUT",
-    "concat EXPORT EXPORT --out OUT",
+    "pretrain concat EXPORT EXPORT --out OUT",
     "convert EXPORT OUT",
     "distill --loop.steps 1 --teacher EXPORT --corpus STORE --out OUT",
     "export EXPORT --out OUT",

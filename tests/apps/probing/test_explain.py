@@ -232,11 +232,24 @@ def test_both_languages_have_every_text_and_every_reason():
 
 def test_the_verb_writes_page_and_numbers(pretrained, tmp_path, capsys):
     folder = str(pretrained.folder)
-    main(["explain", folder, A, B, "--out", str(tmp_path / "x" / "page.html")])
-    main(["explain", folder, A, B, "--out", str(tmp_path / "page.HTML")])
+    main(["probe", "explain", folder, A, B, "--out", str(tmp_path / "x" / "page.html")])
+    main(["probe", "explain", folder, A, B, "--out", str(tmp_path / "page.HTML")])
     assert (tmp_path / "page.HTML").read_bytes() == (tmp_path / "x" / "page.html").read_bytes()
     assert (tmp_path / "x" / "page.html").read_text("utf-8") == explain_page(explain(pretrained, A, B))
-    main(["explain", folder, "a b " * 30, "--out", str(tmp_path / "page.json"), "--max-length", "12", "--top-k", "2"])
+    main(
+        [
+            "probe",
+            "explain",
+            folder,
+            "a b " * 30,
+            "--out",
+            str(tmp_path / "page.json"),
+            "--max-length",
+            "12",
+            "--top-k",
+            "2",
+        ]
+    )
     assert "50 tokens did not fit and were cut" in capsys.readouterr().err
     found = json.loads((tmp_path / "page.json").read_text("utf-8"))
     assert found["cut"] == 50 and len(found["masks"][0]["top"]) == 2
@@ -245,7 +258,7 @@ def test_the_verb_writes_page_and_numbers(pretrained, tmp_path, capsys):
         ([" ", "--out", "x.html"], "no token"),
     ):
         with pytest.raises(SystemExit):
-            main(["explain", folder, *arguments])
+            main(["probe", "explain", folder, *arguments])
         assert said in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""The page of `bertworks explain` in Chromium: its numbers, both languages, widths, themes, keys, contrast."""
+"""The page of `bertworks probe explain` in Chromium: its numbers, both languages, widths, themes, keys, contrast."""
 
 import dataclasses
 import itertools

@@ -268,13 +268,13 @@ def test_a_long_sentence_is_cut_round_the_word(place, room):
 
 def test_neighbours_on_the_command_line(folder, tmp_path, capsys):
     files = corpus(tmp_path / "texts")
-    verbs.neighbours([str(folder), "film", "--corpus", str(files), "--top", "3", "--out", str(tmp_path / "n.json")])
+    verbs.neighbours([str(folder), "film", "--data", str(files), "--top", "3", "--out", str(tmp_path / "n.json")])
     lines = capsys.readouterr().out.splitlines()
     assert "'film' alone, layer 1" in lines[0] and "occurrences in 30 documents" in lines[4]
     assert len({line.lower().index("film", 7) for line in lines[1:4]}) == 1  # the word stands in one column
     assert len(json.loads((tmp_path / "n.json").read_text())["neighbours"]) == 3
     with pytest.raises(InputError, match="the word 'k' is not in"):
-        verbs.neighbours([str(folder), "k", "--corpus", str(files)])
+        verbs.neighbours([str(folder), "k", "--data", str(files)])
 
 
 # ---- heads

@@ -184,9 +184,9 @@ def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
 
     model, tagger = path("pretrain"), shlex.quote(tuned_folder(out, results).as_posix())
     return [
-        f'bertworks fill-mask {model} "{sentence}"',
+        f'bertworks predict fill-mask {model} "{sentence}"',
         f"bertworks predict {tagger} {path('documents/heldout.jsonl')}",
-        f'bertworks probe attention {model} "The axis along which to sort." --out {path("attention.html")}',
+        f'bertworks probe explain {model} "The axis along which to sort." --out {path("attention.html")}',
         f"bertworks finetune {model} --recipe {tagger}/recipe.toml --train {path('tags/train.jsonl')} "
         f"--dev {path('tags/test.jsonl')} --kind tagging --text words --label tags --out {path('again')}",
         f"bertworks corpus show {path('store')}",

@@ -11,9 +11,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
+from ...api import finetune
 from ...checkpoint.folder import read_config
 from ...checkpoint.locate import ModelLike, find_model
-from ...finetuning.functions import finetune
 from ...inference.predictor import Predictor
 from ...tasks.base import Example, Limits
 from .texts import TextEstimator, rows_of, value_errors

@@ -11,7 +11,7 @@ In reading order:
     attention.py            attention weights of one text and statistics of them (`probe attention`)
     explanation_arrays.py   embeddings, queries, keys, values, words by layer of one sequence
     explanation.py          one's own sentence through a model, step by step, as a dictionary
-    explanation_page.py     the same as an HTML page (`bertworks explain`), drawn by explain*.js and .css
+    explanation_page.py     the same as an HTML page (`bertworks probe explain`), drawn by explain*.js and .css
     heads.py                the effect of each attention head on a score (`probe heads`)
     items.py                labelled texts and words for a layer probe
     controls.py             control tasks and baselines of a layer probe

@@ -1,4 +1,4 @@
-"""One's own sentence through a model, step by step: everything that `bertworks explain` draws, as a dictionary.
+"""One's own sentence through a model, step by step: everything that `bertworks probe explain` draws, as a dictionary.
 
 `explain(predictor, a, b)` returns plain values, ready for JSON; explain.js draws them, in the page of `bertworks
 explain` and in a tab of the server's page. What a model lacks is None, and `left_out` has the reason as a code, which

@@ -1,4 +1,4 @@
-"""The page of `bertworks explain`: one HTML file that loads nothing, made of explain.js, explain.css and the data.
+"""The page of `bertworks probe explain`: an HTML file that loads nothing, made of explain.js, explain.css and the data.
 
 The server's page embeds the same panels: explain.js says how. Everything of the texts reaches a page as data.
 """
@@ -23,7 +23,7 @@ def explain_page(data: dict[str, Any]) -> str:
     whole = data["text"] if data["pair"] is None else f"{data['text']} / {data['pair']}"
     excerpt = whole if len(whole) <= 90 else whole[:89] + "…"
     fields = {
-        "TITLE": html.escape(f"{excerpt} – bertworks explain"),
+        "TITLE": html.escape(f"{excerpt} – bertworks probe explain"),
         "HEADING": html.escape(excerpt),
         "STYLE": asset(STYLE),
         "SCRIPT": "\n".join(map(asset, SCRIPTS)),

@@ -95,7 +95,7 @@ class ExplainRequest(Body):
 
 @router.post("/explain")
 async def explained(body: ExplainRequest, request: Request) -> Response:
-    """Everything that the model computes on a sentence or two, as `bertworks explain` draws it."""
+    """Everything that the model computes on a sentence or two, as `bertworks probe explain` draws it."""
     options = Options(body.model, body.truncate)
     answers = await service_of(request).run(request, "explain", [(body.a, body.b)], options)
     return reply(answers.results[0] | {"model": answers.model.name}, answers)

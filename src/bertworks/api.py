@@ -1,0 +1,358 @@
+"""The Python API: `bertworks.finetune`, `pretrain`, `evaluate`, `predict` and `features`.
+
+The subcommands of the same names call these functions, so that both check their arguments and report problems in the
+same way.
+"""
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from .checkpoint.folder import load_tokenizer, read_config, read_task
+from .checkpoint.locate import ModelLike, find_model
+from .checkpoint.start import start_folder
+from .config import find_recipe, flags_of_fields, load_recipe, with_fields
+from .files import InputError, shorten
+from .finetuning.recipe import (
+    FinetuneConfig,
+    idle_fields,
+    listed_weights,
+    refuse_idle,
+    starting_recipe,
+    with_restarts,
+)
+from .finetuning.run import finetune as run_finetuning
+from .inference.config import FeatureConfig
+from .inference.engines import Computing, EngineName, Precision
+from .inference.evaluation import evaluate as evaluate_rows
+from .inference.evaluation import known_labels, remembered
+from .inference.feature_files import read_texts, write_features, writer_for
+from .inference.features import Extractor
+from .inference.file_inputs import Columns, columns_for, in_memory
+from .inference.files import Counts, predict_data, write_results
+from .inference.predictor import Predictor
+from .inference.result_tables import check_file
+from .pretraining.recipe import PretrainConfig
+from .pretraining.run import pretrain as run_pretraining
+from .reporting.results import Evaluated, Rows, RunResults
+from .tasks.base import Data, KindName, Task
+from .tasks.catalogue import find_task
+from .tasks.checks import check_labelled_data
+from .tasks.records import could_be_path
+from .tasks.selection import DevRows, DividedRows, comma_separated
+from .tasks.table import TableForm, part_of
+from .training.config import without_late_snapshots
+from .training.run import OnStep, is_finished, out_folder, refuse_other_folder, watch_of
+
+Columned = str | Sequence[str]
+"""The name of a column, or several: a list, or separated by commas."""
+
+_COMMAND = r"bertworks [a-z][^`;\n]*"  # a command line in a message, whose flags stay
+_QUOTED = r"""(?<!\w)'(?:[^'\\\n]|\\.)*'(?!\w)|(?<!\w)"(?:[^"\\\n]|\\.)*"(?!\w)"""  # of the user: cells, labels, names
+_FLAG = r"(?<![^\s(`'])--([a-z][a-z0-9.-]*[a-z0-9])"
+OWN = {"kind": None, "text": "text", "label": "", "choices": ()}  # arguments of the user's own tables, with defaults
+
+
+@contextlib.contextmanager
+def argument_names() -> Iterator[None]:
+    """Name the arguments in messages as a call in Python writes them: `batch_size`, not --batch-size.
+
+    The command line prints the message with flags, which the error keeps.
+    """
+    try:
+        yield
+    except InputError as error:
+        error.with_flags = str(error)
+        error.args = (re.sub(f"{_COMMAND}|{_QUOTED}|{_FLAG}", _argument, error.with_flags),)
+        raise
+
+
+def _argument(found: re.Match[str]) -> str:
+    return found[1].replace("-", "_") if found[1] else found[0]
+
+
+@argument_names()
+def finetune(
+    model: ModelLike,
+    out: Path | str,
+    *,
+    train: Any = None,
+    dev: Any = None,
+    text: Columned = "text",
+    label: Columned = "",
+    kind: KindName | None = None,
+    choices: Columned = (),
+    task: str = "",
+    data: Path | str | None = None,
+    encoding: str = "utf-8",
+    sheet: str = "",
+    header_row: int = 0,
+    train_rows: int = 0,
+    dev_share: float = 0.0,
+    group: str = "",
+    split_seed: int = 1,
+    recipe: FinetuneConfig | Path | str | None = None,
+    restarts: int = 0,
+    on_step: OnStep | None = None,
+    quiet: bool = False,
+    **fields: Any,
+) -> RunResults:
+    """Fine-tune a model on your own examples or on a known task, and return the results. Call it again to resume.
+
+        bertworks.finetune("runs/base", "runs/topics", train=frame, dev="dev.csv", epochs=2, optim={"lr": 1e-4})
+
+    model: model folder, run folder, or a loaded model. out: run folder to write. train, dev: a path, a pandas or polars
+    DataFrame, a datasets.Dataset, or a list of dictionaries. text: its text column, or two; a list or comma-separated.
+    label: its label column; "": label, or of the kind embedding none (pairs that belong together). kind: single, pair,
+    regression, multilabel, choice, tagging, span or embedding; none: single, or pair with two text columns. choices:
+    columns of a multiple choice. task, data: instead of tables, a known task and the folder with its files. encoding,
+    sheet: of files.
+
+    train_rows: number of training examples to draw; 0: all. dev_share: in place of dev, the fraction of train to
+    evaluate on. group: a column of train; examples with the same value are not divided. split_seed: of both draws.
+
+    recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of the recipe are further
+    arguments; a table is a dictionary, as in TOML, and class_weights may be {"law": 3, "art": 1} or "balanced". Own
+    tables train for 3 epochs and at least 100 updates, unless fields say more. restarts: number of runs with the seeds
+    loop.seed, loop.seed + 1, ...; 0: see the field seeds.
+    on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it returns
+    True, the run stops after that update and is saved, without a model yet. To end early with the best model, use
+    `patience`. quiet: print nothing.
+
+    Raises InputError for unfit examples, folder or fields, with the row or the field, or if `out` belongs to another
+    run.
+    """
+    folder, watch = out_folder(out), watch_of(on_step)
+    refuse_other_folder(folder)
+    columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
+    config = _finetuning_recipe(recipe, task, columns, restarts, fields)
+    tables: dict[str, Any] = {
+        "data": data,
+        "dev": dev,
+        "train": train,
+        "encoding": encoding,
+        "sheet": sheet,
+        "header_row": header_row,
+    }
+    division: dict[str, Any] = {"dev_share": dev_share, "group": group, "split_seed": split_seed}
+    rows = DividedRows(task, **tables, **columns, train_rows=train_rows, **division)
+    rows.find()
+    read_config(find_model(model))  # before any row is read
+    found, examples = rows.read_data()
+    start = start_folder(model, folder)
+    findings = _examined(found, examples, start, config.max_seq_length)
+    if not (quiet or is_finished(folder)):
+        print(*findings, sep="\n", end="\n" if findings else "", file=sys.stderr)
+    results = run_finetuning(config, found, examples, start, folder, quiet, watch)
+    return RunResults(folder, results or {}, findings if results else ())
+
+
+def _examined(task: Task, data: Data, model: Path, max_seq_length: int) -> tuple[str, ...]:
+    """What is wrong with the examples, a line each, found by one process of those that train together."""
+    if os.environ.get("RANK", "0") != "0":
+        return ()
+    found = check_labelled_data(task, data.train, data.dev, load_tokenizer(model), max_seq_length)
+    return tuple(str(one) for one in found if one.severity != "note")
+
+
+def _finetuning_recipe(
+    recipe: FinetuneConfig | Path | str | None,
+    task: str,
+    columns: dict[str, Any],
+    restarts: int,
+    fields: dict[str, Any],
+) -> FinetuneConfig:
+    """The recipe with the given fields. Raises InputError for a field that is unknown, unfit or without effect."""
+    known = find_task(task) if task else None
+    if "class_weights" in fields:
+        fields = {**fields, "class_weights": listed_weights(fields["class_weights"])}
+    if fields.get("teacher"):
+        fields = {**fields, "teacher": str(find_model(fields["teacher"]))}
+    names = {name for name, default in OWN.items() if columns[name] not in (default, "")}
+    given = flags_of_fields(fields) | {f"--{name}" for name in names}
+    config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields, finetune), restarts)
+    refuse_idle(idle_fields(config, bool(known), restarts), given)
+    return config
+
+
+@argument_names()
+def pretrain(
+    recipe: PretrainConfig | Path | str,
+    corpus: Path | str,
+    out: Path | str,
+    *,
+    init: ModelLike | None = None,
+    on_step: OnStep | None = None,
+    quiet: bool = False,
+    **fields: Any,
+) -> RunResults:
+    """Pre-train an encoder on a corpus store, and return the results. Call it again to resume.
+
+        bertworks.pretrain("cpu", corpus="store", out="runs/first", loop={"steps": 1000}, optim={"lr": 1e-3})
+
+    recipe: its name (`bertworks recipes list`), a .toml file, or a PretrainConfig. corpus: store made by
+    `bertworks corpus build`. out: run folder to write. init: model folder, run folder or loaded model whose weights the
+    run starts from, with its shape in place of the recipe's; none: random weights. Fields of the recipe are further
+    arguments; a table is a dictionary, as in TOML. on_step: called with each record of the log; when it returns True,
+    the run stops after that update and is saved, without a model yet. quiet: print nothing.
+
+    Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
+    """
+    folder, watch = out_folder(out), watch_of(on_step)
+    refuse_other_folder(folder)
+    if isinstance(fields.get("model"), (str, Path)):
+        raise InputError(f"model = {str(fields['model'])!r}; expected a table of the model's fields; "
+                         "the folder whose weights the run starts from is the argument init")  # fmt: skip
+    start = None if init is None else start_folder(init, folder)
+    if isinstance(recipe, PretrainConfig):
+        config = recipe
+    else:
+        config = load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig)
+        shape = {} if start is None else vars(read_config(start)[0])
+        fields = {f"model.{name}": value for name, value in shape.items()} | fields
+    steps = fields.get("loop.steps") or dict(fields.get("loop") or {}).get("steps")
+    if steps and "snapshots" not in fields:
+        config, left_out = without_late_snapshots(config, int(steps))
+        if left_out and not quiet:
+            print(left_out, file=sys.stderr)
+    config = with_fields(config, fields, pretrain)
+    results = run_pretraining(config, Path(corpus), folder, start, quiet, watch)
+    return RunResults(folder, results or {})
+
+
+@argument_names()
+def evaluate(
+    model: ModelLike,
+    dev: Any = None,
+    *,
+    text: Columned | None = None,
+    label: Columned | None = None,
+    kind: KindName | None = None,
+    choices: Columned | None = None,
+    task: str = "",
+    data: Path | str | None = None,
+    encoding: str = "utf-8",
+    sheet: str = "",
+    header_row: int = 0,
+    precision: Precision = "float32",
+) -> Evaluated:
+    """Evaluate a fine-tuned model on development examples, and return its metrics.
+
+        bertworks.evaluate("runs/topics", frame, text="question", label="topic").metrics["accuracy"]
+
+    model: model folder, run folder, or a loaded model. dev and the columns: as in `bertworks.finetune`; by default the
+    columns and the kind of the table that the model was fine-tuned on. Labels are matched by name, not by number.
+    Raises InputError for unfit examples or an unknown label, with the row.
+    """
+    own = {"kind": kind, "text": text, "label": label, "choices": choices}
+    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    form: dict[str, Any] = {"encoding": encoding, "sheet": sheet, "header_row": header_row}
+    rows = remembered(DevRows(task, data, dev, **given, **form), model, given)  # type: ignore[arg-type]  # a path, in a command
+    return Evaluated(evaluate_rows(model, *rows.read(known_labels(model)), computing=Computing(precision)))
+
+
+@argument_names()
+def predict(
+    model: ModelLike,
+    data: Any,
+    *,
+    text: Columned = (),
+    choices: Columned = (),
+    encoding: str = "utf-8",
+    sheet: str = "",
+    header_row: int = 0,
+    all_scores: bool = False,
+    n_best: int = 1,
+    out: Path | str | None = None,
+    precision: Precision = "float32",
+    engine: EngineName = "auto",
+) -> Rows:
+    """Predict a label, entities, an answer or a choice for every input, in order; each is a dictionary.
+
+        frame["topic"] = [row["label"] for row in bertworks.predict("runs/topics", frame, text="question")]
+
+    model: model folder, run folder, or a loaded model. data: a list of texts, or of tuples of texts (pairs, question
+    and context, text and choices); a pandas or polars DataFrame, a datasets.Dataset, a list of dictionaries; or the
+    path of a file, as in `bertworks predict`. text, choices: columns of a table; by default those of fine-tuning. An
+    input without text is not predicted; it is {"empty": True}. encoding, sheet: of a file. all_scores: add the scores
+    of all labels. n_best: number of answers to each question. out: file to write the predictions to as well: a table if
+    it ends in .csv, .tsv or .xlsx, else JSON lines.
+    Raises InputError for unfit data, with the row.
+    """
+    file, source = None if out is None else Path(out), _file_or(data)
+    check_file(file, [source], [find_model(model)])
+    predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision, engine=engine)
+    columns = Columns(
+        comma_separated(text), comma_separated(choices), TableForm(encoding, sheet, header_row=header_row)
+    )
+    rows = Rows(predict_data(predictor, source, columns, Counts(), all_scores, n_best))
+    if not isinstance(data, str | Path):
+        for row in rows:
+            del row["line"]
+    if file is not None:
+        write_results(rows, file)
+    return rows
+
+
+@argument_names()
+def features(
+    model: ModelLike,
+    data: Any,
+    *,
+    text: Columned = (),
+    encoding: str = "utf-8",
+    sheet: str = "",
+    header_row: int = 0,
+    layers: str = "last",
+    pool: Literal["mean", "cls", "max"] | None = None,
+    words: Literal["first", "mean"] | None = None,
+    specials: bool = False,
+    dtype: Literal["float32", "float16"] = "float32",
+    precision: Literal["float32", "bfloat16"] = "float32",
+    max_length: int | None = None,
+    out: Path | str | None = None,
+    device: str | None = None,
+) -> Any:
+    """The vectors of texts: with `pool` an array (N, W), else for each text its `Features`, a vector for each token.
+
+        vectors = bertworks.features("runs/base", frame, pool="mean")
+
+    model: model folder, run folder, or a loaded model. data: a list of texts or of pairs; a pandas or polars DataFrame,
+    a datasets.Dataset, a list of dictionaries; or the path of a file ("-": standard input). text: column of a table, or
+    two for pairs; by default those of the table that the model was fine-tuned on, or text. encoding, sheet: of a file.
+    layers, pool, words, ...: see FeatureConfig. out: write them to this file instead (.safetensors, .parquet), in
+    constant memory, and return how many were written. device: cpu or cuda; none: a GPU if there is one. Raises
+    InputError for unfit data, with the row.
+    """
+
+    config = FeatureConfig(layers, pool, words, specials, dtype, precision, max_length)
+    source = _file_or(data)
+    if out is not None:
+        writer_for(Path(out), [source], [find_model(model)])  # refused before minutes of computing
+    source = source if isinstance(source, str) else in_memory(source)
+    given = Columns(comma_separated(text), form=TableForm(encoding, sheet, header_row=header_row))
+    columns = columns_for(read_task(find_model(model)), source, given)._replace(choices=())
+    extractor = Extractor.load(model, config, device)
+    if out is not None:
+        return write_features(extractor, source, columns, Path(out), {"model": str(find_model(model))})
+    found = [*extractor.stream(one for _, one in read_texts(source, columns))]
+    if not pool:
+        return found
+    return np.stack([one.vectors for one in found]) if found else np.empty((0, extractor.width), dtype)
+
+
+def _file_or(data: Any) -> Any:
+    """The path of a file as text, other data unchanged. Raises InputError for a text that is no file."""
+    if isinstance(data, Path):
+        return str(data)  # whoever reads it says what is missing
+    if not isinstance(data, str) or data == "-":
+        return data
+    if not could_be_path(data) or not part_of(data)[0].is_file():
+        raise InputError(f"data = {shorten(str(data))}: no such file; expected a path, or texts in a list: [text]")
+    return data

@@ -49,6 +49,7 @@ OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and k
         "--output",
         "--vocab",
     },
+    "pretraining.md": {"--logdir"},
     "scale.md": {
         "--cpus-per-task",
         "--gpus-per-node",

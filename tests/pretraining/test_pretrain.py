@@ -123,7 +123,7 @@ def test_a_run_takes_the_shape_of_the_model_that_it_starts_from(tiny_store, tmp_
         assert (found.hidden_size, found.hidden_dropout_prob) == (24, 0.3)
         assert json.loads((tmp_path / run / "results.json").read_text())["continued"] is True
     card = (tmp_path / "run" / "model" / "README.md").read_text()
-    assert 'license: "mit"' in card and 'base_model: "lab/encoder"' in card
+    assert "license: mit" in card and "base_model: lab/encoder" in card
 
 
 def test_a_vocabulary_of_another_size_is_refused(tiny_store, tmp_path, capsys):

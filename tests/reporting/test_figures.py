@@ -3,7 +3,6 @@
 import json
 import re
 
-import numpy as np
 import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
@@ -61,9 +60,6 @@ def test_the_pictures_of_probes_cut_nothing(tmp_path, monkeypatch, word):
     monkeypatch.setattr(pictures, "save_figure", lambda figure, *_, **__: figures.append(figure) or [])
     layers = ["static", "emb.", *"123456"]
     pictures.lines(layers, {f"{word!r} in the two sentences": [0.5] * 8}, {"random": [0.2] * 8}, "cosine", tmp_path)
-    title = f"{word!r} at layer 4, random words 0.39"
-    found = pictures.HeatMap(np.eye(3), ["1: a", "2: b", "3: c"], list("123"), title, (0.0, 1.0))
-    pictures.draw_heat_map(found, tmp_path)
     for figure in figures:
         with fonts.plain_texts(figure):
             figure.draw_without_rendering()

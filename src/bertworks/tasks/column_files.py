@@ -14,7 +14,7 @@ sentence are comments, if they do not have the columns of a word or all sentence
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,18 +35,17 @@ _CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occu
 _NO_WORD = re.compile(r"\d+[-.]\d+")  # the id of a range of words or of an empty word in CoNLL-U
 
 
-class Line(NamedTuple):
-    """A line that is not blank."""
-
-    number: int  # in the file, counted from 1
-    cells: list[str]
-
-
 class Block(NamedTuple):
-    """The lines of a sentence."""
+    """The lines of a sentence: tuples of their cells, which Python's garbage collector need not visit."""
 
     document: int
-    lines: list[Line]
+    numbers: list[int]  # of the lines in the file, counted from 1
+    rows: list[tuple[str, ...]]
+
+    def where(self, keep: Iterable[bool]) -> "Block":
+        """The block with some of its lines."""
+        kept = [pair for pair, wanted in zip(zip(self.numbers, self.rows, strict=True), keep, strict=True) if wanted]
+        return Block(self.document, [number for number, _ in kept], [row for _, row in kept])
 
 
 class WordLines(NamedTuple):
@@ -89,11 +88,11 @@ def _looks_tagged(path: Path, form: TableForm) -> bool:
     if not path.is_file():
         return False
     blocks = list(_blocks(path, form.encoding, False, SAMPLE))
-    lines = [line for block in blocks for line in block.lines]
-    widths = {len(line.cells) for line in lines if not line.cells[0].startswith("#")}
+    rows = [row for block in blocks for row in block.rows if not row[0].startswith("#")]
+    widths = {len(row) for row in rows}
     if len(widths) != 1 or widths == {1}:
         return False
-    tags = {line.cells[-1] for line in lines if not line.cells[0].startswith("#")}
+    tags = {row[-1] for row in rows}
     entities = len(tags) > 1 and all(map(is_typed, tags))
     return entities or is_numbered(blocks) or blocks[-1].document > 0
 
@@ -113,11 +112,11 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[WordLines]:
     names, numbered = task.header, False
     if not (characters or names):
         names = _declared_names(blocks[0])
-        numbered = is_numbered(blocks) and len(blocks[0].lines[-1].cells) > 1 + labelled
-        blocks = [block for block in _without_comments(blocks, numbered) if block.lines]
+        numbered = is_numbered(blocks) and len(blocks[0].rows[-1]) > 1 + labelled
+        blocks = [block for block in _without_comments(blocks, numbered) if block.rows]
         if not blocks:
             return []
-    width = (len(task.header) if labelled else 0) or len(blocks[0].lines[0].cells)
+    width = (len(task.header) if labelled else 0) or len(blocks[0].rows[0])
     names = names or (CONLLU if numbered and width == len(CONLLU) else ())
     found = _column(task.text[0], WORDS, names, width, path)
     word = int(numbered) if found is None else found
@@ -127,18 +126,18 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[WordLines]:
         tag = _usual_tags(blocks, word, width, numbered, path)
     return [
         WordLines(
-            block.lines[0].number,
+            block.numbers[0],
             block.document,
-            [line.cells[word] for line in block.lines],
-            [line.cells[tag] for line in block.lines] if labelled else [],
-            [line.number for line in block.lines],
+            [row[word] for row in block.rows],
+            [row[tag] for row in block.rows] if labelled else [],
+            block.numbers,
         )
         for block in blocks
     ]
 
 
 def _blocks(path: Path, encoding: str, characters: bool, most: int | None = None) -> Iterator[Block]:
-    document, found = 0, list[Line]()
+    found = Block(0, [], [])
     with open(path, "rb") as file:
         for number, line in enumerate(itertools.islice(decoded(file, str(path), encoding), most), 1):
             line = line.rstrip("\r\n")
@@ -149,47 +148,45 @@ def _blocks(path: Path, encoding: str, characters: bool, most: int | None = None
             else:
                 cells = _CELLS.findall(line)
             if cells and cells[0] != DOCUMENT:
-                found.append(Line(number, cells))
+                found.numbers.append(number)
+                found.rows.append(tuple(cells))
                 continue
-            if found:
-                yield Block(document, found)
-                found = []
-            document += bool(cells)
-    if found:
-        yield Block(document, found)
+            if found.rows:
+                yield found
+            found = Block(found.document + bool(cells), [], [])
+    if found.rows:
+        yield found
 
 
 def is_numbered(blocks: Sequence[Block]) -> bool:
     """Whether the first column counts the words of each sentence, from 0 or 1."""
 
     def counts(block: Block) -> bool:
-        first = [line.cells[0] for line in block.lines if not line.cells[0].startswith("#")]
+        first = [row[0] for row in block.rows if not row[0].startswith("#")]
         ids = [cell for cell in first if not _NO_WORD.fullmatch(cell)]
         start = int(ids[:1] == ["1"])
         return ids == [str(i) for i in range(start, start + len(ids))]
 
-    return any(len(block.lines) > 1 for block in blocks) and all(map(counts, blocks))
+    return any(len(block.rows) > 1 for block in blocks) and all(map(counts, blocks))
 
 
 def _without_comments(blocks: Sequence[Block], numbered: bool) -> Iterator[Block]:
     """The blocks without comments, and of numbered words without those that are none of the text."""
-    lines = [line for block in blocks for line in block.lines]
-    width = len(next((line for line in lines if not line.cells[0].startswith("#")), lines[0]).cells)
-    everywhere = len(blocks) > 1 and all(block.lines[0].cells[0].startswith("#") for block in blocks)
-
-    def is_comment(line: Line) -> bool:
-        return line.cells[0].startswith("#") and (everywhere or len(line.cells) != width)
-
+    rows = (row for block in blocks for row in block.rows)
+    width = len(next((row for row in rows if not row[0].startswith("#")), blocks[0].rows[0]))
+    everywhere = len(blocks) > 1 and all(block.rows[0][0].startswith("#") for block in blocks)
     for block in blocks:
         if numbered:
-            yield block._replace(lines=[line for line in block.lines if line.cells[0].isdecimal()])
+            yield block.where(row[0].isdecimal() for row in block.rows)
         else:
-            yield block._replace(lines=list(itertools.dropwhile(is_comment, block.lines)))
+            comments = (row[0].startswith("#") and (everywhere or len(row) != width) for row in block.rows)
+            first = sum(itertools.takewhile(bool, comments))
+            yield Block(block.document, block.numbers[first:], block.rows[first:])
 
 
 def _declared_names(block: Block) -> tuple[str, ...]:
-    cells = block.lines[0].cells
-    return tuple(cells[3:]) if cells[:3] == ["#", "global.columns", "="] else ()
+    cells = block.rows[0]
+    return cells[3:] if cells[:3] == ("#", "global.columns", "=") else ()
 
 
 def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, path: Path) -> int | None:
@@ -210,21 +207,21 @@ def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, p
 
 def _check_width(blocks: Sequence[Block], width: int, last: int, path: Path) -> None:
     for block in blocks:
-        for line in block.lines:
-            found = len(line.cells)
+        for number, row in zip(block.numbers, block.rows, strict=True):
+            found = len(row)
             if found != width:
                 expected = f"expected {width}; is the line cut off?"
-                raise InputError(f"{path}, line {line.number}: {found} columns; {expected}")
+                raise InputError(f"{path}, line {number}: {found} columns; {expected}")
             if found <= last:
                 expected = "expected a word, then further columns, the last one its tag"
-                raise InputError(f"{path}, line {line.number}: {found} column; {expected}")
+                raise InputError(f"{path}, line {number}: {found} column; {expected}")
 
 
 def _usual_tags(blocks: Sequence[Block], word: int, width: int, numbered: bool, path: Path) -> int:
     """The index of the column of tags. Raises InputError if several columns may be the one."""
     if width <= word + 2:
         return width - 1
-    cells = {i: {line.cells[i] for block in blocks for line in block.lines} for i in range(word + 1, width)}
+    cells = {i: {row[i] for block in blocks for row in block.rows} for i in range(word + 1, width)}
     types = {i: {tag[2:] for tag in tags if tag[2:]} for i, tags in cells.items() if all(map(is_typed, tags))}
     typed = [i for i, found in types.items() if found]
     if not numbered and (not typed or typed[-1] != width - 1):

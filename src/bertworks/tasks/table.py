@@ -205,7 +205,8 @@ def _from_records(
             with open(path, "rb") as file:
                 refuse_kind(file.read(16), str(path))
         found = f"{not_found(path)}, which" if path.is_dir() else "expected a file that"
-        raise InputError(f"{path}: {found} ends in {', '.join(TABLES)} or .txt")
+        words = "" if path.is_dir() else "; a file with a word per line needs --kind tagging"
+        raise InputError(f"{path}: {found} ends in {', '.join(TABLES)} or .txt{words}")
     with open(check_file(path), "rb") as file:
         records = _records_of(file, path, len(header), form)
         first = 1

@@ -85,13 +85,13 @@ OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and k
 SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits
     "bertworks tokenizer train": "--overwrite",
     "bertworks pretrain korean --corpus": f"{TINY} --loop.tokens 1000 --model.vocab-size {KOREAN_TOKENS}",
+    "bertworks pretrain static": "",
+    "bertworks pretrain concat": "",
     "bertworks pretrain": f"{TINY} --loop.tokens 1000",
     "torchrun": f"{TINY} --loop.tokens 1000",
     "bertworks distill": "--loop.tokens 1000 --loop.hours 0",
-    "bertworks finetune --task mrpc --data glue/MRPC --model runs/base --out sweeps": (
-        "--max-seq-length 16 --restarts 1"  # 18 runs
-    ),
-    "bertworks finetune --suite": "--epochs 1 --max-seq-length 16 --seeds 1",
+    "bertworks study sweep": "--max-seq-length 16 --restarts 1",  # 18 runs
+    "bertworks study suite": "--epochs 1 --max-seq-length 16 --seeds 1",
     "bertworks finetune": "--epochs 1 --max-seq-length 16",
     "bertworks study run masking --corpus store --data data --out studies/masking --cells": "--dry-run",
     "bertworks demo": "--tokens 2000",

@@ -145,6 +145,9 @@ def finetune(
     rows.find()
     read_config(find_model(model))  # before any row is read
     found, examples = rows.read_data()
+    if dev_share and not quiet and is_first_process():
+        counts = f"{len(examples.train):,} rows to train on, {len(examples.dev):,} to evaluate on"
+        print(f"training file: {counts}", file=sys.stderr)
     start = start_folder(model, folder)
     findings = _examined(found, examples, start, config.max_seq_length)
     if not (quiet or is_finished(folder)):
@@ -153,9 +156,14 @@ def finetune(
     return RunResults(folder, results or {}, findings if results else ())
 
 
+def is_first_process() -> bool:
+    """Whether this is the process of a torchrun that prints, draws and tracks."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def _examined(task: Task, data: Data, model: Path, max_seq_length: int) -> tuple[str, ...]:
     """What is wrong with the examples, a line each, found by one process of those that train together."""
-    if os.environ.get("RANK", "0") != "0":
+    if not is_first_process():
         return ()
     found = check_labelled_data(task, data.train, data.dev, load_tokenizer(model), max_seq_length)
     return tuple(str(one) for one in found if one.severity != "note")

@@ -64,6 +64,9 @@ class Arguments:
 def pretrain(argv: list[str]) -> None:
     """Pre-train, or print the estimate; draw the curves of a finished run."""
     arguments = parse_recipe(Arguments, PretrainConfig, argv, "pretrain", _of_initial_model)
+    from ..training.run import refuse_other_folder
+
+    refuse_other_folder(arguments.out)  # before minutes of building a store
     config = _with_store(arguments) if arguments.texts else arguments.config
     if arguments.recipe is None and is_first_process():
         print(_without_recipe(config), file=sys.stderr)

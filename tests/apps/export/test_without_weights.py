@@ -82,7 +82,6 @@ def test_an_exported_pretrained_model_is_served(tmp_path):
     source = folder_of(tmp_path / "m" / "model", heads=("mlm", "nsp"))
     export(source, tmp_path / "out")
     client, ours = client_of(tmp_path / "out"), Predictor(source)
-    client.app.state.service.measure()
     can = client.get("/models").json()["models"][0]["can"]
     assert can == ["fill_mask", "embed", "embed_all", "next_sentence"]
     found = client.post("/embed", json={"inputs": "good film", "normalize": False}).json()

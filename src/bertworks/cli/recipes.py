@@ -49,7 +49,7 @@ def listed(names: list[str]) -> list[str]:
 
 
 def studies() -> str:
-    """Return the lines of `study --help` that list the studies, each in one line of at most 80 columns."""
+    """Return the lines of `study run --help` that list the studies, each in one line of at most 80 columns."""
     names = sorted(recipe_names("study"), key=lambda name: ("/" in name, name))
     width = max(map(len, names)) + 2
     lines = ["", "", "Studies (`bertworks recipes study/NAME` prints one):"]

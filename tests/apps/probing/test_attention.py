@@ -1,19 +1,13 @@
 """Attention weights and their statistics against direct computation."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 
-from bertworks.apps.probing.attention import STATISTICS, attend, results_of, statistics
-from bertworks.apps.probing.explanation import explain
-from bertworks.apps.probing.explanation_page import explain_page
+from bertworks.apps.probing.attention import STATISTICS, attend, statistics
 from bertworks.apps.probing.model import ProbedModel
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer
-from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.inference.predictor import Predictor
 from support.tiny_task import tiny_folder
 
 
@@ -65,17 +59,3 @@ def test_statistics_are_means_over_the_tokens(attention):
 def test_lengths_that_do_not_fit(folder, length):
     with pytest.raises(InputError, match=f"max_length = {length}; expected 8 to 32"):
         attend(ProbedModel(folder, device="cpu"), "a", max_length=length)
-
-
-def test_the_command_writes_numbers_or_the_page_of_explain(folder, tmp_path, capsys):
-    numbers, page = tmp_path / "x" / "a.json", tmp_path / "x" / "a.html"
-    main(["probe", "attention", str(folder), "a b c " * 9, "--out", str(numbers), "--max-length", "10"])
-    assert "19 tokens did not fit and were cut" in capsys.readouterr().err
-    expected = results_of(attend(ProbedModel(folder, device="cpu"), "a b c " * 9, max_length=10))
-    assert json.loads(numbers.read_text("utf-8")) == json.loads(json.dumps(expected))
-    assert np.shape(expected["weights"]) == (2, 2, 10, 10) and np.shape(expected["statistics"]["entropy"]) == (2, 2)
-    main(["probe", "attention", str(folder), "a film", "good", "--out", str(page)])
-    assert page.read_text("utf-8") == explain_page(explain(Predictor(folder), "a film", "good"))
-    with pytest.raises(SystemExit):
-        main(["probe", "attention", str(folder), "a", "--out", str(tmp_path / "a.png")])
-    assert "ends in .json or .html" in capsys.readouterr().err

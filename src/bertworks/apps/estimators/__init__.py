@@ -1,6 +1,6 @@
 """scikit-learn estimators over texts, for pipelines and searches over settings.
 
-A room of its own, because the classifier trains (finetuning) and predicts (inference), which do not know each other.
+A package of its own, because the classifier trains (finetuning) and predicts (inference), which do not know each other.
 
     texts.py       what both share: their texts, their pickles, their errors
     vectorizer.py  texts to vectors of an encoder

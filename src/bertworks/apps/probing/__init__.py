@@ -8,7 +8,7 @@ In reading order:
     similarity.py           how far a word's vector moves with its sentence (`probe word`)
     neighbours.py           the nearest contexts of a word in a corpus (`probe neighbours`)
     particles.py            what Korean nouns and particles account for (`probe particles`)
-    attention.py            attention weights of one text and statistics of them (`probe attention`)
+    attention.py            attention weights of one text, and statistics of them
     explanation_arrays.py   embeddings, queries, keys, values, words by layer of one sequence
     explanation.py          one's own sentence through a model, step by step, as a dictionary
     explanation_page.py     the same as an HTML page (`bertworks probe explain`), drawn by explain*.js and .css

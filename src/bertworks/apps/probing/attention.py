@@ -4,7 +4,6 @@ Shapes: L layers, N heads a layer, T tokens; weights are (L, N, T, T), each row 
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -80,9 +79,3 @@ def statistics(attention: Attention) -> dict[str, NDArray[np.float64]]:
         "[CLS]": weights[..., 0].mean(-1),
         "[SEP]": weights[..., seps].sum(-1).mean(-1),
     }
-
-
-def results_of(attention: Attention) -> dict[str, Any]:
-    """The weights and their statistics as plain values, ready for JSON."""
-    found = {name: np.round(values, 4).tolist() for name, values in statistics(attention).items()}
-    return {**vars(attention), "weights": attention.weights.tolist(), "statistics": found, "meanings": STATISTICS}

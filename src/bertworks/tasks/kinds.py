@@ -13,6 +13,7 @@ from .catalogue import TASKS
 from .cells import plain_value
 from .choice import CHOICE
 from .classification import MULTILABEL, NUMERIC, PAIR, REGRESSION, SINGLE
+from .column_files import is_column_file
 from .draws import Division, divide_rows, draw_rows, rows_in_part
 from .embedding import EMBEDDING, metrics_of, scale_of
 from .header import MissingColumn
@@ -113,7 +114,9 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
         if task.name != OWN_TABLE:
             raise MissingColumn(f"{error}; expected a file in the form of {task.name}'s official ones") from None
         choices = ", --choices" if task.choices else ""
-        raise MissingColumn(f"{error}; name the columns with --text{choices} and --label") from None
+        tagged = isinstance(source, Path) and (is_column_file(source, task, True) or "'annotations'" in str(error))
+        tags = "; words or spans with tags need --kind tagging" if tagged and task.kind != "tagging" else ""
+        raise MissingColumn(f"{error}; name the columns with --text{choices} and --label{tags}") from None
     if not rows:
         raise InputError(f"{source}: no rows in the part #{part}")
     return rows

@@ -211,7 +211,7 @@ def test_seeds_and_folders_of_runs_are_examined_together(tmp_path):
     for report in (examine(tmp_path / "run"), of_finetuning(tmp_path / "run")):
         assert report.kind == "folder of 3 runs" and report.worst == "error"
         assert [(one.check, one.where) for one in report.findings] == [
-            ("score", "seed-2"), ("score", "seed-3"), ("seeds", "."),
+            ("score", "seed-2"), ("score", "seed-3"), ("seeds", ""),
         ]  # fmt: skip
         assert report.findings[-1].evidence == "collapsed seeds: 2 of 3 (2, 3)"
     write_json(tmp_path / "run/results.json", summary | {"collapsed": [False] * 3})

@@ -141,7 +141,8 @@ def _of_runs(path: Path, inside: list[Path], corpus: Path | None) -> Report:
             found = _found(finetuned.SEED_CHECKS, runs.RunFiles(folder))
         else:
             found = _of_one_run(folder, corpus).findings
-        findings += [replace(finding, where=folder.relative_to(path).as_posix()) for finding in found]
+        where = "" if folder == path else folder.relative_to(path).as_posix()
+        findings += [replace(finding, where=where) for finding in found]
     return Report(str(path), f"folder of {counted(len(inside), 'run')}", _sorted(findings))
 
 

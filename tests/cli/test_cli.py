@@ -90,6 +90,11 @@ def test_earlier_commands_lead_to_commands_of_today():
         ("predict m f g", "Unrecognized options: g"),
         ("predict m f --data g", "Unrecognized options: f"),
         ("finetune m", "Missing from bertworks finetune:.*--out PATH"),
+        ("doctor x --fix", "\n--fix is no flag any more; doctor changes nothing"),
+        ("tokenizer train t --out o --model bpe", "\n--model is no flag any more; give --algorithm\n$"),
+        ("tokenizer train t --out o --lowercase=False", "a switch has no value; give --no-lowercase\n$"),
+        ("tokenizer train t --out o --cased=False", "a switch has no value; give --lowercase\n$"),
+        ("convert a b --do-lower-case=True", "a switch has no value; give --do-lower-case\n$"),
         ("pretrain cpu --phases.0.length many --corpus c --out o", "invalid literal"),
     ],
 )

@@ -9,7 +9,7 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -32,6 +32,16 @@ CONFIG = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
 
 CASED = {"--cased": "--no-lowercase", "--uncased": "--lowercase"}
 ENCODING = {"--encoding": "--input.encoding"}
+EARLIER = {  # flags of earlier versions by command, and what there is instead
+    "doctor --fix": "doctor changes nothing; rerun a run to resume it",
+    "export --to": "export writes ONNX; for compiled kernels give predict or serve --engine compiled",
+    "export --trust": "export writes ONNX; for compiled kernels give predict or serve --engine compiled",
+    "probe neighbours --corpus": "give --data",
+    "serve --max-inputs": "give --max-tokens",
+    "serve --max-top-k": "give --max-tokens",
+    "serve --max-wait": "give --max-requests or --max-tokens",
+    "tokenizer train --model": "give --algorithm",
+}
 
 
 def required(name: str) -> Any:
@@ -81,7 +91,22 @@ def parse(
         )
     except ValueError as error:  # from a dataclass that checks its values
         raise InputError(str(error)) from None
+    except SystemExit as ending:
+        if ending.code:
+            sys.stderr.writelines(f"{hint}\n" for hint in _hints(words, command))
+        raise
     return arguments(**vars(found))
+
+
+def _hints(words: list[str], command: str) -> Iterator[str]:
+    """Lines about flags of earlier versions, for a command line that could not be read."""
+    for word in words:
+        flag, _, value = word.partition("=")
+        if now := EARLIER.get(f"{command} {flag}"):
+            yield f"{flag} is no flag any more; {now}"
+        elif value in ("True", "False"):
+            name, off = flag.replace("--no-", "--"), flag.startswith("--no-") == (value == "True")
+            yield f"{word}: a switch has no value; give {name.replace('--', '--no-') if off else name}"
 
 
 def _with_flags(arguments: type[T], words: list[str]) -> type[T]:

@@ -20,7 +20,7 @@ class Arguments:
         bertworks convert uncased_L-12_H-768_A-12/bert_model.ckpt bert-base
         bertworks convert runs/base for-search --to sentence-transformers
 
-    --uncased and --cased mean --do-lower-case and --no-do-lower-case.
+    Short: --uncased and --cased mean --do-lower-case and --no-do-lower-case.
     """
 
     # Hugging Face or sentence-transformers folder, run folder, or TensorFlow checkpoint bert_model.ckpt (or: --model

@@ -18,7 +18,7 @@ class BuildArguments:
     Example:
         bertworks corpus build texts/ --tokenizer tok --out store
 
-    --uncased and --cased mean --lowercase and --no-lowercase.
+    Short forms: --uncased and --cased mean --lowercase and --no-lowercase.
     """
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)

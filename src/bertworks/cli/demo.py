@@ -14,10 +14,17 @@ class Arguments:
 
     Two tables show the effect of pre-training: tagging words, classifying texts.
 
-    Nothing is downloaded. Rerun the command to resume. -H explains all flags.
+    Nothing is downloaded. Rerun the command to resume.
 
     Example:
         bertworks demo --out runs/demo
+
+    Most used (-H explains all flags):
+        --out             folder of the demo
+        --tokens          tokens of pre-training
+        --minutes         limit of this call; a rerun continues
+        --tags.seeds      seeds of the task of tags; also --packages.seeds
+        --tags.train      its labelled examples; also --packages.train
     """
 
     config: Flat[DemoConfig]

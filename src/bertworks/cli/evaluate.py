@@ -24,7 +24,7 @@ class Arguments:
 
     Labels are matched by name, not by number. The reliability table goes to stderr.
 
-    --perplexity measures how well a language model predicts a text.
+    With --perplexity, measure how well a language model predicts a text.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)

@@ -16,7 +16,7 @@ class Arguments:
 
     Use the new folder like a model folder: `bertworks predict NEW reviews.txt`.
 
-    --compare measures which engine is fastest on this machine instead.
+    With --compare, measure which engine is fastest on this machine instead.
 
     Example:
         bertworks export runs/sst2 --out sst2-onnx

@@ -26,7 +26,7 @@ class TrainArguments:
     Example:
         bertworks tokenizer train texts/ --out tok --vocab-size 30000 --cased
 
-    --uncased and --cased mean --lowercase and --no-lowercase.
+    Short forms: --uncased and --cased mean --lowercase and --no-lowercase.
     """
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
@@ -111,7 +111,7 @@ class CheckArguments:
     Example:
         bertworks tokenizer check tok texts/
 
-    --uncased and --cased mean --lowercase and --no-lowercase.
+    Short forms: --uncased and --cased mean --lowercase and --no-lowercase.
     """
 
     tokenizer: Positional[Path]

@@ -32,7 +32,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "inference": 1_937,
     "experiments": 2_791,
     "reporting": 1_202,
-    "cli": 1_623,
+    "cli": 1_625,
     "serve": 2_645,
     "probing": 1_383,
     "doctor": 889,

@@ -89,7 +89,7 @@ def load_results(folder: Path) -> dict[str, Any]:
     results = read_study(folder)
     if results is None:
         raise InputError(
-            f"{folder}: no results of a study; expected its --out, with the results.json of `bertworks study`"
+            f"{folder}: no results of a study; expected its --out, with the results.json of `bertworks study run`"
         )
     return results
 

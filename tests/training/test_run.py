@@ -171,6 +171,9 @@ def test_a_refusal_names_the_fields_that_differ(tmp_path, recipe, found):
     (tmp_path / "recipe.toml").write_text(to_toml(Recipe()))
     with pytest.raises(InputError, match=r"is a finished run with other settings, data or model\. " + found):
         finished(tmp_path, RunIdentity(recipe))
+    (tmp_path / "recipe.toml").write_text("schema = 1\nearlier = 3\n")
+    with pytest.raises(InputError, match=r"Its recipe cannot be compared \(.*\); its model can be used\. Give another"):
+        finished(tmp_path, RunIdentity(recipe))
 
 
 def test_results_without_a_recipe_are_damaged_unless_they_sum_up_several_runs(tmp_path):

@@ -35,7 +35,7 @@ class RunIdentity:
         return hashlib.sha256("\n".join([*texts, *self.reads]).encode()).hexdigest()
 
     def difference(self, run: Path) -> str:
-        """In which fields the recipe of a run folder differs, as a sentence; "" if its recipe.toml cannot be read.
+        """In which fields the recipe of a run folder differs, or why it cannot be read, as a sentence; "" without one.
 
         Raises NewerVersion if a newer bertworks wrote it.
         """
@@ -44,8 +44,8 @@ class RunIdentity:
             found = load_recipe(path, type(self.recipe))
         except NewerVersion:
             raise
-        except InputError:
-            return ""
+        except InputError as error:  # of an earlier version, for example
+            return f"Its recipe cannot be compared ({error}); its model can be used" if path.is_file() else ""
         unlike = differences(without_intervals(found), without_intervals(self.recipe))
         if not unlike:
             return f"The settings in {path} are the same; data or model differ"

@@ -30,6 +30,9 @@ DOCUMENT = "-DOCSTART-"
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 WORDS = ("text", "word", "words", "token", "tokens", "form", "character")  # names for the usual column of words
 TAGS = ("label", "labels", "tag", "tags", "ner", "ner_tag", "ner_tags")  # names for the usual column of tags
+CHARACTERS = (
+    "; the units of this task are characters: a line has one, a tab and its tag; for words give another model or --text"
+)
 SAMPLE = 2_000  # lines that decide whether a file has columns
 _CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occur inside words
 _NO_WORD = re.compile(r"\d+[-.]\d+")  # the id of a range of words or of an empty word in CoNLL-U
@@ -120,7 +123,7 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[WordLines]:
     names = names or (CONLLU if numbered and width == len(CONLLU) else ())
     found = _column(task.text[0], WORDS, names, width, path)
     word = int(numbered) if found is None else found
-    _check_width(blocks, width, max(word, int(labelled)), path)
+    _check_width(blocks, width, max(word, int(labelled)), path, CHARACTERS if characters else "")
     tag = _column(task.label, TAGS, names, width, path) if labelled else word
     if tag is None:
         tag = _usual_tags(blocks, word, width, numbered, path)
@@ -205,15 +208,15 @@ def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, p
     )
 
 
-def _check_width(blocks: Sequence[Block], width: int, last: int, path: Path) -> None:
+def _check_width(blocks: Sequence[Block], width: int, last: int, path: Path, note: str) -> None:
     for block in blocks:
         for number, row in zip(block.numbers, block.rows, strict=True):
             found = len(row)
             if found != width:
-                expected = f"expected {width}; is the line cut off?"
+                expected = f"expected {width}; is the line cut off?{note}"
                 raise InputError(f"{path}, line {number}: {found} columns; {expected}")
             if found <= last:
-                expected = "expected a word, then further columns, the last one its tag"
+                expected = f"expected a word, then further columns, the last one its tag{note}"
                 raise InputError(f"{path}, line {number}: {found} column; {expected}")
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import errno
+import io
 import itertools
 import os
 import re
@@ -17,7 +18,7 @@ import tyro
 import bertworks
 from bertworks import cli
 from bertworks.cli import COMMANDS, FAMILIES, GROUPS, MOVED, PRINTERS, main
-from bertworks.cli.ending import EXIT_STATUSES
+from bertworks.cli.ending import EXIT_STATUSES, lasting_output
 from bertworks.config import recipe_names
 from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
@@ -287,6 +288,25 @@ def test_output_that_is_never_read_is_no_failure():
         with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             process.stdout.close()
             assert process.stderr.read() == b"" and process.wait() == 0
+
+
+def test_closed_streams_are_no_failure():
+    """As `bertworks recipes >&- 2>&-`."""
+    closed = [sys.executable, "-c", "import os, sys; os.close(1); os.close(2); os.execv(sys.executable, sys.argv[1:])"]
+    for argv, expected in ((["recipes"], 0), (["predict", "a", "--none"], 2), (["predict", "none", "a.txt"], 1)):
+        assert subprocess.run([*closed, sys.executable, "-m", "bertworks", *argv]).returncode == expected
+
+
+def test_characters_that_a_stream_lacks_are_escaped(monkeypatch):
+    encodings = {"stdout": "utf-8", "stderr": "ascii"}
+    files = {name: io.TextIOWrapper(io.BytesIO(), encoding) for name, encoding in encodings.items()}
+    for name, file in files.items():
+        monkeypatch.setattr(sys, name, file)
+    with lasting_output(stdout=True):
+        print("\ud800 한")
+        print("é \udcff", file=sys.stderr)
+    said = {name: file.buffer.getvalue() for name, file in files.items() if not file.flush()}
+    assert said == {"stdout": "\\ud800 한\n".encode(), "stderr": rb"\xe9 \udcff" b"\n"}
 
 
 def test_another_tokenizer_is_not_replaced(tmp_path, capsys):

@@ -86,21 +86,23 @@ def _noted_interrupts() -> Iterator[list[int]]:
 def lasting_output(stdout: bool) -> Iterator[None]:
     """Let work continue when its output fails: stderr in any way; stdout, if `stdout` is true, when its reader left.
 
-    Other errors of stdout name it.
+    Other errors of stdout name it. A stream that was closed before the program began is None, and takes all.
     """
     before = sys.stdout, sys.stderr
-    sys.stderr = LastingStream(sys.stderr, (OSError,)) if sys.stderr else sys.stderr
-    sys.stdout = LastingStream(sys.stdout, (BrokenPipeError,) if stdout else ()) if sys.stdout else sys.stdout
-    try:
-        yield
-    finally:
-        sys.stdout, sys.stderr = before
+    with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stderr = LastingStream(sys.stderr or nowhere, (OSError,))
+        sys.stdout = LastingStream(sys.stdout or nowhere, (BrokenPipeError,) if stdout else ())
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
 
 
 class LastingStream:
     """A stream that discards its output from the first failed write on, so that the work behind it continues.
 
-    errors: the failures for which it does so. Others are raised with the name of the standard output.
+    errors: the failures for which it does so. Others are raised with the name of the standard output. Characters that
+    the stream's encoding lacks, such as lone surrogates, are written as escapes.
     """
 
     def __init__(self, stream: Any, errors: tuple[type[OSError], ...]):
@@ -110,7 +112,9 @@ class LastingStream:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        self._attempt(lambda: self._stream.write(text))
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        escaped = text.encode(encoding, "backslashreplace").decode(encoding)
+        self._attempt(lambda: self._stream.write(escaped))
         return len(text)
 
     def flush(self) -> None:

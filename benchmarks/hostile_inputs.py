@@ -171,7 +171,7 @@ READERS = [
         "predict-text",
         "run-single=run text.txt",
         "text.txt",
-        (PREDICT.format("text.txt"), FEATURES.format("run"), "probe neighbours in/run good --corpus in/text.txt"),
+        (PREDICT.format("text.txt"), FEATURES.format("run"), "probe neighbours in/run good --data in/text.txt"),
     ),
     Reader(
         "predict-table",

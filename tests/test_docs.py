@@ -105,7 +105,7 @@ ELSEWHERE = {  # commands that take long or need a cluster; tests/demo, data, ex
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks export runs/sst2 --compare"),
     # of a published folder; tests/pretraining continues models
     "own-text.md": ("bertworks corpus build texts/ --tokenizer FOLDER", "bertworks pretrain cpu --init FOLDER"),
-    "serving.md": ("bertworks serve",),
+    "serving.md": ("bertworks serve", "bertworks export runs/nsmc --compare"),
 }
 SERVED = ("serving.md",)  # pages whose Python needs a server; it runs in tests/serve
 BEFORE = {  # what the snippets of a page take as given

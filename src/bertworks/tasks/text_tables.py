@@ -28,10 +28,9 @@ Records = Iterator[tuple[int, list[str]]]
 
 def csv_records(lines: Iterator[str], path: Path, separator: str = ",") -> Records:
     """(line, cells) of each record; a quoted cell may contain line ends. Blank lines are no records."""
-    csv.field_size_limit(max(MAX_LINE, csv.field_size_limit()))  # of the process
     reader, line = csv.reader(lines, delimiter=separator, strict=True), 1
     try:
-        for cells in reader:
+        while (cells := _next_record(reader)) is not None:
             if cells:
                 yield line, cells
             line = reader.line_num + 1
@@ -43,6 +42,15 @@ def csv_records(lines: Iterator[str], path: Path, separator: str = ",") -> Recor
             f"{where}: {error}; a quote may be missing, or the file be cut off; {SEPARATE}, and write a quote inside a "
             "quoted cell twice"
         ) from None
+
+
+def _next_record(reader: Iterator[list[str]]) -> list[str] | None:
+    """The next record, with long cells; None at the end. The limit of cells is one of the whole process."""
+    before = csv.field_size_limit(MAX_LINE)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(before)
 
 
 def tsv_records(lines: Iterator[str], width: int, joined: bool) -> Records:

@@ -61,7 +61,7 @@ def test_a_model_folder_gives_the_same_answers(run, folder):
 
 
 def test_an_encoder_fills_masks_alike(run):
-    lines = run("fill-mask pretrain/model 'the [MASK] river opens the garden slowly'").splitlines()[1:]
+    lines = run("predict fill-mask pretrain/model 'the [MASK] river opens the garden slowly'").splitlines()[1:]
     found = {line.split()[1]: float(line.split()[0]) for line in lines}
     assert found == pytest.approx({piece: float(score) for score, piece in EXPECTED["fill-mask"]["pretrain"]}, abs=2e-4)
 

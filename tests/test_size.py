@@ -26,7 +26,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "model": 2_238,
     "training": 1_671,
     "checkpoint": 2_611,
-    "tasks": 4_432,
+    "tasks": 4_437,
     "pretraining": 786,
     "finetuning": 741,
     "inference": 1_937,

@@ -340,7 +340,7 @@ def test_what_cannot_be_compared(tmp_path):
         save(tmp_path / "a", classes(0.8), metrics, task="other"): "is of the task t, .* of other; expected one task",
         save(tmp_path / "b", moved, metrics): r"line 8: \{'line': 10, .*Only runs on the same",
         save(tmp_path / "c", other, metrics): "Only runs on the same development rows",
-        save(tmp_path / "d", moved[:-1], metrics): "has 199 rows, .* 200; only runs on .* --dev-share, --group",
+        save(tmp_path / "d", moved[:-1], metrics): "has 199 rows, .* 200; only runs on .* dev_share, group",
         save(tmp_path / "e", classes(0.8), metrics | {"accuracy": 0.1}): "accuracy .* one of the two files has been",
         save(tmp_path / "f", classes(0.8), metrics, kind="study"): "f: results of the kind 'study'; expected",
         save(tmp_path / "g", classes(0.8), metrics, kind="pretrain"): "g: results of the kind 'pretrain'; expected",

@@ -326,7 +326,7 @@ def test_arrays_in_files(folder, tmp_path, dtype, capsys, monkeypatch):
     source, out = tmp_path / "in.txt", tmp_path / "out.safetensors"
     source.write_text("\n".join(TEXTS[:-1]) + "\n" + LONG)
     main(["features", str(folder), str(source), "--out", str(out), "--dtype", dtype])
-    assert "7 texts, 1 of them through windows of 32 tokens, 113 vectors of width 32" in capsys.readouterr().err
+    assert "7 texts, 1 of them through several windows, 113 vectors of width 32" in capsys.readouterr().err
     found = load_file(out)
     assert found["vectors"].dtype == dtype and found["lines"].tolist() == list(range(1, 8))
     expected = list(Extractor.load(folder, FeatureConfig(dtype=dtype)).stream([*TEXTS[:-1], LONG]))

@@ -511,7 +511,7 @@ def test_a_finished_demo_is_not_shown_for_other_settings(tmp_path):
 def test_commands_to_try_next_name_a_folder_with_spaces():
     out = Path("runs/my demo")
     found = [shlex.split(line.partition("   (")[0]) for line in next_commands(out, RESULTS)]
-    assert found[0][2] == "runs/my demo/pretrain" and found[1][3] == "runs/my demo/documents/heldout.jsonl"
+    assert found[0][3] == "runs/my demo/pretrain" and found[1][3] == "runs/my demo/documents/heldout.jsonl"
     assert found[1][2].startswith("runs/my demo/finetune/") and found[3][-1] == "runs/my demo/again"
     assert found[3][4] == f"{found[1][2]}/recipe.toml"  # the settings of the demo, so that its score comes again
     assert found[-1] == ["bertworks", "serve", "masks=runs/my demo/pretrain", f"tags={found[1][2]}"]

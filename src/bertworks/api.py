@@ -5,7 +5,6 @@ same way.
 """
 
 import contextlib
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -40,6 +39,7 @@ from .inference.predictor import Predictor
 from .inference.result_tables import check_file
 from .pretraining.recipe import PretrainConfig
 from .pretraining.run import pretrain as run_pretraining
+from .reporting.progress import is_first_process
 from .reporting.results import Evaluated, Rows, RunResults
 from .tasks.base import Data, KindName, Task
 from .tasks.catalogue import find_task
@@ -132,33 +132,28 @@ def finetune(
     refuse_other_folder(folder)
     columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
     config = _finetuning_recipe(recipe, task, columns, restarts, fields)
-    tables: dict[str, Any] = {
-        "data": data,
-        "dev": dev,
-        "train": train,
-        "encoding": encoding,
-        "sheet": sheet,
-        "header_row": header_row,
-    }
+    tables: dict[str, Any] = {"data": data, "dev": dev, "train": train, "encoding": encoding, "sheet": sheet}
     division: dict[str, Any] = {"dev_share": dev_share, "group": group, "split_seed": split_seed}
-    rows = DividedRows(task, **tables, **columns, train_rows=train_rows, **division)
+    given = {**tables, **columns, **division, "header_row": header_row, "train_rows": train_rows}
+    return _finetune_on(DividedRows(task, **given), config, model, folder, quiet, watch)
+
+
+def _finetune_on(
+    rows: DividedRows, config: FinetuneConfig, model: ModelLike, out: Path, quiet: bool, watch: Any
+) -> RunResults:
+    """Check model and examples, then train."""
     rows.find()
     read_config(find_model(model))  # before any row is read
-    found, examples = rows.read_data()
-    if dev_share and not quiet and is_first_process():
+    task, examples = rows.read_data()
+    if rows.dev_share and not quiet and is_first_process():
         counts = f"{len(examples.train):,} rows to train on, {len(examples.dev):,} to evaluate on"
         print(f"training file: {counts}", file=sys.stderr)
-    start = start_folder(model, folder)
-    findings = _examined(found, examples, start, config.max_seq_length)
-    if not (quiet or is_finished(folder)):
+    start = start_folder(model, out)
+    findings = _examined(task, examples, start, config.max_seq_length)
+    if not (quiet or is_finished(out)):
         print(*findings, sep="\n", end="\n" if findings else "", file=sys.stderr)
-    results = run_finetuning(config, found, examples, start, folder, quiet, watch)
-    return RunResults(folder, results or {}, findings if results else ())
-
-
-def is_first_process() -> bool:
-    """Whether this is the process of a torchrun that prints, draws and tracks."""
-    return os.environ.get("RANK", "0") == "0"
+    results = run_finetuning(config, task, examples, start, out, quiet, watch)
+    return RunResults(out, results or {}, findings if results else ())
 
 
 def _examined(task: Task, data: Data, model: Path, max_seq_length: int) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ..files import InputError
 from ..pretraining.recipe import PretrainConfig, StaticConfig
 from ..reporting.log import duration, mebibytes
+from ..reporting.progress import is_first_process
 from .arguments import Flat, Positional, parse, parse_recipe, value_of
 from .doctor import print_findings
 from .ending import run_to_its_end
@@ -122,11 +123,6 @@ def _with_store(arguments: Arguments) -> PretrainConfig:
     if size != wanted:
         print(f"{corpus}-tokenizer: the text has {size:,} tokens, which is the model's vocabulary", file=sys.stderr)
     return replace(config, model=replace(config.model, vocab_size=size))
-
-
-def is_first_process() -> bool:
-    """Whether this is the process of a torchrun that prints, draws and tracks."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def print_estimate(found: dict[str, float]) -> None:

@@ -1,6 +1,7 @@
 """Progress of a long job: a bar with rate and time left on a terminal, otherwise a plain line every ten seconds."""
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +9,11 @@ from collections.abc import Callable, Iterator
 from .tables import counted
 
 EVERY = 10.0  # seconds between plain lines
+
+
+def is_first_process() -> bool:
+    """Whether this is the process of a torchrun that prints, draws and tracks."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 class Progress:

@@ -14,7 +14,7 @@ the connection. Findings:
 
 Kills: SIGKILL while requests are answered, then a new server on the same port. It must answer as before, and no file of
 the models may have changed. `tests/apps/serve` sends well-formed, odd bodies to every route;
-this program sends what is no HTTP.
+this program sends requests that are not valid HTTP.
 """
 
 import json

@@ -90,9 +90,7 @@ def test_no_request_waits_for_the_compiler(head_folders, predictors):
 
     def computed(step, rows):
         prepared = steps[step].prepare(rows)
-        scores = service.queue.submit(
-            service.queue.lane(steps[step]), prepared.inputs, steps[step].costs(prepared.inputs)
-        )
+        scores = service.queue.submit(steps[step], prepared.inputs, steps[step].costs(prepared.inputs))
         return prepared.decode(scores.result().scores, {})
 
     for count in (1, 2, 3, 7, 33):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bertworks.apps.serve.config import ServeConfig
-from bertworks.apps.serve.metrics import Labels, Metrics
+from bertworks.apps.serve.metrics import Metrics
 
 pytest.importorskip("prometheus_client")
 ROOT = Path(__file__).parents[3]
@@ -22,8 +22,9 @@ FLAGS = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(Ser
 def metrics():
     """Every name in /metrics, once each has a value."""
     found = Metrics()
-    labels = Labels("single", "tiny", "/embed")
-    found.finished(labels, 0.1)
+    labels = "single", "tiny", "/embed"
+    found.success.labels(*labels).inc()
+    found.duration.labels(*labels[1:]).observe(0.1)
     found.count.labels(*labels).inc()
     found.failure.labels("overloaded", "", "").inc()
     return set(re.findall(r"^([a-z_]+)[{ ]", found.text().decode(), re.MULTILINE))

@@ -82,8 +82,9 @@ class Live:
 
 
 @pytest.fixture
-def live(predictors):
-    with Live(predictors["tiny"], body_seconds=0.5) as live:
+def live(predictors, monkeypatch):
+    monkeypatch.setattr("bertworks.apps.serve.guard.BODY_SECONDS", 0.5)
+    with Live(predictors["tiny"]) as live:
         yield live
 
 
@@ -103,7 +104,7 @@ def test_an_entry_is_dropped_when_its_client_leaves(live):
         live.gate.set()
         assert first.result().status_code == 200
     assert live.embed("d").status_code == 200
-    assert live.rows == [1, 1] and live.service.queue.tokens == 0
+    assert live.rows == [1, 1] and live.service.queue.ahead(100) == 0
 
 
 def test_requests_that_come_together_share_a_pass_and_get_what_each_gets_alone(live, predictors):
@@ -123,9 +124,6 @@ def test_requests_that_come_together_share_a_pass_and_get_what_each_gets_alone(l
 
 def test_a_body_that_comes_too_slowly_or_ends_too_early(live):
     assert b" 408 " in live.raw(HEAD.format(100), BODY).splitlines()[0]
-    begun = time.perf_counter()
-    assert live.raw("POST /embed HTTP/1.1\nHost: localh") == b""  # the header never ends
-    assert live.raw("") == b"" and time.perf_counter() - begun < 8
     assert live.embed().status_code == 200
 
 
@@ -187,7 +185,7 @@ def test_too_many_requests_at_a_time_are_refused(predictors):
         with ThreadPoolExecutor(3) as pool:
             pending = [pool.submit(live.embed) for _ in range(3)]
             live.wait_for(lambda: any(one.done() for one in pending))
-            for path in ("/health", "/metrics", "/load", "/"):
+            for path in ("/health", "/metrics", "/"):
                 assert live.http.get(path).status_code == 200, path
             live.gate.set()
             assert sorted(one.result().status_code for one in pending) == [200, 200, 429]
@@ -195,49 +193,11 @@ def test_too_many_requests_at_a_time_are_refused(predictors):
 
 def test_only_requests_that_passed_the_checks_count(predictors):
     with Live(predictors["tiny"], max_requests=1) as live, contextlib.ExitStack() as open_ones:
-        for head in (
-            "GET /health",
-            "HEAD /health",
-            "POST /health",
-            "POST /embed",
-        ):  # the last: no type
+        for head in ("GET /health", "HEAD /health", "POST /embed"):  # the last: no type
             line = open_ones.enter_context(socket.create_connection(live.address, timeout=5))
             line.sendall(f"{head} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n".encode())
             assert line.recv(100).startswith(b"HTTP/1.1 ")  # before the body, which never comes
         assert live.embed().status_code == 200
-
-
-def test_an_answer_counts_until_it_is_read_or_its_time_is_over(predictors):
-    from starlette.responses import Response
-
-    with Live(predictors["tiny"], max_requests=1, answer_seconds=1.0) as live:
-        live.app.add_route("/large", lambda request: Response(bytes(50_000_000)), methods=["POST"])
-        with socket.create_connection(live.address, timeout=10) as idle:
-            head = HEAD.replace("/embed", "/large").replace("\n\n", "\nConnection: close\n\n").format(2)
-            idle.sendall(head.replace("\n", "\r\n").encode() + b"{}")
-            assert idle.recv(10)
-            assert live.embed().status_code == 429
-            live.wait_for(lambda: live.embed().status_code == 200)
-            assert len(live.http.post("/large", json={}).content) == 50_000_000
-            read = 0
-            with contextlib.suppress(ConnectionResetError):
-                while part := idle.recv(1 << 20):
-                    read += len(part)
-            assert read < 40_000_000
-
-
-def test_bytes_that_wait_for_their_clients_are_bounded(predictors, monkeypatch):
-    from starlette.responses import Response
-
-    monkeypatch.setattr("bertworks.apps.serve.guard.MOST_UNSENT", 10_000_000)
-    with Live(predictors["tiny"]) as live:
-        live.app.add_route("/large", lambda request: Response(bytes(50_000_000)))
-        with socket.create_connection(live.address, timeout=10) as idle:
-            idle.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert idle.recv(10)
-            refused = live.embed()
-            assert refused.status_code == 429 and "bytes of answers" in refused.json()["error"]
-        live.wait_for(lambda: live.embed().status_code == 200)
 
 
 def test_nothing_of_a_text_is_ever_logged(live, caplog, capfd):

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +11,7 @@ from bertworks.apps.serve.embedding import EmbeddingInput
 from bertworks.apps.serve.errors import Refusal
 from bertworks.apps.serve.limits import size_of
 from bertworks.apps.serve.models import ServedModel
-from bertworks.apps.serve.service import SHORT_SCORES, Options, Service, batch_tokens_of
+from bertworks.apps.serve.service import SHORT_SCORES, Options, Service
 
 ROUTES = {  # route, and the body of many wrong elements
     "/embed": lambda many: {"inputs": many},
@@ -22,7 +21,6 @@ ROUTES = {  # route, and the body of many wrong elements
     "/similarity": lambda many: {"inputs": {"source_sentence": "a", "sentences": many}},
     "/v1/embeddings": lambda many: {"input": many},
     "/v2/rerank": lambda many: {"query": "a", "documents": many},
-    "/score": lambda many: {"text_1": "a", "text_2": many},
     "/choose": lambda many: {"text": "a", "choices": many},
     "/compare-word": lambda many: {"word": "a", "sentences": many},
     "/": lambda many: {"inputs": many},
@@ -99,7 +97,7 @@ def test_numbers_are_whole_numbers(http, value):
 
 def test_an_empty_body_is_400_and_a_text_without_tokens_422(http):
     kind = {"content-type": "application/json"}
-    for path in ("/embed", "/v1/embeddings", "/explain", "/score"):
+    for path in ("/embed", "/v1/embeddings", "/explain"):
         refused(http.post(path, headers=kind), 400, "an empty body")
     for body in ({"a": "\u0001"}, {"a": "a", "b": "\u0001"}):
         refused(http.post("/explain", json=body | {"model": "mlm"}), 422, "no token")
@@ -126,9 +124,7 @@ def test_a_template_has_one_place_and_no_great_length(http, template):
 
 
 def test_texts_and_labels_are_counted_before_they_are_paired(http, monkeypatch):
-    monkeypatch.setattr(
-        "bertworks.apps.serve.pipelines.check_template", lambda template: pytest.fail("pairs are built")
-    )
+    monkeypatch.setattr("bertworks.apps.serve.pipelines._entailment", lambda model: pytest.fail("pairs are built"))
     for labels in (["b"] * 1_000, ",".join("b" * 1_000)):
         body = {"inputs": ["a"] * 1_000, "parameters": {"candidate_labels": labels}}
         refused(http.post("/models/nli", json=body), 413, "1,000 texts with 1,000 labels", "4,000,000 tokens")
@@ -142,7 +138,7 @@ def test_the_text_that_every_candidate_repeats_is_counted(http):
 
 
 def test_a_result_of_too_many_numbers_is_refused(make_client, monkeypatch):
-    monkeypatch.setattr("bertworks.apps.serve.service.VALUES", 32 * 12)
+    monkeypatch.setattr("bertworks.apps.serve.limits.VALUES", 32 * 12)
     client = make_client("tiny")
     client.app.state.service.warm_up()
     assert client.post("/embed_all", json={"inputs": "a " * 10}).status_code == 200  # 12 vectors of width 32
@@ -212,12 +208,12 @@ def test_work_before_a_request_is_bounded_in_tokens(service, monkeypatch):
     """Jobs take turns, so a small request counts a batch of each large one, and a large one as much as it has."""
     gate, entered = threading.Event(), threading.Event()
     steps = service.models["tiny"].steps["embed"]
-    lane, forward = service.queue.lane(steps), steps.forward
+    forward = steps.forward
     monkeypatch.setattr(steps, "forward", lambda inputs: (entered.set(), gate.wait(20), forward(inputs))[2])
     inputs = steps.prepare(["a " * 22] * 4).inputs  # 96 tokens: of these a batch of 48 is computed, 48 wait
-    service.queue.submit(lane, inputs, steps.costs(inputs))
+    service.queue.submit(steps, inputs, steps.costs(inputs))
     assert entered.wait(20) and service.queue.ahead(1) == 48
-    service.queue.submit(lane, inputs, steps.costs(inputs))
+    service.queue.submit(steps, inputs, steps.costs(inputs))
     assert (service.queue.ahead(1), service.queue.ahead(96)) == (48 + 64, 48 + 96)
     found = refusal(service, "embed", ["a"])
     assert (found.status, found.error_type, found.headers) == (429, "Overloaded", {"Retry-After": "1"})
@@ -227,12 +223,6 @@ def test_work_before_a_request_is_bounded_in_tokens(service, monkeypatch):
 
 def test_token_ids_count_as_tokens():
     assert size_of(["abc", [1, 2, 3, 4], ("de", "f"), ("g", ["h", "ij"])]) == (10, 4)
-
-
-@pytest.mark.parametrize(("device", "tokens"), [("cpu", 512), ("cuda", 32_768), ("mps", 512)])
-def test_a_gpu_takes_larger_batches(device, tokens):
-    loaded = SimpleNamespace(device=torch.device(device))
-    assert batch_tokens_of(SimpleNamespace(predictor=SimpleNamespace(loaded=loaded))) == tokens
 
 
 @pytest.mark.parametrize(

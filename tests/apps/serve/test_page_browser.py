@@ -30,13 +30,13 @@ SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 SHAPE |= {"max_position_embeddings": 128}
 EVIL = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>"
 TABS = {
-    "masked": ["masks", "next", "similar", "word", "attention", "curves", "server"],
-    "labels": ["labels", "similar", "word", "attention", "curves", "server"],
-    "pairs": ["labels", "similar", "word", "attention", "curves", "server"],
-    "number": ["labels", "similar", "word", "attention", "curves", "server"],
-    "tags": ["entities", "similar", "word", "attention", "curves", "server"],
-    "span": ["answer", "similar", "word", "attention", "curves", "server"],
-    "choice": ["choose", "similar", "word", "attention", "curves", "server"],
+    "masked": ["masks", "next", "similar", "word", "attention", "curves"],
+    "labels": ["labels", "similar", "word", "attention", "curves"],
+    "pairs": ["labels", "similar", "word", "attention", "curves"],
+    "number": ["labels", "similar", "word", "attention", "curves"],
+    "tags": ["entities", "similar", "word", "attention", "curves"],
+    "span": ["answer", "similar", "word", "attention", "curves"],
+    "choice": ["choose", "similar", "word", "attention", "curves"],
 }
 OWN = {name: tabs[:2] if name == "masked" else tabs[:1] for name, tabs in TABS.items()}  # tabs of its head
 HEADS = {  # head, labels, task
@@ -114,7 +114,7 @@ class Visit:
 
     def settle(self):
         self.page.wait_for_selector("[aria-busy=true]", state="detached")
-        self.page.wait_for_selector(".result .body > *, .result .plot, .result .empty, .tile, .explain")
+        self.page.wait_for_selector(".result .body > *, .result .plot, .result .empty, .explain")
 
     def check(self):
         """Nothing is wrong with what is shown."""
@@ -162,7 +162,7 @@ def test_every_tab_answers_in_every_view(visit, view):
     for model, tabs in TABS.items():
         found.settle()
         found.models.clear()
-        for tab in ["server", *(tabs if model == "masked" else OWN[model])]:
+        for tab in tabs if model == "masked" else OWN[model]:
             found.go(model, tab)
             assert page.locator(".error").count() == 0, page.locator(".error").all_inner_texts()
             assert tabs_of(page) == tabs
@@ -241,7 +241,7 @@ def test_tabs_by_arrow_keys_with_a_visible_focus(visit):
     found = visit()
     page = found.page
     page.focus("[role=tab][aria-selected=true]")
-    keys = {"ArrowRight": "next", "End": "server", "ArrowLeft": "curves", "Home": "masks"}
+    keys = {"ArrowRight": "next", "End": "curves", "ArrowLeft": "attention", "Home": "masks"}
     for key, tab in keys.items():
         page.keyboard.press(key)
         assert page.evaluate("document.activeElement.id") == f"tab-{tab}"
@@ -329,16 +329,9 @@ def test_errors_are_in_the_language_of_the_page(visit, language):
     page.wait_for_selector(".error")
 
 
-def test_load_and_curves_are_live(visit, run, address):
-    import httpx
-
+def test_curves_are_live(visit, run):
     found = visit()
     page = found.page
-    found.go("masked", "server")
-    page.wait_for_selector(".plot")
-    for _ in range(20):
-        httpx.post(f"{address}/embed", json={"inputs": "The weather is lovely today."}, timeout=60)
-    until(page, "+[...document.querySelectorAll('.tile dd')][1].firstChild.data > 0")
     found.go("masked", "curves")
     page.wait_for_selector(".plot")
     assert "40" in page.locator(".big").inner_text()
@@ -432,7 +425,7 @@ def test_an_export_has_no_tabs_that_it_cannot_answer(visit):
     found.page.route("**/models", without_vectors)
     found.page.goto(f"{found.address}/?again#labels/labels")
     found.page.wait_for_selector("[role=tab]")
-    assert tabs_of(found.page) == ["labels", "curves", "server"]
+    assert tabs_of(found.page) == ["labels", "curves"]
 
 
 def test_without_a_run_there_is_no_training_tab(chromium, tmp_path):
@@ -443,7 +436,7 @@ def test_without_a_run_there_is_no_training_tab(chromium, tmp_path):
         visit = Visit(chromium, found)
         opened.callback(visit.context.close)
         assert tabs_of(visit.page) == [tab for tab in TABS["masked"] if tab != "curves"]
-        visit.go("model", "server")
+        visit.go("model", "word")
         visit.check()
 
 
@@ -454,7 +447,7 @@ def test_the_page_works_below_a_path(chromium, address, path):
         found = Visit(chromium, address + path)
         opened.callback(found.context.close)
         found.address = f"{address}/bert"
-        for tab in [*TABS["masked"], "server"]:
+        for tab in TABS["masked"]:
             found.go("masked", tab)
             assert found.page.locator(".error").count() == 0
         found.go("labels", "labels")

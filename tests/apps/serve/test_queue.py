@@ -1,15 +1,13 @@
 """The compute queue: order, batches by tokens, failures, cancelled jobs, the end."""
 
 import threading
-import time
-from concurrent.futures import Future
 
 import numpy as np
 import pytest
 import torch
 
 from bertworks.apps.serve.errors import Refusal
-from bertworks.apps.serve.queue import ComputeQueue, Job
+from bertworks.apps.serve.queue import ComputeQueue
 from bertworks.files import InputError
 from bertworks.tasks.inputs import Inputs
 from bertworks.tasks.sequences import edges_of
@@ -46,7 +44,7 @@ def queue():
 
 def submit(queue, steps, *sequences):
     inputs = inputs_of(*sequences)
-    return queue.submit(queue.lane(steps), inputs, np.diff(inputs.edges))
+    return queue.submit(steps, inputs, np.diff(inputs.edges))
 
 
 def blocked(queue):
@@ -64,11 +62,11 @@ def firsts(future):
 def test_a_batch_takes_the_oldest_jobs_up_to_its_tokens(queue):
     steps, first = blocked(queue)
     jobs = [submit(queue, steps, [n] * 4) for n in (2, 3, 4)] + [submit(queue, steps, [5], [6] * 9, [7])]
-    assert (queue.size, queue.tokens) == (4, 23)
+    assert (queue.size, queue.ahead(100)) == (4, 23)
     steps.go.set()
     assert [firsts(job) for job in (first, *jobs)] == [[1], [2], [3], [4], [5, 6, 7]]
     assert steps.passes == [[[1]], [[2], [3]], [[4], [5]], [[6], [7]]] or steps.passes[1:3] == [[[2], [3]], [[4], [5]]]
-    assert queue.tokens == 0
+    assert queue.ahead(100) == 0
 
 
 def test_only_jobs_of_the_same_steps_share_a_batch_and_the_oldest_heads_it(queue):
@@ -104,7 +102,7 @@ def test_a_cancelled_job_is_never_computed(queue):
     assert jobs[0].cancel() and jobs[2].cancel()  # at the head of the batch, and inside it
     steps.go.set()
     assert [firsts(jobs[1]), firsts(jobs[3])] == [[3], [5]]
-    assert steps.passes == [[[1]], [[3], [5]]] and queue.tokens == 0
+    assert steps.passes == [[[1]], [[3], [5]]] and queue.ahead(100) == 0
 
 
 def test_after_close_what_waits_is_computed_and_nothing_is_added(queue):
@@ -136,92 +134,23 @@ def test_a_small_job_waits_for_a_batch_of_a_large_one(queue):
     assert steps.passes == [[[1]], [[2, 2]], [[3], [2]], [[2, 2]], [[2]]]
 
 
-def test_small_jobs_do_not_hold_up_a_large_one_for_long():
-    """Small jobs arrive as fast as they are computed; batches take 0.3 seconds by a clock that is not the machine's."""
-    nothing = inputs_of([1])
-    large = Job(0, nothing, edges_of([1] * 1000), Future(), 0.0, batches=7, served=0.0)
-    for number in range(1, 10):
-        now = 0.3 * number
-        small = Job(number, nothing, edges_of([1]), Future(), now)
-        if min((large, small), key=lambda job: job.place(now)) is large:
-            break
-    assert 1.0 <= now <= 1.3
-
-
 def test_whoever_leaves_is_not_waited_for(queue):
     steps, first = blocked(queue)
     leaving, staying = submit(queue, steps, *[[2] * 5] * 6), submit(queue, steps, [3] * 4)
     assert queue.ahead(100) == 34
     assert leaving.cancel()
-    assert (queue.size, queue.tokens, queue.ahead(100)) == (1, 4, 4)
+    assert (queue.size, queue.ahead(100)) == (1, 4)
     assert staying.cancel() and queue.refuse_waiting() == 1  # the running one
-    assert queue.tokens == 0
+    assert queue.size == 0
     steps.go.set()
     assert first.exception(10) is not None
 
 
-# ---- several workers
-
-
-class Pairing(Echo):
-    """Echo that returns when two passes have begun."""
-
-    def __init__(self):
-        super().__init__()
-        self.go.set()
-        self.both = threading.Barrier(2)
-
-    def score_inputs(self, parts):
-        self.both.wait(10)
-        return super().score_inputs(parts)
-
-
-@pytest.fixture
-def two():
-    queue = ComputeQueue(batch_tokens=1000, workers=2)
-    yield queue
-    queue.close()
-
-
-def test_free_workers_divide_what_waits_and_the_answer_keeps_its_order(two):
-    steps = Pairing()
-    future = submit(two, steps, *([n] * 100 for n in range(4)))
-    assert firsts(future) == [0, 1, 2, 3]
-    assert sorted(steps.passes) == [[[0, 1]], [[2, 3]]]
-
-
-def test_a_part_that_fails_fails_its_job_alone(two):
-    steps = Pairing()
-    job = submit(two, steps, [1] * 150, [13] * 150)
-    with pytest.raises(InputError, match="thirteen"):
-        job.result(10)
-    while two._running:  # a worker that has not come back leaves both jobs to the other, as one pass
-        time.sleep(0.001)
-    jobs = [submit(two, steps, [n] * 150) for n in (2, 3)]
-    assert [firsts(job) for job in jobs] == [[2], [3]]
-
-
-def test_a_small_batch_is_not_divided(two):
-    steps = Echo()
+def test_jobs_take_turns(queue):
+    """A small job waits for a batch of each job before it; jobs that come later do not hold up a large one."""
+    steps, first = blocked(queue)
+    large = [submit(queue, steps, *[[n] * 10] * 3) for n in (2, 3)]
+    small = submit(queue, steps, [4])
     steps.go.set()
-    assert firsts(submit(two, steps, [1] * 40, [2] * 40)) == [1, 2]
-    assert steps.passes == [[[1, 2]]]
-
-
-@pytest.mark.parametrize(("large", "seconds"), [(2, 1.2), (3, 0.6), (12, 0.1), (5, 0.1)])
-def test_a_small_job_waits_for_a_batch_of_each_large_one_at_most(large, seconds):
-    """Batches of some seconds each by a clock that is not the machine's."""
-    nothing = inputs_of([1])
-    jobs = [Job(i, nothing, edges_of([1] * 1000), Future(), 0.0) for i in range(large)]
-    small, now = None, 0.0
-    for number in range(10 * large):
-        if number == 5 * large:
-            small = Job(large, nothing, edges_of([1]), Future(), now)
-            jobs.append(small)
-        first = min(jobs, key=lambda job: job.place(now))
-        if first is small:
-            break
-        first.batches += 1
-        now += seconds
-        first.served = now
-    assert first is small and now - small.arrived <= large * seconds + 1e-9
+    assert [len(firsts(job)) for job in (first, *large, small)] == [1, 3, 3, 1]
+    assert steps.passes == [[[1]], [[2]], [[3]], [[4]], [[2]], [[3]], [[2]], [[3]]]

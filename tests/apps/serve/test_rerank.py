@@ -320,13 +320,3 @@ def test_an_embedder_gives_vectors_before_a_classifier_if_none_is_named(client_o
     unnamed = client.post("/similarity", json=body).json()
     assert unnamed == client.post("/similarity", json={**body, "model": "emb"}).json()
     assert unnamed != client.post("/similarity", json={**body, "model": "labels"}).json()
-
-
-def test_score_of_an_embedder_is_the_cosine_of_each_pair(client, embedding):
-    first, second = ["a film", "good film", "b"], ["b c", "good film", "a"]
-    found = client.post("/score", json={"model": "emb", "text_1": first, "text_2": second}).json()["data"]
-    expected = [cosines(embedding["emb"], a, [b])[0] for a, b in zip(first, second, strict=True)]
-    assert [one["score"] for one in found] == pytest.approx(expected, abs=1e-5)
-    one = client.post("/score", json={"model": "emb", "text_1": first[0], "text_2": second}).json()["data"]
-    same = cosines(embedding["emb"], first[0], second)
-    assert {each["index"]: each["score"] for each in one} == pytest.approx(same, abs=1e-5)

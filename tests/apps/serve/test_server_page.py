@@ -20,7 +20,7 @@ from bertworks.apps.serve import page as page_module
 from bertworks.apps.serve.app import create_app
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.curves import MOST, read_curves
-from bertworks.apps.serve.models import ABILITIES, STEPS, ServedModel
+from bertworks.apps.serve.models import ServedModel
 from bertworks.apps.serve.page import languages_of, page
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
@@ -77,7 +77,7 @@ def words(language):
 
 def test_both_languages_have_the_same_texts_with_the_same_gaps():
     english, korean = (dict(words(language)) for language in ("en", "ko"))
-    assert len(english) > 80 and english.keys() == korean.keys()
+    assert len(english) > 60 and english.keys() == korean.keys()
     for key, text in english.items():
         assert sorted(re.findall(r"{\d}", text)) == sorted(re.findall(r"{\d}", korean[key])), key
     same = {key for key in english if english[key] == korean[key]}
@@ -92,16 +92,11 @@ def test_every_text_that_is_shown_exists_and_every_text_is_shown():
     unused = [key for key in dict(words("en")) if not re.search(rf"[\"`.*]{key}[\"`]", script)]
     tabs = set(re.findall(r"\bid: \"(\w+)\"", script))
     unused = [key for key in unused if not any(key in (tab, f"{tab}Why", f"{tab}Run") for tab in tabs)]
-    families = [start for start in ("metric_", "can_", "kind_", "error_", "errorWhy_") if f"`{start}${{" in script]
+    families = [start for start in ("metric_", "error_", "errorWhy_") if f"`{start}${{" in script]
     assert [key for key in unused if not key.startswith(tuple(families))] == []
 
 
-def test_the_page_and_the_terminal_name_abilities_alike():
-    assert {key.removeprefix("can_"): text for key, text in words("en") if key.startswith("can_")} == ABILITIES
-    assert ABILITIES.keys() == STEPS.keys()
-
-
-def test_every_metric_and_kind_has_a_name_in_both_languages():
+def test_every_metric_has_a_name_in_both_languages():
     metrics = {metric for kind in KINDS.values() for metric in kind.metrics}
     metrics |= {"loss", "task_loss", "soft_loss", "cosine_loss"}
     terms = {term for name in get_args(ObjectiveName) for term in name.split("+")}
@@ -109,7 +104,6 @@ def test_every_metric_and_kind_has_a_name_in_both_languages():
     for language in ("en", "ko"):
         known = dict(words(language))
         assert {f"metric_{metric}" for metric in metrics} <= known.keys(), language
-        assert {f"kind_{kind}" for kind in KINDS} <= known.keys()
 
 
 def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
@@ -224,13 +218,3 @@ def test_long_logs_are_thinned_to_their_last_record(tmp_path):
     steps = [record["step"] for record in found if record["kind"] == "train"]
     assert MOST / 2 < len(steps) <= MOST and steps[-1] == 2500 and set(np.diff(steps)) == {3}
     assert found[-1]["kind"] == "eval"
-
-
-def test_the_load_counts_requests_and_tokens(predictor):
-    client = client_of(predictor)
-    before = client.get("/load").json()
-    answer = client.post("/embed", json={"inputs": TWO})
-    client.post("/embed", json={"inputs": []})
-    after = client.get("/load").json()
-    assert after["answered"] - before["answered"] == 1 and after["refused"] - before["refused"] == 1
-    assert after["computed_tokens"] - before["computed_tokens"] == int(answer.headers["x-compute-tokens"])

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 TEXTS = ["a good film", "bad , c d e", "f"]
 LONG = "good a b c bad film " * 12
@@ -71,38 +70,6 @@ def test_embed_all_gives_every_tokens_vector(post, predictors):
     assert [len(rows) for rows in found] == [len(predictor.tokenizer.encode(text).ids) for text in TEXTS]
     means = [np.mean(rows, 0) for rows in found]
     np.testing.assert_allclose(means, predictor.embed(TEXTS), atol=1e-6)
-
-
-def test_embed_sparse_is_splade_of_the_masked_lm_head(post, predictors):
-    predictor = predictors["tiny"]
-    found = post("/embed_sparse", inputs=TEXTS[:2], model="tiny")
-    for text, weights in zip(TEXTS[:2], found, strict=True):
-        ids = torch.tensor([predictor.tokenizer.encode(text).ids])
-        with torch.no_grad():
-            out = predictor.model.encoder(ids, torch.ones_like(ids, dtype=torch.bool), torch.zeros_like(ids))
-            scores = predictor.model.masked_lm_logits(out.last_hidden_state[0])
-        expected = scores.relu().log1p().amax(0)
-        dense = torch.zeros_like(expected)
-        for cell in weights:
-            dense[cell["index"]] = cell["value"]
-        torch.testing.assert_close(dense, expected, atol=1e-5, rtol=1e-5)
-        assert len(weights) == int((expected > 0).sum()) > 0
-    assert post("/embed_sparse", 424, inputs="a", model="single")["error_type"] == "Backend"
-
-
-def test_embed_sparse_computes_in_the_precision_of_its_model(predictors, monkeypatch):
-    from bertworks.apps.serve.embedding import SparseEmbedder
-    from bertworks.inference.predictor import Predictor
-
-    exact, texts = SparseEmbedder(predictors["tiny"]), [*TEXTS, "good a b c bad film " * 4]
-    inputs = exact.prepare(texts).inputs
-    whole = exact.forward(inputs)
-    monkeypatch.setattr("bertworks.apps.serve.embedding.SCORES", 20 * whole.shape[1])  # a batch for each text or two
-    torch.testing.assert_close(exact.forward(inputs), whole, atol=1e-5, rtol=1e-5)
-    halved = Predictor(predictors["tiny"].folder, device="cpu", precision="bfloat16")
-    monkeypatch.setattr(halved.model, "masked_lm_logits", lambda states: pytest.fail("the float32 network"))
-    error = (SparseEmbedder(halved).forward(inputs) - whole).abs().max() / whole.max()
-    assert 1e-5 < error < 0.03
 
 
 def test_similarity_is_the_cosine(post, predictors):

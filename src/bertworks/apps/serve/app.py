@@ -6,7 +6,7 @@ How a dialect plugs in: it is a file of this package with
 
     class Question(BaseModel): ...                  # pydantic: what the body must be
 
-    @router.post("/route", response_model=...)
+    @router.post("/route")
     async def route(body: Question, request: Request) -> Response:
         service = service_of(request)
         answers = await service.run(request, "embed", body.texts, Options(model=body.model, truncate=body.truncate))
@@ -26,7 +26,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ..._version import __version__
-from . import huggingface, openai, own, page, probes, rerank, tei, vllm
+from . import huggingface, openai, own, page, rerank, tei
 from .bodies import fault_of
 from .config import ServeConfig
 from .errors import Refusal
@@ -39,9 +39,7 @@ DIALECTS: tuple[APIRouter, ...] = (
     own.router,
     openai.router,
     rerank.router,
-    vllm.router,
     huggingface.router,
-    probes.router,
     page.router,
 )
 

@@ -22,7 +22,7 @@ class ServeConfig:
     key_file: Path | None = None
     """file with API keys, one per line; none: BERTWORKS_API_KEY, and without it no key is needed"""
     access_log: bool = False  # print a line of JSON per request: time, id, route, model, status, ms, tokens; no text
-    run: Path | None = None  # run folder whose curves the page shows
+    run: Path | None = None  # run folder whose training curves the page shows
     # number type of weights and products, of an export its own; auto: bfloat16 where the processor multiplies it faster
     # than float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -33,21 +33,16 @@ class ServeConfig:
     notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more
     grace: float = 30.0  # seconds after that to answer accepted requests; the rest is refused with 503
     batch_tokens: int = 0  # tokens of a forward pass; 0: 512 on a CPU, 32,768 on a GPU
-    workers: int = 1  # forward passes at a time, each on its share of the cores; more for a machine that is shared
     max_tokens: int = 300_000
     """tokens of a request, the overlaps of windows included (413), and of the work in the queue before it (429)"""
     max_requests: int = 256  # requests that wait or are being answered; above, 429
-    max_body: int = 4_000_000  # bytes of a request's body, after decompression
-    body_seconds: float = 10.0  # seconds in which a body must arrive
-    answer_seconds: float = 60.0  # seconds in which a client must have read its answer; then its connection is cut
+    max_body: int = 4_000_000  # bytes of a request's body
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_requests", "max_body", "workers"):
-            if vars(self)[name] < 1:
-                raise InputError(f"{name} = {vars(self)[name]}; expected 1 or more")
-        if self.batch_tokens < 0:
-            raise InputError(f"batch_tokens = {self.batch_tokens}; expected 0 (by the device) or more")
-        for name in ("notice", "grace", "body_seconds", "answer_seconds"):
+        for name, least in (("max_tokens", 1), ("max_requests", 1), ("max_body", 1), ("batch_tokens", 0)):
+            if vars(self)[name] < least:
+                raise InputError(f"{name} = {vars(self)[name]}; expected {least} or more")
+        for name in ("notice", "grace"):
             if not 0 <= vars(self)[name] < 1e6:
                 raise InputError(f"{name} = {vars(self)[name]}; expected seconds, 0 or more")
         if not 0 <= self.port < 65536:

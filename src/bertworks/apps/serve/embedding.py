@@ -1,34 +1,30 @@
-"""Vectors of texts as servers give them: of whole texts, of every token, and over the vocabulary.
+"""Vectors of texts as servers give them: of whole texts, and of every token.
 
 A text may also come as token ids. `EmbeddingInput` says how texts are prepared: the prompt before them, and the end
-from which long ones are cut.
+from which long ones are cut. `decoder` has the options of the answer: length 1 or not, fewer dimensions.
 
-Shapes: N texts, S sequences, T tokens of all sequences, D width, V vocabulary.
+Shapes: N texts, T tokens of all sequences, D width.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
-from ...batch import to_device
-from ...checkpoint.locate import refuse_export
 from ...checkpoint.pooling import Pooling
-from ...inference.masks import MASK_COST, MaskFiller
 from ...inference.predictor import Predictor
 from ...inference.steps import Embedder, EmbeddingRows, Steps
 from ...tasks.inputs import Inputs
-from ...tasks.sequences import Integers, Spans, edges_of, frame, tokenize
+from ...tasks.sequences import Spans, edges_of, frame, tokenize
 from .errors import Refusal
 
-SCORES = 1 << 24  # scores of a batch whose tokens are all scored against the vocabulary: 64 MB
-
 Text = str | list[int]  # a text, or the ids of its tokens
+Vectors = NDArray[np.float32]
 
 
 def rows_of(given: Any) -> list[Any]:
@@ -54,8 +50,7 @@ class EmbeddingInput:
         if self.prompt_name is None:
             return pooling.prompt
         if self.prompt_name not in prompts:
-            known = ", ".join(prompts) or "none"
-            message = f"no prompt {self.prompt_name[:80]!r}; this model has {known}"
+            message = f"no prompt {self.prompt_name[:80]!r}; this model has {', '.join(prompts) or 'none'}"
             raise Refusal(422, message, param="prompt_name", error_type="Validation")
         return prompts[self.prompt_name]
 
@@ -92,12 +87,10 @@ def _with_ids(tokens: Spans, rows: Sequence[Text], embedder: Embedder) -> Spans:
             continue
         wrong = [one for one in row if not 0 <= one < tokenizer.vocab_size]
         if wrong:
-            most = tokenizer.vocab_size - 1
-            raise Refusal(
-                422,
-                f"input {i} has the token id {wrong[0]}; this vocabulary has 0 to {most}; send texts, or ids of this "
-                "model's own tokenizer",
+            known = (
+                f"this vocabulary has 0 to {tokenizer.vocab_size - 1}; send texts, or ids of this model's own tokenizer"
             )
+            raise Refusal(422, f"input {i} has the token id {wrong[0]}; {known}")
         if len(row) < 2 or (row[0], row[-1]) != (tokenizer.cls_id, tokenizer.sep_id):
             raise Refusal(
                 422,
@@ -110,7 +103,7 @@ def _with_ids(tokens: Spans, rows: Sequence[Text], embedder: Embedder) -> Spans:
     return Spans(np.fromiter(chain.from_iterable(parts), np.int32), edges[:-1], np.diff(edges))
 
 
-# ---- other vectors
+# ---- vectors of tokens
 
 
 class TokenEmbedder(Steps[EmbeddingRows]):
@@ -130,49 +123,36 @@ class TokenEmbedder(Steps[EmbeddingRows]):
         return self.loaded.states(inputs)
 
 
-def decode_tokens(rows: EmbeddingRows, scores: Tensor) -> list[NDArray[np.float32]]:
+def decode_tokens(rows: EmbeddingRows, scores: Tensor) -> list[Vectors]:
     """The vectors of each text's tokens, from (T, D)."""
     vectors = scores.numpy()
     return [vectors[a:b] for a, b in pairwise(rows.inputs.edges.tolist())]
 
 
-class SparseEmbedder(Steps[EmbeddingRows]):
-    """A weight for every token of the vocabulary: log(1 + relu(score)) of the masked-LM head, its maximum over a text.
+# ---- vectors of texts
 
-    SPLADE (Formal et al., 2021), equation 2 with the maximum of SPLADE-max.
+
+def cosines(vectors: Tensor) -> list[float]:
+    """(N - 1,) the cosine of each of (N, D) vectors and the first, which is left out, in float64."""
+    unit = F.normalize(vectors.double(), dim=-1)
+    found: list[float] = (unit[1:] @ unit[0]).clamp(-1, 1).tolist()
+    return found
+
+
+def decoder(
+    embedder: Embedder, normalize: bool | None = True, dimensions: int | None = None
+) -> Callable[[Any, Tensor], Any]:
+    """Returns (N, D) vectors from prepared rows and their scores (`Options.decode`).
+
+    normalize: scale every vector to length 1; None: as the folder says. dimensions: keep only that many, and scale to
+    length 1 afterwards, as models that were trained for it expect. Raises Refusal (422) if the vectors have fewer.
     """
+    if dimensions is not None and not 1 <= dimensions <= embedder.width:
+        raise Refusal(422, f"dimensions = {dimensions}; expected 1 to {embedder.width}", param="dimensions")
+    unit = embedder.pooling.normalize if normalize is None else normalize
 
-    def __init__(self, predictor: Predictor):
-        """Raises InputError if the folder is an export or has no masked-LM head."""
-        super().__init__(predictor.loaded)
-        refuse_export(predictor.folder)
-        self.filler, self.embedder = MaskFiller(predictor.loaded), predictor.embedder()
+    def decode(rows: EmbeddingRows, scores: Tensor) -> Vectors:
+        cut = scores if dimensions is None else scores[:, :dimensions]
+        return replace(rows, normalize=unit).decode(cut.contiguous())
 
-    def prepare(self, rows: Sequence[Text]) -> EmbeddingRows:
-        return EmbeddingInput().prepare(self.embedder, {}, rows)
-
-    def costs(self, inputs: Inputs) -> Integers:
-        return super().costs(inputs) * (1 + MASK_COST)  # every token has a score for every token of the vocabulary
-
-    @torch.no_grad()
-    def forward(self, inputs: Inputs) -> Tensor:
-        """(S, V) weights."""
-        loaded, V = self.loaded, self.loaded.model.config.vocab_size
-        best = torch.empty(len(inputs), V)  # the highest score of each token of the vocabulary; weights rise with it
-        for rows in inputs.by_length(tokens=max(1, SCORES // V)):
-            batch = to_device(inputs.batch(rows), loaded.device)
-            real = batch["attention_mask"]
-            scores = loaded.engine.masked(batch, real.flatten().nonzero().squeeze(1))  # (tokens of the batch, V)
-            each = scores.split(real.sum(1).tolist())
-            best[torch.from_numpy(rows)] = torch.stack([one.amax(0) for one in each]).cpu()
-        return loaded.check_finite(best).relu_().log1p_()
-
-
-def decode_sparse(rows: EmbeddingRows, scores: Tensor) -> list[list[dict[str, Any]]]:
-    """The tokens with a weight of each text, from (S, V)."""
-    results = []
-    for weights in scores:
-        ids = weights.nonzero().squeeze(1)
-        cells = zip(ids.tolist(), weights[ids].tolist(), strict=True)
-        results.append([{"index": i, "value": value} for i, value in cells])
-    return results
+    return decode

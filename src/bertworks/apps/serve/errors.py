@@ -9,7 +9,7 @@
 | 405 | NotFound | a route with another method; the message names the right one |
 | 408 | Timeout | the body did not arrive in time |
 | 413 | Validation | too many bytes, tokens or results; an input longer than the model's, without `truncate` |
-| 415 | Validation | another content type than application/json, or another encoding of the body than gzip |
+| 415 | Validation | another content type than application/json, or a body with Content-Encoding |
 | 422 | Validation | a field that is missing or has another form |
 | 422 | Tokenizer | a text that cannot be read |
 | 424 | Backend | the model has no head for it; the forward pass failed |
@@ -103,5 +103,4 @@ def openai(refusal: Refusal) -> dict[str, Any]:
 
 def body_of(refusal: Refusal, path: str) -> dict[str, Any]:
     """The JSON of a refusal on this path. The path decides, because some refusals come before a route is known."""
-    as_openai = path.startswith(("/v1/", "/score", "/classify")) and path != "/v1/rerank"
-    return openai(refusal) if as_openai else tei(refusal)
+    return openai(refusal) if path.startswith("/v1/") and path != "/v1/rerank" else tei(refusal)

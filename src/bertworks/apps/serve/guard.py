@@ -7,16 +7,13 @@ An ASGI middleware. The body is read here, whole, so that a slow client holds no
 import asyncio
 import base64
 import binascii
-import gzip
 import hmac
-import io
 import ipaddress
 import logging
 import re
 import time
 import traceback
 import uuid
-import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -24,25 +21,23 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ServeConfig
-from .errors import Refusal, body_of, overloaded, shutting_down
+from .errors import Refusal, body_of, overloaded
 from .metrics import route_of
 from .service import Service
 
 log = logging.getLogger(__name__)
 
 PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without a key, a body, or a count
-MOST_UNSENT = 1 << 28
+BODY_SECONDS = 10.0  # in which a body must arrive
 # an IPv6 address in brackets, or a name or IPv4 address; a port. Strict: what is read wrongly could be another's name
 HOST = re.compile(r"(?:\[([0-9a-f]*:[0-9a-f:.]*)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.ASCII)
 REQUEST_ID = re.compile(rb"[\w.:-]{1,100}")  # of a proxy or a client, to find its request in the log
-ENCODINGS = ("identity", "gzip", "x-gzip")  # of a body
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-resource-policy": "same-origin",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",  # a page gives its own
 }
-
 CHALLENGES = [  # of a 401: a header each, because Chromium shows no dialogue when it meets Bearer first in a joint one
     (b"www-authenticate", b"Bearer"),
     (b"www-authenticate", b'Basic realm="bertworks"'),
@@ -59,7 +54,6 @@ class Guard:
         self.hosts = {"localhost", config.host.lower(), *map(str.lower, config.allow_host)}
         self.domains = tuple(host.removeprefix("*") for host in self.hosts if host.startswith("*."))
         self.open = 0  # requests other than GET that passed the checks and are being answered
-        self.unsent = 0  # bytes of answers that their clients have not taken yet
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,7 +70,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message = {**message, "headers": self.with_headers(message["headers"], request_id)}
-            await self.send_counted(message, send)
+            await send(message)
 
         try:
             await self.handle(scope, receive, answer)
@@ -93,24 +87,31 @@ class Guard:
 
     def below_root(self, scope: Scope) -> Scope:
         """A copy of a request's scope whose path has no root path; HEAD becomes GET, whose body the protocol omits."""
-        root, method = self.config.root_path, scope["method"]
-        path = scope["path"]
+        root, method, path = self.config.root_path, scope["method"], scope["path"]
         if root and (path == root or path.startswith(f"{root}/")):
             path = path.removeprefix(root) or "/"
         return {**scope, "path": path, "root_path": root, "method": "GET" if method == "HEAD" else method}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Call the route of a request that passes the checks."""
-        if self.check(scope):
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.check_host(headers.get("host", ""))
+        if scope["method"] == "GET":  # metrics and the page are answered however busy the server is
+            if scope["path"] not in PUBLIC:
+                self.check_key(headers.get("authorization", ""))
             await self.app(scope, receive, send)
             return
-        computes = scope["method"] != "GET"  # metrics and the page are answered however busy the server is
-        self.open += computes
+        self.check_key(headers.get("authorization", ""))
+        if self.open >= self.config.max_requests:
+            raise overloaded(f"{self.open} requests wait; expected at most {self.config.max_requests}")
+        if scope["method"] == "POST":
+            self.check_head(headers)
+        self.open += 1
         try:
-            body = await self.body_of(scope, receive)
+            body = await self.body_of(receive)
             await self.app(scope, replayed(body, receive), send)
         finally:
-            self.open -= computes
+            self.open -= 1
 
     def with_headers(self, headers: Sequence[tuple[bytes, bytes]], request_id: bytes) -> list[tuple[bytes, bytes]]:
         """The headers of an answer, and those that every answer has."""
@@ -120,66 +121,18 @@ class Guard:
             more.append((b"connection", b"close"))
         return [*headers, *more, (b"x-request-id", request_id)]
 
-    async def send_counted(self, message: Message, send: Send) -> None:
-        """Send a message, and count its bytes until the client has taken them."""
-        body = message.get("body", b"")
-        if not body:
-            await send(message)
-            return
-        self.unsent += len(body)
-        try:  # the empty rest waits until the client has taken the body
-            await send({**message, "more_body": True})
-            if not message.get("more_body"):
-                await send({**message, "body": b""})
-        finally:
-            self.unsent -= len(body)
-
     async def refuse(self, refusal: Refusal, scope: Scope, send: Send) -> None:
         """Send a refusal in the form that clients of the path expect."""
-        labels = refusal.error_type.lower(), scope.get("model", ""), route_of(scope)
-        self.service.metrics.failure.labels(*labels).inc()
+        self.service.metrics.failure.labels(refusal.error_type.lower(), scope.get("model", ""), route_of(scope)).inc()
         refusal.message = self.service.without_paths(refusal.message)
         body = orjson.dumps(body_of(refusal, scope["path"]))
         headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
         pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        if refusal.status == 401:
-            pairs += CHALLENGES
+        pairs += CHALLENGES if refusal.status == 401 else []
         await send({"type": "http.response.start", "status": refusal.status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
 
     # ---- the checks
-
-    def check(self, scope: Scope) -> bool:
-        """Whether a request is for everybody, judged by its head. Raises Refusal for one that no route should see."""
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        if sum(name == b"host" for name, _ in scope["headers"]) > 1:
-            raise Refusal(400, "several Host headers; send one")
-        self.check_host(headers.get("host", ""))
-        if scope["path"] in PUBLIC:
-            if scope["method"] != "GET":
-                message = f"no route {scope['method'][:20]} {scope['path']}; send GET or HEAD"
-                raise Refusal(405, message, {"Allow": "GET, HEAD", "Connection": "close"})
-            return True
-        self.check_key(headers.get("authorization", ""))
-        if self.service.overrun:
-            raise shutting_down()
-        if scope["method"] != "GET" and self.open >= self.config.max_requests:
-            raise overloaded(f"{self.open} requests wait; expected at most {self.config.max_requests}")
-        if self.unsent > MOST_UNSENT:
-            raise overloaded(f"{self.unsent:,} bytes of answers wait for clients; expected at most {MOST_UNSENT:,}")
-        if scope["method"] in ("POST", "PUT", "PATCH"):
-            kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != "application/json" and _is_empty(headers):
-                raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
-            if kind != "application/json":
-                raise Refusal(415, f"content type {kind[:80]!r}; expected application/json; set that header")
-            encoding = headers.get("content-encoding", "identity").strip().lower()
-            if encoding not in ENCODINGS:
-                raise Refusal(415, f"content encoding {encoding[:80]!r}; expected gzip, or none; remove that header")
-            length = headers.get("content-length", "")
-            if length.isdigit() and int(length) > self.config.max_body:
-                raise self.too_large()
-        return False
 
     def check_host(self, host: str) -> None:
         """Raises Refusal for a name that is not this server's: a page elsewhere may have pointed its own name here."""
@@ -205,48 +158,44 @@ class Guard:
         if scheme.lower() not in ("bearer", "basic") or not any(right):
             raise Refusal(401, "no key, or a wrong one; send the header Authorization: Bearer KEY")
 
-    # ---- the body
-
-    async def body_of(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body, decompressed. Raises Refusal: 413 if it is too large, 408 if it does not arrive in time."""
-        try:
-            async with asyncio.timeout(self.config.body_seconds):
-                body = await self.read(receive)
-        except TimeoutError:
-            message = f"the body did not arrive in {self.config.body_seconds:g} seconds; send it faster"
-            raise Refusal(408, message, {"Connection": "close"}) from None
-        encodings = [value.strip().lower() for name, value in scope["headers"] if name == b"content-encoding"]
-        return self.unzipped(body) if body and set(encodings) & {b"gzip", b"x-gzip"} else body
-
-    def unzipped(self, body: bytes) -> bytes:
-        """A body without its compression. Raises Refusal: 400 if it is no gzip, 413 if it is too large."""
-        try:
-            with gzip.open(io.BytesIO(body)) as file:
-                found = file.read(self.config.max_body + 1)
-        except (OSError, EOFError, zlib.error):
-            message = "the body is no gzip, or a part of one; send it whole, or without Content-Encoding"
-            raise Refusal(400, message) from None
-        if len(found) > self.config.max_body:
+    def check_head(self, headers: Mapping[str, str]) -> None:
+        """Raises Refusal for a body that is too large, absent or no JSON by its headers."""
+        kind, length = (
+            headers.get("content-type", "").partition(";")[0].strip().lower(),
+            headers.get("content-length", ""),
+        )
+        if kind != "application/json" and length in ("", "0") and "transfer-encoding" not in headers:
+            raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
+        if kind != "application/json":
+            raise Refusal(415, f"content type {kind[:80]!r}; expected application/json; set that header")
+        if "content-encoding" in headers:
+            raise Refusal(415, "a body with Content-Encoding; send it as it is, without that header")
+        if length.isdigit() and int(length) > self.config.max_body:
             raise self.too_large()
-        return found
 
-    async def read(self, receive: Receive) -> bytes:
+    async def body_of(self, receive: Receive) -> bytes:
+        """The whole body. Raises Refusal: 413 if it is too large, 408 if it does not arrive in time."""
         parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Refusal(400, "the connection was closed before the body ended", {"Connection": "close"})
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self.config.max_body:
-                raise self.too_large()
-            if not message.get("more_body"):
-                return b"".join(parts)
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refusal(400, "the connection was closed before the body ended", CLOSE)
+                    parts.append(message.get("body", b""))
+                    if sum(map(len, parts)) > self.config.max_body:
+                        raise self.too_large()
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            message = f"the body did not arrive in {BODY_SECONDS:g} seconds; send it faster"
+            raise Refusal(408, message, CLOSE) from None
 
     def too_large(self) -> Refusal:
-        most = f"{self.config.max_body:,}"
-        return Refusal(413, f"a body of more than {most} bytes; send several requests", {"Connection": "close"})
+        return Refusal(413, f"a body of more than {self.config.max_body:,} bytes; send several requests", CLOSE)
+
+
+CLOSE = {"Connection": "close"}
 
 
 def is_address(name: str) -> bool:
@@ -256,11 +205,6 @@ def is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_empty(headers: Mapping[str, str]) -> bool:
-    """Whether a request announces no body."""
-    return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

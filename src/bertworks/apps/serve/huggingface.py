@@ -14,8 +14,6 @@
 Without a task in the path, the payload and the model's head decide (`task_of`).
 """
 
-from typing import Any
-
 from fastapi import Request, Response
 
 from .errors import Refusal
@@ -37,25 +35,25 @@ PAIR = 4  # tokens of a pair, at least
 CAN = {"zero-shot-classification": entails}  # what a model needs beside the head
 
 
-@router.post("/", response_model=Any)
+@router.post("/")
 async def bare(body: PipelineRequest, request: Request) -> Response:
     """The task that payload and head decide on, by the first folder that has a head for it."""
     return await answer(body, request)
 
 
-@router.post("/pipeline/{task}", response_model=Any)
+@router.post("/pipeline/{task}")
 async def bare_task(task: str, body: PipelineRequest, request: Request) -> Response:
     """A task by name, by the first folder that has a head for it."""
     return await answer(body, request, task=task)
 
 
-@router.post("/models/{name:path}/pipeline/{task}", response_model=Any)
+@router.post("/models/{name:path}/pipeline/{task}")
 async def named_task(name: str, task: str, body: PipelineRequest, request: Request) -> Response:
     """A task by name, by one folder."""
     return await answer(body, request, name, task)
 
 
-@router.post("/models/{name:path}", response_model=Any)
+@router.post("/models/{name:path}")
 async def named(name: str, body: PipelineRequest, request: Request) -> Response:
     """The task that payload and head decide on, by one folder."""
     return await answer(body, request, name)

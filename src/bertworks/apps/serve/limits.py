@@ -6,8 +6,8 @@ from typing import Any
 from .errors import Refusal
 from .models import ServedModel
 
-TEMPLATE = 1_000  # characters of a hypothesis template
 FILLED = 2_000_000  # characters of a fill-mask answer: each candidate comes with the whole text
+VALUES = 1 << 22  # numbers in the scores of a request: 16 MB
 
 
 def is_ids(row: Any) -> bool:
@@ -41,11 +41,8 @@ def check_rows(rows: Sequence[Any]) -> None:
 def check_characters(characters: int, most: int) -> None:
     """Raises Refusal (413) if the inputs have more characters than a body: one of them was joined to many others."""
     if characters > most:
-        raise Refusal(
-            413,
-            f"inputs of {characters:,} characters together, each pair with both its texts; expected at most {most:,}; "
-            "send several requests",
-        )
+        message = f"inputs of {characters:,} characters together, each pair with both its texts; expected at most"
+        raise Refusal(413, f"{message} {most:,}; send several requests")
 
 
 def check_size(tokens: int, most: int, least: str = "") -> None:
@@ -55,16 +52,10 @@ def check_size(tokens: int, most: int, least: str = "") -> None:
         raise Refusal(413, message, code="max_tokens_per_request")
 
 
-def check_template(template: str) -> None:
-    """Raises Refusal (422) unless a hypothesis has one place for its label, and is a sentence."""
-    found = template.count("{}")
-    if found != 1 or len(template) > TEMPLATE:
-        raise Refusal(
-            422,
-            f"hypothesis_template has {found:,} {{}} and {len(template):,} characters; expected one {{}}, at the "
-            f"label's position, and at most {TEMPLATE:,} characters",
-            param="parameters",
-        )
+def check_values(values: int) -> None:
+    """Raises Refusal (413) if the scores have more than VALUES numbers, such as those of many masks."""
+    if values > VALUES:
+        raise Refusal(413, f"a result of {values:,} numbers; expected at most {VALUES:,}; send fewer or shorter inputs")
 
 
 def check_filled(model: ServedModel, texts: Sequence[str], top_k: int) -> None:
@@ -73,8 +64,22 @@ def check_filled(model: ServedModel, texts: Sequence[str], top_k: int) -> None:
     top_k = min(top_k, tokenizer.vocab_size)
     characters = sum(len(text) * text.count(tokenizer.roles["mask"]) * top_k for text in texts)
     if characters > FILLED:
-        raise Refusal(
-            413,
-            f"the filled texts would have {characters:,} characters; expected at most {FILLED:,}; lower top_k, or "
-            "send shorter texts or fewer masks",
+        found = f"the filled texts would have {characters:,} characters; expected at most {FILLED:,}"
+        raise Refusal(413, f"{found}; lower top_k, or send shorter texts or fewer masks")
+
+
+def check_pairs(model: ServedModel, rows: Sequence[tuple[str, str | None]]) -> None:
+    """Raises Refusal (422) for a pair, if the model was fine-tuned on single texts, or the other way round.
+
+    Its answer would mean nothing.
+    """
+    count = model.predictor.loaded.texts_a_row
+    unfit = [i for i, (_, second) in enumerate(rows) if {1: bool(second), 2: second is None}.get(count)]
+    if unfit:
+        found, trained, advice = (
+            ("a pair", "single texts", "send each text as an input of its own")
+            if count == 1
+            else ("a single text", "pairs", "send two texts in every input")
         )
+        message = f"input {unfit[0]} is {found}, but the model {model.name!r} was fine-tuned on {trained}; {advice}"
+        raise Refusal(422, message, param="inputs", error_type="Validation")

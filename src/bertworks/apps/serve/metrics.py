@@ -1,8 +1,7 @@
-"""Prometheus metrics of one server, under the names of text-embeddings-inference and two of our own."""
+"""Prometheus metrics of one server, under the names of text-embeddings-inference and some of our own."""
 
-from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...model import openmp
 
@@ -10,15 +9,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 TEI_COUNTERS = ("te_request_count", "te_request_success", "te_request_failure")
-LAST = 1000  # requests of which `quantiles` are computed
-
-
-class Labels(NamedTuple):
-    """The labels of an answered request."""
-
-    method: str  # "single" or "batch"
-    model: str
-    route: str
+LABELS = ("method", "model", "route")  # of an answered request; method: "single" or "batch"
 
 
 def route_of(scope: Mapping[str, Any]) -> str:
@@ -40,11 +31,10 @@ class Metrics:
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Any:
             return Histogram(name, text, labels, buckets=buckets, registry=registry)
 
-        self.count = counter("te_request_count", "Requests to compute something.", *Labels._fields)
-        self.success = counter("te_request_success", "Requests that were answered.", *Labels._fields)
+        self.count = counter("te_request_count", "Requests to compute something.", *LABELS)
+        self.success = counter("te_request_success", "Requests that were answered.", *LABELS)
         self.failure = counter("te_request_failure", "Requests that were refused or failed.", "err", "model", "route")
-        duration = ("te_request_duration", "Seconds of an answered request.", SECONDS)
-        self.duration = histogram(*duration, "model", "route")
+        self.duration = histogram("te_request_duration", "Seconds of an answered request.", SECONDS, "model", "route")
         self.tokenization = histogram("te_request_tokenization_duration", "Seconds of tokenizing.", SECONDS)
         self.queue = histogram("te_request_queue_duration", "Seconds in the queue.", SECONDS)
         self.inference = histogram("te_request_inference_duration", "Seconds of its forward passes.", SECONDS)
@@ -56,32 +46,11 @@ class Metrics:
         self.tokens = counter("bertworks_tokens", "Tokens that were computed.")
         others = Gauge("bertworks_cores_used_by_others", "Cores that other programs use.", registry=registry)
         others.set_function(lambda: watcher.used if (watcher := openmp.watch()) else 0.0)
-        self.durations: deque[float] = deque(maxlen=LAST)
 
     def batch(self, jobs: int, tokens: int) -> None:
         """A batch was computed."""
         self.batch_size.observe(jobs)
         self.batch_tokens.observe(tokens)
-
-    def finished(self, labels: Labels, seconds: float) -> None:
-        """A request was answered."""
-        self.success.labels(*labels).inc()
-        self.duration.labels(labels.model, labels.route).observe(seconds)
-        self.durations.append(seconds)
-
-    def quantile(self, fraction: float) -> float:
-        """The time below which this fraction of the last 1,000 answered requests stayed; 0 before the first."""
-        times = sorted(self.durations)
-        return times[min(int(fraction * len(times)), len(times) - 1)] if times else 0.0
-
-    @property
-    def totals(self) -> dict[str, int]:
-        """Requests that were answered, and refused or failed; tokens that were computed."""
-        counters = {"answered": self.success, "refused": self.failure, "computed_tokens": self.tokens}
-        return {
-            name: int(sum(s.value for one in counter.collect() for s in one.samples if s.name.endswith("_total")))
-            for name, counter in counters.items()
-        }
 
     def text(self) -> bytes:
         """Everything in Prometheus's text format. TEI's counters have no `_total` at the end of their names."""

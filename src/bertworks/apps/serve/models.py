@@ -2,22 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, cast
 
 from ...checkpoint.locate import find_model, is_export, run_name
 from ...checkpoint.pooling import read_prompts
 from ...files import InputError
 from ...inference.engines import Computing
-from ...inference.exported import read_graph
 from ...inference.predictor import Predictor
-from ...inference.steps import Steps
+from ...inference.steps import Embedder, Steps
 from ...reporting.run_files import EXAMPLES, read_json_lines
 from ...tasks.inputs import Inputs
 from ..probing.model import StateSteps
-from .config import ServeConfig
-from .embedding import SparseEmbedder, TokenEmbedder
+from .embedding import TokenEmbedder
 from .errors import Refusal, without_folders
 from .explaining import ExplainSteps
 
@@ -34,13 +30,12 @@ STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], 
     "fill_mask": (lambda predictor: predictor.mask_filler, lambda predictor: f"a {predictor.tokenizer.roles['mask']}"),
     "embed": (lambda predictor: predictor.embedder(), lambda predictor: WORDS),
     "embed_all": (TokenEmbedder, lambda predictor: WORDS),
-    "embed_sparse": (SparseEmbedder, lambda predictor: WORDS),
     "next_sentence": (lambda predictor: predictor.next_sentence_steps, lambda predictor: (WORDS, WORDS)),
     "explain": (ExplainSteps, lambda predictor: ("a b", None)),
     "states": (lambda predictor: StateSteps(predictor.loaded), lambda predictor: WORDS),
 }
 
-ABILITIES = {  # the words for a step; the page has the same in both languages
+ABILITIES = {  # the words for a step
     "classify": "classify",
     "tag": "find entities",
     "answer": "answer questions",
@@ -48,7 +43,6 @@ ABILITIES = {  # the words for a step; the page has the same in both languages
     "fill_mask": "fill masks",
     "embed": "embed texts",
     "embed_all": "embed tokens",
-    "embed_sparse": "embed sparsely",
     "next_sentence": "judge next sentences",
     "explain": "explain",
     "states": "compare words",
@@ -85,9 +79,8 @@ class ServedModel:
             name, folder = run_name(find_model(Path(argument).resolve())), argument
         if not name or "/" in name:
             raise InputError(f"{argument}: the name {name!r} is no name of a model; write NAME=FOLDER without a slash")
-        how = _computing(find_model(folder), computing)
         # a whole path, which is never a word of a message: Service.without_paths replaces it there
-        predictor = Predictor(Path(folder).resolve(), precision=how.precision, engine=how.engine)
+        predictor = Predictor(Path(folder).resolve(), precision=computing.precision, engine=computing.engine)
         model = cls(name, predictor, read_prompts(find_model(folder)))
         if (path := Path(folder) / EXAMPLES).is_file():
             model.examples = read_json_lines(path, EXAMPLE)
@@ -103,6 +96,11 @@ class ServedModel:
             why = f": {without_folders(self.missing[step], {str(folder): self.name})}" if is_export(folder) else ""
             raise Refusal(424, f"the model {self.name!r} cannot {ABILITIES.get(step, step)}{why}; it can: {able}")
         return self.steps[step]
+
+    @property
+    def embedder(self) -> Embedder:
+        """The steps of `embed`. Raises Refusal as `steps_of`."""
+        return cast(Embedder, self.steps_of("embed"))
 
     def warm_ups(self, step: str) -> list[Inputs]:
         """Inputs of first batches; for a compiled engine one sequence and two, because each has a graph of its own."""
@@ -154,33 +152,6 @@ class ServedModel:
             "mask_token": predictor.tokenizer.roles["mask"],
             "prompts": list(self.prompts),
         }
-
-
-def _computing(folder: Path, asked: Computing) -> Computing:
-    """How a folder computes: as asked, an export as it was exported. Raises InputError if that contradicts."""
-    if not is_export(folder):
-        return asked
-    own = read_graph(folder)["precision"]
-    if asked.engine != "auto" or asked.precision not in ("auto", own):
-        flag = f"--precision {asked.precision}" if asked.engine == "auto" else f"--engine {asked.engine}"
-        raise InputError(
-            f"{flag}, but {folder} is an export, which computes as it was exported, in {own}; leave --precision and "
-            "--engine out, or export again"
-        )
-    return AUTO
-
-
-def check_workers(arguments: Sequence[str], config: ServeConfig) -> None:
-    """Raises InputError for several workers where a model uses all cores by itself; nothing has been loaded yet."""
-    if config.workers == 1:
-        return
-    folders = [find_model(argument.partition("=")[2] or argument) for argument in arguments]
-    reasons = [f"{folder} is an export" for folder in folders if is_export(folder)]
-    reasons += ["--engine is compiled"] if config.engine == "compiled" else []
-    reasons += ["models compute on a GPU"] if torch.cuda.is_available() else []
-    if reasons:
-        message = f"--workers {config.workers}, but {reasons[0]}, which one batch at a time uses whole"
-        raise InputError(f"{message}; leave --workers out")
 
 
 def load_models(arguments: Sequence[str], computing: Computing = AUTO) -> dict[str, ServedModel]:

@@ -12,14 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 from fastapi import Request, Response
-from pydantic import BaseModel, StrictInt, StrictStr
+from pydantic import StrictInt, StrictStr
 
 from .bodies import Body, Count, Many
-from .embedding import EmbeddingInput, rows_of
+from .embedding import EmbeddingInput, Vectors, decoder, rows_of
 from .errors import Refusal
 from .routes import dialect, reply, service_of
-from .service import Answers, Options
-from .vectors import Vectors, decoder, embedder_of
+from .service import Options, Service
 
 router = dialect("OpenAI")
 
@@ -36,88 +35,42 @@ class EmbeddingsRequest(Body):
     truncate: bool | None = None  # not of OpenAI: cut what is too long
 
 
-class Embedding(BaseModel):
-    """The vector of one input."""
-
-    object: Literal["embedding"] = "embedding"
-    index: int
-    embedding: list[float] | str
-
-
-class Usage(BaseModel):
-    """Tokens that the model read."""
-
-    prompt_tokens: int
-    total_tokens: int
-
-
-class EmbeddingsResponse(BaseModel):
-    """The vectors of all inputs, in their order."""
-
-    object: Literal["list"] = "list"
-    data: list[Embedding]
-    model: str
-    usage: Usage
-
-
-class Model(BaseModel):
-    """A folder that is served."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: str = "bertworks"
-
-
-class Models(BaseModel):
-    """All folders that are served."""
-
-    object: Literal["list"] = "list"
-    data: list[Model]
-
-
-@router.post("/v1/embeddings", response_model=EmbeddingsResponse)
+@router.post("/v1/embeddings")
 async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
-    """A vector of length 1 for each input."""
+    """A vector of length 1 for each input, in their order: {object, data, model, usage}."""
     service = service_of(request)
     model = service.find(body.model, "embed")
-    rows = rows_of(body.input)
-    prepare = partial(EmbeddingInput().prepare, embedder_of(model), model.prompts)
-    decode = decoder(model, dimensions=body.dimensions)
-    options = Options(model=model.name, truncate=body.truncate, prepare=prepare, decode=decode)
-    answers = await service.run(request, "embed", rows, options)
-    return reply(response_of(answers, body.encoding_format), answers)
-
-
-@router.get("/v1/models", response_model=Models)
-async def models(request: Request) -> Response:
-    """The folders that are served."""
-    service = service_of(request)
-    listed = [Model(id=name, created=int(service.started)).model_dump() for name in service.models]
-    return reply({"object": "list", "data": listed})
-
-
-@router.get("/v1/models/{name:path}", response_model=Model)
-async def model(name: str, request: Request) -> Response:
-    """One folder that is served."""
-    service = service_of(request)
-    if name not in service.models:
-        raise Refusal(404, f"no model {name[:80]!r}; loaded: {', '.join(service.models)}", param="model")
-    return reply(Model(id=name, created=int(service.started)).model_dump())
-
-
-# ---- from vectors to the response
-
-
-def response_of(answers: Answers, encoding_format: str) -> dict[str, Any]:
-    """The vectors in OpenAI's form."""
+    prepare = partial(EmbeddingInput().prepare, model.embedder, model.prompts)
+    options = Options(model.name, body.truncate, prepare, decoder(model.embedder, dimensions=body.dimensions))
+    answers = await service.run(request, "embed", rows_of(body.input), options)
     vectors: Vectors = np.asarray(answers.results, "<f4")  # (N, D)
-    write = base64_of if encoding_format == "base64" else np.ascontiguousarray
+    write = base64_of if body.encoding_format == "base64" else np.ascontiguousarray
     data = [{"object": "embedding", "index": i, "embedding": write(row)} for i, row in enumerate(vectors)]
     usage = {"prompt_tokens": answers.tokens, "total_tokens": answers.tokens}
-    return {"object": "list", "data": data, "model": answers.model.name, "usage": usage}
+    return reply({"object": "list", "data": data, "model": model.name, "usage": usage}, answers)
 
 
 def base64_of(vector: Vectors) -> str:
     """The bytes of a vector, little-endian float32, in base64."""
     return base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii")
+
+
+@router.get("/v1/models")
+async def models(request: Request) -> Response:
+    """The folders that are served."""
+    service = service_of(request)
+    return reply({"object": "list", "data": [described(service, name) for name in service.models]})
+
+
+@router.get("/v1/models/{name:path}")
+async def model(name: str, request: Request) -> Response:
+    """One folder that is served."""
+    service = service_of(request)
+    if name not in service.models:
+        raise Refusal(404, f"no model {name[:80]!r}; loaded: {', '.join(service.models)}", param="model")
+    return reply(described(service, name))
+
+
+def described(service: Service, name: str) -> dict[str, Any]:
+    """A folder as OpenAI describes a model."""
+    return {"id": name, "object": "model", "created": int(service.started), "owned_by": "bertworks"}

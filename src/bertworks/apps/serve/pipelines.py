@@ -18,19 +18,29 @@ from ...inference.steps import HeadSteps
 from ...tasks.calibration import function_of
 from ...tasks.tagging import Entity, Unit
 from ...tasks.tags import OUTSIDE
-from .bodies import Body, Count, Many
-from .embedding import EmbeddingInput
+from .bodies import Body, Count, Direction, Many
+from .embedding import EmbeddingInput, cosines, decoder
 from .errors import Refusal
-from .limits import check_filled, check_template
+from .limits import check_filled
 from .models import ServedModel
-from .vectors import cosines, decoder, embedder_of
 
 T = TypeVar("T")
 DENIES = ("contradict", "not_entail")  # how labels against entailment begin
+TEMPLATE = 1_000  # characters of a hypothesis template
 TOP_K = 5  # tokens for each mask, unless the request says how many
 
 
-class Parameters(Body):
+class VectorParameters(Body):
+    """Parameters of feature-extraction, which clients send beside `inputs`."""
+
+    normalize: bool | None = None
+    truncate: bool | None = None
+    truncation_direction: Direction | None = None
+    prompt_name: str | None = None
+    dimensions: Count | None = None
+
+
+class Parameters(VectorParameters):
     """Parameters of all tasks; a task looks at its own."""
 
     top_k: Count | None = None  # classes, tokens or answers to return
@@ -44,34 +54,20 @@ class Parameters(Body):
     candidate_labels: str | Many[str] | None = None
     hypothesis_template: str | None = None
     multi_label: bool | None = None
-    normalize: bool | None = None
-    truncate: bool | None = None
-    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
-    prompt_name: str | None = None
-    dimensions: Count | None = None
 
 
-BESIDE = ("normalize", "truncate", "truncation_direction", "prompt_name", "dimensions")
-
-
-class PipelineRequest(Body):
-    """A payload of any task. Clients send the parameters of feature-extraction beside `inputs`."""
+class PipelineRequest(VectorParameters):
+    """A payload of any task."""
 
     inputs: str | dict[str, Any] | Many[str | dict[str, Any]]
     parameters: Parameters | None = None
-    normalize: bool | None = None
-    truncate: bool | None = None
-    truncation_direction: Literal["left", "right", "Left", "Right"] | None = None
-    prompt_name: str | None = None
-    dimensions: Count | None = None
 
     @property
     def asked(self) -> Parameters:
         """The parameters, wherever they are."""
-        beside = {name: getattr(self, name) for name in BESIDE}
-        return (self.parameters or Parameters()).model_copy(
-            update={name: value for name, value in beside.items() if value is not None}
-        )
+        beside = {name: getattr(self, name) for name in VectorParameters.model_fields}
+        given = {name: value for name, value in beside.items() if value is not None}
+        return (self.parameters or Parameters()).model_copy(update=given)
 
     @property
     def each(self) -> list[Any]:
@@ -163,7 +159,12 @@ def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
     template = "This example is {}." if asked.hypothesis_template is None else asked.hypothesis_template
     if not names or not all(names):
         raise Refusal(422, "candidate_labels has none, or an empty one; expected names", param="candidate_labels")
-    check_template(template)
+    if template.count("{}") != 1 or len(template) > TEMPLATE:
+        message = (
+            f"hypothesis_template has {template.count('{}'):,} {{}} and {len(template):,} characters; expected one {{}}"
+        )
+        most = f"at the label's position, and at most {TEMPLATE:,} characters"
+        raise Refusal(422, f"{message}, {most}", param="parameters")
     hypotheses = [template.replace("{}", name) for name in names]
     rows = [(text, hypothesis) for text in texts for hypothesis in hypotheses]
 
@@ -226,15 +227,8 @@ def token_classification(model: ServedModel, body: PipelineRequest) -> Call:
 def words(units: Sequence[Unit], type_of: Callable[[str], str]) -> list[dict[str, Any]]:
     """Every word with its tag; @huggingface/inference refuses items without `entity_group`."""
     return [
-        {
-            "entity": unit["tag"],
-            "entity_group": type_of(unit["tag"]),
-            "index": i,
-            "score": unit["score"],
-            "word": unit["text"],
-            "start": unit["start"],
-            "end": unit["end"],
-        }
+        {"entity": unit["tag"], "entity_group": type_of(unit["tag"]), "index": i, "score": unit["score"]}
+        | {"word": unit["text"], "start": unit["start"], "end": unit["end"]}
         for i, unit in enumerate(units, 1)
     ]
 
@@ -312,11 +306,11 @@ def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
 def feature_extraction(model: ServedModel, body: PipelineRequest) -> Call:
     """A vector for each text, of length 1 unless `normalize` is false; a list of one also for a single text."""
     asked = body.asked
-    decode = decoder(model, asked.normalize is not False, asked.dimensions)
-    how = EmbeddingInput(asked.prompt_name, (asked.truncation_direction or "").lower() == "left")
+    decode = decoder(model.embedder, asked.normalize is not False, asked.dimensions)
+    how = EmbeddingInput(asked.prompt_name, asked.truncation_direction == "Left")
 
     def prepare(rows: Sequence[Any]) -> Any:
-        return how.prepare(embedder_of(model), model.prompts, rows)
+        return how.prepare(model.embedder, model.prompts, rows)
 
     return Call("embed", texts_of(body), decode, lambda vectors: vectors, prepare)
 

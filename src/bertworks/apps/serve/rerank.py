@@ -14,7 +14,6 @@ Shapes: N texts, K labels.
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -23,17 +22,15 @@ from fastapi import Request, Response
 from numpy.typing import NDArray
 from pydantic import BaseModel
 from torch import Tensor
-from torch.nn import functional as F
 
 from ...inference.steps import EmbeddingRows, HeadSteps
 from .bodies import Body, Count, Direction, Many
-from .embedding import EmbeddingInput
+from .embedding import EmbeddingInput, cosines
 from .errors import Refusal
 from .limits import check_rows
 from .models import ServedModel
 from .routes import dialect, reply, service_of
 from .service import Answers, Options, Service
-from .vectors import embedder_of
 
 router = dialect("rerank")
 
@@ -63,34 +60,9 @@ class RerankRequest(Body):
     truncation_direction: Direction = "Right"
 
 
-class RankedText(BaseModel):
-    """A text's number in the request, and its relevance: from 0 to 1, of an embedder the cosine from -1 to 1."""
-
-    index: int
-    score: float
-    text: str | None = None
-
-
-class RankedDocument(BaseModel):
-    """The same of a document."""
-
-    index: int
-    relevance_score: float
-    document: Document | None = None
-
-
-class Reranked(BaseModel):
-    """The documents, the most relevant first."""
-
-    id: str
-    model: str
-    results: list[RankedDocument]
-    usage: dict[str, int]
-
-
-@router.post("/rerank", response_model=list[RankedText] | Reranked)
-@router.post("/v1/rerank", response_model=list[RankedText] | Reranked)
-@router.post("/v2/rerank", response_model=list[RankedText] | Reranked)
+@router.post("/rerank")
+@router.post("/v1/rerank")
+@router.post("/v2/rerank")
 async def rerank(body: RerankRequest, request: Request) -> Response:
     """The texts or documents by their relevance to the query, the most relevant first."""
     given = body.documents if body.texts is None else body.texts
@@ -100,23 +72,17 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     check_rows([body.query])
     texts = [one if isinstance(one, str) else one.text for one in given]
     check_rows(texts)
-    how = How(body.truncate, body.truncation_direction == "Left", body.raw_scores)
-    answers = await scored(request, ranker_of(service_of(request), body.model), [body.query], texts, how)
+    answers = await scored(request, body, texts)
     found: Sequence[Relevance] = answers.results
     # by log-odds, because scores near 1 are equal by rounding; equal ones stay in their order
     order = sorted(range(len(texts)), key=lambda i: -found[i].order)[: body.top_n]
     if body.texts is not None:
-        listed = [
-            {"index": i, "score": found[i].score} | ({"text": texts[i]} if body.return_text else {}) for i in order
-        ]
-        return reply(listed, answers)
-    results = [
-        {"index": i, "relevance_score": found[i].score}
-        | ({"document": {"text": texts[i]}} if body.return_documents else {})
-        for i in order
-    ]
-    content = {"id": str(uuid.uuid4()), "model": answers.model.name, "results": results}
-    return reply(content | {"usage": {"total_tokens": answers.tokens}}, answers)
+        shown = [{"text": text} if body.return_text else {} for text in texts]
+        return reply([{"index": i, "score": found[i].score} | shown[i] for i in order], answers)
+    shown = [{"document": {"text": text}} if body.return_documents else {} for text in texts]
+    results = [{"index": i, "relevance_score": found[i].score} | shown[i] for i in order]
+    usage = {"total_tokens": answers.tokens}
+    return reply({"id": str(uuid.uuid4()), "model": answers.model.name, "results": results, "usage": usage}, answers)
 
 
 # ---- by which model
@@ -159,42 +125,26 @@ def described(model: ServedModel) -> dict[str, Any]:
 # ---- scores
 
 
-@dataclass(frozen=True)
-class How:
-    """How a query and its texts are scored."""
-
-    truncate: bool | None = None  # cut what is too long; none: as the server was started
-    left: bool = False  # whether what is too long is cut at its beginning instead of its end
-    raw: bool = False  # scores before sigmoid or softmax; grades and cosines have none
-
-
-async def scored(
-    request: Request, model: ServedModel, queries: Sequence[str], texts: Sequence[str], how: How
-) -> Answers:
-    """The relevance of each text to its query, or to the only query.
+async def scored(request: Request, body: RerankRequest, texts: Sequence[str]) -> Answers:
+    """The relevance of each text to the query.
 
     Raises Refusal as `Service.run` does, and 424 if the model does not rank.
     """
-    service, one = service_of(request), len(queries) == 1
-    pairs = [(queries[0] if one else queries[i], text) for i, text in enumerate(texts)]
+    service, left = service_of(request), body.truncation_direction == "Left"
+    model = ranker_of(service, body.model)
     if not model.compares:
-        decode, steps = relevance(model, how.raw), cast(HeadSteps[Any], model.steps_of("classify"))
-        options = Options(model.name, how.truncate, lambda rows: steps.prepare(rows, how.left), decode)
-        return await service.run(request, "classify", pairs, options)
-    asked = EmbeddingInput(left=how.left)
+        decode, steps = relevance(model, body.raw_scores), cast(HeadSteps[Any], model.steps_of("classify"))
+        options = Options(model.name, body.truncate, lambda rows: steps.prepare(rows, left), decode)
+        return await service.run(request, "classify", [(body.query, text) for text in texts], options)
 
-    def prepare(rows: Sequence[Any]) -> EmbeddingRows:
-        texts = [text for row in rows for text in ([row] if isinstance(row, str) else row)]
-        return asked.prepare(embedder_of(model), model.prompts, texts)
+    def prepare(rows: Sequence[Any]) -> EmbeddingRows:  # the query and the first text are one row
+        return EmbeddingInput(left=left).prepare(model.embedder, model.prompts, [body.query, *texts])
 
     def decode_cosines(rows: Any, scores: Tensor) -> list[Relevance]:
-        unit = F.normalize(scores.double(), dim=-1)
-        first, second = (unit[:1], unit[1:]) if one else (unit[::2], unit[1::2])
-        return [Relevance(value, value) for value in (first * second).sum(-1).clamp(-1, 1).tolist()]
+        return [Relevance(value, value) for value in cosines(scores)]
 
-    # the only query is embedded once, with the first text
-    rows: Sequence[Any] = [pairs[0], *texts[1:]] if one else pairs
-    return await service.run(request, "embed", rows, Options(model.name, how.truncate, prepare, decode_cosines))
+    rows = [(body.query, texts[0]), *texts[1:]]
+    return await service.run(request, "embed", rows, Options(model.name, body.truncate, prepare, decode_cosines))
 
 
 class Relevance(NamedTuple):

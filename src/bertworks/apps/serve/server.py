@@ -1,7 +1,6 @@
 """The process of a server: address, loading, signals, shutdown.
 
-The address is taken first, so that a port in use, also by a server that is loading, is found at once. Connections are
-refused until the models are loaded.
+The address is taken first, so that a port in use is found at once. Connections are refused until the models are loaded.
 
 SIGTERM or Ctrl-C: /health answers 503; after `notice` seconds, and as soon as what had arrived has been read, the
 listener is closed; what has come in is answered within `grace` seconds, what then remains is refused with 503; the
@@ -16,7 +15,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,13 +29,11 @@ from .config import ServeConfig
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from .metrics import Metrics
-
 T = TypeVar("T")
 KEY = "BERTWORKS_API_KEY"
 EXTRA = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
-CATCH_UP = 0.5  # seconds in which what had arrived is read and answered, before new requests get 503
-KEEP_ALIVE = 75.0  # seconds that an unused connection stays open; proxies close theirs after 60
+CATCH_UP = 0.5  # seconds in which what had arrived is read before the listener is closed
+KEEP_ALIVE = 75  # seconds that an unused connection stays open; proxies close theirs after 60
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LAST_SECONDS = 5.0  # after `grace`, for responses to be written
 
@@ -49,20 +45,19 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
     cannot compute as asked.
     """
     begun = time.perf_counter()
-    check_extra()
-    if not folders:
-        raise InputError("no folder to serve; write bertworks serve FOLDER")
+    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"{missing[0]} is not installed, which serving needs; run: pip install 'bertworks[serve]'")
     keys, listener = read_keys(config), bind(config)
     with listener:
         address = address_of(listener)
         tell(f"bertworks {__version__}: loading {', '.join(folders)} for {address}")
         from ...inference.engines import Computing
         from .app import create_app
-        from .models import check_workers, load_models
+        from .models import load_models
         from .screen import show
 
         computing = Computing(config.precision, config.engine)
-        check_workers(folders, config)
         app = in_a_thread(lambda: create_app(load_models(folders, computing), config, keys))
         service = app.state.service
         for note in filter(None, (model.predictor.note for model in service.models.values())):
@@ -80,7 +75,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
 
 # Every thread that computes with several cores has a team of threads of its own, until it ends. As soon as the teams
 # have more threads than there are cores, OpenMP's threads (GNU's library) sleep between two operations instead of
-# waiting for the next, and a short text takes twice as long. So only the threads of the queue may have teams.
+# waiting for the next, and a short text takes twice as long. So only the thread of the queue may have a team.
 
 
 def in_a_thread(work: Callable[[], T]) -> T:
@@ -99,13 +94,6 @@ def leave_cores_to_compute() -> None:
     torch.set_num_threads(1)
 
 
-def check_extra() -> None:
-    """Raises InputError if a library of the extra `serve` is not installed."""
-    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
-    if missing:
-        raise InputError(f"{missing[0]} is not installed, which serving needs; run: pip install 'bertworks[serve]'")
-
-
 def read_keys(config: ServeConfig) -> list[str]:
     """The API keys of the file, one per line, else that of the environment. Raises InputError for an unusable one."""
     if config.key_file is None:
@@ -113,31 +101,16 @@ def read_keys(config: ServeConfig) -> list[str]:
         keys = [] if found is None else [found]
     else:
         where = str(config.key_file)
-        try:
-            text = read_bytes(config.key_file, "a file with API keys", 1_000_000).decode("ascii")
-        except UnicodeDecodeError:
-            raise InputError(f"{where}: a key is not ASCII; expected letters, digits and signs") from None
-        keys = [line.strip() for line in text.splitlines() if line.strip()]
-        if not keys:
-            raise InputError(f"{where}: no key; expected one per line")
+        text = read_bytes(config.key_file, "a file with API keys", 1_000_000).decode("latin-1")
+        keys = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     for key in keys:
         if not (8 <= len(key) <= 1000 and key.isprintable() and key.isascii() and " " not in key):
-            raise InputError(f"{where}: a key of {len(key)} characters; expected 8 to 1,000, without spaces")
+            expected = "expected one per line, 8 to 1,000 ASCII letters, digits and signs"
+            raise InputError(f"{where}: a key of {len(key)} characters; {expected}")
     return keys
 
 
-class Listener(socket.socket):
-    """A socket whose address no other server of ours takes, also while it does not listen."""
-
-    claim: socket.socket | None = None
-
-    def close(self) -> None:
-        super().close()
-        if self.claim is not None:
-            self.claim.close()
-
-
-def bind(config: ServeConfig) -> Listener:
+def bind(config: ServeConfig) -> socket.socket:
     """A socket bound to the address, before anything slow happens. Raises InputError if that is impossible.
 
     Until `accept` connections are refused, so that a proxy asks another server instead of waiting.
@@ -147,31 +120,14 @@ def bind(config: ServeConfig) -> Listener:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"--host {config.host}: {reason}; expected an address or a name of this machine") from None
-    listener = Listener(family)
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.claim = claimed(listener)
     except OSError as error:
         listener.close()
         raise _in_use(config, error) from None
     return listener
-
-
-def claimed(listener: socket.socket) -> socket.socket | None:
-    """A socket of another kind that has the name of this address, on Linux; raises OSError if another process has it.
-
-    Linux lets several sockets with SO_REUSEADDR, which a restart needs, have one address until one of them listens.
-    """
-    if sys.platform != "linux":
-        return None
-    claim = socket.socket(socket.AF_UNIX)
-    try:
-        claim.bind(f"\0bertworks {listener.getsockname()[:2]}")
-    except OSError:
-        claim.close()
-        raise
-    return claim
 
 
 def accept(listener: socket.socket, config: ServeConfig) -> None:
@@ -209,19 +165,8 @@ def serve(app: "FastAPI", listener: socket.socket, config: ServeConfig) -> None:
         signal.signal(stop, signal.SIG_IGN)
 
 
-def settings_of(config: ServeConfig, metrics: "Metrics") -> dict[str, Any]:
-    """The settings of uvicorn. It logs errors alone: a line for each bad request would let clients fill the disk."""
-    from .protocol import protocol_of
-
-    unreadable = metrics.failure.labels("validation", "", "")
-    settings: dict[str, Any] = {"log_config": None, "log_level": "error", "access_log": False, "server_header": False}
-    settings |= {"lifespan": "off", "ws": "none", "timeout_keep_alive": KEEP_ALIVE}
-    settings |= {"http": protocol_of(config, unreadable.inc)}
-    return settings | {"timeout_graceful_shutdown": config.grace + LAST_SECONDS}
-
-
 def server_of(app: "FastAPI", config: ServeConfig) -> Any:
-    """uvicorn's server with our shutdown."""
+    """uvicorn's server with our shutdown. It logs errors alone: a line for each bad request could fill the disk."""
     import uvicorn
 
     service = app.state.service
@@ -244,13 +189,13 @@ def server_of(app: "FastAPI", config: ServeConfig) -> Any:
             open_requests = len(self.server_state.tasks)
             tell(f"finishing {open_requests} request{'s' if open_requests != 1 else ''}")
             timer = self.loop.call_later(config.grace, service.refuse_waiting)
-            if not await caught_up(sockets or [], min(CATCH_UP, config.grace)):
-                service.overrun = True  # 503 is quicker than an answer
-                await caught_up(sockets or [], min(6 * CATCH_UP, config.grace))
+            await caught_up(sockets or [], min(CATCH_UP, config.grace))
             await super().shutdown(sockets)
             timer.cancel()
 
-    return Server(uvicorn.Config(app, **settings_of(config, service.metrics)))
+    quiet: dict[str, Any] = {"log_config": None, "log_level": "critical", "access_log": False, "server_header": False}
+    times = {"timeout_keep_alive": KEEP_ALIVE, "timeout_graceful_shutdown": int(config.grace + LAST_SECONDS)}
+    return Server(uvicorn.Config(app, lifespan="off", ws="none", http="httptools", **quiet, **times))
 
 
 def tell(text: str) -> None:
@@ -259,8 +204,8 @@ def tell(text: str) -> None:
         print(text, flush=True)
 
 
-async def caught_up(listeners: Sequence[socket.socket], most: float) -> bool:
-    """Wait until what clients had sent has been read, but at most so many seconds; returns whether it has.
+async def caught_up(listeners: Sequence[socket.socket], most: float) -> None:
+    """Wait until what clients had sent has been read, but at most so many seconds.
 
     Nothing is left where for a tenth of a second no connection waits at the `listeners` and the event loop wakes in
     time from short sleeps.
@@ -271,4 +216,3 @@ async def caught_up(listeners: Sequence[socket.socket], most: float) -> bool:
         await asyncio.sleep(0.01)
         waiting, _, _ = select.select(listeners, [], [], 0)
         calm = calm + 1 if time.perf_counter() - begun < 0.03 and not waiting else 0
-    return calm >= 10

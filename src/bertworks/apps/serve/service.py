@@ -14,20 +14,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psutil
-import torch
 from torch import Tensor
 
 from ...files import InputError
+from ...inference.steps import Steps
 from ...tasks.base import PreparedRows
 from ...tasks.inputs import Inputs
 from ...tasks.span import SpanRows
 from .config import ServeConfig
 from .errors import Refusal, overloaded, without_folders
 from .explaining import ExplainSteps
-from .limits import check_characters, check_rows, check_size, size_of
-from .metrics import Labels, Metrics, route_of
+from .limits import check_characters, check_pairs, check_rows, check_size, check_values, size_of
+from .metrics import Metrics, route_of
 from .models import ServedModel
-from .queue import ComputeQueue, Lane, Scored
+from .queue import ComputeQueue, Scored
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -37,8 +37,7 @@ log = logging.getLogger(__name__)
 CHARACTERS = 4  # of a token, about
 SHORT = 1000  # characters that are tokenized in less time than another thread takes to wake up
 SHORT_SCORES = 1 << 14  # numbers that are decoded in that time
-VALUES = 1 << 22  # numbers in the scores of a request: 16 MB
-BATCH_TOKENS = {"cpu": 512, "cuda": 32_768}  # of a forward pass, by device
+BATCH_TOKENS = {"cpu": 512, "cuda": 32_768}  # of a batch that gains nothing more by being larger, by device
 
 
 @dataclass(frozen=True)
@@ -80,28 +79,19 @@ class ClientLeft(Exception):
     """The connection was closed before the answer."""
 
 
-def batch_tokens_of(model: ServedModel) -> int:
-    """The tokens of a batch that gains nothing more by being larger: then a smaller one only makes others wait less."""
-    return BATCH_TOKENS.get(model.predictor.loaded.device.type, BATCH_TOKENS["cpu"])
-
-
 class Service:
     """The models of a server with their queue."""
 
     def __init__(self, models: dict[str, ServedModel], config: ServeConfig):
         self.models, self.config = models, config
         self.metrics = Metrics()
-        cores = max(1, torch.get_num_threads() // config.workers) if config.workers > 1 else 0
-        largest = min(map(batch_tokens_of, models.values()), default=BATCH_TOKENS["cpu"])
-        self.batch_tokens = config.batch_tokens or largest
-        self.queue = ComputeQueue(self.batch_tokens, self.metrics.batch, config.workers, cores)
+        on_gpu = models and all(model.predictor.loaded.device.type == "cuda" for model in models.values())
+        self.batch_tokens = config.batch_tokens or BATCH_TOKENS["cuda" if on_gpu else "cpu"]
+        self.queue = ComputeQueue(self.batch_tokens, self.metrics.batch)
         self.workers = min(4, psutil.cpu_count() or 1)
         self.pool = ThreadPoolExecutor(self.workers, "tokenize")
         self.started = time.time()
         self.draining = False  # a signal came: /health answers 503, and connections are closed after their responses
-        self.overrun = False  # more arrives after the signal than can be answered: new requests get 503
-
-    # ---- models
 
     def find(self, name: str | None, step: str, can: Callable[[ServedModel], bool] | None = None) -> ServedModel:
         """The model of this name; without one the first that has a head for the step, and `can` do what is asked.
@@ -131,14 +121,14 @@ class Service:
                 say(f"compiling {model.name} for this processor, which takes a minute or more")
             for step in model.steps:
                 for inputs in model.warm_ups(step):
-                    self._compute(model, step, inputs)
+                    self._warm_up(model, step, inputs)
             if model.compiled:
                 say(f"compiled {model.name} in {time.perf_counter() - begun:.0f} s")
 
-    def _compute(self, model: ServedModel, step: str, inputs: Inputs) -> None:
+    def _warm_up(self, model: ServedModel, step: str, inputs: Inputs) -> None:
         steps = model.steps[step]
         try:
-            self.queue.submit(self.queue.lane(steps), inputs, steps.costs(inputs)).result()
+            self.queue.submit(steps, inputs, steps.costs(inputs)).result()
         except InputError:  # NaN: said at each request, not here
             pass
         except Exception as error:
@@ -163,31 +153,28 @@ class Service:
         options, begun = options or Options(), time.perf_counter()
         check_rows(rows)
         model = self.find(options.model, step)
-        labels = Labels("single" if len(rows) == 1 else "batch", model.name, route_of(request.scope))
+        labels = "single" if len(rows) == 1 else "batch", model.name, route_of(request.scope)
         self.metrics.count.labels(*labels).inc()
         request.scope["model"] = model.name
         if step == "classify":
             check_pairs(model, rows)
-        lane = self.queue.lane(model.steps_of(step))
-        prepared, short = await self._prepared(lane, rows, options)
+        steps = model.steps_of(step)
+        prepared, short = await self._prepared(options.prepare or steps.prepare, rows)
         ready = time.perf_counter()
-        self._check_tokens(model, step, prepared, options.truncate)
-        check_values(lane, prepared.inputs)
-        ahead, most = self.queue.ahead(int(prepared.tokens.sum())), self.config.max_tokens
-        if ahead > most:
-            raise overloaded(f"{ahead:,} tokens of other requests come first; expected at most {most:,}")
-        scored = await self._scores(request, lane, prepared.inputs)
+        self._check_prepared(model, step, prepared, options.truncate)
+        scored = await self._scores(request, steps, prepared.inputs)
         decode = options.decode or (lambda rows, scores: rows.decode(scores, model.predictor.loaded.settings))
-        short = short and _numbers(scored.scores) <= SHORT_SCORES
+        short = short and (not isinstance(scored.scores, Tensor) or scored.scores.numel() <= SHORT_SCORES)
         results = await self.in_pool(lambda: decode(prepared, scored.scores), short)
         times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
         answers = Answers(model, results, int(prepared.tokens.sum()), int(prepared.cut.sum()), *times)
         request.scope["tokens"] = answers.tokens
-        self._count(prepared, times)
-        self.metrics.finished(labels, time.perf_counter() - begun)
+        self._count(answers, int((prepared.cut > 0).sum()))
+        self.metrics.success.labels(*labels).inc()
+        self.metrics.duration.labels(*labels[1:]).observe(time.perf_counter() - begun)
         return answers
 
-    async def _prepared(self, lane: Lane, rows: Sequence[Any], options: Options) -> tuple[Any, bool]:
+    async def _prepared(self, prepare: Callable[[Sequence[Any]], Any], rows: Sequence[Any]) -> tuple[Any, bool]:
         """The prepared rows, and whether they are so short that they were prepared at once.
 
         Raises Refusal (413) before tokenizing, if a request surely has too many tokens.
@@ -195,12 +182,8 @@ class Service:
         characters, ids = size_of(rows)
         check_characters(characters, self.config.max_body)
         check_size(max(ids, len(rows)), self.config.max_tokens, "at least ")
-        prepare = options.prepare or lane.steps.prepare
         short = characters + CHARACTERS * ids <= SHORT
         return await self.in_pool(lambda: prepare(rows), short), short
-
-    def _truncates(self, asked: bool | None) -> bool:
-        return self.config.auto_truncate if asked is None else asked
 
     async def in_pool(self, work: Callable[[], T], short: bool = False) -> T:
         """What `work` returns, computed in another thread unless it is short. What it cannot read is refused (422)."""
@@ -211,25 +194,28 @@ class Service:
         except InputError as error:
             raise Refusal(422, str(error)) from None
 
-    def _check_tokens(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
-        """Raises Refusal (413) for too many tokens, or tokens that would be lost although nobody said `truncate`."""
-        check_size(int(prepared.tokens.sum()), self.config.max_tokens)
-        if not prepared.cut.any() or self._truncates(truncate):
-            return
-        row = int(prepared.cut.argmax())
-        cut, where = int(prepared.cut[row]), f"input {row}: " if len(prepared.cut) > 1 else ""
-        steps = model.steps[step]
-        limit = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
-        read = f"the {limit} that the model {model.name!r} reads for {step}"
-        if isinstance(prepared, SpanRows):
-            read = f"the {prepared.decoder.limits.max_query_length} that are read of a question"
-        advice = "" if step == "states" else ', or send "truncate": true'  # /compare-word does not cut
-        message = f"{where}{cut:,} tokens more than {read}; shorten the text{advice}"
-        raise Refusal(413, message, code="context_length_exceeded")
+    def _check_prepared(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
+        """Raises Refusal: 413 for too many tokens or numbers, or tokens that would be lost; 429 if too much waits."""
+        tokens, most, steps = int(prepared.tokens.sum()), self.config.max_tokens, model.steps[step]
+        check_size(tokens, most)
+        if prepared.cut.any() and not (self.config.auto_truncate if truncate is None else truncate):
+            row = int(prepared.cut.argmax())
+            cut, where = int(prepared.cut[row]), f"input {row}: " if len(prepared.cut) > 1 else ""
+            limit = steps.limit if isinstance(steps, ExplainSteps) else model.predictor.max_length
+            read = f"the {limit} that the model {model.name!r} reads for {step}"
+            if isinstance(prepared, SpanRows):
+                read = f"the {prepared.decoder.limits.max_query_length} that are read of a question"
+            advice = "" if step == "states" else ', or send "truncate": true'  # /compare-word does not cut
+            message = f"{where}{cut:,} tokens more than {read}; shorten the text{advice}"
+            raise Refusal(413, message, code="context_length_exceeded")
+        if (width := self.queue.widths.get(steps, 0)) > 1:
+            check_values(width * steps.count(prepared.inputs))
+        if (ahead := self.queue.ahead(tokens)) > most:
+            raise overloaded(f"{ahead:,} tokens of other requests come first; expected at most {most:,}")
 
-    async def _scores(self, request: "Request", lane: Lane, inputs: Inputs) -> Scored:
+    async def _scores(self, request: "Request", steps: Steps[Any], inputs: Inputs) -> Scored:
         """The scores of a request. Raises Refusal (424) if the pass failed, ClientLeft if nobody waits for them."""
-        future = asyncio.wrap_future(self.queue.submit(lane, inputs, lane.steps.costs(inputs)))
+        future = asyncio.wrap_future(self.queue.submit(steps, inputs, steps.costs(inputs)))
         left = asyncio.ensure_future(disconnected(request))
         try:
             await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)
@@ -241,34 +227,22 @@ class Service:
         except InputError as error:
             raise Refusal(424, str(error)) from None
         except Exception as error:
-            log.error("a forward pass failed: %s", type(error).__name__)
-            raise Refusal(
-                424, f"the forward pass failed ({type(error).__name__}); the server's log says when"
-            ) from None
+            name = type(error).__name__
+            log.error("a forward pass failed: %s", name)
+            raise Refusal(424, f"the forward pass failed ({name}); the server's log says when") from None
         finally:
             left.cancel()
             future.cancel()  # takes it out of the queue, if it is still there
 
-    def _count(self, prepared: PreparedRows, times: tuple[float, float, float]) -> None:
-        metrics, cut = self.metrics, prepared.cut
-        metrics.tokens.inc(int(prepared.tokens.sum()))
-        metrics.truncated_inputs.inc(int((cut > 0).sum()))
-        metrics.truncated_tokens.inc(int(cut.sum()))
-        for histogram, seconds in zip((metrics.tokenization, metrics.queue, metrics.inference), times, strict=True):
-            histogram.observe(seconds)
-
-    @property
-    def load(self) -> dict[str, Any]:
-        """What is going on, for people: the queue, and the times of the last 1,000 requests in seconds."""
-        return {
-            **self.metrics.totals,
-            "waiting_requests": self.queue.size,
-            "waiting_tokens": self.queue.tokens,
-            "p50_seconds": self.metrics.quantile(0.5),
-            "p99_seconds": self.metrics.quantile(0.99),
-            "uptime_seconds": time.time() - self.started,
-            "draining": self.draining,
-        }
+    def _count(self, answers: Answers, truncated: int) -> None:
+        """Count tokens, truncated inputs and seconds of an answered request."""
+        metrics = self.metrics
+        metrics.tokens.inc(answers.tokens)
+        metrics.truncated_inputs.inc(truncated)
+        metrics.truncated_tokens.inc(answers.cut)
+        metrics.tokenization.observe(answers.tokenize_seconds)
+        metrics.queue.observe(answers.queue_seconds)
+        metrics.inference.observe(answers.compute_seconds)
 
     # ---- the end
 
@@ -289,32 +263,3 @@ async def disconnected(request: "Request") -> None:
     """Return when the client has closed its connection. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _numbers(scores: Any) -> int:
-    """How many numbers there are to decode; none in an explanation, which is ready."""
-    return scores.numel() if isinstance(scores, Tensor) else 0
-
-
-def check_pairs(model: ServedModel, rows: Sequence[tuple[str, str | None]]) -> None:
-    """Raises Refusal (422) for a pair, if the model was fine-tuned on single texts, or the other way round.
-
-    Its answer would mean nothing.
-    """
-    count = model.predictor.loaded.texts_a_row
-    unfit = [i for i, (_, second) in enumerate(rows) if {1: bool(second), 2: second is None}.get(count)]
-    if unfit:
-        found, trained, advice = (
-            ("a pair", "single texts", "send each text as an input of its own")
-            if count == 1
-            else ("a single text", "pairs", "send two texts in every input")
-        )
-        message = f"input {unfit[0]} is {found}, but the model {model.name!r} was fine-tuned on {trained}; {advice}"
-        raise Refusal(422, message, param="inputs", error_type="Validation")
-
-
-def check_values(lane: Lane, inputs: Inputs) -> None:
-    """Raises Refusal (413) if the scores have more than VALUES numbers, such as those of many masks."""
-    values = lane.width * lane.steps.count(inputs) if lane.width > 1 else 0
-    if values > VALUES:
-        raise Refusal(413, f"a result of {values:,} numbers; expected at most {VALUES:,}; send fewer or shorter inputs")

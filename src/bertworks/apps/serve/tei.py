@@ -10,21 +10,20 @@ from typing import Annotated, Any, cast
 import numpy as np
 from fastapi import Request, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel, Field, StrictInt
+from pydantic import Field, StrictInt
 from torch import Tensor
 
 from ..._version import __version__
 from ...inference.steps import HeadSteps
 from ...tokenizer import Composed, Encoding, compose
 from .bodies import Body, Direction, Many
-from .embedding import EmbeddingInput, decode_sparse, decode_tokens, rows_of
+from .embedding import EmbeddingInput, cosines, decode_tokens, decoder, rows_of
 from .errors import Refusal
 from .limits import check_rows, check_size
 from .models import ServedModel
 from .rerank import described, may_read_single
 from .routes import dialect, reply, service_of
 from .service import Answers, Options
-from .vectors import cosines, decoder, embedder_of
 
 router = dialect("text-embeddings-inference")
 
@@ -103,24 +102,6 @@ class DecodeRequest(Body):
     model: str | None = None
 
 
-class SparseValue(BaseModel):
-    index: int
-    value: float
-
-
-class Prediction(BaseModel):
-    label: str
-    score: float
-
-
-class SimpleToken(BaseModel):
-    id: int
-    text: str
-    special: bool
-    start: int | None = None
-    stop: int | None = None
-
-
 # ---- vectors
 
 
@@ -131,34 +112,29 @@ async def _embedded(request: Request, step: str, body: EmbedAllRequest, make: An
     how = EmbeddingInput(body.prompt_name, body.truncation_direction == "Left")
 
     def prepare(rows: Any) -> Any:
-        return how.prepare(embedder_of(model), model.prompts, rows)
+        return how.prepare(model.embedder, model.prompts, rows)
 
     options = Options(model.name, body.truncate, prepare, make(model))
     return await service.run(request, step, rows_of(body.inputs), options)
 
 
-@router.post("/embed", response_model=list[list[float]])
+@router.post("/embed")
 async def embed(body: EmbedRequest, request: Request) -> Response:
     """A vector for each text, of length 1 unless `normalize` is false; `dimensions` keeps the first of its values."""
-    answers = await _embedded(request, "embed", body, lambda model: decoder(model, body.normalize, body.dimensions))
+    answers = await _embedded(
+        request, "embed", body, lambda model: decoder(model.embedder, body.normalize, body.dimensions)
+    )
     return reply(answers.results, answers)
 
 
-@router.post("/embed_all", response_model=list[list[list[float]]])
+@router.post("/embed_all")
 async def embed_all(body: EmbedAllRequest, request: Request) -> Response:
     """The vectors of all tokens of each text, [CLS] and [SEP] included, from the last layer."""
     answers = await _embedded(request, "embed_all", body, lambda model: decode_tokens)
     return reply(answers.results, answers)
 
 
-@router.post("/embed_sparse", response_model=list[list[SparseValue]])
-async def embed_sparse(body: EmbedAllRequest, request: Request) -> Response:
-    """A weight for each token of the vocabulary that the masked-LM head finds in a text (SPLADE)."""
-    answers = await _embedded(request, "embed_sparse", body, lambda model: decode_sparse)
-    return reply(answers.results, answers)
-
-
-@router.post("/similarity", response_model=list[float])
+@router.post("/similarity")
 async def similarity(body: SimilarityRequest, request: Request) -> Response:
     """The cosine of the sentence's vector and each other's."""
     how = body.parameters or SimilarityParameters()
@@ -173,7 +149,7 @@ async def similarity(body: SimilarityRequest, request: Request) -> Response:
 # ---- labels
 
 
-@router.post("/predict", response_model=list[Prediction] | list[list[Prediction]])
+@router.post("/predict")
 async def predict(body: PredictRequest, request: Request) -> Response:
     """All labels with their scores, best first: a list for a text or a pair, lists for a batch.
 
@@ -214,7 +190,7 @@ def _cutting(model: ServedModel, body: Truncation) -> Callable[[Any], Any]:
 # ---- tokens
 
 
-@router.post("/tokenize", response_model=list[list[SimpleToken]])
+@router.post("/tokenize")
 async def tokenize(body: TokenizeRequest, request: Request) -> Response:
     """The tokens of each text; `start` and `stop` count characters of the text with its prompt."""
     service = service_of(request)
@@ -222,7 +198,7 @@ async def tokenize(body: TokenizeRequest, request: Request) -> Response:
     check_rows(texts)
     check_size(len(texts), service.config.max_tokens, "at least ")
     model = service.find(body.model, "embed")
-    prompt = EmbeddingInput(body.prompt_name).prompt(embedder_of(model).pooling, model.prompts)
+    prompt = EmbeddingInput(body.prompt_name).prompt(model.embedder.pooling, model.prompts)
     tokenizer, most = model.predictor.tokenizer, service.config.max_tokens
 
     def work() -> list[list[dict[str, Any]]]:
@@ -244,7 +220,7 @@ def _tokens(text: str, composed: Composed, encoding: Encoding, specials: bool) -
     return [around[0], *inner, around[-1]] if specials else inner
 
 
-@router.post("/decode", response_model=list[str])
+@router.post("/decode")
 async def decode(body: DecodeRequest, request: Request) -> Response:
     """The text of each list of token ids."""
     service = service_of(request)
@@ -269,7 +245,7 @@ async def info(request: Request) -> dict[str, Any]:
     labels = {str(i): label for i, label in enumerate(first.predictor.loaded.labels)}
     kinds: dict[str, Any] = {}
     if "embed" in first.steps:  # an exported classifier cannot
-        kinds = {"embedding": {"pooling": "+".join(embedder_of(first).pooling.modes)}}
+        kinds = {"embedding": {"pooling": "+".join(first.embedder.pooling.modes)}}
     if "classify" in first.steps:
         kind = {"id2label": labels, "label2id": {label: int(i) for i, label in labels.items()}}
         kinds = {"reranker" if len(labels) == 1 else "classifier": kind}

@@ -1,4 +1,4 @@
-// The tabs that follow something: the curves of a run folder, and the server's load. They ask only while they are seen.
+// The tab that follows a run folder: its curves. It asks only while it is seen.
 
 /** Calls `step` now and every `seconds`, until the tab is left; waits while the page is hidden. */
 function follow(seconds, step) {
@@ -65,43 +65,4 @@ function drawCurves(body, head, records) {
     return make("figure", {}, make("h3", { text: title }), series.map(line => make("p", {}, make("b", { class: "number", text: brief(line.points[0][1]) }), ` ${line.name}, ${say("step").toLowerCase()} ${grouped(line.points[0][0])}`)));
   });
   body.replaceChildren(...figures.filter(Boolean));
-}
-
-const SERVER = {
-  id: "server", server: true, when: () => true,
-  build() {
-    const past = state.live.past ||= [], dot = make("i", { class: "live" }), text = make("span"), tell = alive(dot, text), tiles = make("dl", { class: "tiles" }), charts = make("div", { class: "pair" });
-    const stop = follow(1, async signal => {
-      try {
-        const { value } = await ask("load", undefined, signal), before = past.at(-1), seconds = before ? value.uptime_seconds - before.uptime_seconds : 0;
-        if (seconds < 0) past.length = 0;  // the server was restarted
-        const rate = name => seconds > 0 ? (value[name] - before[name]) / seconds : null;
-        past.push({ ...value, request_rate: rate("answered"), token_rate: rate("computed_tokens"), p50: value.p50_seconds * 1000, p99: value.p99_seconds * 1000 });
-        if (past.length > 120) past.shift();
-        tell();
-        drawServer(tiles, charts, past);
-      } catch (error) { if (error.name === "AbortError") throw error; tell(error); }
-    });
-    return [make("div", { class: "tool wide" }, lead("server"), make("section", { class: "result" }, make("p", { class: "note" }, dot, text), tiles, charts),
-      make("section", { class: "result" }, make("h3", { text: say("models") }), make("div", { class: "scroll", tabindex: "0" }, modelTable()))), stop];
-  },
-};
-
-function drawServer(tiles, charts, past) {
-  const now = past.at(-1), shown = value => value === null ? "–" : value < 10 ? String(+value.toFixed(1)) : grouped(value);
-  const tile = (key, value, unit) => make("div", { class: "tile" }, make("dt", { text: say(key) }), make("dd", {}, value, unit && make("small", { text: unit })));
-  tiles.replaceChildren(tile("queue", grouped(now.waiting_tokens), say("tokensWait")), tile("rate", shown(now.request_rate), say("perSecond")), tile("tokenRate", shown(now.token_rate), say("perSecond")),
-    tile("p50", shown(now.p50), "ms"), tile("p99", shown(now.p99), "ms"), tile("refusedCount", grouped(now.refused)));
-  const line = name => past.map(one => [Math.round(one.uptime_seconds - now.uptime_seconds), one[name] ?? NaN]);
-  const figure = (key, series) => make("figure", {}, make("h3", { text: say(key) }), chart({ series, low: 0, height: 150, x: say("seconds"), label: say(key),
-    high: Math.max(1, ...series.flatMap(one => one.points.map(p => p[1] || 0))) * 1.1 }));
-  charts.replaceChildren(figure("requestsChart", [{ name: say("rate"), points: line("request_rate"), area: true }]),
-    figure("latencyChart", [{ name: say("p50"), points: line("p50") }, { name: say("p99"), points: line("p99"), colour: 1 }]),
-    figure("queueChart", [{ name: say("queue"), points: line("waiting_tokens"), area: true, colour: 4 }]),
-    figure("tokensChart", [{ name: say("tokenRate"), points: line("token_rate"), area: true, colour: 2 }]));
-}
-
-function modelTable() {
-  const rows = state.models.map(model => make("tr", {}, [model.name, model.kind ? say(`kind_${model.kind}`) : "–", model.can.map(step => say(`can_${step}`)).join(", ")].map(text => make("td", { text })), [model.num_hidden_layers, model.hidden_size, model.max_length].map(value => make("td", { class: "number", text: grouped(value) }))));
-  return make("table", { class: "list able" }, heading("name", "kind", "can", "*layers", "*width", "*limit"), make("tbody", {}, rows));
 }

@@ -1,6 +1,6 @@
 // The page itself: header, tabs, languages, colours, the key; the address behind # names model and tab.
 
-const TABS = [MASKS, LABELS, ENTITIES, ANSWER, CHOOSE, NEXT, SIMILAR, WORD, ATTENTION, CURVES, SERVER];
+const TABS = [MASKS, LABELS, ENTITIES, ANSWER, CHOOSE, NEXT, SIMILAR, WORD, ATTENTION, CURVES];
 const tabsOf = model => TABS.filter(tab => tab.server ? tab.when() : model && tab.when(model));
 let leave = null;  // stops what the shown tab follows
 
@@ -54,7 +54,7 @@ function draw() {
 /** Shows a tab of a model, or the first one where there is none of that name. */
 function go(name, id) {
   const model = state.models.find(one => one.name === name) || state.models[0] || null, tabs = tabsOf(model);
-  Object.assign(state, { model, tab: (tabs.find(one => one.id === id) || tabs[0]).id, astray: null });
+  Object.assign(state, { model, tab: (tabs.find(one => one.id === id) || tabs[0])?.id ?? "", astray: null });
   history.replaceState(null, "", `#${[model?.name, state.tab].filter(Boolean).map(encodeURIComponent).join("/")}`);
   draw();
 }

@@ -58,7 +58,6 @@ BODIES: dict[str, Any] = {  # of valid requests
     "/predict": {"inputs": [TEXT], "raw_scores": False},
     "/tokenize": {"inputs": TEXT},
     "/v1/embeddings": {"model": "model", "input": [TEXT, "a"], "encoding_format": "float"},
-    "/classify": {"model": "model", "input": [TEXT, "a"]},
 }
 LENGTHS = ("-1", "0", "1", "99999999999999999999", "1e3", "0x10", "", "5, 5", "\u0661", "7;", " ")
 NO_HTTP = b"Invalid HTTP request received."  # uvicorn's own answer, before there is a request to refuse

@@ -131,7 +131,7 @@ def settings_of(options: Any) -> dict[str, list[Setting]]:
 
 def ours(options: Any) -> list[Setting]:
     """As it comes, two passes at a time, in float32, and in larger batches."""
-    flags = [[], ["--workers", "2"], ["--precision", "float32"], ["--batch-tokens", "2048"]]
+    flags = [[], ["--precision", "float32"], ["--batch-tokens", "2048"]]
     command = [word if word != "0" else "{port}" for word in bertworks_command(options.model, 0)]
     return [Setting(OURS, " ".join(more) or "as it comes", [*command, *more]) for more in flags]
 

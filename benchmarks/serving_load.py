@@ -71,10 +71,9 @@ def main(argv: list[str] | None = None) -> None:
 async def measure(options: Any, folder: Path) -> dict[str, Any]:
     """All parts, each on a fresh server."""
     texts = mixed_texts(options.data, options.texts)
-    flags = ("--body-seconds", "2")  # so that slow bodies end while the load lasts
     result: dict[str, Any] = {"machine": common.machine_facts(), "model": options.model.name, "texts": len(texts)}
     port = free_port()
-    with started(bertworks_command(options.model, port, flags), port, folder / "log") as server:
+    with started(bertworks_command(options.model, port), port, folder / "log") as server:
         capacity = await measure_capacity(server, texts, 2.0 if options.smoke else 15.0)
         result["capacity_per_second"] = round(capacity, 2)
         times = (2.0,) if options.hour else LEVELS
@@ -82,7 +81,7 @@ async def measure(options: Any, folder: Path) -> dict[str, Any]:
         result["levels"] = [await level(server, texts, capacity, factor, seconds) for factor in times]
         result["faults"] = await under_faults(server, texts, capacity, 3.0 if options.smoke else 20.0)
     port = free_port()
-    with started(bertworks_command(options.model, port, flags), port, folder / "log") as server:
+    with started(bertworks_command(options.model, port), port, folder / "log") as server:
         result["sigterm"] = await ended(server, texts, 2 * capacity, 2.0 if options.smoke else 6.0)
     return result
 

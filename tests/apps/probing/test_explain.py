@@ -1,5 +1,6 @@
 """What `explain` computes against forward passes of every kind of encoder, and the page that draws it."""
 
+import base64
 import dataclasses
 import html.parser
 import json
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from bertworks.apps.probing.explanation import explain
-from bertworks.apps.probing.explanation_arrays import head_vectors, states_of, unpacked, visible_spans
+from bertworks.apps.probing.explanation_arrays import head_vectors, states_of, visible_spans
 from bertworks.apps.probing.explanation_page import asset, explain_page
 from bertworks.checkpoint.folder import save_folder
 from bertworks.cli import main
@@ -35,6 +36,11 @@ ENCODERS = {  # name: what differs from BERT, and what is left out
     "no layers": ({"num_hidden_layers": 0}, {"attention"}),
 }
 EVIL = '</script><script>document.body.dataset.evil="yes"</script> <img src=x onerror=alert(1)> @@DATA@@ \u2028 &lt;'
+
+
+def unpacked(found):
+    """The array that `packed` wrote."""
+    return np.frombuffer(base64.b64decode(found["float16"]), "<f2").reshape(found["shape"]).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -105,22 +111,22 @@ def check_attention(found, encoder, inputs):
     out = encoder(*inputs, attentions=True)
     heads, spans = head_vectors(encoder, out.states), visible_spans(encoder.config)
     assert found["spans"] == spans
-    T, H = heads.query.shape[2:]
+    T, H = heads["query"].shape[2:]
     distance = torch.arange(T) - torch.arange(T)[:, None]  # of the key from the query
     for number, weights in enumerate(out.attentions):
-        scores = heads.query[number] @ heads.key[number].transpose(1, 2) / H**0.5  # (N, T, T)
+        scores = heads["query"][number] @ heads["key"][number].transpose(1, 2) / H**0.5  # (N, T, T)
         left, right = ((T if side is None else side) for side in spans[number])
         mine = scores.masked_fill((distance < -left) | (distance > right), -torch.inf).softmax(-1)
         torch.testing.assert_close(mine, weights[0], rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(mine.sum(-1), torch.ones_like(mine[..., 0]))
         layer = encoder.layers[0 if encoder.config.shared_layers == "all" else number]
-        context = (mine @ heads.value[number]).transpose(0, 1).flatten(1)  # (T, D)
+        context = (mine @ heads["value"][number]).transpose(0, 1).flatten(1)  # (T, D)
         x = out.states[number] + layer.attention_output(context)
         x = layer.feed_forward(x if layer.pre else layer.attention_norm(x), None)
         if number == len(out.attentions) - 1 and encoder.final_norm is not None:
             x = encoder.final_norm(x)
         torch.testing.assert_close(x, out.states[number + 1], rtol=1e-3, atol=1e-4)
-    for key, whole in vars(heads).items():
+    for key, whole in heads.items():
         np.testing.assert_allclose(unpacked(found[key]), whole, rtol=1e-3, atol=1e-3)
 
 

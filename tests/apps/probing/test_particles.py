@@ -55,7 +55,7 @@ def test_what_was_planted_is_found():
 
 
 def test_too_little_text():
-    with pytest.raises(InputError, match=r"0 words of a noun and a particle in 0 sentences; .*give more Korean text"):
+    with pytest.raises(InputError, match="give more Korean text"):
         probe_particles(Planted(), ["빨리 갔다"], ParticlesConfig())
-    with pytest.raises(InputError, match="expected 1 or more"):
+    with pytest.raises(InputError, match="of 1 or more"):
         ParticlesConfig(pairs=0)

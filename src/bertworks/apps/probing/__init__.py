@@ -8,7 +8,7 @@ In reading order:
     similarity.py           how far a word's vector moves with its sentence (`probe word`)
     neighbours.py           the nearest contexts of a word in a corpus (`probe neighbours`)
     particles.py            what Korean nouns and particles account for (`probe particles`)
-    attention.py            attention weights of one text, and statistics of them
+    attention.py            attention weights of one text
     explanation_arrays.py   embeddings, queries, keys, values, words by layer of one sequence
     explanation.py          one's own sentence through a model, step by step, as a dictionary
     explanation_page.py     the same as an HTML page (`bertworks probe explain`), drawn by explain*.js and .css
@@ -26,7 +26,6 @@ from ..._lazy import lazy_names
 if TYPE_CHECKING:
     from .attention import Attention as Attention
     from .attention import attend as attend
-    from .attention import statistics as statistics
     from .config import HeadsConfig as HeadsConfig
     from .config import LayersConfig as LayersConfig
     from .config import NeighbourConfig as NeighbourConfig

@@ -48,8 +48,7 @@ class ParticlesConfig:
 
     def __post_init__(self) -> None:
         if min(self.sentences, self.pairs) < 1 or self.seed < 0:
-            found = ", ".join(f"{name} = {value}" for name, value in vars(self).items())
-            raise InputError(f"{found}; expected 1 or more, and a seed of 0 or more")
+            raise InputError("expected sentences and pairs of 1 or more, and a seed of 0 or more")
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,7 @@ class HeadsConfig:
 
     def __post_init__(self) -> None:
         if min(self.examples, self.seed) < 0 or self.batch_size < 1:
-            found = ", ".join(f"{name} = {value}" for name, value in vars(self).items())
-            raise InputError(f"{found}; expected examples and seed of 0 or more, a batch_size of 1 or more")
+            raise InputError("expected examples and seed of 0 or more, and a batch_size of 1 or more")
 
 
 @dataclass(frozen=True)

@@ -26,20 +26,20 @@ Shapes: T tokens, E embedding width, L layers, N heads, H head size, W words.
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
 from ...checkpoint.locate import refuse_export
 from ...files import InputError
 from ...inference.predictor import Predictor
+from ...model.config import ModelConfig
 from ...model.pair import Pair
 from ...tasks.rows import check_count, check_integer, text_of
 from ...tokenizer import Encoding, Tokenizer, normalize
 from .explanation_arrays import (
     SHOWN,
-    cosines,
     embedding_sum,
     head_vectors,
     masked_logits,
@@ -48,29 +48,30 @@ from .explanation_arrays import (
     visible_spans,
     word_vectors,
 )
-from .words import WordFinder
+from .words import Span, WordFinder
 
 LONGEST = 48  # tokens of an explained sequence by default
 
 
 @dataclass(frozen=True)
 class Explained:
-    """A model and one sequence."""
+    """A model and one sequence: the part of a text or pair that is explained."""
 
     predictor: Predictor
     a: str
     b: str | None
     encoding: Encoding
-    top_k: int
-    left_out: dict[str, str]
+    cut: int  # tokens that did not fit
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def model(self) -> Any:
         return self.predictor.loaded.model
 
-    @property
-    def shape(self) -> Any:
-        return self.model.config
+    def leave_out(self, part: str, code: str) -> Any:
+        """Note why there is no such part; returns the None that stands for it."""
+        self.left_out[part] = code
+        return None
 
 
 @torch.no_grad()
@@ -84,41 +85,31 @@ def explain(
     the folder is an export, a text has no token, or a number is out of range.
     """
     refuse_export(predictor.folder)
-    kept = keep(predictor, a, b, max_length)
-    one = Explained(predictor, kept.a, kept.b, kept.encoding, top_k, {})
+    one = keep(predictor, a, b, max_length)
     check_count(top_k, "top_k")
-    ids, types = one.encoding.ids, one.encoding.type_ids
-    states = states_of(one.model.encoder, ids, types)
+    states = states_of(one.model.encoder, one.encoding.ids, one.encoding.type_ids)
+    spans = WordFinder(predictor.tokenizer).words(one.encoding.ids)
     return {
         "model": str(predictor.folder.name if predictor.folder.name != "model" else predictor.folder.parent.name),
         "text": one.a,
         "pair": one.b,
-        "cut": kept.cut,
-        "shape": _shape(one),
+        "cut": one.cut,
+        "shape": _shape(one.model.config),
         "tokens": _tokens(one),
-        "words": _words(one),
+        "words": _words(one, spans),
         "embeddings": _embeddings(one),
         "attention": _attention(one, states),
-        "masks": _masks(one),
+        "masks": _masks(one, top_k),
         "next_sentence": _next_sentence(one),
         "answer": _answer(one),
         "labels": _labels(one),
         "tags": _tags(one),
-        "layers": _layers(one, states),
+        "layers": _layers(one, states, spans),
         "left_out": one.left_out,
     }
 
 
-class Kept(NamedTuple):
-    """The part of a text or pair that is explained."""
-
-    a: str
-    b: str | None
-    encoding: Encoding
-    cut: int  # tokens that did not fit
-
-
-def keep(predictor: Predictor, a: str, b: str | None = None, max_length: int | None = None) -> Kept:
+def keep(predictor: Predictor, a: str, b: str | None = None, max_length: int | None = None) -> Explained:
     """The texts, composed (NFC) and cut where their last token that fits ends, with their tokens.
 
     So every head reads what is explained, and no more. Raises InputError as `explain` does.
@@ -137,7 +128,9 @@ def keep(predictor: Predictor, a: str, b: str | None = None, max_length: int | N
         texts = _shortened(texts, encoding)
         encoding = _encoded(tokenizer, texts, max_length)
     cut = whole.n_cut + len(whole.ids) - len(encoding.ids)
-    return Kept(texts[0], None if b is None else texts[1], encoding, cut) if cut else Kept(a, b, encoding, 0)
+    if cut:
+        a, b = texts[0], None if b is None else texts[1]
+    return Explained(predictor, a, b, encoding, cut)
 
 
 def _encoded(tokenizer: Tokenizer, texts: Sequence[str], max_length: int) -> Encoding:
@@ -158,8 +151,7 @@ def _shortened(texts: list[str], encoding: Encoding) -> list[str]:
 # ---- what the model reads
 
 
-def _shape(one: Explained) -> dict[str, Any]:
-    config = one.shape
+def _shape(config: ModelConfig) -> dict[str, Any]:
     return {
         "layers": config.num_hidden_layers,
         "heads": config.num_attention_heads,
@@ -192,15 +184,11 @@ def _shown(tokenizer: Tokenizer, token: int) -> str:
     return f"▁{tokenizer.readable(token)}".replace("▁▁", "▁")
 
 
-def _spans(one: Explained) -> list[tuple[int, int]]:
-    return WordFinder(one.predictor.tokenizer).words(one.encoding.ids)
-
-
-def _words(one: Explained) -> list[dict[str, Any]]:
+def _words(one: Explained, spans: Sequence[Span]) -> list[dict[str, Any]]:
     ids, types, decode = one.encoding.ids, one.encoding.type_ids, one.predictor.tokenizer.decode
     return [
         {"text": decode(ids[a:b], skip_specials=False).strip(), "first": a, "last": b, "segment": types[a]}
-        for a, b in _spans(one)
+        for a, b in spans
     ]
 
 
@@ -208,59 +196,52 @@ def _words(one: Explained) -> list[dict[str, Any]]:
 
 
 def _embeddings(one: Explained) -> dict[str, Any] | None:
-    encoder = one.model.encoder
-    if isinstance(encoder, Pair):
-        one.left_out["embeddings"] = "pair"
-        return None
-    found = embedding_sum(encoder, one.encoding.ids, one.encoding.type_ids)
-    if found.position is None:
-        one.left_out["position"] = "rotary"
-    if found.segment is None:
-        one.left_out["segment"] = "no-segments"
-    parts = {"word": found.word, "position": found.position, "segment": found.segment}
-    every = {name: None if part is None else packed(part) for name, part in parts.items()}
-    return {**every, "total": packed(found.total), "output": packed(found.output)}
+    if isinstance(one.model.encoder, Pair):
+        return one.leave_out("embeddings", "pair")
+    found = embedding_sum(one.model.encoder, one.encoding.ids, one.encoding.type_ids)
+    for name, code in (("position", "rotary"), ("segment", "no-segments")):
+        if found[name] is None:
+            one.leave_out(name, code)
+    return {name: None if part is None else packed(part) for name, part in found.items()}
 
 
 def _attention(one: Explained, states: list[torch.Tensor]) -> dict[str, Any] | None:
-    config = one.shape
-    if isinstance(one.model.encoder, Pair) or config.layer_type != "attention" or not config.num_hidden_layers:
-        pair = isinstance(one.model.encoder, Pair)
-        one.left_out["attention"] = "pair" if pair else "recurrent" if config.num_hidden_layers else "no-layers"
-        return None
+    config = one.model.config
+    if isinstance(one.model.encoder, Pair):
+        return one.leave_out("attention", "pair")
+    if config.layer_type != "attention" or not config.num_hidden_layers:
+        return one.leave_out("attention", "recurrent" if config.num_hidden_layers else "no-layers")
     heads = head_vectors(one.model.encoder, states)
-    spans = visible_spans(config)
-    return {**{name: packed(part) for name, part in vars(heads).items()}, "spans": spans}
+    return {**{name: packed(part) for name, part in heads.items()}, "spans": visible_spans(config)}
 
 
-def _layers(one: Explained, states: list[torch.Tensor]) -> dict[str, Any]:
-    spans = _spans(one) or [(0, 1)]
-    vectors = word_vectors(one.model.encoder, one.encoding.ids, states, spans)
+def _layers(one: Explained, states: list[torch.Tensor], spans: Sequence[Span]) -> dict[str, Any]:
+    vectors = word_vectors(one.model.encoder, one.encoding.ids, states, spans or [(0, 1)])
     names = ["static", "embeddings", *(str(i + 1) for i in range(len(states) - 1))]
+    units = torch.nn.functional.normalize(vectors, dim=-1)
     static = torch.nn.functional.cosine_similarity(vectors, vectors[:1], dim=-1)  # (L + 2, W)
-    parts = {"cosines": cosines(vectors), "static": static, "vectors": vectors[..., :SHOWN]}
+    parts = {"cosines": units @ units.transpose(-1, -2), "static": static, "vectors": vectors[..., :SHOWN]}
     return {"names": names, **{name: packed(part) for name, part in parts.items()}}
 
 
 # ---- what the heads answer
 
 
-def _masks(one: Explained) -> list[dict[str, Any]] | None:
+def _masks(one: Explained, top_k: int) -> list[dict[str, Any]] | None:
     model, tokenizer, ids = one.model, one.predictor.tokenizer, one.encoding.ids
-    if "mlm" not in model.heads or one.shape.direction != "both":
-        one.left_out["masks"] = "no-mlm" if "mlm" not in model.heads else "one-sided"
-        return None
+    if "mlm" not in model.heads or model.config.direction != "both":
+        return one.leave_out("masks", "no-mlm" if "mlm" not in model.heads else "one-sided")
     given = [i for i, token in enumerate(ids) if token == tokenizer.mask_id]
     positions = given or [i for i, token in enumerate(ids) if token not in (tokenizer.cls_id, tokenizer.sep_id)]
     logits = masked_logits(model, ids, one.encoding.type_ids, positions, tokenizer.mask_id)
     logits = one.predictor.loaded.check_finite(logits)[:, : tokenizer.vocab_size].double()
-    chances, top = logits.softmax(-1), logits.topk(min(one.top_k, logits.shape[1])).indices
+    probabilities, top = logits.softmax(-1), logits.topk(min(top_k, logits.shape[1])).indices
     results = []
     for m, position in enumerate(positions):
         token = ids[position]
-        score = None if given else float(chances[m, token])
+        score = None if given else float(probabilities[m, token])
         rank = None if given else int((logits[m] > logits[m, token]).sum()) + 1
-        best = zip(top[m].tolist(), chances[m, top[m]].tolist(), strict=True)
+        best = zip(top[m].tolist(), probabilities[m, top[m]].tolist(), strict=True)
         some = [{"id": i, "token": _shown(tokenizer, i), "score": p} for i, p in best]
         results.append({"position": position, "token": token, "score": score, "rank": rank, "top": some})
     return results
@@ -269,42 +250,35 @@ def _masks(one: Explained) -> list[dict[str, Any]] | None:
 def _next_sentence(one: Explained) -> dict[str, Any] | None:
     heads = one.model.heads
     if "nsp" not in heads:
-        one.left_out["next_sentence"] = "sentence-order" if "sop" in heads else "no-nsp"
-    elif one.b is None:
-        one.left_out["next_sentence"] = "no-second-text"
-    else:
-        return dict(one.predictor.next_sentence(one.a, one.b))
-    return None
+        return one.leave_out("next_sentence", "sentence-order" if "sop" in heads else "no-nsp")
+    if one.b is None:
+        return one.leave_out("next_sentence", "no-second-text")
+    return dict(one.predictor.next_sentence(one.a, one.b))
 
 
 def _answer(one: Explained) -> dict[str, Any] | None:
-    predictor, model = one.predictor, one.model
+    loaded, model = one.predictor.loaded, one.model
     if "span" not in model.heads or one.b is None:
-        one.left_out["answer"] = "no-span" if "span" not in model.heads else "no-context"
-        return None
-    ids, types = ([row] for row in (one.encoding.ids, one.encoding.type_ids))
-    device = predictor.loaded.device
-    batch = {"input_ids": torch.tensor(ids, device=device), "token_type_ids": torch.tensor(types, device=device)}
+        return one.leave_out("answer", "no-span" if "span" not in model.heads else "no-context")
+    rows = {"input_ids": one.encoding.ids, "token_type_ids": one.encoding.type_ids}
+    batch = {name: torch.tensor([row], device=loaded.device) for name, row in rows.items()}
     out = model.encode({**batch, "attention_mask": torch.ones_like(batch["input_ids"], dtype=torch.bool)})
-    scores = predictor.loaded.check_finite(model.heads["span"](out).float().cpu())  # (T, 2)
+    scores = loaded.check_finite(model.heads["span"](out).float().cpu())  # (T, 2)
     start, end = scores.softmax(0).T.tolist()
-    return {"start": start, "end": end, "best": dict(predictor.answer(one.a, one.b))}
+    return {"start": start, "end": end, "best": dict(one.predictor.answer(one.a, one.b))}
 
 
 def _labels(one: Explained) -> dict[str, Any] | None:
-    kind, predictor = one.predictor.kind, one.predictor
+    kind, loaded = one.predictor.kind, one.predictor.loaded
     if "classifier" not in one.model.heads:
-        one.left_out["labels"] = "no-classifier"
-        return None
-    named = "name" in predictor.loaded.settings  # by bertworks, which knows whether rows are pairs
+        return one.leave_out("labels", "no-classifier")
+    named = "name" in loaded.settings  # by bertworks, which knows whether rows are pairs
     if named and kind in ("single", "pair") and (kind == "pair") != (one.b is not None):
-        one.left_out["labels"] = "needs-pair" if kind == "pair" else "needs-single"
-        return None
-    return {"kind": kind, **predictor.classify(one.a, one.b, all_scores=True)}
+        return one.leave_out("labels", "needs-pair" if kind == "pair" else "needs-single")
+    return {"kind": kind, **one.predictor.classify(one.a, one.b, all_scores=True)}
 
 
 def _tags(one: Explained) -> list[dict[str, Any]] | None:
     if "tagger" not in one.model.heads:
-        one.left_out["tags"] = "no-tagger"
-        return None
+        return one.leave_out("tags", "no-tagger")
     return [dict(unit) for unit in next(one.predictor.tag_words([one.a]))]

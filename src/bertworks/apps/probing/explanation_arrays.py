@@ -7,7 +7,6 @@ Shapes: T tokens, E embedding width, D hidden width, L layers, N heads, H head s
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,33 +31,14 @@ def packed(values: Tensor | NDArray[Any]) -> Packed:
     return {"shape": list(halves.shape), "float16": base64.b64encode(halves.tobytes()).decode()}
 
 
-def unpacked(found: Packed) -> NDArray[np.float32]:
-    """The array in `packed` form, as float32."""
-    raw = np.frombuffer(base64.b64decode(found["float16"]), "<f2")
-    return raw.reshape(found["shape"]).astype(np.float32)
-
-
 # ---- embeddings
 
 
-@dataclass(frozen=True)
-class EmbeddingSum:
-    """What an encoder adds for each token, before LayerNorm. A table that the model lacks is None."""
+def embedding_sum(encoder: Encoder, ids: Sequence[int], types: Sequence[int]) -> dict[str, Tensor | None]:
+    """What an encoder adds for each token of a sequence, (T, E) each; a table that the model lacks is None.
 
-    word: Tensor  # (T, E)
-    position: Tensor | None  # (T, E)
-    segment: Tensor | None  # (T, E)
-    output: Tensor  # (T, E) after LayerNorm
-
-    @property
-    def total(self) -> Tensor:
-        """(T, E) the sum."""
-        parts = [part for part in (self.word, self.position, self.segment) if part is not None]
-        return torch.stack(parts).sum(0)
-
-
-def embedding_sum(encoder: Encoder, ids: Sequence[int], types: Sequence[int]) -> EmbeddingSum:
-    """The rows of the tables that the tokens of one sequence have."""
+    total: the sum; output: the sum after LayerNorm.
+    """
     tables, T, device = encoder.embeddings, len(ids), encoder.embeddings.word.weight.device
     word = tables.word(torch.tensor(ids, device=device))
     position = None if tables.position is None else tables.position.weight[tables.offset : tables.offset + T]
@@ -66,24 +46,18 @@ def embedding_sum(encoder: Encoder, ids: Sequence[int], types: Sequence[int]) ->
     if tables.token_type is not None:
         one = tables.token_type.num_embeddings == 1
         segment = tables.token_type.weight[torch.tensor([0] * T if one else types, device=device)]
-    parts = EmbeddingSum(word, position, segment, word)
-    return EmbeddingSum(word, position, segment, tables.norm(parts.total))
+    total = torch.stack([part for part in (word, position, segment) if part is not None]).sum(0)
+    return {"word": word, "position": position, "segment": segment, "total": total, "output": tables.norm(total)}
 
 
 # ---- heads
 
 
-@dataclass(frozen=True)
-class HeadVectors:
-    """Queries, keys and values of every head, as they are multiplied: with rotary positions after the rotation."""
+def head_vectors(encoder: Encoder, states: Sequence[Tensor]) -> dict[str, Tensor]:
+    """(L, N, T, H) each: query, key and value of every head, as they are multiplied (rotary positions rotate them).
 
-    query: Tensor  # (L, N, T, H)
-    key: Tensor  # (L, N, T, H)
-    value: Tensor  # (L, N, T, H)
-
-
-def head_vectors(encoder: Encoder, states: Sequence[Tensor]) -> HeadVectors:
-    """states: the embeddings and each layer's output, (T, D) each, of one sequence without padding."""
+    states: the embeddings and each layer's output, (T, D) each, of one sequence without padding.
+    """
     config, found = encoder.config, []
     for number in range(config.num_hidden_layers):
         layer: Any = encoder.layers[0 if config.shared_layers in ("all", "attention") else number]
@@ -93,10 +67,11 @@ def head_vectors(encoder: Encoder, states: Sequence[Tensor]) -> HeadVectors:
             for project in (layer.query, layer.key, layer.value)
         )
         if config.position_embedding_type == "rotary":
-            turns = rotation(len(x), q.shape[-1], _theta(config, number), x.device)
+            theta = config.local_rope_theta if _is_local(config, number) else 0.0
+            turns = rotation(len(x), q.shape[-1], theta or config.rope_theta, x.device)
             q, k = rotate(q, turns), rotate(k, turns)
         found.append((q, k, v))
-    return HeadVectors(*(torch.stack(part) for part in zip(*found, strict=True)))
+    return dict(zip(("query", "key", "value"), map(torch.stack, zip(*found, strict=True)), strict=True))
 
 
 def visible_spans(config: ModelConfig) -> list[list[int | None]]:
@@ -104,18 +79,14 @@ def visible_spans(config: ModelConfig) -> list[list[int | None]]:
     sides: dict[str, list[int | None]] = {"both": [None, None], "left": [None, 0], "right": [0, None]}
     spans = []
     for number in range(config.num_hidden_layers):
-        local = config.attention_window if is_local(config, number) else None
+        local = config.attention_window if _is_local(config, number) else None
         spans.append([local if side is None else side for side in sides[config.direction]])
     return spans
 
 
-def is_local(config: ModelConfig, number: int) -> bool:
+def _is_local(config: ModelConfig, number: int) -> bool:
     """Whether this layer sees only the tokens nearby."""
     return bool(config.attention_window and number % config.global_every)
-
-
-def _theta(config: ModelConfig, number: int) -> float:
-    return config.local_rope_theta if is_local(config, number) and config.local_rope_theta else config.rope_theta
 
 
 # ---- masks
@@ -151,12 +122,6 @@ def word_vectors(encoder: Encoder | Pair, ids: Sequence[int], states: Sequence[T
     width = max(state.shape[-1] for state in every)
     whole = torch.stack([torch.nn.functional.pad(state, (0, width - state.shape[-1])) for state in every])
     return torch.stack([whole[:, first:last].mean(1) for first, last in words], 1)
-
-
-def cosines(vectors: Tensor) -> Tensor:
-    """(L + 2, W, W) of all pairs of words at each layer."""
-    units = torch.nn.functional.normalize(vectors, dim=-1)
-    return units @ units.transpose(-1, -2)
 
 
 def states_of(encoder: Any, ids: Sequence[int], types: Sequence[int]) -> list[Tensor]:

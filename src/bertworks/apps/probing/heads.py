@@ -21,7 +21,6 @@ from ...checkpoint.locate import refuse_export
 from ...inference.evaluation import Evaluation
 from ...inference.model import LoadedModel
 from ...model.encoder import Encoder
-from ...reporting.log import duration
 from ...reporting.run_files import PREDICTIONS
 from ...tasks.base import Judged, Task
 from ...training.machine import facts
@@ -46,11 +45,12 @@ def ablate_heads(
         heads = f"one without each of {shape[0]} x {shape[1]} heads"
         print(f"{counted} evaluations of {evaluation.rows:,} rows, {heads}", file=sys.stderr, flush=True)
     whole = evaluation.run(config.batch_size)
-    if not quiet:
-        print(f"about {duration(counted * (time.perf_counter() - began))}", file=sys.stderr, flush=True)
     values, changed = np.zeros(shape), np.zeros(shape, np.int64)
     for head in np.ndindex(*shape):
-        judged = _without(evaluation, head, shape, config.batch_size)
+        mask = torch.ones(shape)
+        mask[head] = 0
+        with masked(loaded.model.encoder, mask.to(loaded.device)):
+            judged = evaluation.run(config.batch_size)
         values[head], changed[head] = judged.metrics[metric], _changed(whole, judged)
     return {
         "probe": "heads",
@@ -68,14 +68,6 @@ def ablate_heads(
         "seconds": time.perf_counter() - began,
         "machine": facts(),
     }
-
-
-def _without(evaluation: Evaluation, head: tuple[int, ...], shape: tuple[int, int], batch_size: int) -> Judged:
-    """The evaluation of the model without one head."""
-    mask = torch.ones(shape)
-    mask[head] = 0
-    with masked(evaluation.loaded.model.encoder, mask.to(evaluation.loaded.device)):
-        return evaluation.run(batch_size)
 
 
 def _drawn(rows: Sequence[Any], config: HeadsConfig) -> Sequence[Any]:

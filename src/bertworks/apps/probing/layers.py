@@ -11,7 +11,6 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,14 +27,6 @@ from .model import Floats, ProbedModel
 from .pictures import lines
 
 CONTROLS = {"words": "each word form", "texts": "a random lexicon of tokens"}
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Accuracies of the probes of one layer, a number a seed."""
-
-    task: list[float]
-    control: list[float]
 
 
 def probe_layers(
@@ -55,7 +46,7 @@ def probe_layers(
         scores.append(score_layer(x, y, train, dev, controls, config))
         if not quiet:
             spent, name = duration(time.perf_counter() - began), f"layer {layer}" if layer else "embeddings"
-            print(f"{name}: {points(np.mean(scores[-1].task))} ({spent})", file=sys.stderr, flush=True)
+            print(f"{name}: {points(np.mean(scores[-1][0]))} ({spent})", file=sys.stderr, flush=True)
     return {
         "probe": "layers",
         "model": str(model.folder),
@@ -67,8 +58,8 @@ def probe_layers(
         "cut": {"train": train.cut, "dev": dev.cut},
         "left_out": dev.left_out,
         "layers": model.layer_names,
-        "task_accuracy": [one.task for one in scores],
-        "control_accuracy": [one.control for one in scores],
+        "task_accuracy": [task for task, _ in scores],
+        "control_accuracy": [control for _, control in scores],
         "majority": majority(train.labels, dev.labels),
         "by_type": form_majority(train, dev),
         "control_majority": float(np.mean([majority(a, b) for a, b in controls])),
@@ -108,17 +99,17 @@ def score_layer(
     dev: Items,
     controls: Sequence[tuple[Numbers, Numbers]],
     config: LayersConfig,
-) -> Scores:
-    """Accuracies of probes on the vectors x of the training and y of the development items, one a seed and task."""
+) -> tuple[list[float], list[float]]:
+    """Accuracies on the task and on its control, one per seed, of probes trained on x and evaluated on y."""
     mean, spread = x.mean(0), x.std(0) + 1e-6
     x, y = (x - mean) / spread, (y - mean) / spread
-    scores = Scores([], [])
+    task, control = list[float](), list[float]()
     for number, (a, b) in enumerate(controls):
         rng = np.random.default_rng((config.first_seed + number, 3))
         kept = rng.permutation(len(x))[: max(2, len(x) * 9 // 10)]
-        scores.task.append(_accuracy(x[kept], train.labels[kept], y, dev.labels, config))
-        scores.control.append(_accuracy(x[kept], a[kept], y, b, config))
-    return scores
+        task.append(_accuracy(x[kept], train.labels[kept], y, dev.labels, config))
+        control.append(_accuracy(x[kept], a[kept], y, b, config))
+    return task, control
 
 
 def _accuracy(x: Floats, labels: Numbers, y: Floats, true: Numbers, config: LayersConfig) -> float:
@@ -140,9 +131,10 @@ def _accuracy(x: Floats, labels: Numbers, y: Floats, true: Numbers, config: Laye
 
 def sheet(results: dict[str, Any]) -> ResultTable:
     """A row a layer: accuracy, that on the control task, and the difference."""
+    layers = zip(results["layers"], results["task_accuracy"], results["control_accuracy"], strict=True)
     rows = [
         (name, _spread(task), _spread(control), f"{100 * (np.mean(task) - np.mean(control)):+.2f}")
-        for name, task, control in _rows(results)
+        for name, task, control in layers
     ]
     items, unit, settings = results["items"], results["unit"], results["settings"]
     known = f"each word's commonest label {points(results['by_type'])}, " if results["by_type"] is not None else ""
@@ -162,10 +154,6 @@ def sheet(results: dict[str, Any]) -> ResultTable:
     if results["left_out"]:
         notes.append(f"development words left out, because no training word has their label: {results['left_out']:,}")
     return ResultTable(f"{results['task']}: accuracy", ("layer", "task", "control", "selectivity"), rows, tuple(notes))
-
-
-def _rows(results: dict[str, Any]) -> list[tuple[str, list[float], list[float]]]:
-    return list(zip(results["layers"], results["task_accuracy"], results["control_accuracy"], strict=True))
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -133,7 +133,7 @@ def _cut_around(ids: list[int], span: Span, length: int) -> tuple[list[int], Spa
 
 def show(results: dict[str, Any]) -> None:
     """Print a line a neighbour, nearest first, with the word in one column."""
-    from rich.cells import cell_len
+    from rich.cells import cell_len, set_cell_size
     from rich.console import Console
     from rich.text import Text
 
@@ -142,19 +142,9 @@ def show(results: dict[str, Any]) -> None:
     where = f"in {settings['sentence']!r}" if settings["sentence"] else "alone"
     console.print(Text(f"{results['word']!r} {where}, layer {settings['layer']}, {results['model']}", "bold"))
     for one in results["neighbours"]:
-        left, right = _cut(one["left"][::-1], side)[::-1], _cut(one["right"], side)
-        line = Text(f"{one['cosine']:.3f}  " + " " * (side - cell_len(left)) + left)
-        console.print(line.append(one["word"], "bold").append(right))
+        left, right = set_cell_size(one["left"][::-1], side)[::-1], set_cell_size(one["right"], side)
+        line = Text(f"{one['cosine']:.3f}  {left}").append(one["word"], "bold").append(right.rstrip())
+        console.print(line)
     more = " (the limit: the rest was not read)" if results["more"] else ""
     spread = f"mean cosine {results['mean']:.3f}, standard deviation {results['std']:.3f}"
     console.print(Text(f"{results['places']:,} occurrences in {results['documents']:,} documents{more}; {spread}"))
-
-
-def _cut(text: str, cells: int) -> str:
-    """The beginning of a text that fits into `cells` columns of a terminal; an ideograph fills two."""
-    from rich.cells import cell_len
-
-    text = text[:cells]
-    while cell_len(text) > cells:
-        text = text[:-1]
-    return text

@@ -80,10 +80,7 @@ def probe_particles(model: ProbedModel, sentences: Iterable[str], config: Partic
     pairs = _pairs(words, places, config)
     if min(map(len, pairs.values())) < LEAST:
         counts = ", ".join(f"{len(found)} with {name}" for name, found in pairs.items())
-        raise InputError(
-            f"{len(words)} words of a noun and a particle in {len(kept)} sentences; pairs: {counts}; expected {LEAST} "
-            "or more of each; give more Korean text"
-        )
+        raise InputError(f"pairs of words: {counts}; expected {LEAST} or more of each; give more Korean text")
     stacked = np.stack(vectors, 1)  # (L + 1, W, D)
     return {
         "probe": "particles",

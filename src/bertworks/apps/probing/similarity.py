@@ -9,7 +9,6 @@ Shapes: S sentences, L layers, W words of a sentence, D hidden width.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +134,8 @@ def sheets(results: dict[str, Any]) -> list[ResultTable]:
     ]
     if len(results["pieces"]) > 1:
         notes.append(f"{word!r} has the subwords {' '.join(results['pieces'])}; its vector is their mean.")
-    notes += [
-        f"{word!r} occurs {count} times in {text[:60]!r}; the first one counts."
-        for text, count in zip(sentences, results["repeated"], strict=True)
-        if count > 1
-    ]
+    if max(results["repeated"]) > 1:
+        notes.append(f"In a sentence that has {word!r} several times the first one counts.")
     header = ("layer", what, "random words", "above it")
     layers = ResultTable(f"{word!r} in {len(sentences)} sentences", header, rows, tuple(notes))
     return [layers] if len(sentences) == 2 else [layers, _matrix(results)]
@@ -147,8 +143,8 @@ def sheets(results: dict[str, Any]) -> list[ResultTable]:
 
 def pair_means(results: dict[str, Any]) -> list[float]:
     """The mean over all pairs of sentences, a number a layer."""
-    pairs = list(combinations(range(len(results["sentences"])), 2))
-    return [float(np.mean([layer[i][j] for i, j in pairs])) for layer in results["similarity"]]
+    upper = np.triu_indices(len(results["sentences"]), 1)
+    return [float(np.array(layer)[upper].mean()) for layer in results["similarity"]]
 
 
 def _matrix(results: dict[str, Any]) -> ResultTable:

@@ -48,20 +48,14 @@ class WordFinder:
         return found
 
     def require(self, text: str, ids: Sequence[int], word: str, beginning: bool = False) -> Span:
-        """The first position of `word` in a text. Raises InputError, with a longer word as a hint, if there is none."""
+        """The first position of `word` in a text. Raises InputError, if there is none."""
         forms = self.subwords(word)
         if found := self.find(ids, forms, beginning):
             return found[0]
-        spans = self.words(ids)
-        names = [self.tokenizer.decode(ids[a:b]) for a, b in spans]
-        longer = [name for name, (a, b) in zip(names, spans, strict=True) if self.find(ids[a:b], forms, beginning=True)]
-        inside = [name for name in names if name.startswith(word) and name != word]
-        hint = "; give sentences that have it"
-        if longer:
-            hint = f", only as the beginning of {longer[0]!r}; give that word, or --beginning"
-        elif inside:
-            hint = f", only inside {inside[0]!r}, where no subword ends with it; give that word"
-        raise InputError(f"the word {word!r} is not in {text[:80]!r}{hint}")
+        hint = "give sentences that have it"
+        if self.find(ids, forms, beginning=True):
+            hint = "a longer word begins with it: give that word, or --beginning"
+        raise InputError(f"the word {word!r} is not in {text[:80]!r}; {hint}")
 
     def words(self, ids: Sequence[int]) -> list[Span]:
         """The words of a row: a token and those that continue it. [CLS], [SEP] and [UNK] are no words."""

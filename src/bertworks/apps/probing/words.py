@@ -52,7 +52,7 @@ class WordFinder:
         forms = self.subwords(word)
         if found := self.find(ids, forms, beginning):
             return found[0]
-        hint = "give sentences that have it"
+        hint = "give sentences that have it as a word of its own"
         if self.find(ids, forms, beginning=True):
             hint = "a longer word begins with it: give that word, or --beginning"
         raise InputError(f"the word {word!r} is not in {text[:80]!r}; {hint}")

@@ -188,8 +188,8 @@ class Guard:
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
-            message = f"the body did not arrive in {BODY_SECONDS:g} seconds; send it faster"
-            raise Refusal(408, message, CLOSE) from None
+            late = f"the body did not arrive in {BODY_SECONDS:g} seconds; send it faster"
+            raise Refusal(408, late, CLOSE) from None
 
     def too_large(self) -> Refusal:
         return Refusal(413, f"a body of more than {self.config.max_body:,} bytes; send several requests", CLOSE)

@@ -79,8 +79,8 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     if body.texts is not None:
         shown = [{"text": text} if body.return_text else {} for text in texts]
         return reply([{"index": i, "score": found[i].score} | shown[i] for i in order], answers)
-    shown = [{"document": {"text": text}} if body.return_documents else {} for text in texts]
-    results = [{"index": i, "relevance_score": found[i].score} | shown[i] for i in order]
+    documents = [{"document": {"text": text}} if body.return_documents else {} for text in texts]
+    results = [{"index": i, "relevance_score": found[i].score} | documents[i] for i in order]
     usage = {"total_tokens": answers.tokens}
     return reply({"id": str(uuid.uuid4()), "model": answers.model.name, "results": results, "usage": usage}, answers)
 

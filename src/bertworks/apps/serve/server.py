@@ -193,9 +193,14 @@ def server_of(app: "FastAPI", config: ServeConfig) -> Any:
             await super().shutdown(sockets)
             timer.cancel()
 
-    quiet: dict[str, Any] = {"log_config": None, "log_level": "critical", "access_log": False, "server_header": False}
-    times = {"timeout_keep_alive": KEEP_ALIVE, "timeout_graceful_shutdown": int(config.grace + LAST_SECONDS)}
-    return Server(uvicorn.Config(app, lifespan="off", ws="none", http="httptools", **quiet, **times))
+    settings: dict[str, Any] = {
+        "log_config": None,
+        "log_level": "critical",
+        "access_log": False,
+        "server_header": False,
+    }
+    settings |= {"lifespan": "off", "ws": "none", "http": "httptools", "timeout_keep_alive": KEEP_ALIVE}
+    return Server(uvicorn.Config(app, timeout_graceful_shutdown=int(config.grace + LAST_SECONDS), **settings))
 
 
 def tell(text: str) -> None:

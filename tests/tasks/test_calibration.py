@@ -95,20 +95,6 @@ def test_chosen_thresholds_are_saved_and_used(several):
     assert evaluate(folder, other, rows)["metrics"]["exact_match"] == 1.0  # by name, not by number
 
 
-def test_the_server_uses_them(several):
-    client_of = pytest.importorskip("fastapi.testclient").TestClient
-    from bertworks.apps.serve.app import create_app
-    from bertworks.apps.serve.config import ServeConfig
-    from bertworks.apps.serve.models import ServedModel
-
-    folder, rows = several
-    save_thresholds(folder, TASK, rows)
-    app = create_app({"m": ServedModel("m", Predictor(folder))}, ServeConfig(), None)
-    with client_of(app, base_url="http://127.0.0.1") as client:
-        found = client.post("/classify", json={"input": [row.text for row in rows]}).json()
-    assert [one["label"] for one in found["data"]] == [row.label for row in rows]
-
-
 def test_the_command(several, tmp_path, capsys):
     folder, rows = several
     table = tmp_path / "valid.jsonl"

@@ -274,8 +274,8 @@ def test_an_embedder_ranks_by_the_cosine_of_its_vectors(client, embedding):
     assert {rows[0]["index"], rows[1]["index"]} == {1, 4}  # equal texts
     embedded = client.post("/embed", json={"model": "emb", "inputs": ["good film", *texts]})
     assert found.headers["x-compute-tokens"] == embedded.headers["x-compute-tokens"]
-    similar = {"inputs": {"source_sentence": "good film", "sentences": texts}, "model": "emb"}
-    same = dict(enumerate(client.post("/similarity", json=similar).json()))
+    similar = {"inputs": {"source_sentence": "good film", "sentences": texts}}
+    same = dict(enumerate(client.post("/models/emb", json=similar).json()))
     assert {one["index"]: one["score"] for one in rows} == pytest.approx(same, abs=1e-6)
 
 
@@ -316,7 +316,6 @@ def test_a_model_of_pairs_ranks_before_an_embedder_if_none_is_named(client_of):
 
 def test_an_embedder_gives_vectors_before_a_classifier_if_none_is_named(client_of):
     client = client_of("labels", "emb")
-    body = {"inputs": {"source_sentence": "good film", "sentences": ["bad film", "good"]}}
-    unnamed = client.post("/similarity", json=body).json()
-    assert unnamed == client.post("/similarity", json={**body, "model": "emb"}).json()
-    assert unnamed != client.post("/similarity", json={**body, "model": "labels"}).json()
+    unnamed = client.post("/embed", json={"inputs": "good film"}).json()
+    assert unnamed == client.post("/embed", json={"inputs": "good film", "model": "emb"}).json()
+    assert unnamed != client.post("/embed", json={"inputs": "good film", "model": "labels"}).json()

@@ -72,16 +72,6 @@ def test_embed_all_gives_every_tokens_vector(post, predictors):
     np.testing.assert_allclose(means, predictor.embed(TEXTS), atol=1e-6)
 
 
-def test_similarity_is_the_cosine(post, predictors):
-    vectors = predictors["tiny"].embed(TEXTS, normalize=True)
-    found = post("/similarity", inputs={"source_sentence": TEXTS[0], "sentences": TEXTS[1:]}, model="tiny")
-    np.testing.assert_allclose(found, vectors[1:] @ vectors[0], atol=1e-6)
-    assert post("/similarity", 400, inputs={"source_sentence": "a", "sentences": []})["error_type"] == "Empty"
-    long = {"source_sentence": LONG, "sentences": ["a"]}
-    assert post("/similarity", 413, inputs=long, model="tiny")["error_type"] == "Validation"
-    assert len(post("/similarity", inputs=long, parameters={"truncate": True}, model="tiny")) == 1
-
-
 def scores_of(results):
     """The same as TEI writes it."""
     return [[(label, score) for label, score in sorted(one["scores"].items(), key=lambda c: -c[1])] for one in results]
@@ -167,7 +157,7 @@ def test_a_model_of_single_texts_takes_no_pair(make_client):
     assert {one["name"]: one["reads_single"] for one in listed} == {"reviews": True, "single": False}
 
 
-def test_tokenize_counts_the_callers_characters_and_decode_goes_back(post):
+def test_tokenize_counts_the_callers_characters(post):
     tokens = post("/tokenize", inputs="Go\u0301od  film", model="tiny")[0]  # the accent is a character of its own
     assert [(one["text"], one["special"]) for one in tokens] == [
         ("[CLS]", True), ("Go\u0301od", False), ("film", False), ("[SEP]", True)
@@ -176,11 +166,6 @@ def test_tokenize_counts_the_callers_characters_and_decode_goes_back(post):
     ids = [one["id"] for one in tokens]
     bare = post("/tokenize", inputs=["Go\u0301od  film"], add_special_tokens=False, model="tiny")[0]
     assert [one["id"] for one in bare] == ids[1:-1]
-    assert post("/decode", ids=ids, model="tiny") == ["good film"]
-    assert post("/decode", ids=[ids, ids[1:2]], model="tiny") == ["good film", "good"]
-    assert post("/decode", ids=ids, model="tiny", skip_special_tokens=False) == ["[CLS] good film [SEP]"]
-    for wrong in ([[999]], [-1], ["a"]):
-        post("/decode", 422, ids=wrong, model="tiny")
 
 
 def test_info_has_teis_fields_and_no_path(make_client, head_folders):
@@ -198,9 +183,7 @@ def test_info_has_teis_fields_and_no_path(make_client, head_folders):
     assert "reranker" in make_client("value").get("/info").json()["model_type"]
 
 
-def test_tokens_and_ids_are_as_many_as_a_request_may_have(make_client):
+def test_tokens_are_as_many_as_a_request_may_have(make_client):
     client = make_client("tiny", max_tokens=8)
     for given, status in (("a " * 6, 200), ("a " * 7, 413), ("a " * 9, 413)):
         assert client.post("/tokenize", json={"inputs": given}).status_code == status
-    assert client.post("/decode", json={"ids": [[5] * 4, [5] * 4]}).status_code == 200
-    assert client.post("/decode", json={"ids": [[5] * 4, [5] * 5]}).status_code == 413

@@ -18,17 +18,6 @@ Direction = Annotated[Literal["Left", "Right"], BeforeValidator(lambda v: v.titl
 
 MISSPELT = 2  # letters by which a misspelt name differs from a known one, at most
 FOREIGN = ("top_p",)  # fields of the dialects that are as near to one of ours, but not misspelt
-KINDS = {  # what a field may be, by the beginning of pydantic's name of the error
-    "string": "a text",
-    "list": "a list",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "dict": "an object",
-    "model": "an object",
-    "none": "null",
-}
-FOUND = {str: "a text", list: "a list", bool: "true or false", int: "a number", float: "a number", dict: "an object"}
 
 
 class Body(BaseModel):
@@ -71,12 +60,9 @@ def fault_of(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str, str]:
         keys = [key for key in value if isinstance(key, str)] if isinstance(value, dict) else []
         close = difflib.get_close_matches(path[-1], keys, n=1)
         return where, f"{where} is missing" + (f"; the body has {close[0]}: did you mean {path[-1]}?" if close else "")
-    kinds = [KINDS.get(error["type"].partition("_")[0]) for error in here]
-    wanted = list(dict.fromkeys(kind for kind in kinds if kind))
-    if len(wanted) < len({error["msg"] for error in here}) or any(error["type"] == "missing" for error in here):
-        return where, f"{where or 'the body'}: {here[0]['msg']}"
-    expected = " or ".join([", ".join(wanted[:-1]), wanted[-1]] if len(wanted) > 1 else wanted)
-    return where, f"{where or 'the body'} is {FOUND.get(type(value), 'null')}; expected {expected}"
+    first, *others = dict.fromkeys(error["msg"] for error in here)
+    message = " or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
+    return where, f"{where or 'the body'}: {message}"
 
 
 def _place(error: Mapping[str, Any], body: Any) -> tuple[tuple[Any, ...], Any]:

@@ -16,40 +16,30 @@ from ...inference.predictor import Predictor
 from ...inference.steps import Steps
 from ...tasks.inputs import Inputs
 from ...tasks.sequences import Integers
-from ..probing.explanation import LONGEST, explain, keep
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """A text or pair to explain, cut to size. The queue takes it for inputs of one sequence."""
-
-    a: str
-    b: str | None
-    length: int  # tokens, special tokens included
+from ..probing.explanation import LONGEST, Explained, explain, keep
 
 
 @dataclass(frozen=True)
 class ExplainedRows:
-    """One sentence, ready for the model."""
+    """One sentence, cut to size. The queue takes it for inputs of one sequence."""
 
-    sentence: Sentence
-    n_cut: int  # tokens that did not fit
+    kept: Explained
 
     @property
     def inputs(self) -> Inputs:
-        return cast(Inputs, self.sentence)
+        return cast(Inputs, self.kept)
 
     @property
     def tokens(self) -> Integers:
-        return np.array([self.sentence.length])
+        return np.array([len(self.kept.encoding.ids)])
 
     @property
     def cut(self) -> Integers:
-        return np.array([self.n_cut])
+        return np.array([self.kept.cut])
 
     def decode(self, scores: Any, *_: Any) -> list[dict[str, Any]]:
         """The explanation, as `explain` returns it."""
-        return [scores | {"cut": self.n_cut}]
+        return [scores | {"cut": self.kept.cut}]
 
 
 class ExplainSteps(Steps[ExplainedRows]):
@@ -64,12 +54,11 @@ class ExplainSteps(Steps[ExplainedRows]):
 
     def prepare(self, rows: Sequence[tuple[str, str | None]]) -> ExplainedRows:
         ((a, b),) = rows
-        kept = keep(self.predictor, a, b, self.limit)
-        return ExplainedRows(Sentence(kept.a, kept.b, len(kept.encoding.ids)), kept.cut)
+        return ExplainedRows(keep(self.predictor, a, b, self.limit))
 
     def costs(self, inputs: Inputs) -> Integers:
         """Every token is hidden in a pass of its own; the other passes are few."""
-        T = cast(Sentence, inputs).length
+        T = len(cast(Explained, inputs).encoding.ids)
         return np.array([T * (T + 3)])
 
     def score_inputs(self, parts: Sequence[Inputs]) -> list[Tensor]:
@@ -77,5 +66,5 @@ class ExplainSteps(Steps[ExplainedRows]):
 
     def forward(self, inputs: Inputs) -> Tensor:
         """The dictionary of `explain`, which the queue hands on as it would scores."""
-        sentence = cast(Sentence, inputs)
-        return cast(Tensor, explain(self.predictor, sentence.a, sentence.b))
+        kept = cast(Explained, inputs)
+        return cast(Tensor, explain(self.predictor, kept.a, kept.b))

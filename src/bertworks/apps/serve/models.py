@@ -19,33 +19,22 @@ from .explaining import ExplainSteps
 
 AUTO = Computing("auto")
 
-# The name of each kind of result, its steps, and a row of it that any such model can read (for its first batch).
-# A head that is missing, or an export without weights, makes its steps raise InputError.
 WORDS = "a few words to begin with " * 8
-STEPS: dict[str, tuple[Callable[[Predictor], Steps[Any]], Callable[[Predictor], Any]]] = {
-    "classify": (lambda predictor: predictor.classifier, lambda predictor: (WORDS, None)),
-    "tag": (lambda predictor: predictor.tagger, lambda predictor: WORDS),
-    "answer": (lambda predictor: predictor.answerer, lambda predictor: ("a few words?", WORDS)),
-    "choose": (lambda predictor: predictor.chooser, lambda predictor: (WORDS, ["a", "b"])),
-    "fill_mask": (lambda predictor: predictor.mask_filler, lambda predictor: f"a {predictor.tokenizer.roles['mask']}"),
-    "embed": (lambda predictor: predictor.embedder(), lambda predictor: WORDS),
-    "embed_all": (TokenEmbedder, lambda predictor: WORDS),
-    "next_sentence": (lambda predictor: predictor.next_sentence_steps, lambda predictor: (WORDS, WORDS)),
-    "explain": (ExplainSteps, lambda predictor: ("a b", None)),
-    "states": (lambda predictor: StateSteps(predictor.loaded), lambda predictor: WORDS),
-}
+Make, Row = Callable[[Predictor], Steps[Any]], Callable[[Predictor], Any]
 
-ABILITIES = {  # the words for a step
-    "classify": "classify",
-    "tag": "find entities",
-    "answer": "answer questions",
-    "choose": "choose continuations",
-    "fill_mask": "fill masks",
-    "embed": "embed texts",
-    "embed_all": "embed tokens",
-    "next_sentence": "judge next sentences",
-    "explain": "explain",
-    "states": "compare words",
+# The name of each kind of result: its words, its steps, and a row that any such model can read (for its first batch).
+# A head that is missing, or an export without weights, makes its steps raise InputError.
+STEPS: dict[str, tuple[str, Make, Row]] = {
+    "classify": ("classify", lambda one: one.classifier, lambda one: (WORDS, None)),
+    "tag": ("find entities", lambda one: one.tagger, lambda one: WORDS),
+    "answer": ("answer questions", lambda one: one.answerer, lambda one: ("a few words?", WORDS)),
+    "choose": ("choose continuations", lambda one: one.chooser, lambda one: (WORDS, ["a", "b"])),
+    "fill_mask": ("fill masks", lambda one: one.mask_filler, lambda one: f"a {one.tokenizer.roles['mask']}"),
+    "embed": ("embed texts", lambda one: one.embedder(), lambda one: WORDS),
+    "embed_all": ("embed tokens", TokenEmbedder, lambda one: WORDS),
+    "next_sentence": ("judge next sentences", lambda one: one.next_sentence_steps, lambda one: (WORDS, WORDS)),
+    "explain": ("explain", ExplainSteps, lambda one: ("a b", None)),
+    "states": ("compare words", lambda one: StateSteps(one.loaded), lambda one: WORDS),
 }
 
 EXAMPLE = {"text?": str, "pair?": str, "question?": str, "context?": str, "choices?": [str], "label?": (str, int)}
@@ -62,7 +51,7 @@ class ServedModel:
         self.compiled = predictor.loaded.engine.name == "compiled"  # whether its first batches wait for a compiler
         self.steps: dict[str, Steps[Any]] = {}
         self.missing: dict[str, str] = {}  # steps that the folder has no head for: why
-        for step, (make, _) in STEPS.items():
+        for step, (_, make, _) in STEPS.items():
             try:
                 self.steps[step] = make(predictor)
             except InputError as error:
@@ -94,7 +83,9 @@ class ServedModel:
         if step not in self.steps:
             able, folder = ", ".join(self.abilities), self.predictor.folder
             why = f": {without_folders(self.missing[step], {str(folder): self.name})}" if is_export(folder) else ""
-            raise Refusal(424, f"the model {self.name!r} cannot {ABILITIES.get(step, step)}{why}; it can: {able}")
+            raise Refusal(
+                424, f"the model {self.name!r} cannot {STEPS[step][0] if step else 'do that'}{why}; it can: {able}"
+            )
         return self.steps[step]
 
     @property
@@ -104,7 +95,7 @@ class ServedModel:
 
     def warm_ups(self, step: str) -> list[Inputs]:
         """Inputs of first batches; for a compiled engine one sequence and two, because each has a graph of its own."""
-        rows, steps = [STEPS[step][1](self.predictor)], self.steps[step]
+        rows, steps = [STEPS[step][2](self.predictor)], self.steps[step]
         inputs: Inputs = steps.prepare(rows).inputs
         if not self.compiled or isinstance(steps, ExplainSteps):  # explanations are never compiled
             return [inputs]
@@ -130,7 +121,7 @@ class ServedModel:
     @property
     def abilities(self) -> list[str]:
         """What it can do, in words."""
-        return [ABILITIES[step] for step in self.steps]
+        return [STEPS[step][0] for step in self.steps]
 
     @property
     def info(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ All take `model` beside TEI's own fields, for servers with several folders. `tru
 started with (`--auto-truncate`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
 import numpy as np
@@ -17,10 +17,9 @@ from ..._version import __version__
 from ...inference.steps import HeadSteps
 from ...tokenizer import Composed, Encoding, compose
 from .bodies import Body, Direction, Many
-from .embedding import EmbeddingInput, cosines, decode_tokens, decoder, rows_of
+from .embedding import EmbeddingInput, decode_tokens, decoder, rows_of
 from .errors import Refusal
 from .limits import check_rows, check_size
-from .models import ServedModel
 from .rerank import described, may_read_single
 from .routes import dialect, reply, service_of
 from .service import Answers, Options
@@ -53,27 +52,6 @@ class EmbedRequest(EmbedAllRequest):
     dimensions: StrictInt | None = None
 
 
-class SimilarityInput(Body):
-    """A sentence, and those it is compared with."""
-
-    source_sentence: str
-    sentences: Many[str]
-
-
-class SimilarityParameters(Truncation):
-    """Of /similarity."""
-
-    prompt_name: str | None = None
-
-
-class SimilarityRequest(Body):
-    """Sentences to compare."""
-
-    inputs: SimilarityInput
-    parameters: SimilarityParameters | None = None
-    model: str | None = None
-
-
 Single = Annotated[Many[str], Field(min_length=1, max_length=2)]  # a text or a pair, of a batch
 
 
@@ -91,14 +69,6 @@ class TokenizeRequest(Body):
     inputs: str | Many[str]
     add_special_tokens: bool = True
     prompt_name: str | None = None
-    model: str | None = None
-
-
-class DecodeRequest(Body):
-    """Token ids to turn into text."""
-
-    ids: TokenIds | Many[TokenIds]
-    skip_special_tokens: bool = True
     model: str | None = None
 
 
@@ -134,18 +104,6 @@ async def embed_all(body: EmbedAllRequest, request: Request) -> Response:
     return reply(answers.results, answers)
 
 
-@router.post("/similarity")
-async def similarity(body: SimilarityRequest, request: Request) -> Response:
-    """The cosine of the sentence's vector and each other's."""
-    how = body.parameters or SimilarityParameters()
-    texts: list[str | TokenIds] = [body.inputs.source_sentence, *body.inputs.sentences]
-    if not body.inputs.sentences:
-        raise Refusal(400, "no sentences; expected one or more", error_type="Empty")
-    asked = EmbedAllRequest(inputs=texts, model=body.model, **how.model_dump())
-    answers = await _embedded(request, "embed", asked, lambda model: lambda rows, scores: cosines(scores))
-    return reply(answers.results, answers)
-
-
 # ---- labels
 
 
@@ -166,7 +124,10 @@ async def predict(body: PredictRequest, request: Request) -> Response:
     def decode(rows: Any, scores: Tensor) -> Any:
         return rows.best_first(scores, body.raw_scores)
 
-    options = Options(model.name, body.truncate, _cutting(model, body), decode)
+    steps = cast(HeadSteps[Any], model.steps_of("classify"))
+    options = Options(
+        model.name, body.truncate, lambda rows: steps.prepare(rows, body.truncation_direction == "Left"), decode
+    )
     answers = await service.run(request, "classify", rows, options)
     labels = [[{"label": label, "score": score} for label, score in row] for row in answers.results]
     return reply(labels[0] if flat else labels, answers)
@@ -179,12 +140,6 @@ def _check_flat(texts: Sequence[str], single: bool) -> None:
         expected = "one text" if most == 1 else "a text or a pair"
         message = f'a flat list of {len(texts)} texts; this model reads {expected}; write a batch as [["a"],["b"]]'
         raise Refusal(422, message, param="inputs", error_type="Validation")
-
-
-def _cutting(model: ServedModel, body: Truncation) -> Callable[[Any], Any]:
-    """Returns a function that prepares rows to classify; it cuts pairs at the asked end of their longer text."""
-    steps = cast(HeadSteps[Any], model.steps_of("classify"))
-    return lambda rows: steps.prepare(rows, body.truncation_direction == "Left")
 
 
 # ---- tokens
@@ -218,20 +173,6 @@ def _tokens(text: str, composed: Composed, encoding: Encoding, specials: bool) -
     around = [{"id": i, "text": token, "special": True, "start": None, "stop": None} for i, token, _ in cells]
     inner = [{"id": i, "text": text[a:b], "special": False, "start": a, "stop": b} for i, _, (a, b) in cells[1:-1]]
     return [around[0], *inner, around[-1]] if specials else inner
-
-
-@router.post("/decode")
-async def decode(body: DecodeRequest, request: Request) -> Response:
-    """The text of each list of token ids."""
-    service = service_of(request)
-    rows = rows_of(body.ids)
-    check_rows(rows)
-    check_size(sum(map(len, rows)), service.config.max_tokens)
-    tokenizer = service.find(body.model, "embed").predictor.tokenizer
-    wrong = [one for row in rows for one in row if not 0 <= int(one) < tokenizer.vocab_size]
-    if wrong:
-        raise Refusal(422, f"the id {wrong[0]}; expected 0 to {tokenizer.vocab_size - 1}", param="ids")
-    return reply(await service.in_pool(lambda: [tokenizer.decode(row, body.skip_special_tokens) for row in rows]))
 
 
 # ---- the server

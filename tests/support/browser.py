@@ -1,8 +1,12 @@
 """Chromium for tests marked `browser`; they are skipped where it or playwright is missing."""
 
 import shutil
+from pathlib import Path
 
 import pytest
+
+# in a page: the texts whose contrast is below WCAG AA
+CONTRAST = Path(__file__).with_name("contrast.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -12,29 +12,12 @@ from bertworks.checkpoint.folder import save_folder
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer
+from support.browser import CONTRAST
 from support.tiny_task import TINY, tiny_folder
 
 pytestmark = pytest.mark.browser
 
 EVIL = '</script><script>document.body.dataset.evil="yes"</script> <img src=x onerror=document.body.dataset.evil=1>'
-CONTRASTS = """() => {
-  const rgb = text => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = c => c.slice(0, 3).map(x => (x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, x, i) => sum + x * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = element => {
-    for (let e = element; e; e = e.parentElement) {
-      const found = rgb(getComputedStyle(e).backgroundColor);
-      if (found.length && found[3] !== 0) return found;
-    }
-    return [255, 255, 255];
-  };
-  const none = ["SCRIPT", "OPTION"];
-  return [...document.querySelectorAll("body *")].filter(e => e.checkVisibility() && !none.includes(e.tagName)
-    && [...e.childNodes].some(n => n.nodeType === 3 && n.textContent.trim())).map(e => {
-      const [a, b] = [light(rgb(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
-      return [(a + 0.05) / (b + 0.05), e.className + ": " + e.textContent.slice(0, 30)];
-    }).filter(([ratio]) => ratio < 4.5);
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +85,7 @@ def test_width_contrast_and_languages(chromium, predictor, tmp_path, width, them
         assert page.evaluate("document.documentElement.lang") == locale[:2]
         assert page.locator("h2").first.inner_text().endswith(tokens) and page.inner_text("#language") == switch
         assert page.evaluate("document.documentElement.scrollWidth") == width
-        assert page.evaluate(CONTRASTS) == []
+        assert page.evaluate(CONTRAST) == []
         page.click("#language")
         assert not page.locator("h2").first.inner_text().endswith(tokens)
         assert page.evaluate("document.documentElement.scrollWidth") == width

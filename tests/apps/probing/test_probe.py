@@ -22,7 +22,6 @@ from bertworks.apps.probing.model import ProbedModel, cosine
 from bertworks.apps.probing.neighbours import _cut_around, find_neighbours
 from bertworks.apps.probing.similarity import compare_word
 from bertworks.checkpoint.folder import load_model, save_folder
-from bertworks.checkpoint.start import concatenate
 from bertworks.cli import probe as verbs
 from bertworks.data.corpus import InputOptions
 from bertworks.files import InputError
@@ -144,19 +143,6 @@ def test_a_word_of_byte_bpe_has_another_form_at_the_beginning_alone(tmp_path):
     assert inside.words.find(ids, inside.words.subwords("film")) == [(1, 2), (4, 5)]
 
 
-def test_a_word_in_two_encoders_side_by_side(tmp_path):
-    """The static vectors of a pair are those of both, end to end."""
-    for seed, side in ((1, "left"), (2, "right")):
-        folder = tiny_folder(tmp_path / side / "model", seed)
-        one = build_model(replace(TINY, direction=side), ("mlm",), seed=seed)
-        save_folder(folder, one, folder)
-    concatenate(tmp_path / "left", tmp_path / "right", tmp_path / "pair")
-    found = compare_word(ProbedModel(tmp_path / "pair", "cpu"), "film", ["a good film", "bad film , b"], WordConfig())
-    similarity = np.array(found["similarity"])
-    assert similarity.shape == (4, 2, 2) and similarity[0, 0, 1] == pytest.approx(1)
-    assert found["baseline"][0] < 0.9  # other words have other pieces in both tables
-
-
 def test_the_baseline_takes_different_words_of_different_sentences(inside):
     found = compare_word(inside, "film", ["film a b", "film b c"], WordConfig())
     assert found["baseline_pairs"] == 7  # of nine: film with film and b with b are not different
@@ -166,12 +152,6 @@ def test_the_baseline_takes_different_words_of_different_sentences(inside):
     others = compare_word(inside, "film", ["film", "film"], WordConfig(), others=["a", "b"])
     expected = angle(*(next(inside.states([inside.tokenizer.encode(t).ids]))[2, 1] for t in "ab"))
     assert others["baseline_pairs"] == 1 and others["baseline"][3] == pytest.approx(expected, abs=1e-5)
-
-
-def test_states_do_not_depend_on_their_neighbours(inside):
-    rows = [inside.tokenizer.encode(text).ids for text in ("a", "a b c d e", "good film")]
-    for row, together in zip(rows, inside.states(rows), strict=True):
-        np.testing.assert_allclose(together, next(inside.states([row])), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -244,16 +224,6 @@ def test_neighbours_are_the_nearest_of_all(inside, tmp_path):
         assert best[text] == pytest.approx(one["cosine"], abs=1e-5) and one["word"].lower() == "film"
         assert one["times"] == sum(line == text for _, line in every)
         assert text in Path(one["source"].split(", line")[0]).read_text()
-
-
-def test_the_limit_ends_the_reading(inside, tmp_path, monkeypatch):
-    monkeypatch.setattr("bertworks.apps.probing.neighbours.SENTENCES", 16)
-    files = corpus(tmp_path / "texts")
-    (files / "99.txt").write_bytes(b"film \xff")  # would be refused if it were read
-    found = find_neighbours(inside, "film", [files], NeighbourConfig(limit=20), InputOptions())
-    assert found["places"] == 20 and found["more"]
-    with pytest.raises(InputError, match=r"99\.txt, line 1"):
-        find_neighbours(inside, "film", [files], NeighbourConfig(), InputOptions())
 
 
 @pytest.mark.parametrize(("place", "room"), [(1, 7), (3, 7), (10, 7), (6, 6), (4, 22)])

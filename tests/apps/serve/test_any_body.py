@@ -1,6 +1,6 @@
 """Whatever is sent is answered or refused in the dialect's form, never with 500, and never without an end.
 
-hypothesis builds bodies near the right ones, schemathesis builds them from /openapi.json.
+hypothesis builds bodies near the right ones.
 """
 
 import string

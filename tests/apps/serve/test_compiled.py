@@ -54,13 +54,6 @@ def test_every_graph_is_compiled_before_the_server_is_ready(head_folders, compil
     assert service.models[name].info["engine"] == "compiled"
 
 
-def test_a_packed_model_waits_for_no_compiler(head_folders):
-    service, lines = Service(load_models([f"tiny={head_folders['tiny']}"]), ServeConfig()), []
-    service.warm_up(lines.append)
-    service.close()
-    assert lines == [] and service.models["tiny"].info["engine"] == "packed"
-
-
 def test_a_compiler_that_fails_is_named(head_folders, compiled, monkeypatch):
     def broken(module, dynamic):
         def graph(*batch):

@@ -263,13 +263,6 @@ def test_no_answer_is_one_only_where_it_may_be(http):
     assert "" in answers[True] and "" not in answers[False] and answers[None] == answers[False]
 
 
-def test_a_list_of_questions_gives_a_list(http):
-    found = http.post("/models/span", json={"inputs": [WHO, WHO]}).json()
-    assert len(found) == 2 and found[0]["answer"] == found[1]["answer"]
-    nested = http.post("/models/span", json={"inputs": [WHO, WHO], "parameters": {"top_k": 2}}).json()
-    assert [len(best) for best in nested] == [2, 2]
-
-
 # ---- masks
 
 
@@ -287,32 +280,6 @@ def test_too_many_results_are_refused(http):
 
 
 # ---- forms
-
-
-@pytest.mark.parametrize(
-    ("name", "body"),
-    [
-        ("labels", {}),
-        ("labels", {"inputs": 5}),
-        ("labels", {"inputs": [["a", "b"]]}),
-        ("labels", {"inputs": {"text": 1}}),
-        ("labels", {"inputs": "a", "parameters": {"top_k": 0}}),
-        ("labels", {"inputs": "a", "parameters": {"function_to_apply": "tanh"}}),
-        ("tags", {"inputs": {"text": "a"}}),
-        ("mlm", {"inputs": "a [MASK]", "parameters": {"targets": ["a b"]}}),
-        ("mlm", {"inputs": {"source_sentence": "a"}}),
-        ("mlm", {"inputs": {"source_sentence": "a", "sentences": []}}),
-        ("mlm", {"inputs": {"source_sentence": "a", "sentences": [1]}}),
-        ("mlm", {"inputs": "a", "dimensions": 33}),
-        ("nli", {"inputs": "a", "parameters": {"candidate_labels": []}}),
-        ("nli", {"inputs": "a", "parameters": {"candidate_labels": "x,,y"}}),
-        ("nli", {"inputs": "a", "parameters": {"candidate_labels": "x", "hypothesis_template": "no label"}}),
-    ],
-    ids=str,
-)
-def test_a_payload_of_another_form_is_refused_with_422(http, name, body):
-    found = http.post(f"/models/{name}", json=body)
-    assert found.status_code == 422 and found.json().keys() == {"error", "error_type"}
 
 
 @pytest.mark.parametrize("inputs", ["", " ", [], [""], ["a", ""]])

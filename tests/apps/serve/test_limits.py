@@ -4,14 +4,11 @@ import asyncio
 import threading
 
 import pytest
-import torch
 
 from bertworks.apps.serve.config import ServeConfig
-from bertworks.apps.serve.embedding import EmbeddingInput
 from bertworks.apps.serve.errors import Refusal
-from bertworks.apps.serve.limits import size_of
 from bertworks.apps.serve.models import ServedModel
-from bertworks.apps.serve.service import SHORT_SCORES, Options, Service
+from bertworks.apps.serve.service import Service
 
 ROUTES = {  # route, and the body of many wrong elements
     "/embed": lambda many: {"inputs": many},
@@ -104,11 +101,6 @@ def test_an_empty_body_is_400_and_a_text_without_tokens_422(http):
 def test_a_query_for_many_documents_counts_with_each(http):
     body = {"model": "ranker", "query": "a " * 100_000, "documents": ["a"] * 20}
     refused(http.post("/rerank", json=body), 413, "4,000,020 characters")
-
-
-def test_many_choices(http):
-    body = {"model": "choice", "text": "a b", "choices": ["c"] * 100}
-    assert len(http.post("/choose", json=body).json()["scores"]) == 100
 
 
 @pytest.mark.parametrize("template", ["none", "{} {}", "a" * 999 + "{}"], ids=lambda text: str(len(text)))
@@ -213,39 +205,3 @@ def test_work_before_a_request_is_bounded_in_tokens(service, monkeypatch):
     assert (found.status, found.error_type, found.headers) == (429, "Overloaded", {"Retry-After": "1"})
     assert "112 tokens of other requests come first; expected at most 100" in found.message
     gate.set()
-
-
-def test_token_ids_count_as_tokens():
-    assert size_of(["abc", [1, 2, 3, 4], ("de", "f"), ("g", ["h", "ij"])]) == (10, 4)
-
-
-@pytest.mark.parametrize(
-    ("rows", "inline"), [(["a b"], True), ([[2, 5, 3]] * 2, True), (["a " * 510], False), ([[2, *[5] * 250, 3]], False)]
-)
-def test_long_texts_and_many_ids_are_prepared_beside_the_event_loop(predictors, rows, inline):
-    model, threads = ServedModel("tiny", predictors["tiny"]), []
-    service = Service({"tiny": model}, ServeConfig(auto_truncate=True))
-
-    def prepare(rows):
-        threads.append(threading.current_thread())
-        return EmbeddingInput().prepare(model.steps["embed"], {}, rows)
-
-    run(service, "embed", rows, Options(prepare=prepare))
-    service.close()
-    assert (threads[0] is threading.main_thread()) == inline
-
-
-@pytest.mark.parametrize("inline", [True, False])
-def test_many_scores_are_decoded_beside_the_event_loop(predictors, monkeypatch, inline):
-    model, threads = ServedModel("tiny", predictors["tiny"]), []
-    service, steps = Service({"tiny": model}, ServeConfig()), model.steps["embed"]
-    width = 4 if inline else SHORT_SCORES + 1
-    monkeypatch.setattr(steps, "forward", lambda inputs: torch.zeros(len(inputs.first), width))
-    run(service, "embed", ["a b"], Options(decode=lambda *_: [threads.append(threading.current_thread())]))
-    service.close()
-    assert (threads[0] is threading.main_thread()) == inline
-
-
-def test_every_step_decodes_as_the_service_calls_it(service, predictors):
-    answer = run(service, "next_sentence", [("a film", "good")]).results[0]
-    assert answer == predictors["tiny"].next_sentence("a film", "good")

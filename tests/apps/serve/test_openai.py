@@ -69,14 +69,6 @@ def test_ids_that_may_be_of_another_tokenizer_are_refused(http, path, ids):
     assert http.post(path, json={"model": "mlm", name: [[2, 5, 3]]}).status_code == 200
 
 
-def test_as_many_texts_as_clients_send(api, http):
-    texts = [f"a {'b ' * (i % 9)}" for i in range(2_048)]
-    found = api.embeddings.create(model="mlm", input=texts)
-    assert len(found.data) == 2_048
-    some = api.embeddings.create(model="mlm", input=[texts[i] for i in (0, 33, 2_047)])
-    np.testing.assert_allclose(vectors(some), vectors(found)[[0, 33, 2_047]], atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("given", "code"),
     [

@@ -23,6 +23,7 @@ from bertworks.checkpoint.folder import save_folder
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from support.browser import CONTRAST
 from support.served import serving
 
 pytestmark = pytest.mark.browser
@@ -174,18 +175,9 @@ def test_every_tab_answers_in_every_view(visit, view):
         assert found.models == {model}
 
 
-CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
-
-
 def contrasts(page):
     """The texts whose contrast is below WCAG AA, with their contrast."""
     return page.evaluate(CONTRAST)
-
-
-def test_a_text_without_contrast_is_found(visit):
-    found = visit()
-    found.page.evaluate("document.querySelector('.lead p').style.color = '#bbb'")
-    assert [name for _, _, name in contrasts(found.page)], "the check sees nothing"
 
 
 def tabs_of(page):
@@ -258,21 +250,6 @@ def test_tabs_by_arrow_keys_with_a_visible_focus(visit):
     for _ in range(30):  # everything that can be pressed can be reached, and shows it
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement === document.body") or page.evaluate(outline) == "solid2px"
-
-
-def test_a_word_becomes_a_mask_and_a_prediction_a_word(visit):
-    found = visit()
-    page = found.page
-    page.fill("[name=text]", "the river")
-    page.click("button.run")
-    until(page, "!document.querySelector('.columns')")
-    page.click(".word >> text=river")
-    found.settle()
-    assert page.input_value("[name=text]") == "the [MASK]"
-    page.wait_for_selector("button.bar")
-    first = page.locator("button.bar .name").first.inner_text()
-    page.locator("button.bar").first.click()
-    assert page.input_value("[name=text]").replace(" ", "") == f"the{first.removeprefix('##')}"
 
 
 def test_waiting_is_shown_and_can_be_stopped(visit):
@@ -426,18 +403,6 @@ def test_an_export_has_no_tabs_that_it_cannot_answer(visit):
     found.page.goto(f"{found.address}/?again#labels/labels")
     found.page.wait_for_selector("[role=tab]")
     assert tabs_of(found.page) == ["labels", "curves"]
-
-
-def test_without_a_run_there_is_no_training_tab(chromium, tmp_path):
-    tokenizer = Tokenizer.train(["a river"] * 9, TokenizerConfig(vocab_size=300))
-    shape = ModelConfig(vocab_size=tokenizer.vocab_size, **SHAPE)
-    save_folder(tmp_path / "model", build_model(shape, seed=1), tokenizer)
-    with serving({"model": ServedModel.load(str(tmp_path / "model"))}) as found, contextlib.ExitStack() as opened:
-        visit = Visit(chromium, found)
-        opened.callback(visit.context.close)
-        assert tabs_of(visit.page) == [tab for tab in TABS["masked"] if tab != "curves"]
-        visit.go("model", "word")
-        visit.check()
 
 
 @pytest.mark.parametrize("path", ["/bert/", "/bert"])

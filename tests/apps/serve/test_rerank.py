@@ -218,12 +218,6 @@ def test_bodies_of_another_form_are_refused(http, change, status):
     assert found.status_code == status and found.json().keys() == {"error", "error_type"}
 
 
-def test_truncate_cuts_a_long_document(http):
-    body = {"model": "ranker", "query": "a film", "documents": ["a " * 60], "truncate": True}
-    found = http.post("/v1/rerank", json=body)
-    assert found.status_code == 200 and int(found.headers["x-truncated-tokens"]) == 60 + 5 - 24
-
-
 # ---- embedders
 
 
@@ -277,17 +271,6 @@ def test_an_embedder_ranks_by_the_cosine_of_its_vectors(client, embedding):
     similar = {"inputs": {"source_sentence": "good film", "sentences": texts}}
     same = dict(enumerate(client.post("/models/emb", json=similar).json()))
     assert {one["index"]: one["score"] for one in rows} == pytest.approx(same, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", ["emb", "ranker"])
-@pytest.mark.parametrize(
-    ("query", "texts", "status"),
-    [("a", [], 400), ("a", ["b", " "], 400), ("", ["b"], 400), ("a", ["b"] * 100, 200), ("a", ["a " * 60], 413)],
-    ids=lambda value: str(value)[:12],
-)
-def test_an_embedder_has_the_limits_of_models_of_pairs(client, name, query, texts, status):
-    found = client.post("/rerank", json={"model": name, "query": query, "texts": texts})
-    assert found.status_code == status, found.text
 
 
 def test_an_embedder_truncates_the_end_or_the_beginning(client, embedding):

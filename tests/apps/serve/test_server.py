@@ -112,24 +112,6 @@ def test_a_server_computes_in_what_is_faster_here(head_folders, monkeypatch, fas
     assert found[0].predictor.loaded.device.type == "cuda" or found[0].info["precision"] == precision
 
 
-START = """
-import sys
-from bertworks.apps.serve import server
-from bertworks.apps.serve.config import ServeConfig
-
-server.serve = lambda app, listener, config: (server.server_of(app, config), print(*sys.modules, file=sys.stderr))
-server.run_server([sys.argv[1]], ServeConfig(port=0))
-"""
-
-
-@pytest.mark.heavy  # imports torch
-def test_a_start_imports_no_statistics_no_plots_and_no_compiler(head_folders):
-    command = [sys.executable, "-c", START, head_folders["single"]]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    heavy = {"sklearn", "scipy", "matplotlib", "pandas", "pyarrow", "transformers", "sympy", "torch._dynamo"}
-    assert "fastapi" in done.stderr.split() and not heavy & {*done.stderr.split()}
-
-
 def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv(KEY, raising=False)
     assert read_keys(ServeConfig()) == []

@@ -22,7 +22,7 @@
   const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement, style = getComputedStyle(element);
-    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest("script, style, .explain, .skip, option")) continue;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility() || element.closest("script, style, .skip, option")) continue;
     const text = rgba(element.closest("svg") ? style.fill : style.color), below = behind(element);
     const large = parseFloat(style.fontSize) >= 24 || (parseFloat(style.fontSize) >= 18.66 && style.fontWeight >= 700);
     const value = ratio(over(text, below), below);

@@ -5,29 +5,25 @@ In reading order:
     config.py     the settings of a server
     errors.py     refusals: status, error type, and how each dialect of clients writes them
     bodies.py     fields of bodies; what is said of a body of another form
-    embedding.py  texts or token ids to embed: prompts, which end is cut; vectors of tokens, weights over the vocabulary
+    embedding.py  texts or token ids to embed: prompts, which end is cut; options of vectors
     models.py     a served model: a predictor, and the steps that its heads allow
     limits.py     how large a request is, and checks of it before anything is computed
-    queue.py      one compute thread: first in, first out, by real tokens
+    queue.py      one compute thread; requests take turns, a batch at a time
     metrics.py    Prometheus metrics under TEI's names
     service.py    from a request's rows to its answers: limits, tokenizing, queue, decoding
     routes.py     what every dialect's file shares: router, body, reply
     guard.py      what is checked before a route is called: host, key, content type, size and time of the body; the log
     app.py        `create_app`: all routes of all dialects; how a dialect plugs in
     tei.py        routes of text-embeddings-inference
-    own.py        our own routes
-    vectors.py    options of all routes that return vectors: length, dimensions
+    own.py        health, and the routes of our own that the page needs
     openai.py     OpenAI's routes: vectors, models
     rerank.py     texts ranked by a query: `/rerank`
-    vllm.py       vLLM's `/classify` and `/score`
     pipelines.py  the tasks of Hugging Face Inference: payload to rows, results to answer
     huggingface.py  their routes, and which task a payload is for
     explaining.py  `explain` as work of the compute thread
-    probes.py     our own routes that look inside an encoder
     curves.py     the curves of a run folder
     page.py       the page at `/`; its parts are in page/
     screen.py     what is printed at the start
-    protocol.py   uvicorn's protocol: time and size of a header
     server.py     the process: address, loading, signals, shutdown
 """
 

@@ -20,7 +20,8 @@ from .explaining import ExplainSteps
 AUTO = Computing("auto")
 
 WORDS = "a few words to begin with " * 8
-Make, Row = Callable[[Predictor], Steps[Any]], Callable[[Predictor], Any]
+Make = Callable[[Predictor], Steps[Any]]
+Row = Callable[[Predictor], Any]
 
 # The name of each kind of result: its words, its steps, and a row that any such model can read (for its first batch).
 # A head that is missing, or an export without weights, makes its steps raise InputError.

@@ -84,9 +84,7 @@ class ServedModel:
         if step not in self.steps:
             able, folder = ", ".join(self.abilities), self.predictor.folder
             why = f": {without_folders(self.missing[step], {str(folder): self.name})}" if is_export(folder) else ""
-            raise Refusal(
-                424, f"the model {self.name!r} cannot {STEPS[step][0] if step else 'do that'}{why}; it can: {able}"
-            )
+            raise Refusal(424, f"the model {self.name!r} cannot {STEPS[step][0]}{why}; it can: {able}")
         return self.steps[step]
 
     @property

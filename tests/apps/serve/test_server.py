@@ -59,6 +59,17 @@ def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, capsys):
     assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
 
 
+def test_a_server_that_is_loading_holds_its_port(head_folders, capsys, monkeypatch):
+    """Nothing listens yet, but a second server must not load its models in vain."""
+    monkeypatch.setattr("bertworks.apps.serve.models.load_models", lambda *_: pytest.fail("models are loaded"))
+    with bind(ServeConfig(port=0)) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(SystemExit):
+            main(["serve", str(head_folders["tiny"]), "--port", str(port)])
+        assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
+    bind(ServeConfig(port=port)).close()  # free again
+
+
 def test_a_server_says_what_it_loads_before_it_does_and_opens_at_last(head_folders, monkeypatch, capsys):
     """run_server's order of events: bound, announced, loaded, warm, open, served."""
     events, address = [], []

@@ -34,6 +34,7 @@ KEY = "BERTWORKS_API_KEY"
 EXTRA = ("fastapi", "uvicorn", "httptools", "orjson", "prometheus_client")
 CATCH_UP = 0.5  # seconds in which what had arrived is read before the listener is closed
 KEEP_ALIVE = 75  # seconds that an unused connection stays open; proxies close theirs after 60
+REUSE = (socket.SOL_SOCKET, socket.SO_REUSEADDR)
 STOPS = (signal.SIGINT, signal.SIGTERM)
 LAST_SECONDS = 5.0  # after `grace`, for responses to be written
 
@@ -121,9 +122,10 @@ def bind(config: ServeConfig) -> socket.socket:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"--host {config.host}: {reason}; expected an address or a name of this machine") from None
     listener = socket.socket(family)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(*REUSE, 1)
     try:
         listener.bind(address)
+        listener.setsockopt(*REUSE, 0)  # until it listens, another server could be bound to the same address
     except OSError as error:
         listener.close()
         raise _in_use(config, error) from None
@@ -133,6 +135,7 @@ def bind(config: ServeConfig) -> socket.socket:
 def accept(listener: socket.socket, config: ServeConfig) -> None:
     """Let clients connect. Raises InputError if another program began to listen there after `bind`."""
     try:
+        listener.setsockopt(*REUSE, 1)  # a restart binds while connections of this server are still in TIME_WAIT
         listener.listen(2048)
     except OSError as error:
         raise _in_use(config, error) from None

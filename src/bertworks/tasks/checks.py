@@ -7,7 +7,7 @@ their words are, whatever their case, punctuation, white space and Unicode form 
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..data.duplicates import duplicate_key, find_near_duplicates, word_shingles
-from ..data.encodings import misread
 from ..files import InputError, clip
 from ..reporting.run_files import TRAINED_ON
 from ..reporting.tables import counted
@@ -30,11 +29,7 @@ Severity = Literal["note", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 FEW_TRAIN, FEW_DEV = 200, 100  # examples
-FEW_OF_LABEL = 10  # training examples of one label
-CONSTANT = 0.95  # fraction of one label from which accuracy says little
 UNBALANCED = 10  # examples of the most frequent label per example of the rarest
-SHIFT = 0.15  # total variation distance between the labels of train and dev
-IDS, FEW_IDS = 0.8, 20  # labels per example from which labels look like ids; fewer labels never do
 NOTABLE = 0.01  # fraction of the examples from which duplicates and the like are a warning
 LEAK = 0.2  # fraction of the development examples in train from which their scores say nothing
 SEEN = 0.05  # fraction of evaluated examples that a run was trained on; fewer may be duplicates
@@ -163,29 +158,25 @@ def sizes(data: LabelledData) -> Iterator[Finding]:
         evidence = counted(dev, "development example")
         if data.task.kind not in NUMERIC:
             evidence += f": 95 % interval of an accuracy of 50 %: ± {98 / math.sqrt(dev):.0f} points"
-        yield Finding(
-            "few examples", "warning", evidence, "label more, or give a larger dev_share of one labelled file"
-        )
+        advice = "label more, or give a larger dev_share of one labelled file"
+        yield Finding("few examples", "warning", evidence, advice)
 
 
-def balance(data: LabelledData) -> Iterator[Finding]:
-    """Labels that look like ids, one label for nearly all examples, rare labels, a regression with one value."""
-    counts = data.labels(data.train)
-    if data.task.kind == "regression" and len(data.train) > 1 and len({row.label for row in data.train}) == 1:
-        yield Finding(
-            "labels", "error", f"every training example has the value {data.train[0].label}: nothing to learn"
+def labels(data: LabelledData) -> Iterator[Finding]:
+    """One label for nearly all examples, labels that train lacks, a regression with one value."""
+    values = {row.label for row in data.train}
+    if data.task.kind == "regression" and len(values) == 1 < len(data.train):
+        yield Finding("labels", "error", f"every training example has the value {min(values)}: nothing to learn")
+    train, dev = data.labels(data.train), data.labels(data.dev)
+    if unknown := sorted(dev.keys() - train.keys()):
+        evidence = (
+            f"labels in the development examples alone, which no model can predict: {_first(map(named, unknown))}"
         )
-    if not counts:
+        yield Finding("labels", "error", evidence, "correct the labels, or add such examples to train")
+    if not data.has_one_class or len(train) < 2:
         return
-    total, (most, often), (rarest, seldom) = counts.total(), *(counts.most_common()[i] for i in (0, -1))
-    if data.has_one_class and len(counts) >= max(FEW_IDS, IDS * total):
-        evidence = f"{len(counts):,} labels in {total:,} training examples: nearly every example has its own"
-        yield Finding(
-            "labels", "error", evidence, f"column {data.task.label!r} may hold ids: give the column of labels"
-        )
-        return
-    unbalanced = often >= UNBALANCED * seldom and seldom >= FEW_OF_LABEL  # rarer ones are listed below
-    if data.has_one_class and len(counts) > 1 and (unbalanced or often >= CONSTANT * total):
+    total, (most, often), (rarest, seldom) = train.total(), *(train.most_common()[i] for i in (0, -1))
+    if often >= UNBALANCED * seldom:
         yield Finding(
             "labels",
             "warning",
@@ -193,105 +184,58 @@ def balance(data: LabelledData) -> Iterator[Finding]:
             f"majority-class baseline has an accuracy of {often / total:.3f}",
             "report macro_f1 beside accuracy; label more examples of the rare labels, or set class_weights",
         )
-    rare = [f"{named(name)} ({count})" for name, count in counts.items() if count < FEW_OF_LABEL]
-    if rare and len(data.train) >= FEW_OF_LABEL:
-        evidence = (
-            f"labels with fewer than {FEW_OF_LABEL} training examples: {len(rare)} of {len(counts)}: {_first(rare)}"
-        )
-        yield Finding("labels", "warning", evidence, "label more of them, or merge rare labels")
-
-
-def label_shift(data: LabelledData) -> Iterator[Finding]:
-    """Labels that only one split has, or that are more frequent in one than in the other."""
-    train, dev = data.labels(data.train), data.labels(data.dev)
-    if not train or not dev:
-        return
-    if unknown := sorted(dev.keys() - train.keys()):
-        evidence = (
-            f"labels in the development examples alone, which no model can predict: {_first(map(named, unknown))}"
-        )
-        yield Finding("label shift", "error", evidence, "correct the labels, or add such examples to train")
-        return
-    moved = {name: dev[name] / dev.total() - train[name] / train.total() for name in train}
-    distance = sum(map(abs, moved.values())) / 2
-    if distance > max(SHIFT, math.sqrt(len(moved) / dev.total())):  # the second one: expected of a random split
-        name = max(moved, key=lambda one: abs(moved[one]))
-        shares = (percent(counts[name] / counts.total()) for counts in (train, dev))
-        evidence = "label {} has {} of the training examples and {} of the development examples"
-        advice = "draw both from one labelled file (dev_share), or with another split_seed"
-        yield Finding("label shift", "warning", evidence.format(named(name), *shares), advice)
-
-
-def label_spelling(data: LabelledData) -> Iterator[Finding]:
-    """Labels that differ in case, white space or Unicode form only."""
-    spellings: defaultdict[str, list[str]] = defaultdict(list)
-    for name in sorted(data.labels([*data.train, *data.dev])):
-        spellings[" ".join(normalize("NFC", name).casefold().split())].append(name)
-    for names in spellings.values():
-        if len(names) > 1:
-            shown = repr if len({normalize("NFC", name) for name in names}) == len(names) else ascii
-            evidence = "labels that differ in case, blanks or Unicode form only are trained as different labels: "
-            yield Finding("label spelling", "warning", evidence + ", ".join(map(shown, names)), "write them in one way")
 
 
 def texts(data: LabelledData) -> Iterator[Finding]:
-    """Texts without a letter or digit, and texts that were decoded with the wrong encoding."""
-    rows = [*data.train, *data.dev]
+    """Texts without a letter or digit, examples that occur twice, and development examples that are also in train."""
+    rows, total = [*data.train, *data.dev], len(data.train)
     if empty := [row for row in rows if not any(map(str.isalnum, row.texts[0]))]:
         evidence = f"texts without a letter or digit: {_some(empty, len(rows))}"
         yield Finding("empty texts", _severity(empty, len(rows)), evidence, "remove them, or restore them")
-    if warning := misread("\n".join("\n".join(row.texts) for row in data.sample), data.task.form.encoding):
-        evidence, _, advice = warning.partition("; ")
-        yield Finding("encoding", "warning", evidence, advice)
-
-
-def duplicates(data: LabelledData) -> Iterator[Finding]:
-    """Training examples that occur twice, with the same label or with different ones."""
-    if data.task.kind == "tagging":  # short sentences repeat
-        return
     groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
     for row in data.train:
         groups[row.key].append(row)
-    first = {(row.key, row.label): row for row in reversed(data.train)}
-    if repeated := [row for row in data.train if row is not first[row.key, row.label]]:
-        evidence = f"training examples that repeat an earlier one with its label: {_some(repeated, len(data.train))}"
+    if data.task.kind != "tagging":  # short sentences repeat
+        yield from _duplicates(data, [rows for rows in groups.values() if len(rows) > 1], total)
+    yield from _overlap(data, groups.keys())
+
+
+def _duplicates(data: LabelledData, groups: Sequence[Sequence[Row]], total: int) -> Iterator[Finding]:
+    """Training examples of equal texts, with one label or with several."""
+    firsts = {id(row) for rows in groups for row in {one.label: one for one in reversed(rows)}.values()}
+    if repeated := [row for rows in groups for row in rows if id(row) not in firsts]:
+        repeated.sort(key=lambda row: row.line)
+        evidence = f"training examples that repeat an earlier one with its label: {_some(repeated, total)}"
         advice = "remove them, unless texts repeat in practice too"
-        yield Finding("duplicates", _severity(repeated, len(data.train)), evidence, advice)
-    repeating = [rows for rows in groups.values() if len(rows) > 1]
-    torn = [rows for rows in repeating if data.has_one_class and len(data.labels(rows)) > 1]
+        yield Finding("duplicates", _severity(repeated, total), evidence, advice)
+    torn = [rows for rows in groups if data.has_one_class and len(data.labels(rows)) > 1]
     if torn:
         wrong = [row for rows in torn for row in rows if row.label != data.labels(rows).most_common(1)[0][0]]
-        labels = " and ".join(map(named, data.labels(torn[0])))
-        yield Finding(
-            "conflicting labels",
-            _severity(wrong, len(data.train)),
-            f"texts with different labels: {len(torn):,}; {named(' / '.join(torn[0][0].texts))} is {labels} "
-            f"({_lines(torn[0])}); no model can be right on {len(wrong):,} of these examples",
-            "decide on one label per text",
+        names = " and ".join(map(named, data.labels(torn[0])))
+        evidence = (
+            f"texts with different labels: {len(torn):,}; {named(' / '.join(torn[0][0].texts))} is {names} "
+            f"({_lines(torn[0])}); no model can be right on {len(wrong):,} of these examples"
         )
+        yield Finding("conflicting labels", _severity(wrong, total), evidence, "decide on one label per text")
 
 
-def overlap(data: LabelledData) -> Iterator[Finding]:
+def _overlap(data: LabelledData, train: Collection[tuple[str, ...]]) -> Iterator[Finding]:
     """Development examples that are also in train, exactly or nearly."""
-    what, total = "contexts" if data.task.kind == "span" else "examples", len(data.dev)
+    what, total, kind = "contexts" if data.task.kind == "span" else "examples", len(data.dev), data.task.kind
     advice = "remove them from train; in one divided file (dev_share) keep what belongs together in one split (group)"
-    train = {row.key for row in data.train}
     if both := [row for row in data.dev if row.key in train]:
         evidence = f"development {what} that are also in train: {_some(both, total)} ({percent(len(both) / total)})"
-        short = data.task.kind == "tagging"  # short sentences repeat
-        severity: Severity = "error" if len(both) >= LEAK * total else "note" if short else _severity(both, total)
+        less = "note" if kind == "tagging" else _severity(both, total)  # short sentences repeat
+        severity: Severity = "error" if len(both) >= LEAK * total else less
         evidence += "; their scores say nothing about new texts"
         yield Finding("train/dev overlap", severity, evidence, advice)
-    if data.task.kind in ("tagging", "choice") or not data.dev:
+    if kind in ("tagging", "choice") or not data.dev:
         return
     rows = [row for row in data.dev[:COMPARED] if row.key not in train]
-    splits = rows, data.train[:COMPARED]
-    dev_shingles, train_shingles = ([word_shingles(" ".join(row.key)) for row in split] for split in splits)
-    if near := [rows[i] for i in find_near_duplicates(dev_shingles, train_shingles)]:
+    shingles = ([word_shingles(" ".join(row.key)) for row in split] for split in (rows, data.train[:COMPARED]))
+    if near := [rows[i] for i in find_near_duplicates(*shingles)]:
         evidence = f"development {what} that share most of their words with one in train: {_some(near, total)}"
-        leak = (
-            len(data.task.text) == 1 and len(near) >= LEAK * total
-        )  # two examples may share the longer text of a pair
+        leak = len(data.task.text) == 1 and len(near) >= LEAK * total  # two pairs may share their longer text
         yield Finding("train/dev overlap", "error" if leak else _severity(near, total), evidence, advice)
 
 
@@ -321,7 +265,7 @@ def tokens(data: LabelledData) -> Iterator[Finding]:
 
 
 CHECKS: tuple[Callable[[LabelledData], Iterable[Finding]], ...]
-CHECKS = (sizes, balance, label_shift, label_spelling, texts, duplicates, overlap, tokens)
+CHECKS = (sizes, labels, texts, tokens)
 
 
 def _first(words: Iterable[str]) -> str:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from bertworks.data.sentences import split_sentences
 from bertworks.files import InputError
-from bertworks.tasks.contexts import find_answer, narrow_span, tokenize_contexts
+from bertworks.tasks.contexts import answer_tokens, tokenize_contexts
+from bertworks.tasks.offsets import Place
 from bertworks.tokenizer import Tokenizer, TokenizerConfig, spiece
 from bertworks.tokenizer.spiece import read_model
 from support.shared_data import shared
@@ -294,9 +295,8 @@ def test_answers_have_their_pieces(trained: Tokenizer) -> None:
     contexts = tokenize_contexts(trained, [text])
     for answer in ("40", "Zürich", "He", "paid"):
         start = text.index(answer)
-        span = find_answer(contexts, 0, answer, start)
+        span = answer_tokens(contexts, 0, Place(start, start + len(answer)), None)
         assert span is not None
-        span = narrow_span(contexts, 0, span, start, start + len(answer))
         assert text[contexts.begin[span.first] : contexts.end[span.last]] == answer
 
 

@@ -47,12 +47,11 @@ def reliability(probabilities: Floats, true: NDArray[Any]) -> list[dict[str, flo
     confidence = probabilities.ravel() if true.ndim == 2 else probabilities.max(1)  # (P,)
     right = true.ravel() > 0 if true.ndim == 2 else probabilities.argmax(1) == true
     bins = np.minimum((confidence * BINS).astype(np.int64), BINS - 1)
-    table = []
-    for number in np.unique(bins):
-        chosen = bins == number
-        means = {"confidence": float(confidence[chosen].mean()), "accuracy": float(right[chosen].mean())}
-        table.append({"count": int(chosen.sum()), **means})
-    return table
+    chosen = (bins == number for number in np.unique(bins))
+    return [
+        {"count": int(some.sum()), "confidence": float(confidence[some].mean()), "accuracy": float(right[some].mean())}
+        for some in chosen
+    ]
 
 
 def expected_calibration_error(table: Sequence[Mapping[str, float]]) -> float:
@@ -82,11 +81,10 @@ def confusion(true: NDArray[Any], predicted: NDArray[Any], labels: Sequence[str]
         sums = {"found": true * predicted, "missed": true * (1 - predicted), "wrong": (1 - true) * predicted}
         return {name: {key: int(cells[:, k].sum()) for key, cells in sums.items()} for k, name in enumerate(labels)}
     pairs = Counter(zip(true.tolist(), predicted.tolist(), strict=True))
-    return {
-        name: {other: pairs[k, j] for j, other in enumerate(labels) if (k, j) in pairs}
-        for k, name in enumerate(labels)
-        if any((k, j) in pairs for j in range(len(labels)))
+    found = {
+        name: {other: pairs[k, j] for j, other in enumerate(labels) if pairs[k, j]} for k, name in enumerate(labels)
     }
+    return {name: row for name, row in found.items() if row}
 
 
 def thresholds_of(labels: Sequence[str], settings: Mapping[str, Any]) -> NDArray[np.float64]:

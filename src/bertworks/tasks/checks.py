@@ -232,8 +232,8 @@ def _overlap(data: LabelledData, train: Collection[tuple[str, ...]]) -> Iterator
     if kind in ("tagging", "choice") or not data.dev:
         return
     rows = [row for row in data.dev[:COMPARED] if row.key not in train]
-    shingles = ([word_shingles(" ".join(row.key)) for row in split] for split in (rows, data.train[:COMPARED]))
-    if near := [rows[i] for i in find_near_duplicates(*shingles)]:
+    dev, others = ([word_shingles(" ".join(row.key)) for row in split] for split in (rows, data.train[:COMPARED]))
+    if near := [rows[i] for i in find_near_duplicates(dev, others)]:
         evidence = f"development {what} that share most of their words with one in train: {_some(near, total)}"
         leak = len(data.task.text) == 1 and len(near) >= LEAK * total  # two pairs may share their longer text
         yield Finding("train/dev overlap", "error" if leak else _severity(near, total), evidence, advice)

@@ -123,52 +123,22 @@ class Span(NamedTuple):
     last: int
 
 
-def answer_in_words(
-    contexts: Contexts, context: int, text: str, start: int, answer: list[int], place: Place | None
-) -> Span | None:
-    """The tokens of an answer for WordPiece, as the original finds them; None if they are not found.
+def answer_tokens(contexts: Contexts, context: int, place: Place, answer: list[int] | None) -> Span | None:
+    """The tokens of the words at a place, narrowed to the answer; None if these words have no tokens.
 
-    answer: the tokens of its text. place: where the text is. Where the original would train on other words, because the
-    text is not at character `start` and its tokens are not in the words there, those of `place` are taken.
+    answer: the tokens of its text, which WordPiece looks for among those of its words, as the original does. None for
+    vocabularies that mark the beginnings of words, where an answer is often tokenized differently by itself.
     """
-    span = find_answer(contexts, context, text, start)
-    if span is not None:
-        improved = _improved(contexts, context, span, answer)
-        if place is None or place.start == start or improved != span:
-            return improved
-    span = None if place is None else _words_at(contexts, context, place)
-    return None if span is None else _improved(contexts, context, span, answer)
-
-
-def answer_in_tokens(contexts: Contexts, context: int, place: Place) -> Span | None:
-    """The tokens of an answer at a place, for vocabularies that mark the beginnings of words."""
-    span = _words_at(contexts, context, place)
-    return None if span is None else narrow_span(contexts, context, span, *place)
-
-
-def _words_at(contexts: Contexts, context: int, place: Place) -> Span | None:
-    return find_answer(contexts, context, contexts.texts[context][slice(*place)], place.start)
-
-
-def _improved(contexts: Contexts, context: int, span: Span, answer: list[int]) -> Span:
-    first = contexts.edges[context] + span.first
-    return improve_span(contexts.ids[first : first + span.last - span.first + 1].tolist(), span, answer)
-
-
-def find_answer(contexts: Contexts, context: int, text: str, start: int) -> Span | None:
-    """The tokens of the words that hold an answer; None if it does not begin at character `start`.
-
-    As in the original it is enough that the words from its first to its last character contain it, white space aside.
-    """
-    whole, stop = contexts.texts[context], start + len(text)
-    if start < 0 or stop > len(whole) or not text.strip() or not WORD.search(whole):
-        return None
-    first, last = (contexts.word_at(context, character) for character in (start, stop - 1))
-    if whole[start:stop] != text and " ".join(text.split()) not in " ".join(contexts.words[first : last + 1]):
-        return None
+    first, last = (contexts.word_at(context, character) for character in (place.start, place.end - 1))
     base = int(contexts.edges[context])
     span = Span(int(contexts.token_edges[first]) - base, int(contexts.token_edges[last + 1]) - 1 - base)
-    return span if span.first <= span.last else None  # words of control characters alone have no tokens
+    if span.first > span.last:
+        return None  # words of control characters alone
+    tokens = slice(base + span.first, base + span.last + 1)
+    if answer is not None:
+        return improve_span(contexts.ids[tokens].tolist(), span, answer)
+    inside = np.flatnonzero((contexts.end[tokens] > place.start) & (contexts.begin[tokens] < place.end))
+    return Span(span.first + int(inside[0]), span.first + int(inside[-1])) if len(inside) else span
 
 
 def improve_span(tokens: list[int], span: Span, answer: list[int]) -> Span:
@@ -182,13 +152,3 @@ def improve_span(tokens: list[int], span: Span, answer: list[int]) -> Span:
             if tokens[i : i + length] == answer:
                 return Span(span.first + i, span.first + i + length - 1)
     return span
-
-
-def narrow_span(contexts: Contexts, context: int, span: Span, start: int, stop: int) -> Span:
-    """The tokens within `span` that hold any of the characters `start` to `stop`.
-
-    For vocabularies that mark the beginnings of words, where an answer is often tokenized differently by itself.
-    """
-    tokens = slice(contexts.edges[context] + span.first, contexts.edges[context] + span.last + 1)
-    inside = np.flatnonzero((contexts.end[tokens] > start) & (contexts.begin[tokens] < stop))
-    return Span(span.first + int(inside[0]), span.first + int(inside[-1])) if len(inside) else span

@@ -8,7 +8,6 @@ divided by it, as STS-B's from 0 to 5: by the largest one of the training rows, 
 Shapes: N rows, two sequences each (S = 2 N: first text, second text, first, ...), D width, B rows of a batch.
 """
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +28,7 @@ from .labels import LARGEST
 from .metrics import METRICS
 from .records import Source
 from .sequences import Integers, cut_pairs, frame
-from .table import location, names_of, read_table
+from .table import location, names_of
 
 CHUNK = 256  # rows that are compared with all at once
 SCORE_COLUMNS = ("label", "score")  # usual names of columns of scores
@@ -45,13 +44,14 @@ def metrics_of(label: str) -> tuple[str, ...]:
 def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     """The pairs of one file. Raises InputError with file and line: a column is missing, a score is no number.
 
-    Also if pairs are read without scores from a table that has some: not every row's two texts belong together then.
+    Also if pairs are read without scores from a table with a column called label or score.
     """
-    if labelled and not task.label and (ignored := _ignored_scores(path, task)):
-        found = (
-            f"{path}: the column {ignored} holds numbers, which would be ignored: without --label the texts of a row"
+    unused = set(SCORE_COLUMNS) - {*task.text}
+    if labelled and not task.label and (found := next((n for n in names_of(path, task.form) if n in unused), "")):
+        raise InputError(
+            f"{path}: the column {found} would be ignored: without --label the texts of a row belong together; give "
+            f"--label {found}, or remove or rename the column"
         )
-        raise InputError(f"{found} belong together; give --label {ignored}, or remove or rename the column")
     rows = read_pairs(task, path, labelled and bool(task.label))
     check_scores(rows, task.scale, lambda row: location(path, row.line))
     return rows
@@ -65,25 +65,8 @@ def check_scores(rows: Sequence[Example], scale: float, where: Callable[[Example
     for row in rows:
         if row.label is None or not scale or abs(float(row.label)) <= min(scale, LARGEST):
             continue
-        if not abs(float(row.label)) <= LARGEST:
-            raise InputError(f"{where(row)}: score {row.label}; expected a number that float32 holds")
         found = f"score {row.label} divided by {scale:g} (the largest one of training, at least 1) is not from -1 to 1"
         raise InputError(f"{where(row)}: {found} as a cosine is; correct it, or bring all scores to one scale")
-
-
-def _ignored_scores(path: Source, task: Task) -> str:
-    """The column that looks like one of scores: mostly numbers, and not only ones. "" if there is none."""
-    names = [name for name in SCORE_COLUMNS if name not in task.text and name in names_of(path, task.form)]
-    if not names:
-        return ""
-    rows, numbers, unlike = 0, dict.fromkeys(names, 0), dict.fromkeys(names, False)  # whether a number is not 1
-    for row in read_table(path, task.text, (), names, names, task.form):
-        rows += 1
-        for name, cell in zip(names, row.values[len(task.text) :], strict=True):
-            with contextlib.suppress(ValueError):
-                unlike[name] |= float(cell) != 1
-                numbers[name] += 1
-    return next((name for name in names if unlike[name] and 2 * numbers[name] > rows), "")
 
 
 def scale_of(task: Task, rows: Sequence[Example]) -> float:

@@ -23,7 +23,7 @@ from ..tokenizer import Tokenizer
 from ..training.task_objectives import SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
 from .base import Judged, Kind, Limits, Task, no_names
-from .contexts import Contexts, answer_in_tokens, answer_in_words, tokenize_contexts
+from .contexts import Contexts, answer_tokens, tokenize_contexts
 from .inputs import Inputs
 from .offsets import Unit, locate, unit_of_offsets
 from .questions import Question, read
@@ -279,20 +279,17 @@ def _find_answers(tokenizer: Tokenizer, questions: Sequence[Question], contexts:
         if question.impossible:
             spans[i] = NO_ANSWER
         elif question.answers:
-            (text, start), number = question.answers[0], int(context[i])
-            place = locate(question.context, text, start, unit)
-            if tokenizer.kind == "wordpiece":
-                tokens = answers.tokens[answers.start[i] : answers.start[i] + answers.length[i]].tolist()
-                begin = start if unit == "characters" or place is None else place.start
-                span = answer_in_words(contexts, number, text, begin, tokens, place)
-            else:
-                span = None if place is None else answer_in_tokens(contexts, number, place)
+            text, start = question.answers[0]
+            place, span = locate(question.context, text, start, unit), None
+            if place is not None:
+                own = answers.tokens[answers.start[i] : answers.start[i] + answers.length[i]].tolist()
+                span = answer_tokens(contexts, int(context[i]), place, own if tokenizer.kind == "wordpiece" else None)
             one = Skipped(question.id, text, start, question.line)
             if span is None:
                 skipped.append(one)
             else:
                 spans[i] = span
-                moved += [one] if place is not None and place.start != start else []
+                moved += [one] if place and place.start != start else []
     return _Found(spans, tuple(moved), tuple(skipped), unit)
 
 

@@ -76,14 +76,6 @@ def test_every_scheme_comes_back_as_iob2(phrases: Phrases):
     assert to_iob2(ioe2(phrases)) == expected
 
 
-def test_the_schemes_of_the_test_above_are_what_they_are_called():
-    phrases = [("LOC", 2), ("", 1), ("LOC", 1), ("LOC", 1), ("PER", 3)]
-    assert iob2(phrases) == ["B-LOC", "I-LOC", "O", "B-LOC", "B-LOC", "B-PER", "I-PER", "I-PER"]
-    assert iob1(phrases) == ["I-LOC", "I-LOC", "O", "I-LOC", "B-LOC", "I-PER", "I-PER", "I-PER"]
-    assert with_ends(phrases, "E", "S") == ["B-LOC", "E-LOC", "O", "S-LOC", "S-LOC", "B-PER", "I-PER", "E-PER"]
-    assert ioe2(phrases) == ["I-LOC", "E-LOC", "O", "E-LOC", "E-LOC", "I-PER", "I-PER", "E-PER"]
-
-
 @given(some_phrases)
 def test_chunks_are_the_phrases(phrases: Phrases):
     expected, at = [], 0
@@ -218,7 +210,7 @@ def test_iob1_of_the_recorded_file_becomes_its_iob2():
 
 
 def scheme(tags: str, of_model: bool = False) -> Scheme:
-    return read_scheme({tag: f"line {i}" for i, tag in enumerate(tags.split(), 1)}, "file", of_model)
+    return read_scheme({tag: f"line {i}" for i, tag in enumerate(tags.split(), 1)}, of_model)
 
 
 @pytest.mark.parametrize(

@@ -55,87 +55,68 @@ def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> lis
     Raises InputError with file and line if a line has not as many columns as the others, a tag is none, words and tags
     differ in number, or the file mixes two schemes.
     """
-    names = _Names(task)
     path = Path(path) if isinstance(path, str) else path
+    places: dict[str, str] = {}  # where each tag is first met
     if isinstance(path, Path) and is_column_file(path, task):
-        found = list(_of_columns(task, path, names if labelled else None))
+        found = list(_of_columns(task, path, labelled, places))
     else:
-        found = list(_rows(task, path, names if labelled else None))
+        found = list(_rows(task, path, labelled, places))
     if not found:
         raise InputError(f"{path}: no sentences in this file")
     if not labelled:
         return found
-    scheme = names.scheme(str(path))
+    scheme = _scheme(task, places, str(path))
     if scheme.name and len(scheme.standard) > max(MANY_TAGS, sum(len(sentence.words) for sentence in found) // 10):
-        found_tags = f"{len(scheme.standard):,} different tags such as {shorten(next(iter(names.places)))}"
+        found_tags = f"{len(scheme.standard):,} different tags such as {shorten(next(iter(places)))}"
         raise InputError(f"{path}: {found_tags}; is this another column? Name that of the tags with --label")
-    standard = {cell: scheme.standard[tag] for cell, tag in names.written.items()}
     return [
-        sentence._replace(tags=[standard[cell] for cell in sentence.tags or ()], scheme=scheme.name)
+        sentence._replace(tags=[scheme.standard[tag] for tag in sentence.tags or ()], scheme=scheme.name)
         for sentence in found
     ]
 
 
-class _Names:
-    """The tags of a file: where each is first met, and what it stands for."""
-
-    def __init__(self, task: Task):
-        self.task = task
-        self.labels = dict(zip(task.written, task.labels, strict=True)) if task.written else {}
-        self.written: dict[str, str] = {}  # tags by the way the file writes them
-        self.places: dict[str, str] = {}  # where each tag is first met
-
-    def add(self, cell: str, where: str) -> None:
-        """Raises InputError for a tag that is none of those that the task's files have."""
-        if cell in self.written:
-            return
-        if self.labels and cell not in self.labels:
-            raise InputError(f"{where}: tag {shorten(cell)}; expected one of {', '.join(self.labels)}")
-        self.written[cell] = self.labels.get(cell, cell)
-        self.places.setdefault(self.written[cell], where)
-
-    def scheme(self, file: str) -> Scheme:
-        """How the tags mark entities; that of the task's labels decides. Raises InputError for one of another type."""
-        labels = self.task.labels
-        if labels and not read_scheme(dict.fromkeys(labels, file), file, of_model=True).entities:
-            for tag in (tag for tag in self.places if tag not in labels):
-                raise InputError(f"{self.places[tag]}: tag {shorten(tag)}; expected one of {listed(labels, LABELS)}")
-            return Scheme(PARTS_OF_SPEECH, {tag: tag for tag in self.places}, entities=False)
-        scheme = read_scheme(self.places | ({OUTSIDE: self.places.get(OUTSIDE, file)} if labels else {}), file)
-        types = {label[2:] for label in labels}
-        for tag, where in self.places.items():
-            if types and scheme.standard[tag][2:] not in types:
-                expected = ", ".join(sorted(filter(None, types)))
-                raise InputError(f"{where}: tag {shorten(tag)}; expected O, or one of the types {expected}")
-        return scheme
+def _scheme(task: Task, places: dict[str, str], file: str) -> Scheme:
+    """How the tags mark entities; that of the task's labels decides. Raises InputError for a tag of another type."""
+    labels = task.labels
+    if labels and not read_scheme(dict.fromkeys(labels, file), of_model=True).entities:
+        for tag in (tag for tag in places if tag not in labels):
+            raise InputError(f"{places[tag]}: tag {shorten(tag)}; expected one of {listed(labels, LABELS)}")
+        return Scheme(PARTS_OF_SPEECH, {tag: tag for tag in places}, entities=False)
+    scheme = read_scheme(places | ({OUTSIDE: places.get(OUTSIDE, file)} if labels else {}))
+    types = {label[2:] for label in labels}
+    for tag, where in places.items():
+        if types and scheme.standard[tag][2:] not in types:
+            expected = ", ".join(sorted(filter(None, types)))
+            raise InputError(f"{where}: tag {shorten(tag)}; expected O, or one of the types {expected}")
+    return scheme
 
 
-def _of_columns(task: Task, path: Path, names: _Names | None) -> Iterator[Sentence]:
-    """The sentences of a file with a word per line. `names`: None if the tags do not matter."""
-    blocks = read_columns(task, path, names is not None)
+def _of_columns(task: Task, path: Path, labelled: bool, places: dict[str, str]) -> Iterator[Sentence]:
+    """The sentences of a file with a word per line. places: gets the place of each new tag."""
+    blocks = read_columns(task, path, labelled)
     documents = bool(blocks and blocks[-1].document)
     for number, block in enumerate(blocks):
         for tag, line in zip(block.tags, block.lines, strict=False):
-            if names and tag not in names.written:
-                names.add(tag, f"{path}, line {line}")
-        document = block.document if documents else number
-        yield Sentence(block.line, document, block.words, block.tags if names else None)
+            if labelled and tag not in places:
+                places[tag] = f"{path}, line {line}"
+        yield Sentence(
+            block.line, block.document if documents else number, block.words, block.tags if labelled else None
+        )
 
 
-def _rows(task: Task, path: Source, names: _Names | None) -> Iterator[Sentence]:
-    """One sentence per row."""
-    columns = [task.text[0], *([task.label] if names else [])]
+def _rows(task: Task, path: Source, labelled: bool, places: dict[str, str]) -> Iterator[Sentence]:
+    """One sentence per row. places: gets the place of each new tag."""
+    columns = [task.text[0], *([task.label] if labelled else [])]
     characters = by_character(task)
     for document, (line, (text, *cells)) in enumerate(read_table(path, columns, lists=columns, form=task.form)):
         where = location(path, line)
-        words = words_of(text, characters, where)
-        tags = None
-        if names:
-            tags = _tags_in(cells[0], len(words))
+        words, tags = words_of(text, characters, where), None
+        if labelled:
+            tags = _units(cells[0])
             if len(words) != len(tags):
                 words = _recomposed(words, len(tags), characters, where)
             for tag in tags:
-                names.add(tag, where)
+                places.setdefault(tag, where)
         yield Sentence(line, document, words, tags)
 
 
@@ -175,16 +156,6 @@ def character_units(text: str) -> tuple[tuple[int, int], ...]:
     composed = compose(text)
     units = np.arange(len(composed.text))
     return tuple(map(tuple, composed.spans(np.stack([units, units + 1], 1)).tolist()))
-
-
-def _tags_in(cell: str, words: int) -> list[str]:
-    """The tags of a cell: a list, or what stands between its blanks or commas. words: how many there should be."""
-    found = _units(cell)
-    if len(found) == 1 < words and as_list(cell) is None:
-        found = [tag for tag in cell.strip().split(",") if tag] or found
-    elif len(found) > 1 and all(tag.endswith(",") and len(tag) > 1 for tag in found[:-1]):
-        found = [tag.removesuffix(",") or tag for tag in found]
-    return found
 
 
 # ---- rows of a tagging task

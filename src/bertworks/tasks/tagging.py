@@ -87,7 +87,7 @@ def scheme_of(labels: Sequence[str], name: str) -> Scheme:
     where = f"labels of {name}"
     if not labels:
         raise InputError(f"{where}: none; expected tags")
-    return read_scheme(dict.fromkeys(labels, where), where, of_model=True)
+    return read_scheme(dict.fromkeys(labels, where), of_model=True)
 
 
 def match_types(labels: Sequence[str], names: Sequence[str], name: str) -> bool:

@@ -96,21 +96,13 @@ def check_tag(tag: str, where: str) -> None:
     raise InputError(f"{where}: tag {shorten(tag)}; its prefix should be B, I, E, S, L or U (IOB, BIOES or BILOU)")
 
 
-def check_scheme(tags: Iterable[str], where: str) -> None:
-    """Raises InputError if tags of one file cannot be of one scheme: ends written both E-, S- and L-, U-."""
-    one, other = (sorted({tag for tag in tags if tag[0] in prefixes}) for prefixes in ("ES", "LU"))
-    if one and other:
-        found = f"tags {one[0]} (of BIOES) and {other[0]} (of BILOU) in one file"
-        raise InputError(f"{where}: {found}; expected one scheme")
-
-
 # ---- schemes
 
 
-def read_scheme(places: Mapping[str, str], file: str, of_model: bool = False) -> Scheme:
+def read_scheme(places: Mapping[str, str], of_model: bool = False) -> Scheme:
     """How the tags of a file, or the labels of a model, mark entities.
 
-    places: the place of each tag, for messages. file: the name of them all. of_model: labels for subwords and special
+    places: the place of each tag, for messages. of_model: labels for subwords and special
     tokens (X, [CLS] ...) count as O beside tags of entities. Raises InputError for tags that fit no scheme.
     """
     helpers = _HELPERS & {*places} if of_model else set[str]()
@@ -119,10 +111,8 @@ def read_scheme(places: Mapping[str, str], file: str, of_model: bool = False) ->
     if any(map(_TYPED.fullmatch, tags)) or not tags:
         for tag in tags:
             check_tag(tag, places[tag])
-        check_scheme(tags, file)
         return Scheme("", outside | {tag: "I" + tag[1:] if tag[0] == "M" else tag for tag in tags})
     if {*tags} <= {*PREFIXES} and (OUTSIDE in places or "B" in places):
-        check_scheme(tags, file)
         standard = {tag: f"{'I' if tag == 'M' else tag}-{ENTITY}" for tag in tags}
         return Scheme(f"{', '.join(sorted(tags))} without a type", outside | standard)
     if found := _other_form(tags, OUTSIDE in places):

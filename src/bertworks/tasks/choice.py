@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
-from torch import Tensor, from_numpy
-from torch.nn import functional as F
+from torch import Tensor
 
 from ..batch import IGNORED
 from ..files import InputError, shorten
@@ -21,7 +20,7 @@ from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ChoiceObjective
 from .base import Judged, Kind, Limits, Task, no_names
-from .inputs import Inputs
+from .inputs import Inputs, labelled_loss
 from .labels import alike_label
 from .metrics import METRICS
 from .records import Source
@@ -107,7 +106,7 @@ class ChoiceRows:
     @property
     def tokens(self) -> Integers:
         """(N,) tokens that the model reads for each row, of all its choices."""
-        return np.diff(self.inputs.edges).reshape(-1, self.inputs.choices).sum(1)
+        return self.inputs.tokens_read
 
     @property
     def cut(self) -> Integers:
@@ -136,7 +135,7 @@ class ChoiceRows:
         predicted = scores.argmax(-1).numpy()
         counts = Counter(predicted.tolist())
         rows = zip((row.line for row in self.rows), true.tolist(), predicted.tolist(), strict=True)
-        loss = float(F.cross_entropy(scores, from_numpy(true), ignore_index=IGNORED))
+        loss = labelled_loss(scores, true)
         return Judged(
             metrics={"loss": loss, **{name: METRICS[name](true, predicted) for name in self.task.metrics}},
             predicted={str(i): counts[i] for i in range(self.inputs.choices)},

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..files import InputError
@@ -33,7 +31,7 @@ from .calibration import (
     reliability,
     thresholds_of,
 )
-from .inputs import Inputs
+from .inputs import Inputs, labelled_loss
 from .labels import (
     SEPARATOR,
     label_in,
@@ -228,7 +226,7 @@ class ClassRows:
         same, differ = all_same(predicted), not bool((true == true[:1]).all())
         spread = float(predicted.std()) / max(float(true.std()), 1e-12) if task.kind == "regression" else 1.0
         return Judged(
-            metrics={"loss": self._loss(scores), **metrics},
+            metrics={"loss": labelled_loss(scores, true), **metrics},
             predicted={} if task.kind == "regression" else {label: counts[label] for label in task.labels},
             majority=self.majority,
             collapsed=same and differ,
@@ -246,15 +244,6 @@ class ClassRows:
         table = reliability(probabilities(scores, self.task.kind).numpy(), self.inputs.labels)
         confused = confusion(self.inputs.labels, predicted, self.task.labels)
         return {"ece": expected_calibration_error(table), "confusion": confused, "reliability": table}
-
-    def _loss(self, scores: Tensor) -> float:
-        """Mean training loss."""
-        labels = torch.from_numpy(self.inputs.labels)
-        if labels.ndim == 2:
-            return float(F.binary_cross_entropy_with_logits(scores, labels))
-        if labels.is_floating_point():
-            return float(F.mse_loss(scores.squeeze(-1), labels))
-        return float(F.cross_entropy(scores, labels, ignore_index=IGNORED))
 
 
 def predictions(scores: Tensor, task: Task, thresholds: NDArray[np.float64] | float = HALF) -> NDArray[Any]:

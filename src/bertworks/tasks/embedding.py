@@ -23,7 +23,7 @@ from ..tokenizer import Tokenizer
 from ..training.task_objectives import EMBEDDING_SCALE, EmbeddingObjective
 from .base import Example, Judged, Kind, Limits, Task, no_names
 from .classification import read as read_pairs
-from .inputs import Inputs
+from .inputs import Inputs, labelled_loss
 from .labels import LARGEST
 from .metrics import METRICS
 from .records import Source
@@ -104,8 +104,7 @@ class PairRows:
     @property
     def tokens(self) -> Integers:
         """(N,) tokens that the model reads for each row."""
-        tokens: Integers = np.diff(self.inputs.edges).reshape(-1, 2).sum(1)
-        return tokens
+        return self.inputs.tokens_read
 
     @property
     def cut(self) -> Integers:
@@ -138,7 +137,7 @@ class PairRows:
         labels, same = self.inputs.labels, len(found) > 1 and float(found.max() - found.min()) <= TIE
         if self.task.label:
             true = {name: METRICS[name](labels, found.numpy()) for name in self.task.metrics}
-            loss = float(F.mse_loss(found, torch.from_numpy(labels)))
+            loss = labelled_loss(found, labels)
         else:
             ranks, loss = _ranks(scores, self.second_texts())
             known = {"mrr": float((1 / ranks).mean()), "recall_at_1": float((ranks == 1).float().mean())}

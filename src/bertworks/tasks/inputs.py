@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..batch import IGNORED, Batch
 from ..model.heads import TOKEN_HEADS, Model
@@ -82,6 +83,12 @@ class Inputs:
     def __len__(self) -> int:
         """N."""
         return (len(self.edges) - 1) // self.choices
+
+    @property
+    def tokens_read(self) -> Integers:
+        """(N,) tokens of all sequences of each example."""
+        tokens: Integers = np.diff(self.edges).reshape(-1, self.choices).sum(1)
+        return tokens
 
     @property
     def lengths(self) -> Integers:
@@ -195,6 +202,16 @@ class Order:
             self._epochs = {e: rows for e, rows in self._epochs.items() if e == epoch - 1}
             self._epochs[epoch] = np.random.default_rng((self.seed, 0, epoch)).permutation(len(self.lengths))
         return self._epochs[epoch]
+
+
+def labelled_loss(scores: Tensor, labels: NDArray[Any]) -> float:
+    """Mean training loss of (N, K) scores by the form of the labels, as ClassificationObjective has them."""
+    true = torch.from_numpy(labels)
+    if true.ndim == 2:
+        return float(F.binary_cross_entropy_with_logits(scores, true))
+    if true.is_floating_point():
+        return float(F.mse_loss(scores.squeeze(-1), true))
+    return float(F.cross_entropy(scores, true, ignore_index=IGNORED))
 
 
 def batch_scores(network: Model, batch: Batch, head: str) -> Tensor:

@@ -27,7 +27,7 @@ from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import TaggingObjective
 from .base import Judged, Kind, Limits, Task
-from .inputs import Inputs
+from .inputs import Inputs, labelled_loss
 from .sentences import Tagged, by_character, read
 from .sequences import Integers, Spans, document_windows, edges_of, frame, tokens_of_rows
 from .tags import (
@@ -267,7 +267,7 @@ class TagRows:
         predicted = self._predicted(scores)
         found = score_tags(gold, predicted)
         whole = found.entities
-        loss = F.cross_entropy(scores.float(), torch.from_numpy(self.inputs.labels), ignore_index=IGNORED)
+        loss = labelled_loss(scores.float(), self.inputs.labels)
         each = {
             kind: vars(n) | {"precision": n.precision, "recall": n.recall, "f1": n.f1}
             for kind, n in found.types.items()
@@ -279,7 +279,7 @@ class TagRows:
             for row, tags in zip(self.rows, predicted, strict=True)
         ]
         judged = Judged(
-            metrics={"loss": float(loss), **entities, "accuracy": found.accuracy},
+            metrics={"loss": loss, **entities, "accuracy": found.accuracy},
             predicted={OUTSIDE: counts[OUTSIDE]} | {k: n.found for k, n in found.types.items()},
             collapsed=whole.found == 0 < whole.gold,
             settings={"characters": by_character(self.task)},
@@ -290,7 +290,7 @@ class TagRows:
             return judged
         return replace(
             judged,
-            metrics={"loss": float(loss), "accuracy": found.accuracy},
+            metrics={"loss": loss, "accuracy": found.accuracy},
             predicted={name: counts[name] for name in self.task.labels},
             majority=self.majority,
             collapsed=len(counts) == 1 < len({tag for tags in gold for tag in tags}),

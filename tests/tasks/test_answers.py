@@ -16,7 +16,7 @@ from bertworks.tasks.base import Limits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import WORD
 from bertworks.tasks.questions import read
-from bertworks.tasks.span import SPAN, SpanRows, prepare
+from bertworks.tasks.span import SpanRows, prepare
 from bertworks.tokenizer import Tokenizer
 from support.shared_data import shared
 from support.span_data import KOREAN, SETTINGS, WORDS, ask, one_hot, recorded, recorded_rows, tokenizer_of
@@ -275,11 +275,6 @@ def test_the_loss_is_the_training_loss(four: tuple[SpanRows, torch.Tensor]) -> N
     windows = [scores[a:b] for a, b in pairwise(edges)]
     losses = [F.cross_entropy(one.T, place) for one, place in zip(windows, places, strict=True)]
     assert rows.judge(scores).metrics["loss"] == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
-
-
-def test_the_kind_and_its_tasks() -> None:
-    assert SPAN.head == "span" and SPAN.labels(SQUAD1, []) == () and SPAN.read is read
-    assert all(set(task.metrics) <= set(SPAN.metrics) for task in TASKS.values() if task.kind == "span")
 
 
 # ---- whole data sets

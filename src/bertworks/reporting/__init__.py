@@ -9,7 +9,7 @@ tables.py      tables of results, on a terminal or as Markdown
 outputs.py     whether a file or folder that the user names may be written
 schemas.py     JSON Schemas of dataclasses
 figures.py     curves of runs (imports matplotlib)
-tracking.py    logs for TensorBoard, MLflow and Weights & Biases
+tracking.py   TensorBoard files of a run
 fonts.py       fonts for every script in pictures
 """
 

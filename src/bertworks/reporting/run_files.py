@@ -43,19 +43,14 @@ def seed_folders(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def runs_in(folder: Path, every: bool = False) -> list[Path]:
-    """`folder`, or the runs of its seeds, seed-1, seed-2 ...; `every`: also those of a sweep or a suite.
-
-    Raises InputError if it holds other runs.
-    """
+def runs_in(folder: Path) -> list[Path]:
+    """`folder`, or the runs of its seeds, seed-1, seed-2 ... Raises InputError if it holds other runs."""
     if (folder / LOG).exists():
         return [folder]
     inside = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in sorted(folder.glob(f"{pattern}/{LOG}"))]
     seeds = [run for run in seed_folders(folder).values() if run in inside]
     if len(seeds) == len(inside):
         return seeds or [folder]
-    if every:
-        return inside
     raise InputError(f"{folder} is a folder of {len(inside)} runs; give those to draw, such as {inside[0]}")
 
 

@@ -29,7 +29,7 @@ from bertworks.experiments.cells import (
     results_of,
     study_cell,
 )
-from bertworks.experiments.dry_run import Estimate
+from bertworks.experiments.dry_run import _estimate
 from bertworks.experiments.engine import Grid
 from bertworks.experiments.plan import Planner, make_plan, read_rows
 from bertworks.experiments.recipe import load_study
@@ -535,7 +535,7 @@ def test_workers_of_a_scheduler_run_a_study(finished, tiny_store, tiny_data, tmp
 @pytest.mark.heavy
 def test_the_run_of_a_killed_worker_goes_on_elsewhere_from_its_state(tiny_store, tiny_data, tmp_path):
     distributed = pytest.importorskip("distributed")
-    recipe = write_study(tmp_path / "study")
+    recipe = write_study(tmp_path / "study", BASE[: BASE.index('    { name = "SST-2"')] + "]\n")  # pre-training alone
     longer = PRETRAIN.replace("steps = 5", "steps = 60\nsave_every = 5").replace("[2, 4]", "[2, 4, 60]\nworkers = 1")
     (tmp_path / "study" / "pretrain.toml").write_text(longer)
     plan, killed = make_plan(sources(recipe, tiny_store, tiny_data)), []
@@ -554,13 +554,13 @@ def test_the_run_of_a_killed_worker_goes_on_elsewhere_from_its_state(tiny_store,
 
         thread = threading.Thread(target=kill)
         thread.start()
-        options = Options(only="pretrain", quiet=True, scheduler=local.scheduler_address)
+        options = Options(quiet=True, scheduler=local.scheduler_address)
         results = run_study(plan, tmp_path / "out", tmp_path / "out" / "cells", options)
         thread.join()
     assert killed and not results["failed"]
     written = [path.stat().st_mtime for path in first.rglob("*.safetensors")]
     assert min(written) < killed[0] < max(written)  # the run went on: one from its start would have written all anew
-    run_study(plan, tmp_path / "plain", tmp_path / "plain" / "cells", Options(only="pretrain", quiet=True))
+    run_study(plan, tmp_path / "plain", tmp_path / "plain" / "cells", Options(quiet=True))
     snapshots = sorted(path.relative_to(tmp_path / "plain") for path in (tmp_path / "plain").rglob("*.safetensors"))
     assert len(snapshots) >= 6
     for path in snapshots:
@@ -587,14 +587,6 @@ def test_a_claim_dies_with_its_process(tmp_path):
     assert not grid.busy(cell)
     with grid.claimed(cell) as mine:
         assert mine
-
-
-def test_only_some_cells(tiny_store, tiny_data, tmp_path):
-    plan, folder = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data)), tmp_path / "cells"
-    results = run_study(plan, tmp_path / "out", folder, Options(only="finetune", quiet=True))
-    assert len(results["left"]) == len(results["cells"]) == 18
-    results = run_study(plan, tmp_path / "out", folder, Options(only="pretrain", quiet=True))
-    assert {one["cell"].split("-")[0] for one in results["left"]} == {"concat", "finetune"}
 
 
 # ---- names of cells
@@ -760,24 +752,18 @@ def test_a_dry_run_begins_nothing(finished, tiny_store, tiny_data, tmp_path, cap
     main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run"))
     said = capsys.readouterr()
     assert "both: pre-training" in said.out and "missing" in said.out and not (tmp_path / "new").exists()
-    assert "measuring a few updates of: both: pre-training" in said.err
-    assert re.search(r"^left: about .* of one process, and \d+ runs without an estimate:", said.err, re.MULTILINE)
+    assert "left: about 0 s of one process, and 18 runs of which no similar run is finished" in said.err
     main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run", "--cells", str(out / "cells")))
     said = capsys.readouterr()
-    assert "missing" not in said.out and "left: about 0 s" in said.err and "measuring" not in said.err
-
-
-def test_a_few_updates_of_one_pretraining_estimate_them_all(finished, tiny_store, tiny_data, tmp_path, monkeypatch):
-    plan = make_plan(sources(finished[0], tiny_store, tiny_data))
-    estimate = Estimate(plan, Grid(tmp_path / "cells"))
-    cells = [cell for cell in plan.cells if isinstance(cell.work, Pretraining)]
-    assert len(cells) > 1 and [estimate.left(cell) for cell in cells] == [None] * len(cells)
-    with monkeypatch.context() as patch:  # another process's log soon has an estimate
-        patch.setattr(Grid, "busy", lambda self, cell: cell is cells[-1])
-        assert estimate.first_unknown() is None
-    assert estimate.first_unknown() is cells[0]
-    estimate.measure(cells[0])
-    assert all(estimate.left(cell) > 0 for cell in cells) and estimate.first_unknown() is None
+    assert "missing" not in said.out and said.err.endswith("left: about 0 s of one process\n")
+    plan = make_plan(sources(recipe, tiny_store, tiny_data))
+    spent = {cell.name: (results_of(cell, Grid(out / "cells")) or {}).get("seconds") for cell in plan.cells}
+    tuned = next(cell for cell in plan.cells if isinstance(cell.work, Finetuning))
+    alike = [spent[c.name] for c in plan.cells if isinstance(c.work, Finetuning) and c.work.column == tuned.work.column]
+    assert _estimate(tuned, plan, spent) == pytest.approx(statistics.fmean(alike))
+    assert _estimate(tuned, plan, {**dict.fromkeys(spent), plan.base.trained[0].name: 5.0}) is None
+    trained = [cell for cell in plan.cells if isinstance(cell.work, Pretraining)]
+    assert _estimate(trained[0], plan, {**dict.fromkeys(spent), trained[0].name: 5.0}) == pytest.approx(5.0)
 
 
 @pytest.fixture

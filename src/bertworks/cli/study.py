@@ -36,9 +36,8 @@ class RunArguments:
     data: Path | None = None
     model: Path | None = None  # model folder or run folder to use instead of pre-training the unvaried variants
     cells: Path | None = None  # folder of the runs; studies with the same folder share equal runs; none: OUT/cells
-    only: Literal["pretrain", "finetune"] | None = None  # do only the pre-training or only the fine-tuning runs
     minute: bool = False  # tiny models and a dozen steps, to check that the study works; the figures mean nothing
-    # list the runs, their state and the estimated time left, from a few updates if need be; start none
+    # list the runs and their state, and the time left as finished runs of the same kind suggest; start none
     dry_run: bool = False
     keep_models: bool = False  # also keep the models of fine-tuning runs
     retry: bool = False  # repeat the runs that diverged or failed before
@@ -66,7 +65,7 @@ def run(argv: list[str]) -> None:
         show_cells(plan, folder)
         return
     workers = (arguments.scheduler, arguments.workers)
-    options = Options(arguments.only or "", arguments.keep_models, arguments.retry, False, *workers)
+    options = Options(arguments.keep_models, arguments.retry, False, *workers)
     results = _stoppable(lambda: run_study(plan, arguments.out, folder, options))
     for sheet in tables(results):
         sheet.show()
@@ -266,7 +265,6 @@ class SubmitArguments:
     """a run folder for each task; MNLI's also predicts AX"""
     data: Path  # folder with the tasks' folders: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI, AX
     out: Path = Path("submission.zip")  # zip file to write
-    fill: Literal["nothing", "majority"] = "nothing"  # majority: a task without a run gets its most frequent label
 
 
 def submit(argv: list[str]) -> None:
@@ -275,7 +273,7 @@ def submit(argv: list[str]) -> None:
     from ..experiments.submission import ENTRIES
     from ..experiments.submission import submit as write_submission
 
-    results = write_submission(arguments.runs, arguments.data, arguments.out, arguments.fill == "majority")
+    results = write_submission(arguments.runs, arguments.data, arguments.out)
     cut = sum(facts["cut"] for facts in results["files"].values())
     truncated = f"; {cut:,} inputs were truncated" if cut else ""
     print(f"{arguments.out}: {len(results['files'])} of {len(ENTRIES)} files{truncated}")

@@ -18,20 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..config import differences, load_recipe
-from ..files import InputError, shorten
-from ..finetuning.recipe import FinetuneConfig
+from ..files import InputError
 from ..reporting.results import COLLAPSED, Printed, RunResults
 from ..reporting.run_files import PREDICTIONS
 from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
-from ..training.identity import RECIPE, without_intervals
 from ..typed import check_fields
 from . import statistics as resampling
-from .outcomes import Outcome, read_runs, start_of
+from .outcomes import Outcome, read_runs
 
 PLACE, TRUTH = ("id", "line"), ("label", "gold", "answers")  # fields of a row: where it is, and what is true of it
-SHOWN_SETTINGS = 4  # settings that differ, of those that a note lists
 SAME_ROWS = "fine-tune both with the same dev, or with the same train, dev_share, group and split_seed"
 CONFIDENCE = 0.95
 RunLike = Path | str | RunResults
@@ -70,8 +66,7 @@ def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 
 def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:
     """The second run minus the first, as fractions: `metrics` with `interval` of each, `mcnemar`, and by seed.
 
-    `collapsed`, where it is so: which runs predict the same for every row ("second, seed 3"). `settings`, where the
-    recipes differ: by field the value of the first and of the second run; seeds are left out.
+    `collapsed`, where it is so: which runs predict the same for every row ("second, seed 3").
 
     Run folders, or folders with several seeds inside. Raises InputError if one is not finished, or they differ in task,
     kind of folder or development rows.
@@ -106,7 +101,6 @@ def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, s
         "metrics": _differences(pairs, np.concatenate(values, 1), form, names, samples, seed),
         "mcnemar": [_mcnemar(rows, form) for rows in values] if form.right else [],
         **({"collapsed": fallen} if (fallen := _collapsed(seeds, pairs)) else {}),
-        **({"settings": unlike} if (unlike := _settings(*pairs[0])) else {}),
     }
 
 
@@ -166,22 +160,6 @@ def _collapsed(seeds: list[Any], pairs: list[tuple[Outcome, Outcome]]) -> list[s
         for side, run in zip(("first", "second"), pair, strict=True)
         if run.results.get("collapsed") is True
     ]
-
-
-def _settings(first: Outcome, second: Outcome) -> dict[str, list[Any]]:
-    """Both values of the model that was fine-tuned, of the training rows and of each field of the recipes, if unequal.
-
-    Fields are left out where a recipe is missing or cannot be read.
-    """
-    models = [start_of(run) for run in (first, second)]
-    unlike: dict[str, list[Any]] = {"model": models} if all(models) and len({*models}) > 1 else {}
-    rows = [(run.results.get("examples") or {}).get("train") for run in (first, second)]
-    unlike |= {"training rows": rows} if all(rows) and len({*rows}) > 1 else {}
-    try:
-        recipes = [without_intervals(load_recipe(run.folder / RECIPE, FinetuneConfig)) for run in (first, second)]
-    except InputError:
-        return unlike
-    return unlike | {key: [a, b] for key, a, b in differences(*recipes) if key not in ("seeds", "loop.seed")}
 
 
 # ---- predictions as numbers
@@ -330,10 +308,6 @@ def table(results: dict[str, Any]) -> ResultTable:
     if results["left_out"]:
         notes.append(f"seeds of one side only, left out: {', '.join(map(str, results['left_out']))}")
     notes += [f"warning: {run}: {COLLAPSED}" for run in results.get("collapsed", [])]
-    if unlike := results.get("settings", {}):
-        shown = [f"{key} {_shown(a)}, {_shown(b)}" for key, (a, b) in [*unlike.items()][:SHOWN_SETTINGS]]
-        more = f"; {len(unlike) - SHOWN_SETTINGS} more" if len(unlike) > SHOWN_SETTINGS else ""
-        notes.append(f"different settings (first, second): {'; '.join(shown)}{more}")
     for number, test in enumerate(results["mcnemar"]):
         who = f"seed {seeds[number]}: " if seeds else ""
         notes.append(
@@ -341,7 +315,3 @@ def table(results: dict[str, Any]) -> ResultTable:
             f"McNemar's exact p = {test['p']:.3g}"
         )
     return ResultTable(f"{results['task']}: {results['examples']:,} rows of dev", header, rows, tuple(notes))
-
-
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else shorten(value, 40)

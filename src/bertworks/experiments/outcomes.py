@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..checkpoint.weights import WEIGHTS
-from ..files import InputError, checksum, not_found, shorten
+from ..files import InputError, not_found, shorten
 from ..reporting.run_files import LOG, METRICS, PREDICTIONS, RESULTS, read_json_lines, read_results, seed_folders
 from ..training.identity import RECIPE
 from ..training.run import STATE_FOLDER
@@ -46,11 +45,3 @@ def read_run(folder: Path) -> Outcome:
     if not rows:
         raise InputError(f"{folder / PREDICTIONS}: no rows in it; restore it, or fine-tune again in a new folder")
     return Outcome(folder, results, rows)
-
-
-def start_of(run: Outcome) -> str:
-    """The model that a run began with: its folder, or of one in memory, which is saved as start/, its weights' hash."""
-    model = Path(str(run.results.get("model") or ""))
-    if model.name == "start" and model.parent in (run.folder, run.folder.parent) and (model / WEIGHTS).is_file():
-        return f"one in memory ({checksum(model / WEIGHTS)[:8]})"
-    return str(model) if model.name else ""

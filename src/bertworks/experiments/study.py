@@ -14,7 +14,7 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ..checkpoint.folder import find_model
 from ..checkpoint.start import concatenate
@@ -39,7 +39,6 @@ from .cells import (
     StaticVectors,
     StudyCell,
     StudyWork,
-    Trained,
     describe,
     keeps_model,
     results_of,
@@ -63,7 +62,6 @@ BULKY = ("model", "nbest_predictions.json")  # of a finished fine-tuning, many m
 class Options:
     """How a study is run."""
 
-    only: Literal["", "pretrain", "finetune"] = ""  # these cells alone
     keep_models: bool = False  # keep the models of fine-tuning cells too
     retry: bool = False  # run cells again that diverged or failed before
     quiet: bool = False
@@ -74,7 +72,7 @@ class Options:
 def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options()) -> dict[str, Any] | None:
     """Run what is missing of a study; returns its results, or None if it was stopped before the end.
 
-    folder: of the cells. Results have `left`: cells that other processes are working on, or that --only left out.
+    folder: of the cells. Results have `left`: cells that other processes are working on.
     Raises InputError if `out` holds another study, or results in another format, or a cell had other settings.
     """
     from .figures import plot_study  # matplotlib
@@ -206,15 +204,9 @@ class Runner:
     loaded: dict[tuple[str, ...], tuple[Task, Data]] = field(default_factory=dict)  # by the rows that are read
 
     def wanted(self, cell: StudyCell) -> bool:
-        """Whether --only leaves the cell in. Raises InputError if the snapshot that it needs was never kept."""
+        """True. Raises InputError if the snapshot that the cell needs was never kept."""
         if isinstance(cell.work, Finetuning):
             check_snapshot(cell.work.start, self.grid)
-        if self.options.only == "pretrain":
-            return isinstance(cell.work, Trained)
-        if self.options.only == "finetune":
-            needed = (one for one in cell.ancestors if isinstance(one.work, Trained))
-            made = all(self.grid.state(one) == "done" or self.grid.busy(one) for one in needed)
-            return not isinstance(cell.work, Trained) and made
         return True
 
     def read_data(self) -> None:
@@ -222,7 +214,7 @@ class Runner:
 
         In a suite it fails the runs of its task alone.
         """
-        if self.options.only == "pretrain" or self.plan.study.search:
+        if self.plan.study.search:
             return
         for cell in self.grid.left(self.plan.cells):
             if isinstance(cell.work, Finetuning | Baseline) and self.wanted(cell):

@@ -1,16 +1,11 @@
-"""GLUE's leaderboard: what finished runs answer to the official test files, as the zip file that it takes.
+"""GLUE's leaderboard: predictions of finished runs for the official test files, as the zip file that it takes.
 
-Each file of the zip begins with index<TAB>prediction and has a row for each of the test file, with the index it has
-there. Labels are written as in the training files, the numbers of STS-B from 0 to 5. Inputs are cut as in fine-tuning.
-
-The leaderboard wants all eleven files. For what has no run the class that is most frequent in training can stand: WNLI
-is usually answered so, the paper left it out (section 4.1).
+Each file of the zip begins with index<TAB>prediction and has a row for each row of the test file, with its index.
+Labels are written as in the training files, the numbers of STS-B from 0 to 5. Inputs are truncated as in fine-tuning.
 """
 
-import statistics
 import sys
 import zipfile
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +17,7 @@ from ..checkpoint.names import LABELS, listed
 from ..files import InputError, atomic_write
 from ..inference.model import LoadedModel
 from ..reporting.outputs import check_output
-from ..tasks.base import Example, Task
+from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
 from ..tasks.classification import named_labels, predictions, prepare
 from ..tasks.kinds import read_rows
@@ -33,62 +28,53 @@ class Entry(NamedTuple):
     """A file of the zip."""
 
     name: str
-    task: str  # whose run answers it
-    folder: str  # of that task in the folder of GLUE
-    test: tuple[str, ...]  # where the test file may be in the folder of GLUE
+    task: str  # whose run predicts it
+    test: str  # the test file in the folder of GLUE
 
 
 ENTRIES = (
-    Entry("CoLA.tsv", "cola", "CoLA", ("CoLA/test.tsv",)),
-    Entry("SST-2.tsv", "sst2", "SST-2", ("SST-2/test.tsv",)),
-    Entry("MRPC.tsv", "mrpc", "MRPC", ("MRPC/test.tsv",)),
-    Entry("STS-B.tsv", "stsb", "STS-B", ("STS-B/test.tsv",)),
-    Entry("QQP.tsv", "qqp", "QQP", ("QQP/test.tsv",)),
-    Entry("MNLI-m.tsv", "mnli", "MNLI", ("MNLI/test_matched.tsv",)),
-    Entry("MNLI-mm.tsv", "mnli", "MNLI", ("MNLI/test_mismatched.tsv",)),
-    Entry("AX.tsv", "mnli", "MNLI", ("AX/diagnostic.tsv", "diagnostic/diagnostic.tsv", "MNLI/diagnostic.tsv")),
-    Entry("QNLI.tsv", "qnli", "QNLI", ("QNLI/test.tsv",)),
-    Entry("RTE.tsv", "rte", "RTE", ("RTE/test.tsv",)),
-    Entry("WNLI.tsv", "wnli", "WNLI", ("WNLI/test.tsv",)),
+    Entry("CoLA.tsv", "cola", "CoLA/test.tsv"),
+    Entry("SST-2.tsv", "sst2", "SST-2/test.tsv"),
+    Entry("MRPC.tsv", "mrpc", "MRPC/test.tsv"),
+    Entry("STS-B.tsv", "stsb", "STS-B/test.tsv"),
+    Entry("QQP.tsv", "qqp", "QQP/test.tsv"),
+    Entry("MNLI-m.tsv", "mnli", "MNLI/test_matched.tsv"),
+    Entry("MNLI-mm.tsv", "mnli", "MNLI/test_mismatched.tsv"),
+    Entry("AX.tsv", "mnli", "AX/diagnostic.tsv"),
+    Entry("QNLI.tsv", "qnli", "QNLI/test.tsv"),
+    Entry("RTE.tsv", "rte", "RTE/test.tsv"),
+    Entry("WNLI.tsv", "wnli", "WNLI/test.tsv"),
 )
-INDEX = ("index", "id")  # how the test files call it; QQP's has the other name
+INDEX = ("index", "id")  # its column in the test files; QQP's has the other name
 
 
-def submit(
-    runs: Sequence[Path | str], data: Path | str, out: Path | str, fill: bool = False, quiet: bool = False
-) -> dict[str, Any]:
-    """Answer the test files under `data` with finished GLUE runs, and write the zip.
+def submit(runs: Sequence[Path | str], data: Path | str, out: Path | str, quiet: bool = False) -> dict[str, Any]:
+    """Predict the test files under `data` with finished GLUE runs, and write the zip.
 
-    fill: answer test files without a run by the majority class of their training file. Returned: `files` (for each in
-    the zip its `rows`, how many were `cut`, what they are `from`) and `missing` (for each that is not, why). Raises
-    InputError for a run on no task of GLUE, two runs on one, a damaged test file, or if there is nothing to write.
+    Returned: `files` (for each in the zip its `rows` and how many were `cut`) and `missing` (for each that is not,
+    why). Raises InputError for a run on no task of GLUE, two runs on one, a damaged test file, or if there is nothing
+    to write.
     """
     data = Path(data)
-    check_output(out, [data / name for entry in ENTRIES for name in entry.test], runs)
-    folders = find_runs(runs)
-    if not data.is_dir():
-        raise InputError(f"{data}: no such folder; expected the one with CoLA, SST-2, MRPC, ...")
-    loaded: dict[str, LoadedModel] = {}
-    texts: dict[str, str] = {}
-    files: dict[str, dict[str, Any]] = {}
-    missing: dict[str, str] = {}
+    check_output(out, [data / entry.test for entry in ENTRIES], runs)
+    folders, loaded = find_runs(runs), dict[str, LoadedModel]()
+    texts, files, missing = dict[str, str](), dict[str, dict[str, int]](), dict[str, str]()
     for entry in ENTRIES:
-        test = next((data / name for name in entry.test if (data / name).is_file()), None)
-        if test is None:
-            missing[entry.name] = f"no test file {' or '.join(str(data / name) for name in entry.test)}"
-        elif entry.task in folders:
+        if not (data / entry.test).is_file():
+            missing[entry.name] = f"no test file {data / entry.test}"
+        elif entry.task not in folders:
+            missing[entry.name] = f"no run on {entry.task} was given"
+        else:
             if entry.task not in loaded:
                 loaded = {entry.task: _load(folders[entry.task], TASKS[entry.task])}  # one model at a time
-            texts[entry.name], files[entry.name] = answer(loaded[entry.task], TASKS[entry.task], test)
-        elif fill:
-            texts[entry.name], files[entry.name] = guess(TASKS[entry.task], data / entry.folder, test)
-        else:
-            missing[entry.name] = f"no run on {entry.task} was given"
-        if not quiet and entry.name in files:
-            print(f"{entry.name}: {files[entry.name]['rows']:,} rows from {files[entry.name]['from']}", file=sys.stderr)
+            texts[entry.name], files[entry.name] = _predicted(loaded[entry.task], TASKS[entry.task], data / entry.test)
+            if not quiet:
+                print(f"{entry.name}: {files[entry.name]['rows']:,} rows", file=sys.stderr)
     if not texts:
         raise InputError("nothing to write: " + "; ".join(f"{name}: {why}" for name, why in missing.items()))
-    _write(Path(out), texts)
+    with atomic_write(Path(out)) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, text in texts.items():  # without dates: the same bytes for the same predictions
+            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
     return {"files": files, "missing": missing}
 
 
@@ -117,53 +103,21 @@ def _load(run: Path, task: Task) -> LoadedModel:
     return loaded
 
 
-def answer(loaded: LoadedModel, task: Task, test: Path) -> tuple[str, dict[str, Any]]:
-    """The file for the leaderboard as text, and facts about it."""
-    rows, indices = _read(task, test)
-    task = replace(task, labels=loaded.labels, written=())
-    inputs = prepare(loaded.tokenizer, rows, task, loaded.limits).inputs
-    predicted = named_labels(predictions(loaded.scores(inputs), task), task)
-    facts = {"rows": len(rows), "cut": inputs.truncation()["examples"], "from": str(loaded.folder)}
-    return _text(task.name, indices, predicted), facts
-
-
-def guess(task: Task, folder: Path, test: Path) -> tuple[str, dict[str, Any]]:
-    """The same with one answer everywhere: the most frequent label of the training file, of a regression the mean."""
-    rows, indices = _read(task, test)
-    labels = [row.label for row in read_rows(task, folder / task.train)]
-    predicted = (
-        statistics.fmean(map(float, labels)) if task.kind == "regression" else Counter(labels).most_common(1)[0][0]
-    )
-    shown = f"{predicted:.3f}" if task.kind == "regression" else predicted
-    facts = {"rows": len(rows), "cut": 0, "from": f"the training file alone: {shown} everywhere"}
-    return _text(task.name, indices, [predicted] * len(rows)), facts
-
-
-def _read(task: Task, test: Path) -> tuple[Sequence[Example], list[str]]:
-    """The rows of a test file and their indices. Raises InputError with file and line."""
+def _predicted(loaded: LoadedModel, task: Task, test: Path) -> tuple[str, dict[str, int]]:
+    """The file for the leaderboard as text, and its numbers of rows and of truncated rows."""
     rows = read_rows(replace(task, header=()), test, labelled=False)
-    form = task.form._replace(unquoted=True)
-    cells = [row.values for row in read_table(test, (), optional=INDEX, form=form._replace(joined=bool(task.labels)))]
+    form = task.form._replace(unquoted=True, joined=bool(task.labels))
+    cells = [row.values for row in read_table(test, (), optional=INDEX, form=form)]
     indices = [first or second for first, second in cells]
     if not all(indices):
-        raise InputError(f"{test}, line {rows[indices.index('')].line}: no {' or '.join(INDEX)}; expected one a row")
-    return rows, indices
-
-
-def _text(name: str, indices: Sequence[str], predicted: Sequence[Any]) -> str:
-    """index<TAB>prediction, a line each."""
-    task = TASKS[name]
+        raise InputError(f"{test}, line {rows[indices.index('')].line}: no {' or '.join(INDEX)}; expected one per row")
+    known = replace(task, labels=loaded.labels, written=())
+    inputs = prepare(loaded.tokenizer, rows, known, loaded.limits).inputs
+    predicted = named_labels(predictions(loaded.scores(inputs), known), known)
     if task.kind == "regression":
-        cells = [f"{min(max(value, 0.0), 5.0):.3f}" for value in predicted]
+        answers = [f"{min(max(value, 0.0), 5.0):.3f}" for value in predicted]
     else:
         written = dict(zip(task.labels, task.written or task.labels, strict=True))
-        cells = [written[label] for label in predicted]
-    lines = (f"{index}\t{cell}\n" for index, cell in zip(indices, cells, strict=True))
-    return "index\tprediction\n" + "".join(lines)
-
-
-def _write(out: Path, texts: dict[str, str]) -> None:
-    """The zip file, the same bytes for the same predictions."""
-    with atomic_write(out) as file, zipfile.ZipFile(file, "w") as archive:
-        for name, text in texts.items():
-            archive.writestr(zipfile.ZipInfo(name), text, zipfile.ZIP_DEFLATED)
+        answers = [written[label] for label in predicted]
+    lines = (f"{index}\t{answer}\n" for index, answer in zip(indices, answers, strict=True))
+    return "index\tprediction\n" + "".join(lines), {"rows": len(rows), "cut": inputs.truncation()["examples"]}

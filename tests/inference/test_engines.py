@@ -12,7 +12,7 @@ import bertworks.inference.model as inference_model
 from bertworks.checkpoint.folder import save_folder
 from bertworks.cli.__main__ import main
 from bertworks.files import InputError
-from bertworks.inference.engines import Computing, chosen_precision
+from bertworks.inference.engines import Computing, select_engine
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
 from bertworks.tasks.inputs import Inputs
@@ -68,8 +68,9 @@ def test_bfloat16_changes_scores_by_its_rounding(folders, head):
 @pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])
 def test_auto_follows_the_processor(monkeypatch, fast, precision):
     monkeypatch.setattr(engines, "has_bfloat16", lambda: fast)
-    assert chosen_precision("auto", CPU) == precision
-    assert chosen_precision("float32", CPU) == "float32" and chosen_precision("bfloat16", CPU) == "bfloat16"
+    model = build_model(TINY)
+    for asked, found in {"auto": precision, "float32": "float32", "bfloat16": "bfloat16"}.items():
+        assert select_engine(model, Computing(asked), CPU).precision == found
 
 
 @pytest.mark.parametrize(("new", "precision"), [(True, "bfloat16"), (False, "float32")])
@@ -77,7 +78,7 @@ def test_auto_follows_the_gpu(monkeypatch, new, precision):
     """An older GPU computes bfloat16 by emulation, which torch counts as support unless it is asked not to."""
     monkeypatch.setattr(engines, "has_bfloat16", lambda: not new)  # of the CPU beside it
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: new or including_emulation)
-    assert chosen_precision("auto", torch.device("cuda")) == precision
+    assert select_engine(build_model(TINY), Computing("auto"), torch.device("cuda")).precision == precision
 
 
 def test_batches_of_vectors_are_larger_on_a_gpu(folders, monkeypatch):
@@ -115,11 +116,12 @@ def test_a_forked_process_predicts(folders):
 
 
 def test_compiled_code_is_refused_in_a_forked_process(folders, monkeypatch):
+    monkeypatch.setattr(engines, "can_compile", lambda: True)  # nothing is compiled before the first batch
     compiled = Predictor(folders("classifier"), device="cpu", engine="compiled")
-    if compiled.loaded.engine.name == "compiled":
-        monkeypatch.setattr(engines.os, "getpid", lambda: -1)
-        with pytest.raises(InputError, match="engine compiled was loaded in another process"):
-            compiled.classify("a b")
+    assert compiled.loaded.engine.name == "compiled"
+    monkeypatch.setattr(engines.os, "getpid", lambda: -1)
+    with pytest.raises(InputError, match="engine compiled was loaded in another process"):
+        compiled.classify("a b")
 
 
 @pytest.mark.heavy  # Inductor compiles two graphs
@@ -135,11 +137,11 @@ def test_compiled_graphs_give_the_packed_scores(folders, monkeypatch):
     assert "packed" in vars(compiled.loaded.engine)  # longer sequences went there
 
 
-def test_without_a_compiler_the_engine_is_packed_and_a_note_says_so(folders, tmp_path):
-    assert Predictor(folders("mlm"), engine="packed").note == ""
-    with torch._inductor.config.patch({"cpp.cxx": (str(tmp_path / "none"),)}):  # what CXX names
-        predictor = Predictor(folders("mlm"), device="cpu", engine="compiled")
-        assert predictor.loaded.engine.name == "packed" and "found no C++ compiler" in predictor.note
+def test_the_engine_compiled_needs_a_compiler(folders, tmp_path):
+    predictor = Predictor(folders("mlm"), device="cpu", engine="compiled")
+    missing = torch._inductor.config.patch({"cpp.cxx": (str(tmp_path / "none"),)})  # what CXX names
+    with missing, pytest.raises(InputError, match=r"finds no C\+\+ compiler; install g\+\+"):
+        predictor.embed("a")
 
 
 def test_recurrent_layers_are_not_compiled():

@@ -8,7 +8,6 @@ Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V v
 
 import functools
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
@@ -17,10 +16,11 @@ from torch import Tensor
 
 from ..batch import Batch
 from ..files import InputError
+from ..model.encoder import EncoderOutput
 from ..model.heads import Model
 from ..model.prepare import for_inference, in_bfloat16
 from ..model.products import has_bfloat16
-from ..model.rectangular import STATES, Rectangular, recurrent_part
+from ..model.rectangular import STATES, Rectangular
 from ..tasks.inputs import batch_scores
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -57,8 +57,8 @@ class Engine(Protocol):
     def scores(self, batch: Batch, head: str) -> Tensor:
         """Scores of a head before any softmax: (B, K), of a token head (B, L, K)."""
 
-    def masked(self, batch: Batch, cells: Tensor) -> Tensor:
-        """(M, V) scores of the masked-LM head at (M,) flat cells of the batch."""
+    def masked(self, batch: Batch, positions: Tensor) -> Tensor:
+        """(M, V) scores of the masked-LM head at (M,) positions of the flattened batch."""
 
 
 class Packed:
@@ -71,24 +71,24 @@ class Packed:
         self.precision, self.network = precision, for_inference(model, precision, lasting=True)
 
     def states(self, batch: Batch) -> Tensor:
-        encoder = self.network.encoder
-        out = encoder(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], hidden_states=False)
-        states: Tensor = out.last_hidden_state
+        states: Tensor = self._encoded(batch).last_hidden_state
         return states.float()
 
     def scores(self, batch: Batch, head: str) -> Tensor:
         return batch_scores(self.network, batch, head).float()
 
-    def masked(self, batch: Batch, cells: Tensor) -> Tensor:
-        encoder = self.network.encoder
-        out = encoder(batch["input_ids"], batch["attention_mask"], batch["token_type_ids"], hidden_states=False)
-        return self.network.masked_lm_logits(out.packed[out.packing.rows(cells)]).float()
+    def masked(self, batch: Batch, positions: Tensor) -> Tensor:
+        out = self._encoded(batch)
+        return self.network.masked_lm_logits(out.packed[out.packing.rows(positions)]).float()
+
+    def _encoded(self, batch: Batch) -> EncoderOutput:
+        return self.network.encoder(*(batch[name] for name in INPUTS), hidden_states=False)  # type: ignore[no-any-return]
 
 
 class Compiled:
     """The rectangular pass (model/rectangular.py), compiled by Inductor into a graph with the weights built in.
 
-    There is a graph for each output, and a second one for batches of one sequence; they serve all lengths. The first
+    There is one graph per output, and a second one for batches of one sequence; they serve all lengths. The first
     batch waits for its graph, half a minute or more. Batches of sequences longer than LONGEST go through `packed`,
     where the cost of local attention grows with the length and not with its square.
     """
@@ -96,23 +96,15 @@ class Compiled:
     name = "compiled"
 
     def __init__(self, model: Model, precision: str):
-        """precision: as of Packed. Raises InputError if the model has recurrent layers."""
-        if found := recurrent_part(model):
-            raise InputError(
-                f"the model has {found}: recurrent layers work on packed sequences only, so it cannot be "
-                "compiled; choose the engine packed"
-            )
+        """precision: as in Packed. Raises InputError if the model has recurrent layers."""
         self.model, self.precision, self.process = model, precision, os.getpid()
-        halved = precision == "bfloat16"
-        self.network = in_bfloat16(model) if halved else for_inference(model)
-        self.graphs = {name: self._graph(name) for name in (STATES, *model.heads) if name != "mlm"}
+        self.network = in_bfloat16(model) if precision == "bfloat16" else for_inference(model)
+        outputs = [STATES, *(name for name in model.heads if name != "mlm")]
+        self.graphs = {name: torch.compile(Rectangular(self.network, [name]), dynamic=True) for name in outputs}
 
     @functools.cached_property
     def packed(self) -> Packed:
         return Packed(self.model, self.precision)
-
-    def _graph(self, output: str) -> Callable[..., dict[str, Tensor]]:
-        return torch.compile(Rectangular(self.network, [output]), dynamic=True)  # type: ignore[return-value]
 
     def states(self, batch: Batch) -> Tensor:
         return self.packed.states(batch) if _is_long(batch) else self._compute(batch, STATES)
@@ -120,9 +112,9 @@ class Compiled:
     def scores(self, batch: Batch, head: str) -> Tensor:
         return self.packed.scores(batch, head) if _is_long(batch) else self._compute(batch, head)
 
-    def masked(self, batch: Batch, cells: Tensor) -> Tensor:
+    def masked(self, batch: Batch, positions: Tensor) -> Tensor:
         states = self.states(batch).to(self.network.decoder.dtype)
-        return self.network.masked_lm_logits(states.flatten(0, 1)[cells]).float()
+        return self.network.masked_lm_logits(states.flatten(0, 1)[positions]).float()
 
     def _compute(self, batch: Batch, output: str) -> Tensor:
         from torch._inductor import config
@@ -133,8 +125,7 @@ class Compiled:
                 "here; load it in each worker process, or start workers by spawn (gunicorn without preload_app)"
             )
         with torch.no_grad(), config.patch(freezing=True):
-            results = self.graphs[output](*(batch[name] for name in INPUTS))
-        return results[output].float()
+            return self.graphs[output](*(batch[name] for name in INPUTS))[output].float()  # type: ignore[no-any-return]
 
 
 def _is_long(batch: Batch) -> bool:
@@ -151,28 +142,23 @@ def can_compile() -> bool:
         return False
 
 
-def chosen_precision(asked: Precision, device: torch.device) -> Literal["float32", "bfloat16"]:
-    """The precision that `asked` means: auto is bfloat16 where the processor multiplies it faster than float32.
+def select_engine(model: Model, computing: Computing, device: torch.device) -> Engine:
+    """The engine of a model on its device.
 
-    Those are GPUs of 2020 and later, and CPUs with AMX or with AVX-512's bfloat16.
+    The precision auto is bfloat16 where the processor multiplies it faster than float32: GPUs of 2020 and later, CPUs
+    with AMX or AVX-512's bfloat16. Raises InputError for the engine compiled if there is no C++ compiler or the model
+    has recurrent layers.
     """
-    if asked != "auto":
-        return asked
-    fast = torch.cuda.is_bf16_supported(False) if device.type == "cuda" else device.type == "cpu" and has_bfloat16()
-    return "bfloat16" if fast else "float32"
-
-
-def build_engine(model: Model, computing: Computing, device: torch.device) -> Engine:
-    """The engine for a model on its device: packed in place of compiled if there is no C++ compiler (`note_of`).
-
-    Raises InputError if a model with recurrent layers shall be compiled.
-    """
-    compiled = computing.engine == "compiled" and can_compile()
-    return (Compiled if compiled else Packed)(model, chosen_precision(computing.precision, device))
-
-
-def note_of(computing: Computing) -> str:
-    """What the user should know of the choice; "" if it is kept."""
-    if computing.engine != "compiled" or can_compile():
-        return ""
-    return "engine compiled: found no C++ compiler, so the engine is packed; install g++, or name a compiler with CXX"
+    precision = computing.precision
+    if precision == "auto":
+        on_gpu = device.type == "cuda"
+        fast = torch.cuda.is_bf16_supported(False) if on_gpu else device.type == "cpu" and has_bfloat16()
+        precision = "bfloat16" if fast else "float32"
+    if computing.engine != "compiled":
+        return Packed(model, precision)
+    if not can_compile():
+        raise InputError(
+            "engine = 'compiled', but torch finds no C++ compiler; install g++, name a compiler with the environment "
+            "variable CXX, or leave the engine out"
+        )
+    return Compiled(model, precision)

@@ -165,16 +165,16 @@ class Exported:
         width: int = self.model.heads[head].out_features  # type: ignore[assignment]
         return self._shaped(torch.stack(found, -1) if head == "span" else found[0], _OUTPUTS[head][0], *shape, width)
 
-    def masked(self, batch: Batch, cells: Tensor) -> Tensor:
-        """(M, V) scores of the masked-LM head at (M,) flat cells of the batch."""
+    def masked(self, batch: Batch, positions: Tensor) -> Tensor:
+        """(M, V) scores of the masked-LM head at (M,) positions of the flattened batch."""
         L = batch["input_ids"].shape[1]
-        rows, size = cells // L, max(1, _LOGITS // (L * self.model.config.vocab_size))
-        out = torch.empty(len(cells), self.model.config.vocab_size)
+        rows, size = positions // L, max(1, _LOGITS // (L * self.model.config.vocab_size))
+        out = torch.empty(len(positions), self.model.config.vocab_size)
         for used in rows.unique().split(size):  # sequences with a mask, few at a time
             found = self._run({name: batch[name][used] for name in INPUTS}, ["logits"])[0]
             logits = self._shaped(found, "logits", len(used), L, self.model.config.vocab_size)  # (b, L, V)
             here = torch.isin(rows, used)
-            out[here] = logits[torch.searchsorted(used, rows[here]), cells[here] % L]
+            out[here] = logits[torch.searchsorted(used, rows[here]), positions[here] % L]
         return out
 
     def check(self, names: Sequence[str]) -> None:

@@ -31,7 +31,7 @@ from ..tasks.rows import check_integer
 from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.machine import World
-from .engines import FLOAT32, Computing, Engine, build_engine
+from .engines import FLOAT32, Computing, Engine, select_engine
 from .exported import Exported, check_export, empty_model, open_engine
 
 BATCH = 32  # sequences a forward pass
@@ -116,7 +116,7 @@ class LoadedModel:
         """What computes scores and vectors; of an exported folder the engine that it was made for."""
         if is_export(self.folder):
             return open_engine(self.folder, self.model)
-        return build_engine(self.model, self.computing, self.device)
+        return select_engine(self.model, self.computing, self.device)
 
     @property
     def kind(self) -> str:

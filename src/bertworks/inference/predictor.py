@@ -30,7 +30,7 @@ from ..tasks.classification import Classified, ClassRows
 from ..tasks.rows import check_count, in_chunks, pairs_of, rows_of, text_of, text_pairs_of, texts_of
 from ..tasks.span import Answered, SpanRows
 from ..tasks.tagging import Entity, TagRows, Unit
-from .engines import Computing, EngineName, Precision, note_of
+from .engines import Computing, EngineName, Precision
 from .masks import Candidate, MaskFiller
 from .model import LoadedModel
 from .next_sentence import Following, NextSentence
@@ -84,8 +84,8 @@ class Predictor:
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
         size = check_size(self.tokenizer, self.model.config, str(self.folder))
-        notes = [self.loaded.note, size, note_of(self.loaded.computing)]
-        notes += [self.tokenizer.note, unread_note(self.folder), pooling_note(find_model(folder))]
+        notes = [self.loaded.note, size, self.tokenizer.note]
+        notes += [unread_note(self.folder), pooling_note(find_model(folder))]
         self.note = "\n".join(filter(None, notes))  # "", or what the user should know
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ...checkpoint.folder import read_config
 from ...checkpoint.locate import find_model, refuse_export
 from ...files import InputError
-from ...inference.engines import EngineName, Precision, can_compile
+from ...inference.engines import EngineName, Precision
 from ...inference.predictor import Predictor
 from ...reporting.progress import Progress
 from ...reporting.tables import ResultTable
@@ -214,8 +214,6 @@ def _started(
     """A process that prepares an engine; it is ended with the block. Raises InputError if `limit` is over."""
     if time.monotonic() >= limit:
         raise InputError(_LATE)
-    if engine.engine == "compiled" and not can_compile():
-        raise InputError("found no C++ compiler; install g++, or name a compiler with CXX")
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_serve, args=(there, engine, folder, place, texts, expected), daemon=True)

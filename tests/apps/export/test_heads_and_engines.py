@@ -1,6 +1,5 @@
 """Every head in several families, int8, other software's view of the folder, and the comparison of engines."""
 
-import importlib.util
 import os
 import re
 from dataclasses import replace
@@ -91,8 +90,7 @@ def run_examples(folder, monkeypatch):
     assert len(blocks) >= 2
     monkeypatch.chdir(folder)
     for block in blocks:
-        if "sentence_transformers" not in block or importlib.util.find_spec("optimum"):
-            exec(block, {})
+        exec(block, {})
 
 
 def assert_sentences(folder, predictor):
@@ -174,7 +172,7 @@ def test_sentence_transformers_takes_the_graph_as_it_is(tmp_path):
     export(folder, out)
     found, named = utils.backend_should_export(out, True, {}, "model.onnx", "*.onnx", "ONNX")
     assert not found and named == {"subfolder": "onnx", "file_name": "model.onnx"}
-    session = OnnxFile(out / "onnx/model.onnx", []).session
+    session = OnnxFile(out / "onnx/model.onnx").session
     rows = AutoTokenizer.from_pretrained(out)(TEXTS, padding=True, truncation=True, max_length=20, return_tensors="np")
     vectors = session.run(["sentence_embedding"], {value.name: rows[value.name] for value in session.get_inputs()})[0]
     np.testing.assert_allclose(vectors, SentenceTransformer(str(folder)).encode(TEXTS), atol=1e-4)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...inference.exported import INPUTS, SENTENCE
+from ...inference.exported import INPUTS
 from ...inference.predictor import Predictor
 from .samples import agreement
 
@@ -24,11 +24,10 @@ rows = tokenizer.encode_batch([{texts}])
 inputs = {{{inputs}}}
 session = onnxruntime.InferenceSession("{file}")
 print(session.run(None, {{name: np.array({value}, np.int64) for name, value in inputs.items()}}))"""
-_TASKS = {"classifier": "text-classification", "tagger": "token-classification", "mlm": "fill-mask"}
 
 
-def export_card(predictor: Predictor, graph: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any]) -> str:
-    """The card as Markdown, from the certificate's facts and the folder's config.json."""
+def export_card(predictor: Predictor, graph: dict[str, Any], facts: dict[str, Any]) -> str:
+    """The card as Markdown, from the certificate's facts."""
     masks = "mlm" in predictor.model.heads and predictor.model.config.direction == "both"
     head = predictor.model.supervised_head or ("mlm" if masks else "")
     call = _CALLS.get(head, 'embed(["one text", "another"])').format(mask=predictor.tokenizer.roles["mask"])
@@ -41,7 +40,7 @@ def export_card(predictor: Predictor, graph: dict[str, Any], facts: dict[str, An
     lines += [f"Outputs: {', '.join(f'`{name}`' for name in graph['outputs'])}.", *_exactness(facts), ""]
     lines += ["## Use", "", "Run these examples in this folder.", ""]
     lines += _code("python", "import bertworks", "", f'print(bertworks.Predictor(".").{call})')
-    lines += _elsewhere(predictor, graph, head, settings)
+    lines += _onnx_runtime(predictor, graph, head)
     return "\n".join([*lines, "Check it with `bertworks export --verify FOLDER`.", ""])
 
 
@@ -62,27 +61,14 @@ def _exactness(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _elsewhere(predictor: Predictor, graph: dict[str, Any], head: str, settings: dict[str, Any]) -> list[str]:
-    """How other software runs an ONNX graph."""
+def _onnx_runtime(predictor: Predictor, graph: dict[str, Any], head: str) -> list[str]:
+    """How ONNX Runtime alone runs the graph."""
     file = next(iter(graph["outputs"].values()))
     value = "[value]" if head == "choice" else "value"  # choices are an axis of their own
     lines = ["ONNX Runtime (int64 arrays; batch and length vary):", ""]
     parts = {"file": file, "texts": _texts(predictor, head), "inputs": _inputs(predictor), "value": value}
     parts |= {"limit": predictor.max_length, "pad": predictor.tokenizer.pad_id}
     lines += _code("python", *_ONNX.format(**parts).split("\n"))
-    if settings.get("model_type") == "bertworks":
-        return [*lines, "Its `config.json` has a model type that transformers and transformers.js do not know.", ""]
-    if SENTENCE in graph["outputs"]:
-        named = "" if file.endswith("/model.onnx") else f', model_kwargs={{"file_name": "{file}"}}'
-        lines += ["sentence-transformers with optimum-onnx:", ""]
-        made = f'print(SentenceTransformer(".", backend="onnx"{named}).encode(["one text"]))'
-        lines += _code("python", "from sentence_transformers import SentenceTransformer", "", made)
-    task = _TASKS.get(head, "question-answering" if head == "span" else "feature-extraction" if not head else "")
-    if task:
-        dtype = "q8" if graph["precision"] == "int8" else "fp32"
-        lines += ["transformers.js:", ""]
-        made = f'const run = await pipeline("{task}", "this folder", {{ dtype: "{dtype}" }});'
-        lines += _code("js", 'import { pipeline } from "@huggingface/transformers";', made)
     return lines
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...checkpoint.folder import load_model, load_tokenizer, parts_in, read_config
+from ...checkpoint.folder import load_model, load_tokenizer, parts_in
 from ...checkpoint.locate import CERTIFICATE, CONFIG, find_model, is_export, new_folder, refuse_export
 from ...checkpoint.pooling import Pooling, cross_encoder_settings, read_pooling, write_pooling
 from ...files import checksum, read_json_object, write_json, write_text
@@ -55,7 +55,7 @@ def export(
         facts = _compare(predictor, staging, config, own, dev)
         if texts is not None:
             facts["own_texts"] |= {"file": texts.name, "checksum": checksum(texts)}
-        write_text(staging / "README.md", export_card(predictor, graph, facts, read_config(folder)[1]))
+        write_text(staging / "README.md", export_card(predictor, graph, facts))
         write_certificate(staging, graph, folder, facts)
         certificate = read_json_object(staging / CERTIFICATE)
     return certificate

@@ -137,7 +137,7 @@ def open_engine(folder: Path, model: Model) -> "Exported":
     if graph["to"] != "onnx":  # of an earlier version, which also wrote compiled packages
         raise InputError(f"{folder / CERTIFICATE}: graph.to = {graph['to']!r}; expected onnx; export again")
     for name in sorted({*graph["outputs"].values()}):
-        if not (folder / name).is_file():
+        if ".." in Path(name).parts or Path(name).is_absolute() or not (folder / name).is_file():
             raise InputError(f"{folder}: no file {name}, which {CERTIFICATE} names; copy it or export again")
     return Exported(folder, model, graph)
 

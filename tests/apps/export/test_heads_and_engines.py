@@ -237,7 +237,7 @@ def test_an_engine_that_is_not_ready_is_ended_with_the_time(tmp_path):
     source = folder_of(tmp_path / "m" / "model", task={"kind": "single"})
     os.mkfifo(tmp_path / "texts.txt")
     waits = Engine("waits", exported=ExportConfig("int8", tmp_path / "texts.txt"))
-    found = compare(source, seconds=24, engines=[ENGINES[0], waits])
+    found = compare(source, seconds=30, engines=[ENGINES[0], waits])
     assert [one.name for one in found.measured] == ["float32"] and found.measured[0].throughput
     assert found.left_out == {"waits": "not finished within the time limit; give a larger --seconds"}
     with pytest.raises(InputError, match="float32: not finished within the time limit; give a larger --seconds"):

@@ -379,3 +379,13 @@ def test_the_limit_of_float32_grows_with_the_scores():
     for largest in (2e-4, float("nan")):
         with pytest.raises(InputError, match="nothing was written"):
             limit_of({"largest": largest, "largest_score": 1.0}, "float32")
+
+
+@pytest.mark.parametrize("name", ["../secret.txt", "/dev/null", "onnx/none.onnx"])
+def test_only_files_of_the_folder_are_opened(uncertified, name):
+    (uncertified.parent / "secret.txt").write_text("mine")
+    file = uncertified / "certificate.json"
+    found = json.loads(file.read_text())
+    file.write_text(json.dumps(found | {"graph": {**found["graph"], "outputs": {"logits": name}}}))
+    with pytest.raises(InputError, match=f"no file {name}, which certificate"):
+        Predictor(uncertified).classify("a")

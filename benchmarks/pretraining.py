@@ -8,7 +8,7 @@ a store) and include loading and masking; each does forward, backward, clipping 
 loop; the peer is `BertForPreTraining` with `DataCollatorForLanguageModeling` in a plain loop, without a trainer's
 overhead. The sides take turns, each in a fresh process; the first steps of each are not counted. The peak is that of a
 square matrix product, measured in the same processes. Both sides also run without dropout, and ours without compiled
-kernels if it has used any. `products_alone` is one of our steps without all that is not a matrix product (products.py).
+kernels if it has used any.
 Needs `pip install -e '.[bench]'`.
 """
 
@@ -25,7 +25,6 @@ from typing import Any, Literal
 import torch
 
 import common
-import products
 import tiny
 from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.instances import InstanceConfig, Position
@@ -203,22 +202,11 @@ def batches_alone(store: str, seconds: float) -> common.Result:
     return {"tokens_per_second": tokens / (time.perf_counter() - start), "planned_tokens_per_second": planning}
 
 
-def products_alone(store: Store, sizes: Sizes, passes: int = 15) -> common.Result:
-    """The time of all matrix products of one of our steps, and the real tokens of its batch."""
-    machine.prepare_process()
-    device, (batch, _) = torch.device(sizes.device), read_instances(store).take(Position(), BATCH)
-    shape, dtype = sizes.shape(store.vocab_size, 0.0), machine.compute_dtype("auto", device)
-    seconds = products.seconds_alone(shape, products.Sizes.of(batch), device, dtype, passes)
-    return {"seconds": seconds, "tokens": int(batch["attention_mask"].sum())}
-
-
 def one_side(side: str, **given: Any) -> common.Result:
     """One side in this process."""
     if side == "batches":
         return batches_alone(**given)
     sizes = Sizes(**given)
-    if side == "products":
-        return products_alone(Store.open(sizes.store, verify=False), sizes)
     store, device = Store.open(sizes.store, verify=False), torch.device(sizes.device)
     dtype, square = machine.compute_dtype("auto", device), {"size": 256} if sizes.small else {}
     peak = machine.matmul_peak(device, dtype, **square)
@@ -242,7 +230,6 @@ def compare(options: Any) -> common.Result:
     with tempfile.TemporaryDirectory() as work:
         store = common.make_store(options.data, options.megabytes, Path(work))
         runs: dict[str, list[common.Result]] = {side: [] for side in SIDES}
-        alone: list[common.Result] = []
         for _ in range(options.rounds):
             for side in SIDES:
                 if "without kernels" in side and not runs["ours"][0]["kernels"]:
@@ -250,13 +237,11 @@ def compare(options: Any) -> common.Result:
                 steps = options.steps if side.startswith("ours") else options.peer_steps
                 sizes = Sizes(str(store), options.device, steps, options.skip, small=options.smoke)
                 runs[side].append(common.fresh(one_side, {"side": side, **vars(sizes)}, options.smoke))
-            alone.append(common.fresh(one_side, {"side": "products", **vars(sizes)}, options.smoke))
         feeding = {"side": "batches", "store": store, "seconds": options.seconds}
         batches = common.fresh(one_side, feeding, options.smoke)
         model = sizes.shape(Store.open(store, verify=False).vocab_size, 0.1)
     result = summarise(runs, useful_flops(PretrainConfig(model=model)))
     return result | {
-        "products_alone": share_of_products(alone, result),
         "dtype": runs["ours"][0]["dtype"],
         "device": options.device,
         "batches_on_one_core": {key: value for key, value in batches.items() if key != "tree_mb"},
@@ -305,21 +290,6 @@ def ratios(some: list[common.Result], others: list[common.Result]) -> list[float
     """The ratio of the rates in each round."""
     rate = "tokens_per_second"
     return [one[rate] / other[rate] for one, other in zip(some, others, strict=True)]
-
-
-def share_of_products(alone: list[common.Result], result: common.Result) -> common.Result:
-    """What a step of nothing but the products of the run's first batch would reach.
-
-    The time includes the products of attention and of padding. The share counts useful operations alone, as that of a
-    whole step does, so it is below 1 for this reason too.
-    """
-    seconds, tokens = (statistics.median(one[key] for one in alone) for key in ("seconds", "tokens"))
-    rate = tokens / seconds
-    return {
-        "seconds_a_step": seconds,
-        "tokens_per_second": round(rate),
-        "share_of_peak": rate * result["useful_flops_per_token"] / result["matmul_peak"],
-    }
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-STARTERS = ("hostile", "kills", "hostile_server", "serving_load")  # the first two fork, so before any threads start
+STARTERS = ("hostile", "kills", "serving_load")  # the first two fork, so before any threads start
 SCRIPTS = (
     *STARTERS,
     "pretraining",

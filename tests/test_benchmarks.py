@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -136,18 +135,6 @@ def test_engines_that_others_are_compared_with_are_loaded_however_late(common, m
     options = argparse.Namespace(engines=engines, minutes=8.0, model=tmp_path, smoke=False)
     found = dict(inference.started(options, tmp_path, ["a"], ["a"]))
     assert [name for name, side in found.items() if side == "no time was left"] == ["compiled, float32"]
-
-
-def test_products_alone_are_those_of_a_step(common, monkeypatch):
-    """Their operations: six for each weight and row, and six products of attention."""
-    products = importlib.import_module("products")
-    monkeypatch.setattr(products, "is_supported", lambda x: False)  # torch counts its own operators only
-    shape, sizes = tiny_shape(hidden_size=8, intermediate_size=20, num_hidden_layers=3), products.Sizes(2, 16, 24, 7, 5)
-    with FlopCounterMode(display=False) as counted:
-        products.seconds_alone(shape, sizes, torch.device("cpu"), torch.float32, passes=1)
-    rows = 24 * (3 * 3 * 8 * 8) + (2 * 24 + 7) * (8 * 8 + 2 * 8 * 20)  # query, key and value; what comes behind them
-    layers = 6 * rows + 3 * 6 * 2 * 2 * 16 * 16 * 8
-    assert counted.get_total_flops() == layers + 6 * 5 * (8 * 8 + 8 * shape.vocab_size)
 
 
 def tiny_shape(**changes):

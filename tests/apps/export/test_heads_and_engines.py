@@ -156,6 +156,14 @@ def test_int8_is_close_dynamic_and_static(tmp_path):
         assert (b"DynamicQuantizeLinear" in graph) == (name == "dynamic") and b"Quantize" in graph
 
 
+@pytest.mark.heavy
+def test_static_int8_of_a_masked_lm_whose_output_is_tied_to_its_embeddings(tmp_path):
+    source = folder_of(tmp_path / "m" / "model", replace(ONE, hidden_size=32), heads=("mlm",), scale=5.0)
+    (tmp_path / "rows.txt").write_text("\n".join(TEXTS))
+    certificate = export(source, tmp_path / "out", ExportConfig(precision="int8", calibrate=tmp_path / "rows.txt"))
+    assert 1e-5 < certificate["difference"]["largest"] < 0.5
+
+
 # ---- other software
 
 

@@ -45,10 +45,23 @@ def quantize(source: Path, target: Path, batches: Iterable[Feed] | None) -> None
                 str(target),
                 _Batches(batches),
                 quant_format=QuantFormat.QDQ,
+                nodes_to_exclude=_lookups_of_tied_tables(prepared),
                 activation_type=QuantType.QUInt8,
                 extra_options=options,
                 **common,
             )
+
+
+def _lookups_of_tied_tables(file: Path) -> list[str]:
+    """Embedding look-ups whose table is also the matrix of an output layer. They stay float32.
+
+    Static int8 has one scale for each row of that matrix, which ONNX Runtime does not accept for a look-up.
+    """
+    import onnx
+
+    nodes = onnx.load(file, load_external_data=False).graph.node
+    matrices = {name for node in nodes if node.op_type in ("MatMul", "Gemm") for name in node.input}
+    return [node.name for node in nodes if node.op_type == "Gather" and node.input[0] in matrices]
 
 
 class _Batches:

@@ -34,9 +34,8 @@ from .inference.evaluation import known_labels, remembered
 from .inference.feature_files import read_texts, write_features, writer_for
 from .inference.features import Extractor
 from .inference.file_inputs import Columns, columns_for, in_memory
-from .inference.files import Counts, predict_data, write_results
+from .inference.files import Counts, check_file, predict_data, write_results
 from .inference.predictor import Predictor
-from .inference.result_tables import check_file
 from .pretraining.recipe import PretrainConfig
 from .pretraining.run import pretrain as run_pretraining
 from .reporting.progress import is_first_process
@@ -285,7 +284,7 @@ def predict(
     path of a file, as in `bertworks predict`. text, choices: columns of a table; by default those of fine-tuning. An
     input without text is not predicted; it is {"empty": True}. encoding, sheet: of a file. all_scores: add the scores
     of all labels. n_best: number of answers to each question. out: file to write the predictions to as well: a table if
-    it ends in .csv, .tsv or .xlsx, else JSON lines.
+    it ends in .csv or .tsv, else JSON lines.
     Raises InputError for unfit data, with the row.
     """
     file, source = None if out is None else Path(out), _file_or(data)
@@ -295,9 +294,6 @@ def predict(
         comma_separated(text), comma_separated(choices), TableForm(encoding, sheet, header_row=header_row)
     )
     rows = Rows(predict_data(predictor, source, columns, Counts(), all_scores, n_best))
-    if not isinstance(data, str | Path):
-        for row in rows:
-            del row["line"]
     if file is not None:
         write_results(rows, file)
     return rows

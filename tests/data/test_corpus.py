@@ -24,7 +24,7 @@ from bertworks.data.corpus import Document, InputOptions, Reader, read_documents
 from bertworks.data.sentences import BLOCK_CHARS, check_documents, split_sentences
 from bertworks.data.streams import open_streams
 from bertworks.files import InputError
-from bertworks.tasks.lines import refuse_kind
+from bertworks.tasks.formats import refuse_kind
 
 WIKI = """<doc id="1" url="x" title="Cats &amp; dogs">
 Cats &amp; dogs

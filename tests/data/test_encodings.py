@@ -209,7 +209,7 @@ def test_which_sheet(book):
         list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="x")))
     assert len(list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="자료")))) == 2
     (book / "locked.xlsx").write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(4096))
-    with pytest.raises(InputError, match=r"locked\.xlsx: a workbook with a password, or an old \.xls file with"):
+    with pytest.raises(InputError, match=r"locked\.xlsx: not a readable \.xlsx file"):
         list(read_table(book / "locked.xlsx", ["글"]))
     with pytest.raises(InputError, match="sheet '다른', cell B2: the error #N/A"):
         list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="다른")))
@@ -247,15 +247,6 @@ def test_damaged_sheets(book):
         (book / "b.xlsx").write_bytes(content)
         with pytest.raises(InputError, match=r"b\.xlsx: not a readable \.xlsx file"):
             list(read_table(book / "b.xlsx", ["글"]))
-
-
-def test_a_sheet_that_unpacks_to_very_much(book):
-    import zipfile
-
-    with zipfile.ZipFile(book / "c.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/worksheets/sheet1.xml", b" " * (30 << 20))
-    with pytest.raises(InputError, match=r"c\.xlsx: unpacks to [\d,]+ bytes"):
-        list(read_table(book / "c.xlsx", ["글"]))
 
 
 def test_a_missing_library_names_its_extra(book, monkeypatch):

@@ -1,7 +1,5 @@
 """Does B follow A? The next-sentence head of a pre-trained folder, in Python and on the command line."""
 
-import json
-
 import pytest
 import torch
 
@@ -82,47 +80,3 @@ def test_the_verb_prints_the_probability(folder, tmp_path, capsys):
     main(["predict", "next-sentence", str(folder), "a b", "good film"])
     verdict = "follows" if expected["follows"] else "does not follow"
     assert capsys.readouterr().out == f"{expected['score']:.4f}  B {verdict} A\n"
-    (tmp_path / "pairs.csv").write_text("one,two\na b,good film\na,\nb,c\n")
-    main(["predict", "next-sentence", str(folder), "--data", str(tmp_path / "pairs.csv"), "--text", "one,two"])
-    shown = capsys.readouterr()
-    first, second, third = map(json.loads, shown.out.splitlines())
-    assert first == {"line": 2, **expected} | {"score": pytest.approx(expected["score"], abs=1e-6)}
-    assert second == {"line": 3, "empty": True} and third["line"] == 4 and third["tokens"] == 5
-    assert "3 pairs, 1 of them with an empty text and not predicted" in shown.err
-    out = tmp_path / "out.csv"  # a table, as predict writes it
-    main(
-        [
-            "predict",
-            "next-sentence",
-            str(folder),
-            "--data",
-            str(tmp_path / "pairs.csv"),
-            "--text",
-            "one,two",
-            "--out",
-            str(out),
-        ]
-    )
-    assert capsys.readouterr().err.endswith(f"not predicted: {out}\n")
-    columns = "line,follows,score,tokens,cut"
-    assert out.read_text().startswith(f"{columns}\n2,") and len(out.read_text().splitlines()) == 4
-    (tmp_path / "pairs.csv").write_text("a,b\n")
-    main(["predict", "next-sentence", str(folder), "--data", str(tmp_path / "pairs.csv"), "--out", str(out)])
-    assert out.read_text() == ""
-
-
-@pytest.mark.parametrize(
-    ("rest", "said"),
-    [
-        (["a"], "give two texts, or --data"),
-        (["a", "b", "--data", "x.csv"], "give two texts, or --data"),
-        (["--data", "x.csv", "--text", "a"], "--text 'a'; expected two columns"),
-        (["--data", "none.csv"], "none.csv: no such file"),
-        (["--data", "none.csv", "--out", "x.parquet"], "x.parquet: predictions are not written as .parquet"),
-        (["a", "b", "--out", "x.csv"], "two texts cannot be combined with --out"),
-    ],
-)
-def test_wrong_arguments_of_the_verb(folder, capsys, rest, said):
-    with pytest.raises(SystemExit):
-        main(["predict", "next-sentence", str(folder), *rest])
-    assert said in capsys.readouterr().err

@@ -1,19 +1,14 @@
 """Predictions as tables and with their inputs; the columns of the fine-tuning table are remembered."""
 
 import csv
-import errno
-import gc
-import io
 import json
-import sys
 
 import pytest
 
 import bertworks
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.inference.result_tables import table_rows
-from bertworks.tasks.sheets import save_sheet
+from bertworks.inference.files import table_rows
 from support.tiny_task import tiny_folder, tiny_table
 
 
@@ -101,14 +96,10 @@ def test_every_column_has_a_name_of_its_own(place, capsys, tmp_path):
             assert any([row[new] for row in rows] == [row[name] for row in given] for new in columns)
         assert [row["input.label"] for row in rows] == ["x", "y", "z"]  # a column keeps the name that it has
         before = after
-    (tmp_path / "odd.csv").write_text("review,empty,note,note,,note.2\ngood,1,2,3,4,5\n,6,7,8,9,0\n")
-    main(["predict", str(place / "run"), str(tmp_path / "odd.csv"), "--echo", "--out", str(tmp_path / "o.csv")])
-    names = ["line", "review", "empty", "note", "note.3", "column.5", "note.2"]
-    rows = read(tmp_path / "o.csv")
-    assert header(tmp_path / "o.csv")[:7] == names and [rows[0][name] for name in names[2:]] == [*"12345"]
-    capsys.readouterr()
-    main(["predict", str(place / "run"), str(tmp_path / "odd.csv"), "--echo"])
-    assert json.loads(capsys.readouterr().out.splitlines()[0])["input"]["note.3"] == "3"
+    (tmp_path / "odd.csv").write_text("review,empty,note,note\ngood,1,2,3\n")
+    with pytest.raises(SystemExit):
+        main(["predict", str(place / "run"), str(tmp_path / "odd.csv"), "--echo"])
+    assert "several columns 'note'" in capsys.readouterr().err
     both = {"line": 1, "input": {"label": "a", "input.label": "b"}, "label": "c"}
     assert next(table_rows([both])) == ["line", "input.input.label", "input.label", "label"]
 
@@ -124,53 +115,16 @@ def test_a_table_for_excel_begins_with_a_byte_order_mark(place, capsys, tmp_path
         assert "--excel: expected --out with a name that ends in .csv or .tsv" in capsys.readouterr().err
 
 
-class Full(io.BytesIO):
-    """A file on a full disk."""
-
-    def write(self, data):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_a_workbook_on_a_full_disk_leaves_nothing_open(tmp_path, monkeypatch):
-    pytest.importorskip("openpyxl")
-    later = []
-    monkeypatch.setattr(sys, "unraisablehook", later.append)
-    with pytest.raises(OSError, match="No space left on device"):
-        save_sheet([["a"], ["b"]], Full(), tmp_path / "out.xlsx")
-    with pytest.raises(InputError, match="a cell of 40,000 characters in row 2"):
-        save_sheet([["a"], ["b" * 40_000]], io.BytesIO(), tmp_path / "out.xlsx")
-    gc.collect()
-    assert not later
-
-
-def test_a_workbook_has_the_table(place, capsys, tmp_path):
-    openpyxl = pytest.importorskip("openpyxl")
-    (tmp_path / "in.csv").write_text("review,분류\n=1+1 good film,긍정\nbad\x01film,부정\n", encoding="utf-8")
-    line = ["predict", str(place / "run"), str(tmp_path / "in.csv"), "--echo", "--out"]
-    main([*line, str(tmp_path / "out.csv")])
-    main([*line, str(tmp_path / "out.xlsx")])
-    rows = [*openpyxl.load_workbook(tmp_path / "out.xlsx").active.iter_rows()]
-    expected = read(tmp_path / "out.csv")
-    assert [cell.value for cell in rows[0]] == [*expected[0]] and len(rows) == 3
-    assert [rows[1][1].value, rows[1][1].data_type, rows[1][2].value] == ["=1+1 good film", "s", "긍정"]
-    assert rows[2][1].value == "bad\ufffdfilm" and isinstance(rows[1][4].value, float)
+def test_values_in_tables_and_in_python(place, capsys, tmp_path):
     again = bertworks.predict(place / "run", ["good film"], out=tmp_path / "python.csv")  # no JSON lines in a .csv
-    assert float(read(tmp_path / "python.csv")[0]["score"]) == again[0]["score"]
-    main([*line[:2], str(tmp_path / "out.xlsx"), "--out", str(tmp_path / "again.csv")])  # what is written can be read
+    assert float(read(tmp_path / "python.csv")[0]["score"]) == again[0]["score"] and "line" not in again[0]
     with pytest.raises(SystemExit):
-        main([*line[:2], str(tmp_path / "out.xlsx"), "--encoding", "cp949"])
-    assert "a workbook has no encoding; leave --encoding cp949 out" in capsys.readouterr().err
-    (tmp_path / "none.xlsx").write_bytes(b"")
-    with pytest.raises(SystemExit):
-        main([*line[:2], str(tmp_path / "none.xlsx")])
-    assert "none.xlsx: an empty file; expected a workbook" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main([*line[:2], str(tmp_path / "missing.csv"), "--echo"])
+        main(["predict", str(place / "run"), str(tmp_path / "missing.csv"), "--echo"])
     assert "missing.csv: no such file" in capsys.readouterr().err
 
 
 def test_predictions_are_not_written_as_what_they_are_not(place, capsys, tmp_path):
-    for name in ("out.parquet",):
+    for name in ("out.parquet", "out.xlsx"):
         with pytest.raises(SystemExit):
             predict(place, capsys, "--echo", "--out", str(tmp_path / name))
         assert f"predictions are not written as {name[3:]}; give --out a name that" in capsys.readouterr().err

@@ -13,8 +13,8 @@ import pytest
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Example
-from bertworks.tasks.header import MissingColumn
 from bertworks.tasks.kinds import own_task, read_rows
+from bertworks.tasks.table import MissingColumn
 
 TABLES = {
     "single": (("text",), "label", [{"text": "Good 영화", "label": "yes"}, {"text": "", "label": "no"}]),
@@ -107,7 +107,10 @@ def test_missing_columns_are_named_with_those_that_there_are():
         (["one text"], r"^train\[0\] is a str \('one text'\); expected a dictionary, such as {'text': ..., 'label'"),
         ([], "^train has no rows; expected one or more"),
         (pandas.DataFrame({"text": [], "label": []}), "^train has no rows"),
-        (pandas.DataFrame([["a", "b", "c"]], columns=["text", "text", "label"]), "^train: several columns 'text'"),
+        (
+            pandas.DataFrame([["a", "b", "c"]], columns=["text", "text", "label"]),
+            "^train: several columns of one name",
+        ),
         ([{"text": "a", "label": {}}], r"^train\[0\]: 'label' is a dict; expected a string"),
         ([{"text": b"a", "label": "b"}], r"^train\[0\]: 'text' is a bytes; expected a string"),
         ([{"text": "a\ud800", "label": "b"}], r"^train\[0\]: 'text' has half a character"),

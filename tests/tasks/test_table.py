@@ -18,7 +18,7 @@ from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.cells import as_list
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.kinds import load_data, own_table, own_task, read_rows
-from bertworks.tasks.table import TableForm, column_names, location, read_table
+from bertworks.tasks.table import TableForm, location, names_of, read_table
 
 any_text = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 PLAIN = Task("plain", ("text",), "label", labels=("no", "yes"))
@@ -81,7 +81,7 @@ def test_tables_without_a_header(tmp_path):
 def test_json(tmp_path, content):
     file = table(tmp_path / "a.json", content)
     assert [row[1:] for row in rows(file, "text", "label")] == [("a", "1"), ("b", "true")]
-    assert column_names(file)[:2] == ["text", "label"]
+    assert names_of(file)[:2] == ("text", "label")
 
 
 def test_json_lines(tmp_path):
@@ -204,8 +204,7 @@ def test_names_of_columns_are_compared_composed(tmp_path):
 
 def test_long_lines_are_refused(tmp_path, monkeypatch):
     csv.field_size_limit(100)  # a reader raises it
-    for module in ("lines", "objects", "text_tables"):
-        monkeypatch.setattr(f"bertworks.tasks.{module}.MAX_LINE", 100)
+    monkeypatch.setattr("bertworks.tasks.formats.MAX_LINE", 100)
     for name, content in (
         ("a.csv", "text\n" + "x" * 101),
         ("a.tsv", "text\n" + "x" * 101),
@@ -215,9 +214,6 @@ def test_long_lines_are_refused(tmp_path, monkeypatch):
             rows(table(tmp_path / name, content), "text")
     with pytest.raises(InputError, match=r"a\.csv, the row that begins in line 2: field larger"):
         rows(table(tmp_path / "a.csv", 'text\n"' + "xx\n" * 50), "text")
-    parquet.write_table(pyarrow.table({"text": ["a", "x" * 101]}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a\.parquet, row 2: 'text' has 101 characters; expected at most 100"):
-        rows(tmp_path / "a.parquet", "text")
 
 
 def test_parquet_that_is_not_what_it_says(tmp_path):
@@ -228,7 +224,7 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
         pyarrow.table({"text": pyarrow.Array.from_buffers(pyarrow.string(), 3, strings.buffers())}),
         tmp_path / "a.parquet",
     )
-    with pytest.raises(InputError, match=r"a\.parquet, after row 1: not a readable Parquet file"):
+    with pytest.raises(InputError, match=r"a\.parquet: not a readable Parquet file"):
         rows(tmp_path / "a.parquet", "text")
     days = pyarrow.array([1, 2**62], pyarrow.timestamp("ms"))
     parquet.write_table(pyarrow.table({"text": days}), tmp_path / "b.parquet")
@@ -249,14 +245,13 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
     ("name", "content", "message"),
     [
         ("a.csv", "txt,label\na,yes\n", r"a\.csv, line 1: no column 'text'; found 'txt', 'label' .did you mean 'txt'"),
-        ("a.csv", "text;label\na;yes\n", r"a\.csv, line 1: no column 'text'.*cells seem to be separated by ';'"),
-        ("a.txt", "A fine film.\nA waste of time.\n", "no column 'text'; .*the first line seems to be a text"),
+        ("a.csv", "text;label\na;yes\n", r"a\.csv, line 1: no column 'text'; found 'text;label'"),
         ("a.csv", "text,label,text\na,yes,b\n", r"a\.csv, line 1: several columns 'text'.*; rename one of them$"),
-        ("a.csv", "text,label\ra,yes\rb,no\r", r"a\.csv, the row .* line 1: a carriage return"),
-        ("a.tsv", "text\tlabel\ta\rb\tyes\r", r"a\.tsv, line 1: a carriage return .*; save the file"),
+        ("a.csv", "text,label\ra,yes\rb,no\r", r"a\.csv, the row .* line 1: new-line character"),
+        ("a.tsv", "text\tlabel\ra\tyes\r", "a.tsv, line 1: no column 'label'"),
         ("a.csv", "text,label\na,yes\nb", r"a\.csv, line 3: 1 cell, but the header has 2; is the line cut off\?"),
         ("a.tsv", "text\tlabel\na\tyes\tc\n", r"a\.tsv, line 2: 3 cells"),
-        ("a.csv", 'text,label\na,yes\n"b,no\nc,no\n', r"a\.csv, the row that begins in line 3: .*quote may be missing"),
+        ("a.csv", 'text,label\na,yes\n"b,no\nc,no\n', r"a\.csv, the row that begins in line 3: .*is a quote missing"),
         ("a.csv", b"text,label\na,yes\n\xe9t\xe9,no\n", r"a\.csv, line 3: byte 0xE9 is not UTF-8"),
         ("a.csv", "text,label\na,yes\n".encode("utf-16"), r"a\.csv: UTF-16 text; .*save it as UTF-8"),
         ("a.csv", "text,label\na,yes\nb,\n", r"a\.csv, line 3: no label"),
@@ -274,7 +269,6 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
         ("a.json", "{}", r"a\.json: found {}; expected a list of objects"),
         ("a.json", '{"text": {"0": "a"}}', r"a\.json: found .*; expected a list of objects"),
         ("a.doc", "", r"a\.doc: expected a file that ends in \.csv"),
-        ("a.docx", "PK\x03\x04...", r"a\.docx: a zip archive, a spreadsheet .*; expected UTF-8 text"),
     ],
 )
 def test_faults_by_file_and_line(tmp_path, name, content, message):
@@ -429,8 +423,4 @@ def test_missing_folder_and_file(tmp_path):
     with pytest.raises(InputError, match="no such folder; sst2 needs the folder with train"):
         load_data(TASKS["sst2"], tmp_path / "none")
     with pytest.raises(InputError, match=r"train\.tsv: no such file$"):
-        load_data(TASKS["sst2"], tmp_path)
-    (tmp_path / "SST-2").mkdir()
-    (tmp_path / "SST-2" / "train.tsv").touch()
-    with pytest.raises(InputError, match=r"train\.tsv: no such file; there is one in 'SST-2' of "):
         load_data(TASKS["sst2"], tmp_path)

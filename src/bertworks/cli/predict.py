@@ -3,13 +3,10 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from ..files import InputError
 from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, required, to_write
-
-if TYPE_CHECKING:
-    from ..inference.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Arguments:
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
     header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first, in a sheet behind titles
-    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none or -: standard output
+    # file to write: JSON lines, or a table if it ends in .csv or .tsv; none or -: standard output
     out: Path | None = None
     # add the input to each result; of a .csv, .tsv or .xlsx table all its columns. In a table they keep their names,
     # with `input.` in front where a result has the name
@@ -62,9 +59,8 @@ def predict(argv: list[str]) -> None:
         idle = flags_in(argv) & {"--text", "--choices", "--encoding", "--sheet", "--header-row"}
         refuse_beside("--string", dict.fromkeys(sorted(idle), True))
     from ..inference.file_inputs import Columns
-    from ..inference.files import predict_file, predict_string
+    from ..inference.files import check_file, predict_file
     from ..inference.predictor import Predictor
-    from ..inference.result_tables import check_file
     from ..reporting.tables import counted
     from ..tasks.table import TableForm
 
@@ -73,19 +69,17 @@ def predict(argv: list[str]) -> None:
     predictor = Predictor(arguments.model, precision=arguments.precision, engine=arguments.engine)
     if predictor.note:
         print(predictor.note, file=sys.stderr)
-    how = (arguments.all_scores, arguments.n_best, arguments.echo, arguments.excel)
-    written = f": {out}" if out else ""
-    if arguments.string:
-        predict_string(predictor, arguments.string, out, *how)
-        if out:
-            print(f"1 input{written}", file=sys.stderr)
-        return
     form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
-    counts = predict_file(predictor, arguments.data, columns, out, *how)
+    data = [arguments.string] if arguments.string else arguments.data
+    how = (arguments.all_scores, arguments.n_best, arguments.echo, arguments.excel)
+    counts = predict_file(predictor, data, columns, out, *how)
+    if arguments.string and not out:
+        return
     cut = predictor.truncated
     lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
     empty = f", {counts.empty:,} of them empty and not predicted" if counts.empty else ""
+    written = f": {out}" if out else ""
     print(f"{counted(counts.inputs, 'input')}{lost if cut['examples'] else ''}{empty}{written}", file=sys.stderr)
 
 
@@ -127,53 +121,24 @@ class NextSentenceArguments:
 
     Example:
         bertworks predict next-sentence runs/base "He opened it." "It was dark."
-        bertworks predict next-sentence runs/base --data pairs.csv --text one,other
 
     """
 
     model: Positional[Path]  # model folder or run folder with a next-sentence head (or: --model MODEL)
     a: Positional[str] = ""  # first text
     b: Positional[str] = ""  # second text
-    data: Path | None = (
-        None  # table of pairs, instead of A and B: .csv, .tsv, .jsonl, .parquet or .xlsx; each row gives a result
-    )
-    text: str = "a,b"  # the two text columns of the table, separated by a comma
-    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none or -: standard output
-    out: Path | None = None
 
 
 def next_sentence(argv: list[str]) -> None:
-    """Print the probability, or write that of every row of a table."""
+    """Print the probability."""
     arguments = parse(NextSentenceArguments, argv, "predict next-sentence")
-    columns = comma_separated(arguments.text)
-    texts = [text for text in (arguments.a, arguments.b) if text]
-    if len(texts) != (0 if arguments.data else 2):
-        raise InputError("give two texts, or --data with a table of pairs")
-    if arguments.data and len(columns) != 2:
-        raise InputError(f"--text {arguments.text!r}; expected two columns, separated by a comma")
-    if not arguments.data:
-        refuse_beside("two texts", {"--out": arguments.out})
+    if not (arguments.a and arguments.b):
+        raise InputError("give two texts")
     from ..inference.predictor import Predictor
-    from ..inference.result_tables import check_file
 
-    out = to_write(arguments.out)
-    check_file(out, [arguments.data], [arguments.model])
     predictor = Predictor(arguments.model)
     if predictor.note:
         print(predictor.note, file=sys.stderr)
-    if arguments.data:
-        _write(predictor, str(arguments.data), (columns[0], columns[1]), out)
-    else:
-        found = predictor.next_sentence(arguments.a, arguments.b)
-        cut = f"; {found['cut']:,} tokens did not fit and were cut" if found["cut"] else ""
-        print(f"{found['score']:.4f}  B {'follows' if found['follows'] else 'does not follow'} A{cut}")
-
-
-def _write(predictor: "Predictor", data: str, columns: tuple[str, str], out: Path | None) -> None:
-    from ..inference.files import next_sentence_file
-
-    counts, cut = next_sentence_file(predictor, data, columns, out), predictor.truncated
-    lost = f", {cut['examples']:,} of them cut by {cut['tokens']:,} tokens to {predictor.max_length}"
-    empty = f", {counts.empty:,} of them with an empty text and not predicted" if counts.empty else ""
-    written = f": {out}" if out else ""
-    print(f"{counts.inputs:,} pairs{lost if cut['examples'] else ''}{empty}{written}", file=sys.stderr)
+    found = predictor.next_sentence(arguments.a, arguments.b)
+    cut = f"; {found['cut']:,} tokens did not fit and were cut" if found["cut"] else ""
+    print(f"{found['score']:.4f}  B {'follows' if found['follows'] else 'does not follow'} A{cut}")

@@ -11,7 +11,6 @@ In reading order:
     next_sentence.py    the same three steps for pairs: does B follow A?
     file_inputs.py      the inputs of files: lines, rows of tables, questions
     files.py            predictions for every line or row of a file (`bertworks predict`)
-    result_tables.py    predictions as a table, .csv or .tsv
     evaluation.py       metrics on labelled rows (`bertworks evaluate`)
     text_perplexity.py  how well a language model predicts any text (`bertworks evaluate --perplexity`)
     config.py           the settings of features

@@ -6,7 +6,7 @@ hold the texts; without it those of fine-tuning are read.
 
 import contextlib
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,13 +17,10 @@ from ..tasks.catalogue import TASKS
 from ..tasks.cells import as_list
 from ..tasks.column_files import ENDINGS, is_column_file
 from ..tasks.draws import in_part, rows_in_part
-from ..tasks.header import MissingColumn
-from ..tasks.lines import decoded
-from ..tasks.objects import json_items
+from ..tasks.formats import decoded, json_items
 from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, Records, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import text_rows_of
-from ..tasks.selection import refuse_idle_sheet
 from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
 from ..tasks.sentences import read as read_sentences
 from ..tasks.sheets import SHEETS
@@ -31,8 +28,8 @@ from ..tasks.span_files import read_spans
 from ..tasks.table import (
     PLAIN,
     TABLES,
+    MissingColumn,
     TableForm,
-    column_names,
     ending_of,
     has_objects,
     locator,
@@ -81,23 +78,28 @@ def read_inputs(data: Any, kind: str, columns: Columns, whole: bool = False) -> 
     or with the row.
     """
     columns = columns._replace(text=columns.text or TEXT_COLUMNS.get(kind, ("text",)))
-    if not isinstance(data, str):
-        data = in_memory(data)
-        if is_table(data):
-            table = source_of(data, "data", (*columns.text, *columns.choices))
-            yield from _of_table(table, kind, columns)  # type: ignore[arg-type]  # a table
-        else:
-            yield from (Item({"line": number}, row) for number, row in enumerate(text_rows_of(data, "data"), 1))
+    if isinstance(data, str):
+        yield from _of_file(*part_of(data), kind, columns, whole)
         return
-    refuse_idle_sheet(columns.form.sheet, [data])
-    yield from _of_file(*part_of(data), kind, columns, whole)
+    data = in_memory(data)
+    if is_table(data) and (table := source_of(data, "data", (*columns.text, *columns.choices))):
+        yield from _of_table(table, kind, columns)
+    else:
+        yield from (Item({"line": number}, row) for number, row in enumerate(text_rows_of(data, "data"), 1))
+
+
+def in_memory(data: Any) -> Any:
+    """Data in memory, with a length. Raises InputError for what has no rows."""
+    refuse_no_rows(data, "data", f"{EXPECTED}, of texts, or of tuples of texts")
+    return data if hasattr(data, "__len__") else [*data]
 
 
 def _of_file(path: Path, part: str, kind: str, columns: Columns, whole: bool) -> Iterator[Item]:
     ending = ending_of(path)
     if kind == "tagging" or ending in ENDINGS:
         task = Task("prediction", ("character",) if columns.characters else columns.text[:1], form=columns.form)
-        if ending in ENDINGS or _has_word_lines(path, columns, task):
+        given = not columns.found and task.text[0].isdecimal()
+        if ending in ENDINGS or (path.is_file() and is_column_file(path, task, tagged_only=not given)):
             return _of_sentences(path, part, columns, task, kind == "tagging")
     values = json_items(path) if ending == ".json" else None
     items: Iterator[Item]
@@ -110,19 +112,22 @@ def _of_file(path: Path, part: str, kind: str, columns: Columns, whole: bool) ->
     elif _is_table(path, columns):
         items = _of_table(path, kind, columns, whole)
     else:
-        _warn_of_tabs(path, columns.form)
         items = (Item({"line": number}, (line,)) for number, line in read_lines(str(path), columns.form.encoding))
     return (item for item in items if in_part(item.texts[int(kind == "span")], part)) if part else items
 
 
-def _has_objects(values: Sequence[Any]) -> bool:
-    return bool(values) and isinstance(values[0], dict)
+def _has_objects(values: Any) -> bool:
+    return isinstance(values, list) and bool(values) and isinstance(values[0], dict)
 
 
-def _has_word_lines(path: Path, columns: Columns, task: Task) -> bool:
-    """Whether a file for a tagger has a word per line."""
-    given = not columns.found and task.text[0].isdecimal()
-    return path.is_file() and is_column_file(path, task, tagged_only=not given)
+def _is_table(path: Path, columns: Columns) -> bool:
+    """Whether a file is a table; a .txt is one if its text columns are given, or its first line names them."""
+    if ending_of(path) != TEXT:
+        return ending_of(path) in TABLES
+    if not columns.found and columns.text not in (("text",), *TEXT_COLUMNS.values()):
+        return True
+    names = names_of(path, columns.form)
+    return len(names) > 1 and {*columns.text, *columns.choices} <= {*names}
 
 
 def _of_questions(path: Path, part: str, columns: Columns) -> Iterator[Item]:
@@ -149,81 +154,32 @@ def _of_values(values: Sequence[Any], path: Path, kind: str, columns: Columns) -
             yield Item({"line": number}, row)
 
 
-def _is_table(path: Path, columns: Columns) -> bool:
-    """Whether a file is a table; a .txt is one if its text columns are given, or its first line names them."""
-    if ending_of(path) != TEXT:
-        return ending_of(path) in TABLES
-    usual = columns.found or columns.text in (("text",), *TEXT_COLUMNS.values())
-    if not usual:
-        return True
-    names = names_of(path, columns.form)
-    return len(names) > 1 and {*columns.text, *columns.choices} <= {*names}
-
-
-def _further_columns(path: Path, columns: Columns) -> dict[str, int]:
-    """The positions of the columns that are not the model's, by a name for each, of a file with a header.
-
-    A name that is there again gets a number, as in note.2; a column without a name is called column.3, or has the next
-    free number.
-    """
-    names, found = column_names(path, columns.form), dict[str, int]()
-    for position, name in enumerate(names):
-        if name in (*columns.text, *columns.choices):
-            continue
-        shown, number = name or f"column.{position + 1}", 1
-        while shown in found or (shown != name and shown in names):
-            shown, number = f"{name or 'column'}.{number + 1}", number + 1
-        found[shown] = position
-    return found
-
-
-def in_memory(data: Any) -> Any:
-    """Data in memory, with a length. Raises InputError for what has no rows."""
-    refuse_no_rows(data, "data", f"{EXPECTED}, of texts, or of tuples of texts")
-    return data if hasattr(data, "__len__") else [*data]
-
-
-def _warn_of_tabs(path: Path, form: TableForm) -> None:
-    if ending_of(path) == TEXT and len(names_of(path, form)) > 1:
-        print(
-            f"{path}: each line is read as a text, although the first line has tabs; if it is a table, name its text "
-            "column with --text",
-            file=sys.stderr,
-        )
-
-
 def _of_table(source: Source, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
     """The inputs of a table. Raises InputError with the row."""
-    more, wanted = dict[str, int](), (*columns.text, *columns.choices)
-    if whole and isinstance(source, Path) and source.is_file() and ending_of(source) in (".csv", ".tsv", *SHEETS):
-        more = _further_columns(source, columns)
+    wanted, more = (*columns.text, *columns.choices), list[str]()
+    if whole and isinstance(source, Path) and ending_of(source) in (".csv", ".tsv", *SHEETS):
+        more = [name for name in names_of(source, columns.form) if name not in wanted]
     lists, place = (columns.text if kind == "tagging" else ()), locator(source)
     try:
-        for line, cells in read_table(source, wanted, (), [*more.values()], lists, columns.form):
-            values: Sequence[str] = cells[: len(wanted)]
+        for line, cells in read_table(source, wanted, (), more, lists, columns.form):
+            texts: Sequence[str] = cells[: len(wanted)]
             words: Sequence[str] | Tagged | None = None
-            if lists and (columns.text == columns.words or (has_objects(source) and as_list(values[0]) is not None)):
-                words = words_of(values[0], columns.characters, place(line))
-                if as_list(values[0]) is None and not columns.characters:
-                    words = between_blanks(values[0])
+            if lists and (columns.text == columns.words or (has_objects(source) and as_list(texts[0]) is not None)):
+                words = words_of(texts[0], columns.characters, place(line))
+                if as_list(texts[0]) is None and not columns.characters:
+                    words = between_blanks(texts[0])
                 else:
-                    values = [between_words(columns.characters).join(words)]
-            texts = _with_beginning(values, len(columns.text), columns.choices)
+                    texts = [between_words(columns.characters).join(words)]
+            if columns.choices and len(columns.text) == 2:  # the second text begins every choice (tasks/choice.py)
+                texts = [texts[0], *(f"{texts[1]} {choice}" for choice in texts[2:])]
             yield Item({"line": line}, texts, dict(zip((*wanted, *more), cells, strict=True)), words)
     except MissingColumn as error:
         how = "in a list" if isinstance(source, Records) else "with a comma between"
         raise InputError(f"{error}; name the text column, or two {how}, with --text") from None
 
 
-def _with_beginning(values: Sequence[str], texts: int, choices: Sequence[str]) -> Sequence[str]:
-    """A text and its choices; a second text, if there is one, begins every choice (tasks/choice.py)."""
-    if not choices or texts == 1:
-        return values
-    return [values[0], *(f"{values[1]} {choice}" for choice in values[2:])]
-
-
 def read_lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Every line of a text file with its number, blank ones too; "-" is standard input. Raises InputError."""
+    """(line number, line) of a text file, or of standard input ("-"). Raises InputError with file and line."""
     if file != "-" and not Path(file).is_file():
         raise InputError(f"{file}: {not_found(file)}; a text itself is given with --string")
     with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
@@ -247,15 +203,13 @@ def columns_for(settings: Mapping[str, Any], data: Any, columns: Columns) -> Col
     return Columns(text, choices, form, not columns.text, words, bool(settings.get("characters")))
 
 
-def _names_of(data: Any, form: TableForm) -> Collection[str]:
+def _names_of(data: Any, form: TableForm) -> tuple[str, ...]:
     """The names of a table's columns; () of a file that is not there, and of what is no table."""
     if isinstance(data, str):
         path = part_of(data)[0]
         if ending_of(path) == ".json" and path.is_file():
-            values = json_items(path)
-            return [*values[0]] if isinstance(values, list) and _has_objects(values) else ()
+            values = json_items(path)  # of any layout
+            return (*values[0],) if _has_objects(values) else ()
         return names_of(path, form) if ending_of(path) in (*TABLES, TEXT) else ()
-    if not is_table(data):
-        return ()
-    source = source_of(data, "data")
-    return names_of(source) if isinstance(source, Records) and len(data) else ()
+    source = source_of(data, "data") if is_table(data) else None
+    return names_of(source) if source is not None and len(data) else ()

@@ -1,22 +1,31 @@
 """Predictions for files: a JSON object, or a row of a table, for each line, row of a table, or question of SQuAD's.
 
-An input without text is not predicted; its object is `{"line": 3, "empty": true}`.
+An input without text is not predicted; its object is `{"line": 3, "empty": true}`. In a table (.csv, .tsv) it has no
+values but its own.
 """
 
 import contextlib
+import csv
+import itertools
+import math
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..files import InputError, atomic_write, to_json
+from ..reporting.outputs import check_output
 from ..tasks.rows import check_count
-from ..tasks.table import ending_of
+from ..tasks.table import TABLES, ending_of
 from .file_inputs import Columns, Item, columns_for, in_memory, read_inputs
 from .predictor import Predictor
-from .result_tables import SEPARATORS, WORKBOOK, check_file, write_table
+
+EMPTY = "empty"  # the field of the result of an input without text
+INPUT = "input"  # the field of an echoed input; with a point in front of its columns where a result has their name
+SEPARATORS = {".csv": ",", ".tsv": "\t"}  # of tables, by the end of a file's name
+BYTE_ORDER_MARK = "\ufeff"  # at the beginning of a .csv, by which Excel knows UTF-8
 
 
 @dataclass
@@ -27,9 +36,23 @@ class Counts:
     empty: int = 0  # without text, so not predicted
 
 
+def check_file(out: Path | None, data: Iterable[Any] = (), folders: Iterable[Any] = (), excel: bool = False) -> None:
+    """Raises InputError for the name of a file that predictions are not written to, or as `check_output`.
+
+    excel: whether the file should be a .csv for Excel.
+    """
+    check_output(out, data, folders)
+    ending = "" if out is None else ending_of(out)
+    if excel and ending not in SEPARATORS:
+        raise InputError(f"--excel: expected --out with a name that ends in .csv or .tsv, found {out or 'none'}")
+    if ending in TABLES and ending not in (*SEPARATORS, ".jsonl"):
+        expected = "give --out a name that ends in .jsonl (JSON lines), .csv or .tsv"
+        raise InputError(f"{out}: predictions are not written as {ending}; {expected}")
+
+
 def predict_file(
     predictor: Predictor,
-    file: str,
+    data: Any,
     columns: Columns,
     out: Path | None,
     all_scores: bool = False,
@@ -37,33 +60,16 @@ def predict_file(
     echo: bool = False,
     excel: bool = False,
 ) -> Counts:
-    """Predict for every input of a file, whatever the folder's kind. Returns the counts.
+    """Predict for every input of a file or of data in memory, write the results, and return the counts.
 
-    file: lines of text ("-": standard input), a table, sentences, or questions (`read_inputs`). out: file that is
-    replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv, .tsv or .xlsx. echo: each
-    result has its input too. excel: write a .csv as Excel expects it. Raises InputError with file and line.
+    data: as of `predict_data`; as a file lines of text ("-": standard input), a table, sentences, or questions. out:
+    file that is replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv or .tsv. echo:
+    each result has its input too. excel: write a .csv as Excel expects it. Raises InputError with file and line.
     """
-    check_file(out, [file], excel=excel)
+    check_file(out, [data], excel=excel)
     counts = Counts()
-    write_results(predict_data(predictor, file, columns, counts, all_scores, n_best, echo), out, excel)
+    write_results(predict_data(predictor, data, columns, counts, all_scores, n_best, echo), out, excel)
     return counts
-
-
-def predict_string(
-    predictor: Predictor,
-    texts: Sequence[str],
-    out: Path | None,
-    all_scores: bool = False,
-    n_best: int = 1,
-    echo: bool = False,
-    excel: bool = False,
-) -> None:
-    """Predict for the texts of a single input, and write the result as `predict_file` does."""
-    check_file(out, excel=excel)
-    results = _results(
-        [Item({}, texts)], lambda rows: predict_texts(predictor, rows, all_scores, n_best), Counts(), echo
-    )
-    write_results(results, out, excel)
 
 
 def predict_data(
@@ -77,47 +83,89 @@ def predict_data(
 ) -> Iterator[dict[str, Any]]:
     """A prediction for every input of a file or of data in memory (`read_inputs`), whatever the folder's kind.
 
-    counts: updated. Raises InputError with file and line, or with the row.
+    Results of a file have the input's line or id. counts: updated. Raises InputError with file and line, or with the
+    row.
     """
-    data = data if isinstance(data, str) else in_memory(data)
+    is_file = isinstance(data, str)
+    data = data if is_file else in_memory(data)
     items = read_inputs(data, predictor.kind, columns_for(predictor.loaded.settings, data, columns), whole=echo)
+    items = items if is_file else (item._replace(name={}) for item in items)
     return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts, echo)
 
 
-def next_sentence_file(predictor: Predictor, file: str, columns: tuple[str, str], out: Path | None) -> Counts:
-    """Write whether the second text follows the first for every row of a table, and return the counts.
-
-    A row with an empty text is not predicted. out: as in `predict_file`. Raises InputError with file and line.
-    """
-    check_file(out, [file])
-
-    items = read_inputs(file, "pair", Columns(columns))
-    pairs = (item if all(text.strip() for text in item.texts) else item._replace(texts=()) for item in items)
-    counts = Counts()
-    predict = lambda rows: map(dict, predictor.next_sentence_stream(rows))  # noqa: E731
-    write_results(_results(pairs, predict, counts), out)
-    return counts
+# ---- writing
 
 
 def write_results(results: Iterable[dict[str, Any]], out: Path | None, excel: bool = False) -> None:
-    """Write results as JSON lines, or as a table if `out` ends in .csv, .tsv or .xlsx; None: to standard output.
+    """Write results as JSON lines, or as a table if `out` ends in .csv or .tsv; None: to standard output.
 
-    excel: write a byte order mark at the beginning of a .csv.
+    excel: write a byte order mark at the beginning of a table.
     """
-    ending = "" if out is None else ending_of(out)
-    mode = "wb" if ending == WORKBOOK else "w"
-    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, mode) as target:
-        if out is not None and ending in (*SEPARATORS, WORKBOOK):
-            return write_table(results, target, out, excel)
-        for result in results:
-            print(to_json(result), file=target)
+    separator = None if out is None else SEPARATORS.get(ending_of(out))
+    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
+        if separator:
+            target.write(BYTE_ORDER_MARK * excel)
+            csv.writer(target, delimiter=separator, lineterminator="\n").writerows(table_rows(results))
+        else:
+            target.writelines(to_json(result) + "\n" for result in results)
+
+
+def table_rows(results: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
+    """The names of the columns, then a row for each result; nothing if there are no results.
+
+    Each field has a column, scores have one for each label, lists are JSON. The columns are those of the first result
+    of an input with text.
+    """
+    cells, first = map(_cells, results), list[dict[str, Any]]()
+    for one in cells:
+        first.append(one)
+        if EMPTY not in one:
+            break
+    if first:
+        header = [name for name in first[-1] if name != EMPTY]
+        yield _column_names(header)
+        for one in itertools.chain(first, cells):
+            yield [one.get(name, "") for name in header]
+
+
+def _column_names(header: Sequence[str]) -> list[str]:
+    """A name for each field of the results, all different.
+
+    Inputs keep the names of their columns, with `input.` in front, as often as it takes, where a result has the name.
+    """
+    prefix = f"{INPUT}."
+    results = {field for field in header if not field.startswith(prefix)}
+    taken = results | {field.removeprefix(prefix) for field in header}
+    names = []
+    for field in header:
+        name = field.removeprefix(prefix)
+        if name != field and name in results:
+            while name in taken:
+                name = prefix + name
+            taken.add(name)
+        names.append(name)
+    return names
+
+
+def _cells(result: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a result as cells of a row."""
+    cells: dict[str, Any] = {}
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            cells |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            cells[name] = to_json(value) if isinstance(value, list | tuple) else value
+    return cells
+
+
+# ---- predicting
 
 
 def _results(
     items: Iterable[Item],
     predict: Callable[[Iterator[Any]], Iterator[dict[str, Any]]],
     counts: Counts,
-    echo: bool = False,
+    echo: bool,
 ) -> Iterator[dict[str, Any]]:
     """The result of every item, which `counts` counts; `predict` gets the texts of those that are not empty."""
     waiting: deque[Item] = deque()  # inputs without a result yet
@@ -128,24 +176,18 @@ def _results(
             if not item.empty:
                 yield item.texts if item.words is None else (item.words,)
 
-    def named(item: Item) -> dict[str, Any]:
-        return {**item.name, "input": item.echo} if echo else item.name
-
-    def empty_items() -> Iterator[dict[str, Any]]:
-        """The inputs without text before the next prediction."""
-        while waiting and waiting[0].empty:
-            counts.empty += 1
-            yield {**named(waiting.popleft()), "empty": True}
-
-    def results() -> Iterator[dict[str, Any]]:
-        for result in predict(texts()):
-            yield from empty_items()
-            yield {**named(waiting.popleft()), **result}
-        yield from empty_items()
-
-    for result in results():
+    def next_result(found: dict[str, Any]) -> dict[str, Any]:
+        item = waiting.popleft()
         counts.inputs += 1
-        yield result
+        counts.empty += item.empty
+        return {**item.name, **({INPUT: item.echo} if echo else {}), **found}
+
+    for found in predict(texts()):
+        while waiting[0].empty:
+            yield next_result({EMPTY: True})
+        yield next_result(found)
+    while waiting:
+        yield next_result({EMPTY: True})
 
 
 def predict_texts(
@@ -178,13 +220,8 @@ def predict_texts(
         return map(dict, predictor.answer_stream(questions))
     if kind == "choice":
         return map(dict, predictor.choose_stream((row[0], row[1:]) for row in rows))
-    return _classified(predictor, rows, all_scores)
-
-
-def _classified(predictor: Predictor, rows: Iterable[Sequence[str]], all_scores: bool) -> Iterator[dict[str, Any]]:
-    return map(
-        dict, predictor.classify_stream(((row[0], row[1] if len(row) == 2 else None) for row in rows), all_scores)
-    )
+    pairs = ((row[0], row[1] if len(row) == 2 else None) for row in rows)
+    return map(dict, predictor.classify_stream(pairs, all_scores))
 
 
 def _tagged(predictor: Predictor, texts: Iterator[str | Sequence[str]]) -> Iterator[dict[str, Any]]:
@@ -196,11 +233,14 @@ def _tagged(predictor: Predictor, texts: Iterator[str | Sequence[str]]) -> Itera
 
 def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]]:
     """The rows, each with as many texts as the kind has; one or two for classifiers of other software (kind "")."""
-    numbers = {"single": (1, 1), "pair": (2, 2), "span": (2, 2), "choice": (3, 10**6), "tagging": (1, 1)}
-    least, most = numbers.get(kind, (1, 2))
+    least, most, expected = {
+        "single": (1, 1, "one text"),
+        "tagging": (1, 1, "one text"),
+        "pair": (2, 2, "two texts"),
+        "span": (2, 2, "a question and a context"),
+        "choice": (3, math.inf, "a text and two or more choices"),
+    }.get(kind, (1, 2, "one text, or two"))
     for row in rows:
         if not least <= len(row) <= most:
-            wanted = {"span": "a question and a context", "choice": "a text and two or more choices"}
-            wanted |= {"pair": "two texts", "single": "one text", "tagging": "one text"}
-            raise InputError(f"{len(row)} texts for the kind {kind}; expected {wanted.get(kind, 'one text, or two')}")
+            raise InputError(f"{len(row)} texts for the kind {kind}; expected {expected}")
         yield row

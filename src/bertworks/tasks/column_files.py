@@ -8,8 +8,7 @@ A blank line ends a sentence, and a line -DOCSTART- begins a document. Where the
 between the columns, because a unit may be a space, and lines with ## are comments. Otherwise lines with # before a
 sentence are comments, if they do not have the columns of a word or all sentences have them.
 
-`Task.text` and `Task.label` may be numbers of columns, counted from 1, or names: those of `Task.header`, of a comment
-`# global.columns = ...`, or of CoNLL-U.
+`Task.text` and `Task.label` may be numbers of columns, counted from 1, or names: those of `Task.header` or of CoNLL-U.
 """
 
 import itertools
@@ -21,8 +20,8 @@ from typing import NamedTuple
 from ..data.parsers import list_names
 from ..files import InputError, not_found, shorten
 from .base import Task
-from .lines import decoded
-from .table import TABLES, TableForm, column_names, ending_of
+from .formats import decoded
+from .table import TABLES, TableForm, ending_of, names_of
 from .tags import is_typed
 
 ENDINGS = (".conll", ".conllu", ".conllx", ".iob", ".iob2", ".bio", ".bioes", ".bmes", ".ner", ".tagged")
@@ -79,7 +78,7 @@ def is_column_file(path: Path, task: Task, tagged_only: bool = False) -> bool:
 
 def _is_headless(path: Path, task: Task) -> bool:
     """Whether a .tsv has none of the task's columns, and no texts in its cells."""
-    if {task.text[0], task.label} & {*column_names(path, task.form)}:
+    if {task.text[0], task.label} & {*names_of(path, task.form)}:
         return False
     with open(path, "rb") as file:
         lines = itertools.islice(decoded(file, str(path), task.form.encoding), SAMPLE)
@@ -114,7 +113,6 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[WordLines]:
         return []
     names, numbered = task.header, False
     if not (characters or names):
-        names = _declared_names(blocks[0])
         numbered = is_numbered(blocks) and len(blocks[0].rows[-1]) > 1 + labelled
         blocks = [block for block in _without_comments(blocks, numbered) if block.rows]
         if not blocks:
@@ -185,11 +183,6 @@ def _without_comments(blocks: Sequence[Block], numbered: bool) -> Iterator[Block
             comments = (row[0].startswith("#") and (everywhere or len(row) != width) for row in block.rows)
             first = sum(itertools.takewhile(bool, comments))
             yield Block(block.document, block.numbers[first:], block.rows[first:])
-
-
-def _declared_names(block: Block) -> tuple[str, ...]:
-    cells = block.rows[0]
-    return cells[3:] if cells[:3] == ("#", "global.columns", "=") else ()
 
 
 def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, path: Path) -> int | None:

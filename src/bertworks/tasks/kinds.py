@@ -16,11 +16,10 @@ from .classification import MULTILABEL, NUMERIC, PAIR, REGRESSION, SINGLE
 from .column_files import is_column_file
 from .draws import Division, divide_rows, draw_rows, rows_in_part
 from .embedding import EMBEDDING, metrics_of, scale_of
-from .header import MissingColumn
 from .records import Source, as_sequence, described, source_of
 from .rows import checked_rows
 from .span import SPAN
-from .table import part_of, read_table
+from .table import MissingColumn, part_of, read_table
 from .tagging import TAGGING, scheme_of
 
 KINDS: dict[str, Kind] = {

@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 from ..files import InputError, shorten
 from .base import Task
 from .cells import as_list, as_objects, truth, whole_number
-from .lines import MAX_LINE
-from .objects import json_items
+from .formats import MAX_LINE, json_items
 from .records import Source
 from .table import ending_of, location, names_of, read_table
 

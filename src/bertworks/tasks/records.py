@@ -8,7 +8,7 @@ None of the libraries is imported: their objects are recognised by their class. 
 a file would give (table.py). Messages name a row as Python does, counted from 0: `train.iloc[3]`, `train[3]`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,12 @@ from ..files import InputError, shorten
 from ..tokenizer import normalize
 
 EXPECTED = "a path, a pandas or polars DataFrame, a datasets.Dataset, or a list of dictionaries"
+FRAMES = {  # by library and class
+    ("pandas", "DataFrame"): "a pandas DataFrame",
+    ("polars", "DataFrame"): "a polars DataFrame",
+    ("pyarrow", "Table"): "a pyarrow Table",
+    ("datasets", "Dataset"): "a datasets.Dataset",
+}
 
 
 @dataclass(frozen=True)
@@ -25,18 +31,22 @@ class Records:
     """Rows in memory, each of them a dictionary. `str` gives the name that messages have."""
 
     name: str  # of the argument: train, dev
+    data: Any
     form: str  # a pandas DataFrame, for results.json
-    accessor: str  # expression that an index in brackets selects a row of: train.iloc in train.iloc[3]
-    columns: tuple[str, ...]  # composed names of all columns; (): every row has its own
+    own: Mapping[str, Any]  # the data's names of all columns by their composed form; {}: every row has its own
     texts: tuple[str, ...]  # composed names of the columns whose cells must not be missing
-    read: Callable[[Sequence[str]], Iterable[Any]]  # the rows, with the columns of these names at least
 
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The composed names of all columns; (): every row has its own."""
+        return (*self.own,)
+
     def location(self, line: int) -> str:
         """The expression of a row, counted from 1."""
-        return f"{self.accessor}[{line - 1}]"
+        return f"{self.name}{'.iloc' * ('pandas' in self.form)}[{line - 1}]"
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         """(row counted from 1, its cells). Cells are plain Python; a missing one (None, NaN, NA) is None.
@@ -44,20 +54,36 @@ class Records:
         names: composed; rows may lack them. Raises InputError for what is no row, and for a missing text.
         """
         line = 0
-        for line, row in enumerate(self.read([name for name in names if name in self.columns]), 1):
+        for line, row in enumerate(self._dictionaries(names), 1):
             if not isinstance(row, Mapping):
-                expected = ", ".join(f"{name!r}: ..." for name in names)
                 found = f"{self.location(line)} is a {type(row).__name__} ({shorten(row)})"
+                expected = ", ".join(f"{name!r}: ..." for name in names)
                 raise InputError(f"{found}; expected a dictionary, such as {{{expected}}}")
             cells = {normalize("NFC", str(name)): _cell(cell) for name, cell in row.items()}
             missing = [name for name in self.texts if name in cells and cells[name] is None]
             if missing:
-                name = shorten(missing[0])
-                advice = f"leave the row out (pandas: .dropna(subset=[{name}])), or give it an empty one"
-                raise InputError(f"{self.location(line)}: {name} is missing; expected a text; {advice}")
+                advice = "leave the row out, or give it an empty text"
+                raise InputError(f"{self.location(line)}: {shorten(missing[0])} is missing; expected a text; {advice}")
             yield line, cells
         if not line:
             raise InputError(f"{self.name} has no rows; expected one or more")
+
+    def _dictionaries(self, names: Sequence[str]) -> Iterable[Any]:
+        """The rows with the columns of these names, all columns if there is none of them."""
+        wanted = [self.own[name] for name in dict.fromkeys(names) if name in self.own] or [*self.own.values()]
+        if "pandas" in self.form:
+            rows: Iterable[Any] = self.data[wanted].to_dict("records")
+        elif "polars" in self.form:
+            rows = self.data.select(wanted).iter_rows(named=True)
+        elif "pyarrow" in self.form:
+            rows = self.data.select(wanted).to_pylist()
+        elif "datasets" in self.form:
+            classes = {name: _class_names(self.data.features[name]) for name in wanted}
+            plain = self.data.with_format(None).select_columns(wanted)
+            rows = ({name: _named(cell, classes[name]) for name, cell in row.items()} for row in plain)
+        else:
+            rows = self.data
+        return rows
 
 
 Source = Path | Records
@@ -71,20 +97,23 @@ def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
     """
     if isinstance(data, str | Path):
         if not could_be_path(data):
-            raise InputError(f"{name} is a text of {len(str(data)):,} characters, which no file's name has; "
-                             f"expected {EXPECTED}")  # fmt: skip
+            found = f"{name} is a text of {len(str(data)):,} characters, which no file's name has"
+            raise InputError(f"{found}; expected {EXPECTED}")
         return Path(data)
     texts = tuple(normalize("NFC", column) for column in texts)
-    for (library, kind), (form, read) in _FRAMES.items():
-        if _is(data, library, kind):
-            ours = _composed(getattr(data, "column_names", None) or data.columns, name)
-            accessor = f"{name}.iloc" if library == "pandas" else name
-            return Records(name, form, accessor, (*ours,), texts, lambda names: read(data, ours, names))  # noqa: B023
+    if form := _frame(data):
+        columns = getattr(data, "column_names", None) or data.columns
+        own = {normalize("NFC", str(column)): column for column in columns}
+        if len(own) < len(columns):
+            raise InputError(
+                f"{name}: several columns of one name; found {list_names([*map(str, columns)])}; rename one"
+            )
+        return Records(name, data, form, own, texts)
     refuse_no_rows(data, name, EXPECTED)
     rows = data if isinstance(data, Sequence) else [*data]
     if rows and hasattr(rows[0], "_fields"):
         return None
-    return Records(name, "a list of dictionaries", name, (), texts, lambda names: rows)
+    return Records(name, rows, "a list of dictionaries", {}, texts)
 
 
 def could_be_path(text: str | Path) -> bool:
@@ -98,15 +127,13 @@ def could_be_path(text: str | Path) -> bool:
 
 def refuse_no_rows(data: Any, name: str, expected: str) -> None:
     """Raises InputError for data whose items are no rows: columns, splits, a lazy frame."""
-    if isinstance(data, Mapping | bytes) or not isinstance(data, Iterable) or _is(data, "polars", "LazyFrame"):
+    if isinstance(data, Mapping | bytes) or not isinstance(data, Iterable) or type(data).__name__ == "LazyFrame":
         raise InputError(f"{name} is a {type(data).__name__}; expected {expected}")
 
 
 def is_table(data: Any) -> bool:
     """Whether data has named columns: a DataFrame, a Dataset, or a sequence that begins with a dictionary."""
-    if any(_is(data, *known) for known in _FRAMES):
-        return True
-    return isinstance(data, Sequence) and bool(data) and isinstance(data[0], Mapping)
+    return bool(_frame(data)) or (isinstance(data, Sequence) and bool(data) and isinstance(data[0], Mapping))
 
 
 def as_sequence(data: Any) -> Any:
@@ -123,57 +150,10 @@ def described(data: Any) -> str:
     return f"{form} of {len(data):,} rows" if hasattr(data, "__len__") else form
 
 
-def _is(data: Any, library: str, name: str) -> bool:
-    """Whether the data is of this class, or of one derived from it."""
-    return any(kind.__name__ == name and kind.__module__.split(".")[0] == library for kind in type(data).__mro__)
-
-
-def _composed(columns: Iterable[Any], name: str) -> dict[str, Any]:
-    """The columns by their composed names. Raises InputError for two of one name."""
-    found: dict[str, Any] = {}
-    for column in columns:
-        key = normalize("NFC", str(column))
-        if key in found:
-            raise InputError(f"{name}: several columns {shorten(key)}; found {list_names([*map(str, columns)])}; "
-                             "rename one of them")  # fmt: skip
-        found[key] = column
-    return found
-
-
-def _of_pandas(frame: Any, ours: Mapping[str, Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    columns = {}
-    for name in names:
-        column = frame[ours[name]]
-        missing = column.isna().tolist()
-        columns[name] = [None if gone else cell for cell, gone in zip(column.tolist(), missing, strict=True)]
-    return _as_rows(columns, len(frame))
-
-
-def _of_polars(frame: Any, ours: Mapping[str, Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    return _as_rows({name: frame[ours[name]].to_list() for name in names}, len(frame))
-
-
-def _of_arrow(table: Any, ours: Mapping[str, Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    return _as_rows({name: table[ours[name]].to_pylist() for name in names}, len(table))
-
-
-def _as_rows(columns: Mapping[str, Sequence[Any]], count: int) -> Iterator[dict[str, Any]]:
-    for i in range(count):
-        yield {name: column[i] for name, column in columns.items()}
-
-
-def _of_dataset(dataset: Any, ours: Mapping[str, Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    classes = {name: _class_names(dataset.features[ours[name]]) for name in names}
-    for row in dataset.with_format(None).select_columns([ours[name] for name in names]):
-        yield {name: _named(row[ours[name]], classes[name]) for name in names}
-
-
-_FRAMES = {
-    ("pandas", "DataFrame"): ("a pandas DataFrame", _of_pandas),
-    ("polars", "DataFrame"): ("a polars DataFrame", _of_polars),
-    ("pyarrow", "Table"): ("a pyarrow Table", _of_arrow),
-    ("datasets", "Dataset"): ("a datasets.Dataset", _of_dataset),
-}
+def _frame(data: Any) -> str:
+    """The words of FRAMES for data of one of these classes, or of one derived from it; "" for other data."""
+    classes = ((kind.__module__.split(".")[0], kind.__name__) for kind in type(data).__mro__)
+    return next((FRAMES[one] for one in classes if one in FRAMES), "")
 
 
 def _class_names(feature: Any) -> Sequence[str]:

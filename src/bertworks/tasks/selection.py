@@ -9,8 +9,7 @@ from ..data.encodings import codec_of
 from ..files import InputError, shorten
 from .base import Data, KindName, Task
 from .draws import Division
-from .sheets import SHEETS
-from .table import TableForm, ending_of
+from .table import TableForm
 
 
 def comma_separated(text: str | Sequence[str]) -> tuple[str, ...]:
@@ -34,12 +33,6 @@ def refuse_beside(what: str, others: Mapping[str, object]) -> None:
 def _is_empty(value: object) -> bool:
     """Whether a value is that of an argument that was not given; data in memory has no truth value."""
     return isinstance(value, str | int | tuple | list) and not value
-
-
-def refuse_idle_sheet(sheet: str, tables: Iterable[Any]) -> None:
-    """Raises InputError if a sheet is named, and none of the tables has sheets."""
-    if sheet and not any(isinstance(table, str | Path) and ending_of(table) in SHEETS for table in tables):
-        raise InputError(f"--sheet {sheet}: no workbook is read; expected {', '.join(SHEETS)}; leave --sheet out")
 
 
 @dataclass(frozen=True)
@@ -80,15 +73,12 @@ class DevRows:
             if self.data is None:
                 raise InputError(f"--task {self.task} needs --data DIR, the folder with its files")
             task = replace(find_task(self.task), form=form)
-            files = [Path(self.data) / getattr(task, side) for side in self.sides]
-            refuse_idle_sheet(self.sheet, files)
-            return task, files
+            return task, [Path(self.data) / getattr(task, side) for side in self.sides]
         if any(table is None for table in own.values()):
             divide = ", or --train with --dev-share 0.1" if hasattr(self, "dev_share") else ""
             missing = [flag for flag, table in own.items() if table is None]
             found = f"no {' and no '.join(missing)}" if len(missing) < len(own) else "no rows"
             raise InputError(f"{found}; give --task NAME with --data DIR, or your own {' and '.join(own)}{divide}")
-        refuse_idle_sheet(self.sheet, own.values())
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
         columns = (comma_separated(self.text), label, comma_separated(self.choices))
         return replace(own_task(self.kind or "", *columns), form=form), list(own.values())

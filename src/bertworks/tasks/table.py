@@ -1,7 +1,7 @@
 """Rows with named columns: files of every format, and data in memory. Errors name file and line.
 
     .csv                      comma separated, quoted as in RFC 4180, first line = column names
-    .tsv .txt                 tab separated, first line = column names; quotes: text_tables.py
+    .tsv .txt                 tab separated, first line = column names; quotes: formats.py
     .jsonl                    one object per line
     .json                     a list of objects, or one object per line
     .parquet                  row group by row group; its rows are counted from 1
@@ -12,31 +12,38 @@ Text files are UTF-8, or have the encoding that is declared (`TableForm`), with 
 or Windows line ends. Names of columns are compared in their composed form (NFC).
 """
 
-import functools
-import glob
+import difflib
 import itertools
+import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ..data.encodings import UTF8, codec_of
+from ..data.encodings import codec_of
 from ..data.parsers import list_names
 from ..files import InputError, not_found, shorten
 from ..tokenizer import normalize
-from .header import MissingColumn, check_header, nearest_column
-from .lines import decoded, refuse_kind
-from .objects import json_list, json_objects, parquet_names, parquet_objects, text_of_value
+from .formats import (
+    Cells,
+    Objects,
+    csv_records,
+    decoded,
+    is_quoted,
+    json_list,
+    json_objects,
+    parquet_objects,
+    tsv_records,
+)
 from .records import Records, Source
+from .rows import check_characters
 from .sheets import SHEETS, sheet_records
-from .text_tables import CARRIAGE_RETURN, csv_records, is_quoted, tsv_records
 
 OBJECTS = (".jsonl", ".json", ".parquet")  # files whose rows are objects
 TABLES = (".csv", ".tsv", *OBJECTS, *SHEETS)  # .txt is one too where a table is asked for: NSMC's files
 PARTS = ("train", "dev")
 SAMPLE = 1024  # objects at the beginning of a .json or .jsonl file whose keys are its columns
-NAMES_FROM = 1 << 20  # characters at the beginning of a file that decide whether its column names are quoted
 
 
 class TableForm(NamedTuple):
@@ -71,33 +78,30 @@ class Row(NamedTuple):
     values: list[str]
 
 
+class MissingColumn(InputError):
+    """A table has no column of the name that was asked for."""
+
+
 def read_table(
     source: Source | str,
     columns: Sequence[str],
     header: Sequence[str] = (),
-    optional: Sequence[str | int] = (),
+    optional: Sequence[str] = (),
     lists: Sequence[str] = (),
     form: TableForm = PLAIN,
 ) -> Iterator[Row]:
     """The named columns of every row, then the optional ones, "" where there is none.
 
     header: the names of all columns, if the file begins without them. lists: columns whose cells may be lists, which
-    cells.py reads. An optional column of a text table or sheet may be given by its position, from 0: a name may be
-    there twice. Raises InputError with file and line, while iterating.
+    cells.py reads. Raises InputError with file and line, while iterating.
     """
     source = Path(source) if isinstance(source, str) else source
-    optional = [name if isinstance(name, int) else normalize("NFC", name) for name in optional]
-    columns, lists = ([normalize("NFC", name) for name in names] for names in (columns, lists))
-    if not has_objects(source):
+    columns, optional, lists = ([normalize("NFC", name) for name in names] for names in (columns, optional, lists))
+    if has_objects(source):
+        yield from _from_objects(source, columns, optional, lists, form)
+    else:
         assert isinstance(source, Path)
-        yield from _from_records(source, columns, list(header), optional, form)
-        return
-    named = [name for name in optional if isinstance(name, str)]
-    if isinstance(source, Records) and source.columns:
-        check_header([*source.columns], columns, named, str(source))
-    where = locator(source)
-    for line, cells in objects_of(source, (*columns, *named), form):
-        yield _from_object(where(line), line, cells, columns, named, lists)
+        yield from _from_records(source, columns, optional, list(header), form)
 
 
 def has_objects(source: Source) -> bool:
@@ -105,43 +109,31 @@ def has_objects(source: Source) -> bool:
     return isinstance(source, Records) or ending_of(source) in OBJECTS
 
 
-def objects_of(source: Source, names: Sequence[str], form: TableForm = PLAIN) -> Iterator[tuple[int, dict[str, Any]]]:
+def objects_of(source: Source, names: Sequence[str], form: TableForm = PLAIN) -> Objects:
     """(line, object) of each row of a source that `has_objects`, with these columns at least, where there are such."""
     if isinstance(source, Records):
         return source.rows(names)
-    path = check_file(source)
-    if ending_of(path) == ".parquet":
-        return parquet_objects(path, names)
-    return json_objects(path, form.encoding) if ending_of(path) == ".jsonl" else json_list(path)
-
-
-def check_file(path: Path) -> Path:
-    """The path. Raises InputError if there is no such file."""
-    if not path.is_file():
-        beside = [other.parent.name for other in sorted(path.parent.glob(f"*/{glob.escape(path.name)}"))]
-        hint = f"; there is one in {list_names(beside)} of {path.parent}" if beside else ""
-        raise InputError(f"{path}: {not_found(path)}{hint}")
-    return path
-
-
-def column_names(path: Path | str, form: TableForm = PLAIN) -> list[str]:
-    """The composed names of a file's columns; of JSON all keys of its first objects. Raises InputError."""
-    path = Path(path)
-    if ending_of(path) == ".parquet":
-        return [normalize("NFC", name) for name in parquet_names(path)]
-    if ending_of(path) in OBJECTS:
-        objects = (value for _, value in itertools.islice(objects_of(path, (), form), SAMPLE))
-        return [*dict.fromkeys(normalize("NFC", name) for value in objects for name in value)]
-    with open(check_file(path), "rb") as file:
-        records = _records_of(file, path, 0, form, NAMES_FROM)
-        return [normalize("NFC", name) for name in next(records, (0, []))[1]]
+    if ending_of(source) == ".parquet":
+        return parquet_objects(_existing(source), names)
+    return (
+        json_objects(_existing(source), form.encoding)
+        if ending_of(source) == ".jsonl"
+        else json_list(_existing(source))
+    )
 
 
 def names_of(source: Source, form: TableForm = PLAIN) -> tuple[str, ...]:
-    """The composed names of the columns of a table or data in memory; () of a file that is not there."""
-    if isinstance(source, Records):
-        return source.columns or tuple(next(source.rows(()), (0, {}))[1])
-    return tuple(column_names(source, form)) if source.is_file() else ()
+    """The composed names of a source's columns, of JSON all keys of its first objects; () of a file not there."""
+    if isinstance(source, Path) and not source.is_file():
+        return ()
+    if isinstance(source, Records) and source.columns:
+        return source.columns
+    if has_objects(source):
+        objects = itertools.islice(objects_of(source, (), form), SAMPLE)
+        return (*dict.fromkeys(normalize("NFC", name) for _, value in objects for name in value),)
+    assert isinstance(source, Path)
+    with open(source, "rb") as file:
+        return tuple(normalize("NFC", name) for name in next(_records_of(file, source, 0, form, 1), (0, []))[1])
 
 
 def locator(source: Source | str) -> Callable[[int], str]:
@@ -172,70 +164,79 @@ def ending_of(path: Path | str) -> str:
     return part_of(path)[0].suffix.lower()
 
 
+def check_header(header: Sequence[str], columns: Sequence[str], optional: Sequence[str], where: str) -> None:
+    """Raises InputError if a column is missing or not the only one of its name."""
+    found = list_names(header) if header else "nothing: the file is empty"
+    for name in columns:
+        if name not in header:
+            raise MissingColumn(f"{where}: no column {shorten(name)}; found {found}{_nearest(name, header)}")
+    for name in (*columns, *optional):
+        if header.count(name) > 1:
+            raise InputError(f"{where}: several columns {shorten(name)}; found {found}; rename one of them")
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, names, 1)
+    if near and "," in near[0]:  # typed as it is, it would be two names
+        return f" ({shorten(near[0])} has a comma: rename the column, or name it in Python, in a list)"
+    return f" (did you mean {shorten(near[0])}?)" if near else ""
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise InputError(f"{path}: {not_found(path)}")
+    return path
+
+
 # ---- cells of text tables and sheets
 
 
-def _records_of(
-    file: IO[bytes], path: Path, width: int, form: TableForm, most: float = math.inf
-) -> Iterator[tuple[int, list[str]]]:
-    """(line, cells) of each record from the names of the columns on. most: characters that decide about quotes."""
+def _records_of(file: IO[bytes], path: Path, width: int, form: TableForm, most: int | None = None) -> Cells:
+    """(line, cells) of each record from the names of the columns on. most: lines that decide about quotes."""
     ending = ending_of(path)
     if ending in SHEETS:
-        if form.encoding not in UTF8:
-            raise InputError(f"{path}: a workbook has no encoding; leave --encoding {form.encoding} out")
         return sheet_records(file, path, form.sheet, form.header_row)
-    lines = functools.partial(decoded, file, str(path), form.encoding)
     quoted = ending == ".csv"
     if not quoted and not form.unquoted:
-        quoted = is_quoted(lines(), not width, most)
+        quoted = is_quoted(itertools.islice(decoded(file, str(path), form.encoding), most), not width)
         file.seek(0)
+    lines = decoded(file, str(path), form.encoding)
     if quoted:
-        records = csv_records(lines(), path, "," if ending == ".csv" else "\t")
+        records = csv_records(lines, path, "," if ending == ".csv" else "\t")
     else:
-        records = tsv_records(lines(), width, form.joined)
+        records = tsv_records(lines, width, form.joined)
     return itertools.dropwhile(lambda record: record[0] < form.header_row, records) if form.header_row else records
 
 
 def _from_records(
-    path: Path, columns: Sequence[str], header: list[str], optional: Sequence[str | int], form: TableForm
+    path: Path, columns: Sequence[str], optional: Sequence[str], header: list[str], form: TableForm
 ) -> Iterator[Row]:
     """Rows of cells; the first record is the header, if none was given."""
     if ending_of(path) not in (*TABLES, ".txt"):
-        if path.is_file():
-            with open(path, "rb") as file:
-                refuse_kind(file.read(16), str(path))
-        found = f"{not_found(path)}, which" if path.is_dir() else "expected a file that"
-        words = "" if path.is_dir() else "; a file with a word per line needs --kind tagging"
-        raise InputError(f"{path}: {found} ends in {', '.join(TABLES)} or .txt{words}")
-    with open(check_file(path), "rb") as file:
+        expected = f"expected a file that ends in {', '.join(TABLES)} or .txt"
+        raise InputError(f"{path}: {expected}; a file with a word per line needs --kind tagging")
+    with open(_existing(path), "rb") as file:
         records = _records_of(file, path, len(header), form)
         first = 1
         if not header:
             first, names = next(records, (1, []))
             header = [normalize("NFC", name) for name in names]
             if ending_of(path) in SHEETS and first > 1 and not form.header_row:
-                print(f"{path}: the names of the columns are read from row {first}; --header-row names another row",
-                      file=sys.stderr)  # fmt: skip
-        if ending_of(path) in (".tsv", ".txt") and any("\r" in name for name in header):
-            raise InputError(f"{path}, line {first}: {CARRIAGE_RETURN}")
+                note = f"the names of the columns are read from row {first}; --header-row names another row"
+                print(f"{path}: {note}", file=sys.stderr)
         try:
-            check_header(header, columns, [name for name in optional if isinstance(name, str)], location(path, first))
+            check_header(header, columns, optional, location(path, first))
         except MissingColumn as error:
             raise MissingColumn(f"{error}{_later_header(records, columns)}") from None
-        indices = [
-            name if isinstance(name, int) else header.index(name) if name in header else -1
-            for name in (*columns, *optional)
-        ]
+        indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:
             if len(cells) != len(header):
-                found = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}"
-                raise InputError(
-                    f"{path}, line {line}: {found}, but the header has {len(header)}; is the line cut off?"
-                )
+                found = f"{len(cells)} cell{'s' if len(cells) > 1 else ''}, but the header has {len(header)}"
+                raise InputError(f"{path}, line {line}: {found}; is the line cut off?")
             yield Row(line, [cells[i] if i >= 0 else "" for i in indices])
 
 
-def _later_header(records: Iterator[tuple[int, list[str]]], columns: Sequence[str]) -> str:
+def _later_header(records: Cells, columns: Sequence[str]) -> str:
     """The end of a message about a missing column, if one of the next rows has the names of the columns."""
     for line, cells in itertools.islice(records, 10):
         if {*columns} <= {normalize("NFC", cell) for cell in cells}:
@@ -246,14 +247,39 @@ def _later_header(records: Iterator[tuple[int, list[str]]], columns: Sequence[st
 # ---- objects
 
 
-def _from_object(
-    where: str, line: int, cells: dict[str, Any], columns: Sequence[str], optional: Sequence[str], lists: Sequence[str]
-) -> Row:
-    cells = {normalize("NFC", name): cell for name, cell in cells.items()}
-    missing = [name for name in columns if name not in cells]
-    if missing:
-        raise MissingColumn(
-            f"{where}: no key {shorten(missing[0])}; found {list_names(cells)}{nearest_column(missing[0], [*cells])}"
-        )
-    wanted = (*columns, *optional)
-    return Row(line, [text_of_value(cells.get(name), name in lists, f"{where}: {shorten(name)}") for name in wanted])
+def _from_objects(
+    source: Source, columns: Sequence[str], optional: Sequence[str], lists: Sequence[str], form: TableForm
+) -> Iterator[Row]:
+    wanted, where = (*columns, *optional), locator(source)
+    if isinstance(source, Records) and source.columns:
+        check_header(source.columns, columns, optional, str(source))
+    for line, found in objects_of(source, wanted, form):
+        cells = {normalize("NFC", name): cell for name, cell in found.items()}
+        for name in columns:
+            if name not in cells:
+                message = f"{where(line)}: no key {shorten(name)}; found {list_names(cells)}"
+                raise MissingColumn(f"{message}{_nearest(name, [*cells])}")
+        yield Row(line, [_text(cells.get(name), name in lists, f"{where(line)}: {shorten(name)}") for name in wanted])
+
+
+def _text(value: Any, may_be_list: bool, where: str) -> str:
+    """A value as text: strings as they are; numbers, booleans and lists as JSON writes them.
+
+    Where a list may be, also objects with a `text`, such as the answers to a question.
+    """
+    if value is None:
+        return ""
+    objects = value if isinstance(value, list) else [value]
+    if may_be_list and objects and all(isinstance(one, dict) and "text" in one for one in objects):
+        return json.dumps(value, ensure_ascii=False)
+    items = value if may_be_list and isinstance(value, list) else [value]
+    wrong = [item for item in items if not isinstance(item, str | int | float)]
+    if wrong:
+        expected = "a string" + (", or a list of strings" if may_be_list else "")
+        inside = " with a " + type(wrong[0]).__name__ + " in it" if items is value else ""
+        raise InputError(f"{where} is a {type(value).__name__}{inside}; expected {expected}")
+    if any(isinstance(item, float) and not math.isfinite(item) for item in items):
+        raise InputError(f"{where} is {shorten(value)}; expected a text or a finite number")
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    check_characters(text, where)
+    return text

@@ -47,8 +47,8 @@ def sheet_records(file: IO[bytes], path: Path, sheet: str, header_row: int) -> C
         raise
     except Exception as error:  # the library raises what its zip and XML readers do
         fault = shorten(f"{type(error).__name__}: {error}", 200)
-        found = f"{path}: not a readable {path.suffix} file ({fault})"
-        raise InputError(f"{found}; save it again without a password, or save the sheet as .csv") from None
+        message = f"{path}: not a readable {path.suffix} file ({fault})"
+        raise InputError(f"{message}; save it again without a password, or save the sheet as .csv") from None
     wide = [range(first, last + 1) for (first, left), (last, right) in merged if right > left]
     for (first, left), (last, _) in merged:
         for row in rows[first + 1 : last + 1]:

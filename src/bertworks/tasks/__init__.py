@@ -25,11 +25,8 @@ In reading order:
     squad_scores.py    the official scores of answers
     table.py           rows with named columns, of a file of any format or in memory
     records.py         DataFrames, datasets and lists of dictionaries, row by row
-    text_tables.py     the records of .csv, .tsv and .txt tables
-    objects.py         the rows of JSON and Parquet as objects
-    sheets.py          the rows of a sheet of a workbook, and rows as a workbook
-    lines.py           lines of text files, decoded and limited
-    header.py          the names of a table's columns
+    formats.py         the rows of files: text tables, JSON, Parquet, decoded lines
+    sheets.py          the rows of a sheet of a workbook
     cells.py           lists, truth values and whole numbers in cells
     checks.py          checks of labelled data before training
     selection.py       the rows that a subcommand or a function is given

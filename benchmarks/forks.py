@@ -39,7 +39,6 @@ IMPORTED = [
     "torch.utils.tensorboard",
     "pandas",
     "python_calamine",
-    "xlsxwriter",
     "datasets",
 ]
 

@@ -186,12 +186,6 @@ READERS = [
     Reader("doctor-store", "store", "^store/", ("doctor in/store",), after=checksummed),
     Reader("doctor-table", "single.csv model", "csv", ("doctor in/single.csv --dev in/single.csv --model in/model",)),
     Reader(
-        "vectors",
-        "vectors.txt tok",
-        "vectors",
-        ("pretrain static --vectors in/vectors.txt --tokenizer in/tok --out out/m",),
-    ),
-    Reader(
         "export",
         "exported=ex text.txt",
         "^ex/",

@@ -85,8 +85,6 @@ OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and k
 SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits
     "bertworks tokenizer train": "--overwrite",
     "bertworks pretrain korean --corpus": f"{TINY} --loop.tokens 1000 --model.vocab-size {KOREAN_TOKENS}",
-    "bertworks pretrain static": "",
-    "bertworks pretrain concat": "",
     "bertworks pretrain": f"{TINY} --loop.tokens 1000",
     "torchrun": f"{TINY} --loop.tokens 1000",
     "bertworks distill": "--loop.tokens 1000 --loop.hours 0",

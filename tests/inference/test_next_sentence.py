@@ -75,7 +75,7 @@ def test_folders_without_the_head_are_refused(folder, tmp_path):
         predictor.next_sentence("a", "b")
 
 
-def test_the_verb_prints_the_probability(folder, tmp_path, capsys):
+def test_the_command_prints_the_probability(folder, capsys):
     expected = Predictor(folder).next_sentence("a b", "good film")
     main(["predict", "next-sentence", str(folder), "a b", "good film"])
     verdict = "follows" if expected["follows"] else "does not follow"

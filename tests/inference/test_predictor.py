@@ -16,14 +16,15 @@ import torch
 
 from bertworks.checkpoint.folder import load_model, load_tokenizer, save_folder
 from bertworks.cli import main
-from bertworks.cli.arguments import DevRows, dev_rows
 from bertworks.files import InputError
+from bertworks.inference.evaluation import remembered
 from bertworks.inference.predictor import ROWS, Predictor
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Example, Limits, Task
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.classification import prepare_windows
 from bertworks.tasks.rows import in_chunks
+from bertworks.tasks.selection import DevRows
 from bertworks.tasks.sentences import from_texts
 from bertworks.tasks.tags import chunks
 from bertworks.tokenizer import Tokenizer
@@ -525,12 +526,11 @@ def test_export_looks_in_the_columns_of_fine_tuning(classifier, pretrained, tmp_
     save_folder(tmp_path / "m", model, pretrained, labels=["one", "two", "three"], max_length=16, task=columns)
     (tmp_path / "a.csv").write_text("text,review,stars,label\nx,c d e,one,two\n")
     rows = DevRows(dev=tmp_path / "a.csv")
-    _, (found,) = dev_rows(rows, tmp_path / "m", ["m", "--dev", "a.csv"]).read()
+    _, (found,) = remembered(rows, tmp_path / "m", {"dev"}).read()
     assert (found.text, found.label) == ("c d e", "one")
     named = dataclasses.replace(rows, text="text", label="label")
-    _, (found,) = dev_rows(named, tmp_path / "m", ["m", "--text", "text", "--label=label"]).read()
+    _, (found,) = remembered(named, tmp_path / "m", {"text", "label"}).read()
     assert (found.text, found.label) == ("x", "two")
-    assert dev_rows(DevRows(), tmp_path / "m", ["m"]) is None
 
 
 def test_predict_knows_the_columns_of_the_official_files_of_its_task(classifier, pretrained, tmp_path, capsys):

@@ -50,8 +50,6 @@ RUN = f"run/results.json is a file of run, {FOLDER}"
         ("features base rows.safetensors --out rows.safetensors", FILE),
         ("compare run run --out run/results.json", RUN),
         ("probe explain base good --out base/config.json", f"base/config.json is a file of base, {FOLDER}"),
-        ("pretrain concat base base --out base", "base is a folder that is read; name another folder to write"),
-        ("pretrain static --vectors texts/one.txt --tokenizer base --out base", "base is a folder that is read"),
         ("tokenizer train texts/vocab.txt --out texts --overwrite", f"texts/vocab.txt {FILE}"),
     ],
 )

@@ -10,27 +10,23 @@ import difflib
 import importlib
 import io
 import sys
-import textwrap
 from collections.abc import Callable
 from typing import NoReturn
 
 from .._version import __version__
-from .ending import DONE, EXIT_STATUSES, WRONG_ARGUMENTS, explained_failures
+from .ending import DONE, WRONG_ARGUMENTS, explained_failures
 
 COMMANDS = {
     "demo": "Train a small BERT on this machine's text and measure it.",
     "doctor": "Examine a run, corpus, model, table or this machine.",
     "recipes": "List the recipes that come with bertworks, or print one.",
     "recipes tasks": "List the tasks that fine-tuning supports.",
-    "recipes schema": "Print JSON Schemas of recipes, results, predictions.",
     "tokenizer train": "Train a vocabulary on text.",
     "tokenizer check": "Check whether a vocabulary fits a text.",
     "tokenizer extend": "Add words to a WordPiece vocabulary and to its model.",
     "corpus build": "Tokenize text into a corpus store.",
     "corpus show": "Show what a corpus store contains.",
     "pretrain": "Pre-train an encoder on a corpus store.",
-    "pretrain static": "Train or read static word vectors, a baseline.",
-    "pretrain concat": "Join a left-to-right and a right-to-left encoder.",
     "distill": "Distil a pre-trained encoder into a smaller one.",
     "convert": "Convert a Hugging Face or TensorFlow checkpoint.",
     "finetune": "Fine-tune on a known task or on your own table.",
@@ -67,28 +63,12 @@ GROUPS = {
     "fine-tuning": ("finetune", "evaluate", "compare", "study"),
     "using a model": ("predict", "features", "probe", "export", "serve"),
 }
-MOVED = {  # earlier commands, and where to find what they did
-    "advise": "`bertworks export MODEL --compare`",
-    "concat": "`bertworks pretrain concat`",
-    "explain": "`bertworks probe explain`",
-    "fill-mask": "`bertworks predict fill-mask`",
-    "next-sentence": "`bertworks predict next-sentence`",
-    "plot": "`bertworks study plot`",
-    "probe attention": "`bertworks probe explain`",
-    "schema": "`bertworks recipes schema`",
-    "static": "`bertworks pretrain static`",
-    "submit": "`bertworks study submit`",
-    "tasks": "`bertworks recipes tasks`",
-    "track": "the flag --log tensorboard of `bertworks pretrain`, `distill` and `finetune`",
-}
-
 # These commands make nothing but output: they end when its reader closes it. The others finish their work.
 PRINTERS = {
     "tokenizer check",
     "corpus show",
     "recipes",
     "recipes tasks",
-    "recipes schema",
     "predict",
     "predict fill-mask",
     "predict next-sentence",
@@ -139,24 +119,19 @@ def _explain(argv: list[str]) -> NoReturn:
         print(f"usage: bertworks {first} COMMAND [arguments]\n\n{FAMILIES[first]}\n")
         print("\n".join(_listed(subcommands(first))), f"`bertworks {first} COMMAND --help` explains one.", sep="\n\n")
         raise SystemExit(DONE)
-    print(_unknown(argv), file=sys.stderr)
+    words = 2 if first in FAMILIES else 1
+    print(f"no command {' '.join(argv[:words])}; {_nearest(argv[:words])}", file=sys.stderr)
     raise SystemExit(WRONG_ARGUMENTS)
 
 
-def _unknown(argv: list[str]) -> str:
-    """The message for an unknown command."""
-    for words in (2, 1):
-        if (earlier := " ".join(argv[:words])) in MOVED:
-            return f"no command {earlier}; use {MOVED[earlier]}"
-    if argv[0] in FAMILIES:
-        known = [command.partition(" ")[2] for command in subcommands(argv[0])]
-        near = difflib.get_close_matches(argv[1], known, 1)
-        near = near or [f"run {argv[1]}"] * (argv[0] == "study")  # the earlier spelling
-        hint = f"did you mean `bertworks {argv[0]} {near[0]}`?" if near else f"expected one of {', '.join(known)}"
-        return f"no command {argv[0]} {argv[1]}; {hint}"
-    near = difflib.get_close_matches(argv[0], [*FAMILIES, *COMMANDS], 1)
-    hint = f"did you mean `bertworks {near[0]}`?" if near else "`bertworks --help` lists the commands"
-    return f"no command {argv[0]}; {hint}"
+def _nearest(words: list[str]) -> str:
+    """The command that unknown words may mean: by its last word in any family, else by all of them."""
+    known = [*COMMANDS, *FAMILIES] if len(words) == 1 else [*subcommands(words[0])]
+    near = [command for command in COMMANDS if command.split()[1:] == words]
+    near = near or difflib.get_close_matches(" ".join(words), known, 1, 0.75)
+    if near:
+        return f"did you mean `bertworks {near[0]}`?"
+    return f"`bertworks {' '.join([*words[:-1], '--help'])}` lists the commands"
 
 
 def _listed(commands: dict[str, str]) -> list[str]:
@@ -166,10 +141,8 @@ def _listed(commands: dict[str, str]) -> list[str]:
 
 
 def _help() -> str:
-    """Return the text of `bertworks --help`: at most 30 lines of 80 columns."""
-    lines = ["usage: bertworks COMMAND [arguments]", ""]
+    """Return the text of `bertworks --help`: at most 23 lines of 80 columns, a screen with its prompt."""
+    lines = ["usage: bertworks COMMAND [arguments]"]
     for heading, names in GROUPS.items():
-        lines += [f"{heading}:", *_listed({f"{name:<9}": FAMILIES.get(name) or COMMANDS[name] for name in names}), ""]
-    statuses = "; ".join(f"{status} {meaning}" for status, meaning in EXIT_STATUSES.items())
-    lines += ["`bertworks COMMAND --help` explains a command and its subcommands."]
-    return "\n".join(lines + textwrap.wrap(f"Exit status: {statuses}", 80))
+        lines += [f"{heading}:", *_listed({f"{name:<9}": FAMILIES.get(name) or COMMANDS[name] for name in names})]
+    return "\n".join([*lines, "`bertworks COMMAND --help` explains a command and its subcommands."])

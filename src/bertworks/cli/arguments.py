@@ -5,12 +5,15 @@ is always a model folder or a run folder, `--out` where results are written, `--
 positional argument may also be given as the flag of its name.
 """
 
+import contextlib
 import dataclasses
+import difflib
 import inspect
+import io
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+import textwrap
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import tyro
@@ -24,6 +27,7 @@ from ..tasks.selection import TrainRows as TrainRows
 from ..tasks.selection import comma_separated as comma_separated
 from ..tasks.selection import refuse_beside as refuse_beside
 from ..training.config import without_late_snapshots
+from .ending import WRONG_ARGUMENTS
 
 T = TypeVar("T")
 Flat = Annotated[T, tyro.conf.arg(name="")]  # the dataclass's fields are flags without the name of the field in front
@@ -32,16 +36,6 @@ CONFIG = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone)
 
 CASED = {"--cased": "--no-lowercase", "--uncased": "--lowercase"}
 ENCODING = {"--encoding": "--input.encoding"}
-EARLIER = {  # flags of earlier versions by command, and what there is instead
-    "doctor --fix": "doctor changes nothing; rerun a run to resume it",
-    "export --to": "export writes ONNX; for compiled kernels give predict or serve --engine compiled",
-    "export --trust": "export writes ONNX; for compiled kernels give predict or serve --engine compiled",
-    "probe neighbours --corpus": "give --data",
-    "serve --max-inputs": "give --max-tokens",
-    "serve --max-top-k": "give --max-tokens",
-    "serve --max-wait": "give --max-requests or --max-tokens",
-    "tokenizer train --model": "give --algorithm",
-}
 
 
 def required(name: str) -> Any:
@@ -59,54 +53,78 @@ def parse(
     command: str,
     short: Mapping[str, str] = {},  # never changed
     start: T | None = None,
-    more: str = "",
 ) -> T:
     """Return the subcommand's `arguments`, read from the words behind it.
 
-    short: short forms of flags, with the flags (and values) that they stand for. start: other defaults; with them
-    --help lists the flags, and -H explains them. more: lines of --help below the description. Raises InputError for a
-    flag that is given twice, or a value that the arguments' own checks refuse; exits with status 2 for an unknown flag.
+    short: short forms of flags, with the flags that they stand for. start: other defaults; with them --help lists the
+    flags, and -H explains them. Raises InputError for a flag that is given twice, or a value that the arguments' own
+    checks refuse; exits with status 2 for an unknown flag.
     """
     from . import subcommands
 
+    text = inspect.cleandoc(arguments.__doc__ or "")
     if below := subcommands(command):
-        more += "\n\nSubcommands:\n" + "\n".join(f"    {name:24}{line}" for name, line in below.items())
-    words = []
-    for word in argv:
-        flag, equals, value = word.partition("=")
-        words.append(short.get(flag, flag) + equals + value)
-    flags = [re.sub(r"(--|\.)no-", r"\1", flag) for word in words for flag in flags_in([word])]
+        text += "\n\nSubcommands:\n" + "\n".join(f"    {name:24}{line}" for name, line in below.items())
+    end = argv.index("--") if "--" in argv else len(argv)
+    words = [re.sub("^[^=]+", lambda flag: short.get(flag[0], flag[0]), word) for word in argv[:end]] + argv[end:]
+    flags = [re.sub(r"(--|\.)no-", r"\1", flag) for word in words[:end] for flag in flags_in([word])]
     if again := [flag for i, flag in enumerate(flags) if flag in flags[:i]]:
         raise InputError(f"{again[0]} is given twice; expected once")
     read = _with_flags(arguments, words)
+    options: dict[str, Any] = {
+        "default": tyro.MISSING_NONPROP if start is None else read(**vars(start)),
+        "prog": f"bertworks {command}",
+        "description": text,
+        "config": CONFIG,
+        "compact_help": start is not None,
+    }
+    told = _Told()
     try:
-        found = tyro.cli(
-            read,
-            args=words,
-            default=tyro.MISSING_NONPROP if start is None else read(**vars(start)),
-            prog=f"bertworks {command}",
-            description=inspect.cleandoc(arguments.__doc__ or "") + more,
-            config=CONFIG,
-            compact_help=start is not None,
-        )
+        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+            return arguments(**vars(tyro.cli(read, args=words, **options)))
     except ValueError as error:  # from a dataclass that checks its values
         raise InputError(str(error)) from None
     except SystemExit as ending:
-        if ending.code:
-            sys.stderr.writelines(f"{hint}\n" for hint in _hints(words, command))
-        raise
-    return arguments(**vars(found))
+        if not ending.code:  # the help, whose usage tyro does not wrap
+            usage, _, rest = told.getvalue().partition("\n")
+            indent = " " * len(f"usage: bertworks {command} ")
+            print(*textwrap.wrap(usage, 80, subsequent_indent=indent, break_on_hyphens=False), rest, sep="\n", end="")
+            raise
+        with contextlib.redirect_stdout(told_all := _Told()), contextlib.suppress(SystemExit):
+            tyro.cli(read, args=["--help"], **options | {"compact_help": False})
+        print(_unknown(words[:end], told_all.getvalue(), command) or told.getvalue().rstrip(), file=sys.stderr)
+        raise SystemExit(WRONG_ARGUMENTS) from None
 
 
-def _hints(words: list[str], command: str) -> Iterator[str]:
-    """Lines about flags of earlier versions, for a command line that could not be read."""
+class _Told(io.StringIO):
+    """What tyro prints, with the colours and frames of the terminal that gets it."""
+
+    encoding = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoding, self.isatty = sys.stdout.encoding, sys.stdout.isatty  # type: ignore[method-assign]
+
+
+def _unknown(words: list[str], text: str, command: str) -> str:
+    """What to say of a word that looks like a flag and is none, or of a switch with a value; text: the whole help."""
+    names = {"-H", *re.findall(r"(?<![^\s,])--[\w.-]+(?=[ ,\n])", text)}
+    ends = {name.rpartition(".")[2].lstrip("-"): name for name in names}
     for word in words:
         flag, _, value = word.partition("=")
-        if now := EARLIER.get(f"{command} {flag}"):
-            yield f"{flag} is no flag any more; {now}"
-        elif value in ("True", "False"):
-            name, off = flag.replace("--no-", "--"), flag.startswith("--no-") == (value == "True")
-            yield f"{word}: a switch has no value; give {name.replace('--', '--no-') if off else name}"
+        name = flag.replace("_", "-")
+        if name in names and value in ("True", "False"):
+            return f"bertworks: {word}: a switch has no value; give {name}, or its counterpart with `no-`"
+        if not name.startswith("--") or name in names:
+            continue
+        near = [*difflib.get_close_matches(name, names, 1, 0.75)]
+        near = near or [ends[one] for one in difflib.get_close_matches(name.rpartition(".")[2].lstrip("-"), ends, 1)]
+        meaning = re.escape(name.lstrip("-").replace("-", " "))  # learning rate, of --optim.lr
+        near = near or re.findall(rf"(--[\w.-]+)(?:(?!--)[^:])*?\b{meaning}\b", " ".join(text.split()))
+        behind = "a text that begins with -- is given as FLAG=TEXT, or behind all flags and --"
+        hint = f"did you mean {near[0]}?" if near else f"`bertworks {command} --help` lists the flags; {behind}"
+        return f"bertworks: {flag} is no flag of `bertworks {command}`; {hint}"
+    return ""
 
 
 def _with_flags(arguments: type[T], words: list[str]) -> type[T]:
@@ -154,32 +172,21 @@ def with_defaults(arguments: type[T], **values: Any) -> T:
     return arguments(**{**dict.fromkeys(needed, tyro.MISSING), **values})
 
 
-def to_write(out: Path | None) -> Path | None:
-    """The file of --out, None for standard output, which may be given as `-` too."""
-    return None if out == Path("-") else out
-
-
 def value_of(argv: list[str], flag: str) -> str | None:
     """The value of `flag VALUE` or `flag=VALUE`, if it is given."""
     for i, word in enumerate(argv):
         name, equals, value = word.partition("=")
         if name == flag:
-            return value if equals else next(iter(argv[i + 1 :]), None)
+            return value if equals else next((word for word in argv[i + 1 : i + 2] if word[:2] != "--"), None)
     return None
 
 
 def flags_in(argv: list[str]) -> set[str]:
-    """The flags among the words, as --help writes them: {"--optim.lr", "--batch-size"}."""
-    return {word.partition("=")[0].replace("_", "-") for word in argv if word.startswith("--") and word != "--"}
+    """The flags among the words before a --, as --help writes them: {"--optim.lr", "--batch-size"}."""
+    words = argv[: argv.index("--")] if "--" in argv else argv
+    return {word.partition("=")[0].replace("_", "-") for word in words if word.startswith("--")}
 
 
 def names_in(argv: list[str]) -> set[str]:
     """The flags among the words, as fields of dataclasses: {"optim.lr", "batch_size"}."""
     return {flag.removeprefix("--").replace("-", "_") for flag in flags_in(argv)}
-
-
-def dev_rows(rows: DevRows, model: Path, argv: list[str]) -> DevRows | None:
-    """Rows as the flags say, else with the columns that the model's folder has stored; None if no rows are given."""
-    from ..inference.evaluation import remembered
-
-    return remembered(rows, model, names_in(argv)) if rows.task or rows.dev else None

@@ -1,23 +1,20 @@
-"""How a command ends: its exit status, a Ctrl-C, an error in one line, output that nobody reads any more."""
+"""How a command ends: its exit status, a Ctrl-C, an error in one line, output that nobody reads any more.
+
+0    finished
+1    failed, with a message
+2    wrong command line
+3    stopped and saved, rerun to resume
+4    doctor found errors
+130  interrupted
+"""
 
 import contextlib
 import os
-import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 DONE, FAILED, WRONG_ARGUMENTS, STOPPED, UNSOUND, INTERRUPTED = 0, 1, 2, 3, 4, 130
-EXIT_STATUSES = {
-    DONE: "finished",
-    FAILED: "failed, with a message",
-    WRONG_ARGUMENTS: "wrong command line",
-    STOPPED: "stopped and saved, rerun to resume",
-    UNSOUND: "doctor found errors",
-    INTERRUPTED: "interrupted",
-}
 
 
 def run_to_its_end(work: Callable[[], Any], status: int = STOPPED) -> Any:
@@ -37,76 +34,55 @@ def explained_failures(prints_only: bool) -> Iterator[None]:
     """Turn errors and Ctrl-C into one line and an exit status; `prints_only`: a reader may close the output early."""
     from ..files import InputError
 
-    with lasting_output(stdout=not prints_only), _noted_interrupts() as interrupts:
+    with lasting_output(prints_only):
         try:
             try:
                 yield
             finally:
-                sys.stdout.flush()  # here, where a closed output is understood
+                sys.stdout.flush()  # here, where a failure is explained
         except InputError as error:
             print(f"bertworks: {error.with_flags or error}", file=sys.stderr)
             raise SystemExit(FAILED) from None
-        except SystemExit as ending:
-            if prints_only and isinstance(ending.__context__, BrokenPipeError):  # a table of rich: it exits with 1
-                raise SystemExit(DONE) from None
-            raise
         except OSError as error:  # disk full, permission denied: nothing half-written is left in place
-            if isinstance(error, BrokenPipeError) and prints_only:  # `head`, for example, has read enough
-                discard(sys.stdout)
-                raise SystemExit(DONE) from None
             print(f"bertworks: {error.filename or 'writing failed'}: {error.strerror or error}", file=sys.stderr)
             raise SystemExit(FAILED) from None
         except (KeyboardInterrupt, Exception) as error:
-            if not interrupts and not isinstance(error, KeyboardInterrupt):
+            if not _of_interrupt(error):
                 raise
             print("\nstopped", file=sys.stderr)
             raise SystemExit(INTERRUPTED) from None
 
 
-@contextlib.contextmanager
-def _noted_interrupts() -> Iterator[list[int]]:
-    """Yield a list that receives an item on Ctrl-C, because an importing library may turn it into another error."""
-    interrupts: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        interrupts.append(number)
-        signal.default_int_handler(number, frame)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupts
-        return
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield interrupts
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _of_interrupt(error: BaseException | None) -> bool:
+    """Whether an error is a Ctrl-C, or what a library made of one while it was imported."""
+    return error is not None and (isinstance(error, KeyboardInterrupt) or _of_interrupt(error.__context__))
 
 
 @contextlib.contextmanager
-def lasting_output(stdout: bool) -> Iterator[None]:
-    """Let work continue when its output fails: stderr in any way; stdout, if `stdout` is true, when its reader left.
+def lasting_output(prints_only: bool) -> Iterator[None]:
+    """Let work continue when nobody reads stdout or stderr any more; with `prints_only` a closed stdout ends it.
 
-    Other errors of stdout name it. A stream that was closed before the program began is None, and takes all.
+    A stream that was closed before the program began is None, and takes all.
     """
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        sys.stderr = LastingStream(sys.stderr or nowhere, (OSError,))
-        sys.stdout = LastingStream(sys.stdout or nowhere, (BrokenPipeError,) if stdout else ())
+        sys.stdout = _LastingStream(sys.stdout or nowhere, "standard output", prints_only)
+        sys.stderr = _LastingStream(sys.stderr or nowhere)
         try:
             yield
         finally:
             sys.stdout, sys.stderr = before
 
 
-class LastingStream:
-    """A stream that discards its output from the first failed write on, so that the work behind it continues.
+class _LastingStream:
+    """A stream that discards its output once its reader has left; with `ends` it ends the command instead.
 
-    errors: the failures for which it does so. Others are raised with the name of the standard output. Characters that
-    the stream's encoding lacks, such as lone surrogates, are written as escapes.
+    name: names the stream in other errors of writing; without a name they are ignored. Characters that the stream's
+    encoding lacks, such as lone surrogates, are written as escapes.
     """
 
-    def __init__(self, stream: Any, errors: tuple[type[OSError], ...]):
-        self._stream, self._errors = stream, errors
+    def __init__(self, stream: Any, name: str = "", ends: bool = False):
+        self._stream, self._name, self._ends = stream, name, ends
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -123,14 +99,11 @@ class LastingStream:
     def _attempt(self, write: Callable[[], Any]) -> None:
         try:
             write()
-        except self._errors:
-            discard(self._stream)
         except OSError as error:
-            error.filename = error.filename or "standard output"
-            raise
-
-
-def discard(stream: Any) -> None:
-    """Send the stream, with whatever is in its buffer, to the null device."""
-    with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), stream.fileno())
+            if self._name and not isinstance(error, BrokenPipeError):
+                error.filename = error.filename or self._name
+                raise
+            with contextlib.suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+            if self._ends:
+                raise SystemExit(DONE) from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..apps.export.config import ExportConfig
 from ..files import InputError
-from .arguments import DevRows, Flat, Positional, dev_rows, flags_in, parse, refuse_beside
+from .arguments import DevRows, Flat, Positional, flags_in, names_in, parse, refuse_beside
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,11 @@ def export(argv: list[str]) -> None:
     from ..apps.export.folder import export as export_folder
     from ..apps.export.samples import SCORES
     from ..checkpoint.locate import is_export
+    from ..inference.evaluation import remembered
 
     assert arguments.model is not None
-    rows = dev_rows(arguments.rows, arguments.model, argv)
-    dev = rows.read() if rows else None
+    rows = arguments.rows
+    dev = remembered(rows, arguments.model, names_in(argv)).read() if rows.task or rows.dev else None
     if is_export(arguments.out):
         print(f"{arguments.out}: an earlier export, which is replaced", file=sys.stderr)
     certificate = export_folder(arguments.model, arguments.out, arguments.config, arguments.texts, dev)

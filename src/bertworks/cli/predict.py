@@ -3,10 +3,13 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..files import InputError
-from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, required, to_write
+from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, required
+
+if TYPE_CHECKING:
+    from ..inference.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Arguments:
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
     header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first, in a sheet behind titles
-    # file to write: JSON lines, or a table if it ends in .csv or .tsv; none or -: standard output
+    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none or -: standard output
     out: Path | None = None
     # add the input to each result; of a .csv, .tsv or .xlsx table all its columns. In a table they keep their names,
     # with `input.` in front where a result has the name
@@ -55,20 +58,17 @@ def predict(argv: list[str]) -> None:
     arguments = parse(Arguments, argv, "predict")
     if bool(arguments.data) == bool(arguments.string):
         raise InputError("give a file, - for standard input, or --string with the texts of one input")
-    if arguments.string:
-        idle = flags_in(argv) & {"--text", "--choices", "--encoding", "--sheet", "--header-row"}
+    idle = flags_in(argv) & {"--text", "--choices", "--encoding", "--sheet", "--header-row"}
+    if arguments.string and idle:
         refuse_beside("--string", dict.fromkeys(sorted(idle), True))
     from ..inference.file_inputs import Columns
     from ..inference.files import check_file, predict_file
-    from ..inference.predictor import Predictor
     from ..reporting.tables import counted
     from ..tasks.table import TableForm
 
-    out = to_write(arguments.out)
+    out = None if arguments.out == Path("-") else arguments.out
     check_file(out, [arguments.data], [arguments.model], arguments.excel)
-    predictor = Predictor(arguments.model, precision=arguments.precision, engine=arguments.engine)
-    if predictor.note:
-        print(predictor.note, file=sys.stderr)
+    predictor = _loaded(arguments.model, precision=arguments.precision, engine=arguments.engine)
     form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     data = [arguments.string] if arguments.string else arguments.data
@@ -99,11 +99,7 @@ class FillMaskArguments:
 def fill_mask(argv: list[str]) -> None:
     """Print the predictions."""
     arguments = parse(FillMaskArguments, argv, "predict fill-mask")
-    from ..inference.predictor import Predictor
-
-    predictor = Predictor(arguments.model)
-    if predictor.note:
-        print(predictor.note, file=sys.stderr)
+    predictor = _loaded(arguments.model)
     for text, masks in zip(arguments.texts, predictor.fill_mask(arguments.texts, arguments.top_k), strict=True):
         if len(arguments.texts) > 1:
             print(text)
@@ -121,24 +117,26 @@ class NextSentenceArguments:
 
     Example:
         bertworks predict next-sentence runs/base "He opened it." "It was dark."
-
     """
 
     model: Positional[Path]  # model folder or run folder with a next-sentence head (or: --model MODEL)
-    a: Positional[str] = ""  # first text
-    b: Positional[str] = ""  # second text
+    a: Positional[str]  # first text
+    b: Positional[str]  # second text
 
 
 def next_sentence(argv: list[str]) -> None:
     """Print the probability."""
     arguments = parse(NextSentenceArguments, argv, "predict next-sentence")
-    if not (arguments.a and arguments.b):
-        raise InputError("give two texts")
-    from ..inference.predictor import Predictor
-
-    predictor = Predictor(arguments.model)
-    if predictor.note:
-        print(predictor.note, file=sys.stderr)
-    found = predictor.next_sentence(arguments.a, arguments.b)
+    found = _loaded(arguments.model).next_sentence(arguments.a, arguments.b)
     cut = f"; {found['cut']:,} tokens did not fit and were cut" if found["cut"] else ""
     print(f"{found['score']:.4f}  B {'follows' if found['follows'] else 'does not follow'} A{cut}")
+
+
+def _loaded(model: Path, **how: Any) -> "Predictor":
+    """The model to predict with; what there is to know about it is printed on stderr."""
+    from ..inference.predictor import Predictor
+
+    predictor = Predictor(model, **how)
+    if predictor.note:
+        print(predictor.note, file=sys.stderr)
+    return predictor

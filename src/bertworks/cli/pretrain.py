@@ -1,16 +1,16 @@
-"""`bertworks pretrain`, `pretrain static` and `pretrain concat`: encoders from a corpus store."""
+"""`bertworks pretrain`: an encoder from a corpus store."""
 
 import os
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..files import InputError
-from ..pretraining.recipe import PretrainConfig, StaticConfig
+from ..pretraining.recipe import PretrainConfig
 from ..reporting.log import duration, mebibytes
 from ..reporting.progress import is_first_process
-from .arguments import Flat, Positional, parse, parse_recipe, value_of
+from .arguments import Flat, Positional, parse_recipe, value_of
 from .doctor import print_findings
 from .ending import run_to_its_end
 
@@ -148,66 +148,3 @@ def draw_curves(run: Path) -> None:
         print(f"curves: {', '.join(map(str, files))}", file=sys.stderr)
     except Exception as error:
         print(f"no curves were drawn ({type(error).__name__}: {error}); the run is complete", file=sys.stderr)
-
-
-@dataclass(frozen=True)
-class StaticArguments:
-    """Write static word vectors as a model folder without layers, as a baseline.
-
-    The vectors are trained by word2vec on a corpus store, or read from a file.
-
-    Example:
-        bertworks pretrain static --corpus store --out runs/word2vec
-        bertworks pretrain static --vectors glove.txt --tokenizer tok --out glove
-    """
-
-    out: Path  # model folder to write
-    config: Flat[StaticConfig] = field(default_factory=StaticConfig)
-    corpus: Path | None = None  # corpus store to train word2vec on
-    vectors: Path | None = None  # instead of --corpus, a text file of vectors in the format of word2vec and GloVe
-    tokenizer: Path | None = None  # for --vectors, the tokenizer whose vocabulary is looked up in the file
-
-
-def static(argv: list[str]) -> None:
-    """Train or read the vectors, and write the folder."""
-    arguments = parse(StaticArguments, argv, "pretrain static")
-    from ..pretraining.static import read_static, train_static
-
-    out = arguments.out
-    try:
-        if arguments.corpus is not None:
-            facts = train_static(arguments.corpus, out, arguments.config)
-        elif arguments.vectors is not None and arguments.tokenizer is not None:
-            facts = read_static(arguments.vectors, arguments.tokenizer, out)
-        else:
-            raise InputError("give --corpus STORE, or --vectors FILE with --tokenizer DIR")
-    except ValueError as error:  # a number that the settings refuse
-        raise InputError(str(error)) from None
-    print(
-        f"{out}: {facts['pieces_with_a_vector']:,} of {facts['pieces']:,} tokens of the vocabulary have a vector. "
-        f"Next: bertworks finetune --model {out} --top.bilstm-layers 2 ..."
-    )
-
-
-@dataclass(frozen=True)
-class ConcatArguments:
-    """Join a left-to-right and a right-to-left encoder into one model, as ELMo does.
-
-    A token's vector is the vectors of both encoders, concatenated.
-
-    Example:
-        bertworks pretrain concat runs/ltr runs/rtl --out runs/pair
-    """
-
-    left: Positional[Path]  # model folder or run folder of the left-to-right encoder (objective "ltr")
-    right: Positional[Path]  # that of the right-to-left encoder ("rtl"), with the same sizes and vocabulary
-    out: Path  # model folder to write
-
-
-def concat(argv: list[str]) -> None:
-    """Write the model folder with both encoders."""
-    arguments = parse(ConcatArguments, argv, "pretrain concat")
-    from ..checkpoint.start import concatenate
-
-    concatenate(arguments.left, arguments.right, arguments.out)
-    print(f"{arguments.out}: two encoders as one model. Next: bertworks finetune --model {arguments.out} ...")

@@ -1,5 +1,6 @@
 """`bertworks study run`, `sweep`, `suite`, `report`, `plot` and `submit`: many runs side by side."""
 
+import itertools
 import signal
 import sys
 from dataclasses import dataclass, field
@@ -13,10 +14,19 @@ from .arguments import DividedRows, Flat, Positional, flags_in, parse, required
 from .doctor import print_findings
 from .ending import FAILED, STOPPED, run_to_its_end
 from .finetune import read_arguments
-from .recipes import studies
 
 if TYPE_CHECKING:
     from ..tasks.base import Task
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """Where the runs are computed."""
+
+    # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:
+    # this process does them. Needs the extra `cluster` and a disk that all workers share
+    scheduler: str = ""
+    workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,8 @@ class RunArguments:
 
     Example:
         bertworks study run masking --corpus store --data data --out runs/masking
+
+    `bertworks recipes` lists the studies that come with bertworks.
 
     A second process with the same command works on other runs of the study.
     """
@@ -41,21 +53,17 @@ class RunArguments:
     dry_run: bool = False
     keep_models: bool = False  # also keep the models of fine-tuning runs
     retry: bool = False  # repeat the runs that diverged or failed before
-    # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:
-    # this process does them. Needs the extra `cluster` and a disk that all workers share
-    scheduler: str = ""
-    workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
+    on: Flat[Scheduler] = field(default_factory=Scheduler)
 
 
 def run(argv: list[str]) -> None:
     """Run the study, and print its tables; or list its runs."""
-    arguments = parse(RunArguments, argv, "study run", more=studies())
+    arguments = parse(RunArguments, argv, "study run")
     from ..experiments.dry_run import show_cells
     from ..experiments.engine import refuse_torchrun
     from ..experiments.plan import make_plan
     from ..experiments.rows import StudyInputs
     from ..experiments.study import Options, others_work, run_study
-    from ..experiments.tables import tables
 
     refuse_torchrun("a study")
     recipe = find_recipe(arguments.recipe, "study")
@@ -64,19 +72,31 @@ def run(argv: list[str]) -> None:
     if arguments.dry_run:
         show_cells(plan, folder)
         return
-    workers = (arguments.scheduler, arguments.workers)
+    workers = (arguments.on.scheduler, arguments.on.workers)
     options = Options(arguments.keep_models, arguments.retry, False, *workers)
     results = _stoppable(lambda: run_study(plan, arguments.out, folder, options))
-    for sheet in tables(results):
-        sheet.show()
+    _show(results)
     if others_work(results):
         raise SystemExit(STOPPED)
     if results["failed"]:
         raise SystemExit(FAILED)
 
 
-@dataclass(frozen=True)
-class SweepArguments:
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Arguments of several runs of fine-tuning."""
+
+    model: Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
+    out: Path  # folder to write; what is unfinished in it is resumed
+    config: Flat[FinetuneConfig]
+    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
+    restarts: int = 0  # number of runs of each setting, with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
+    keep_all: bool = False  # keep the models of all runs, not of the best run alone
+    on: Flat[Scheduler] = field(default_factory=Scheduler)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepArguments(Search):
     """Fine-tune with every setting of a grid, and keep the best. Rerun it to resume.
 
     Example:
@@ -88,20 +108,10 @@ class SweepArguments:
     The other flags are those of `bertworks finetune`; -H explains them.
     """
 
-    model: Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
     # settings to try: paper (batch_size, optim.lr and epochs of appendix A.3), glue (section 4.1), or your own such as
     # "optim.lr=1e-4,3e-4 epochs=3"
     grid: Positional[str]
-    out: Path  # folder to write; an unfinished sweep in it is resumed
-    config: Flat[FinetuneConfig]
     rows: Flat[DividedRows] = field(default_factory=DividedRows)
-    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
-    restarts: int = 0  # number of runs of each setting, with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
-    keep_all: bool = False  # keep the models of all runs, not of the best run alone
-    # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:
-    # this process does them. Needs the extra `cluster` and a disk that all workers share
-    scheduler: str = ""
-    workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
 
 
 def sweep(argv: list[str]) -> None:
@@ -110,19 +120,16 @@ def sweep(argv: list[str]) -> None:
     _refuse_idle_flags(arguments, argv)
     from ..experiments.rows import Examples
     from ..experiments.search import check_settings_of, sweep_study
-    from ..experiments.study import run_search
 
     check_settings_of(arguments.grid, arguments.config)
     task, data = arguments.rows.read_data()
     given = (Path(arguments.rows.data or ""),) if arguments.rows.task else arguments.rows.find()[1]
     examples = Examples(task, tuple(map(Path, given)), arguments.rows.division, data)
-    study = sweep_study(arguments.config, examples, arguments.model, arguments.grid)
-    options = (arguments.keep_all, arguments.scheduler, arguments.workers)
-    _finish(run_to_its_end(lambda: run_search(study, arguments.out, *options)), arguments.out)
+    _search(sweep_study(arguments.config, examples, arguments.model, arguments.grid), arguments)
 
 
-@dataclass(frozen=True)
-class SuiteArguments:
+@dataclass(frozen=True, kw_only=True)
+class SuiteArguments(Search):
     """Fine-tune on every task of the paper whose files are under --data.
 
     Example:
@@ -131,18 +138,8 @@ class SuiteArguments:
     The other flags are those of `bertworks finetune`; -H explains them.
     """
 
-    model: Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
     data: Path  # folder that contains the tasks' folders
-    out: Path  # folder to write; an unfinished suite in it is resumed
-    config: Flat[FinetuneConfig]
-    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: each task's own defaults
-    restarts: int = 0  # number of runs of each task, with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
     grid: str = ""  # settings to choose each task's by, as in `bertworks study sweep`; empty: the defaults
-    keep_all: bool = False  # keep the models of all runs, not of each task's best run alone
-    # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:
-    # this process does them. Needs the extra `cluster` and a disk that all workers share
-    scheduler: str = ""
-    workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
 
 
 def suite(argv: list[str]) -> None:
@@ -150,7 +147,6 @@ def suite(argv: list[str]) -> None:
     arguments = read_arguments(SuiteArguments, argv, "study suite")
     _refuse_idle_flags(arguments, argv)
     from ..experiments.search import check_settings_of, suite_study
-    from ..experiments.study import run_search
 
     if arguments.grid or "--grid" in flags_in(argv):
         check_settings_of(arguments.grid, arguments.config)
@@ -158,9 +154,7 @@ def suite(argv: list[str]) -> None:
     def config_of(task: "Task") -> FinetuneConfig:
         return read_arguments(SuiteArguments, argv, "study suite", task=task).config
 
-    study = suite_study(config_of, arguments.data, arguments.model, arguments.grid)
-    options = (arguments.keep_all, arguments.scheduler, arguments.workers)
-    _finish(run_to_its_end(lambda: run_search(study, arguments.out, *options)), arguments.out)
+    _search(suite_study(config_of, arguments.data, arguments.model, arguments.grid), arguments)
 
 
 def _refuse_idle_flags(arguments: SweepArguments | SuiteArguments, argv: list[str]) -> None:
@@ -172,22 +166,30 @@ def _refuse_idle_flags(arguments: SweepArguments | SuiteArguments, argv: list[st
     refuse_idle(
         [
             (True, flags, f"grid {arguments.grid} sets {', '.join(varied)} itself; leave the flag out"),
-            (arguments.scheduler != "local", {"--workers"}, "--workers is for --scheduler local; leave it out"),
+            (arguments.on.scheduler != "local", {"--workers"}, "--workers is for --scheduler local; leave it out"),
         ],
         flags_in(argv),
     )
 
 
-def _finish(results: dict[str, Any], out: Path) -> None:
-    """Print what doctor finds, and the tables; exit with status 1 if a run has failed."""
+def _search(study: Any, arguments: Search) -> None:
+    """Run the study; print what doctor finds, and the tables. Exit with status 1 if a run has failed."""
     from ..apps.doctor.examination import of_finetuning
-    from ..experiments.tables import tables
+    from ..experiments.study import run_search
 
-    print_findings(lambda: of_finetuning(out))
-    for sheet in tables(results):
-        sheet.show()
+    options = (arguments.keep_all, arguments.on.scheduler, arguments.on.workers)
+    results = run_to_its_end(lambda: run_search(study, arguments.out, *options))
+    print_findings(lambda: of_finetuning(arguments.out))
+    _show(results)
     if results.get("failed"):
         raise SystemExit(FAILED)
+
+
+def _show(results: dict[str, Any]) -> None:
+    from ..experiments.tables import tables
+
+    for sheet in tables(results):
+        sheet.show()
 
 
 @dataclass(frozen=True)
@@ -205,11 +207,10 @@ class ReportArguments:
 def report(argv: list[str]) -> None:
     """Print the tables of each study, and write them."""
     arguments = parse(ReportArguments, argv, "study report")
-    from ..experiments.tables import report_study, tables
+    from ..experiments.tables import report_study
 
     for results in [report_study(folder) for folder in arguments.folders]:
-        for sheet in tables(results):
-            sheet.show()
+        _show(results)
 
 
 @dataclass(frozen=True)
@@ -239,16 +240,13 @@ def plot(argv: list[str]) -> None:
     runs = [folder for folder in arguments.folders if folder not in studies]
     if out and len(studies) + bool(runs) > 1:
         raise InputError(f"--out {out} is one figure, but every study has a figure of its own; leave --out out")
-    files = []
-    for folder, results in studies.items():
-        drawn = plot_study(results, out or folder / "study")
-        if not drawn:
-            raise InputError(f"{folder}: nothing to draw yet; a study's figure needs two finished variants")
-        files += drawn
-    if runs or not studies:
-        files += plot_runs(runs, out or (runs[0] / "curves" if runs else Path("curves")), arguments.x)
-    for file in files:
+    files = {folder: plot_study(results, out or folder / "study") for folder, results in studies.items()}
+    if runs:
+        files[runs[0]] = plot_runs(runs, out or runs[0] / "curves", arguments.x)
+    for file in itertools.chain.from_iterable(files.values()):
         print(file)
+    if empty := [str(folder) for folder, drawn in files.items() if not drawn]:
+        raise InputError(f"{', '.join(empty)}: nothing to draw yet; a study's figure needs two finished variants")
 
 
 @dataclass(frozen=True)

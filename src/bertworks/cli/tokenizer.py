@@ -1,21 +1,18 @@
 """`bertworks tokenizer train`, `check` and `extend`: vocabularies."""
 
-import shlex
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..data.corpus import InputOptions, read_documents
-from ..data.manifest import flag_of
 from ..files import InputError, remove_temporaries
 from ..reporting.outputs import check_output
-from ..reporting.progress import EVERY
 from ..tokenizer import Tokenizer, TokenizerConfig
 from ..tokenizer.folder import WRITTEN
 from .arguments import CASED, ENCODING, Flat, Positional, Texts, parse
 
+HEADINGS = ("script", "words", "subwords per word", "[UNK]")
 LOOKED_AT = 1_000_000  # characters of the training text that a new vocabulary is compared with
 
 
@@ -45,39 +42,19 @@ def train(argv: list[str]) -> None:
     for name in WRITTEN:
         check_output(out / name, arguments.data, makes_folder=True)
     remove_temporaries(out)
+    print("reading the text, then learning the vocabulary", file=sys.stderr, flush=True)
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
-    tokenizer = Tokenizer.train(_announced(texts), arguments.config)
+    tokenizer = Tokenizer.train(texts, arguments.config)
     if not arguments.overwrite and tokenizer.differs_from(out):
         raise InputError(f"{out} holds another tokenizer; give another --out, or --overwrite to replace it")
     tokenizer.save(out)
-    next_command = shlex.join(["bertworks", "tokenizer", "check", str(out), *arguments.data, *_flags(arguments.input)])
     size, wanted = tokenizer.vocab_size, arguments.config.vocab_size
     made = f"{size:,} tokens in the vocabulary"
     if size < wanted:
         made = f"{size:,} of {wanted:,} tokens: the text has no more; give the model --model.vocab-size {size}"
     for warning in _doubts(tokenizer, arguments):
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"{out}: {made}. Next: {next_command}")
-
-
-def _announced(texts: Iterator[str]) -> Iterator[str]:
-    """The same texts, with lines on stderr: what has been read every ten seconds, and that the learning begins."""
-    chars, begun = 0, time.monotonic()
-    last = begun
-    for text in texts:
-        chars += len(text)
-        if time.monotonic() - last >= EVERY:
-            last = time.monotonic()
-            print(f"reading: {chars / 1e6:,.1f} million characters, {last - begun:,.0f} s", file=sys.stderr, flush=True)
-        yield text
-    if chars:
-        print(f"read {chars:,} characters; learning the vocabulary", file=sys.stderr, flush=True)
-
-
-def _flags(options: InputOptions) -> list[str]:
-    """The flags that give these options, those with the default left out."""
-    changed = {name: value for name, value in vars(options).items() if value != getattr(InputOptions, name)}
-    return [part for name, value in changed.items() for part in (flag_of(f"input.{name}"), str(value))]
+    print(f"{out}: {made}. Next: bertworks tokenizer check {out} TEXTS")
 
 
 def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
@@ -124,21 +101,18 @@ class CheckArguments:
 def check(argv: list[str]) -> None:
     """Print the table, the warnings and the verdict."""
     arguments = parse(CheckArguments, argv, "tokenizer check", {**CASED, **ENCODING})
-    from rich import print as show
-    from rich.markup import escape
-    from rich.table import Table
-
+    from ..reporting.tables import ResultTable
     from ..tokenizer.check import check as check_vocabulary
 
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
     report = check_vocabulary(Tokenizer.load(arguments.tokenizer, arguments.lowercase), texts)
-    table = Table("script", title=f"{arguments.tokenizer} on {report.chars:,} characters")
-    for name in ("words", "subwords per word", "[UNK]"):
-        table.add_column(escape(name), justify="right")
+    rows = []
     for row in [*report.scripts, report.total]:
         shares = (f"{row.subwords / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
-        table.add_row(row.script, f"{row.words:,}", *shares)
-    show(table, *(f"[bold yellow]warning:[/] {escape(warning)}" for warning in report.warnings), sep="\n")
+        rows.append([row.script, f"{row.words:,}", *shares])
+    ResultTable(f"{arguments.tokenizer} on {report.chars:,} characters", HEADINGS, rows).show()
+    for warning in report.warnings:
+        print(f"warning: {warning}")
     print(f"verdict: {report.verdict}")
 
 

@@ -39,7 +39,7 @@ class Variant:
     snapshots: tuple[int, ...] = ()  # steps of the pre-training whose snapshots are rows of their own
     concat: tuple[str, ...] = ()  # no pre-training of its own: the models of two other variants side by side
     model: str = ""  # no pre-training of its own: this model folder
-    # no pre-training of its own: word2vec on the store, with these settings of `bertworks pretrain static`
+    # no pre-training of its own: word2vec on the store, with these settings of StaticConfig
     static: dict[str, Any] = field(default_factory=dict)
     baseline: bool = False  # no model at all: a logistic regression (baselines.py)
     # {field of the fine-tuning recipe: [values]}: the setting is chosen on training rows that are kept back

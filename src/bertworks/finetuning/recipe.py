@@ -84,7 +84,7 @@ class FinetuneConfig(Limits):
         super().__post_init__()
         if self.batch_size > MOST_ROWS:
             raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MOST_ROWS:,} rows per update")
-        check_least(self, ("batch_size",), 1)
+        check_least(self, ("batch_size", "length_window"), 1)
         check_least(self, ("reinit_layers", "min_steps"), 0)
         if not 0 < self.epochs < math.inf:
             raise ValueError(f"epochs = {self.epochs}; expected a finite number above 0")
@@ -92,7 +92,7 @@ class FinetuneConfig(Limits):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
         check_least(self, ("patience",), 0)
         if isinstance(self.trained, int) and self.trained < 1:
-            raise ValueError(f"trained = {self.trained}; expected all, head, or a number of layers of 1 or more")
+            raise ValueError(f"trained = {self.trained}; expected all, head, or a whole number of layers from 1 on")
         if self.class_weights != (BALANCED,):
             named = [parse_weight(weight)[0] for weight in self.class_weights]
             if len(set(named)) < len(named):

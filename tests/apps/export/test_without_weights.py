@@ -102,7 +102,6 @@ VERBS = [
     "probe layers EXPORT --train ROWS --dev ROWS",
     "finetune --model EXPORT --train ROWS --dev ROWS --out OUT",
     "finetune --model SOURCE --teacher EXPORT --train ROWS --dev ROWS --out OUT",
-    "pretrain concat EXPORT EXPORT --out OUT",
     "convert EXPORT OUT",
     "distill --loop.steps 1 --teacher EXPORT --corpus STORE --out OUT",
     "export EXPORT --out OUT",

@@ -109,7 +109,7 @@ def check(argv: list[str]) -> None:
     rows = []
     for row in [*report.scripts, report.total]:
         shares = (f"{row.subwords / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
-        rows.append([row.script, f"{row.words:,}", *shares])
+        rows.append((row.script, f"{row.words:,}", *shares))
     ResultTable(f"{arguments.tokenizer} on {report.chars:,} characters", HEADINGS, rows).show()
     for warning in report.warnings:
         print(f"warning: {warning}")

@@ -123,7 +123,7 @@ class Collections:
         ({"betas": [1, "x"]}, "here: betas[1] = 'x'; expected a number"),
         ({"sums": {"a": None}}, "here: sums.a = None; expected a number"),
         ({"sums": {"a": float("nan")}}, "here: sums.a = nan; expected a finite number"),
-        ({"either": 0.5}, "here: either = 0.5; expected an integer"),
+        ({"either": 0.5}, "here: either = 0.5; expected an integer or a text"),
         ({"betas": {}}, "here: betas = {}; expected a list"),
     ],
 )

@@ -82,8 +82,9 @@ def _one_of(kinds: Sequence[Any], value: Any, key: str) -> Any:
         try:
             return _convert(kind, value, key)
         except _Misfit as problem:
-            problems.append(problem)
-    raise problems[0]
+            problems.append(str(problem))
+    others = [problem.partition("; expected ")[2] for problem in problems[1:]]
+    raise _Misfit(" or ".join([problems[0], *(other for other in others if other not in ("", "null"))]))
 
 
 def _plain(kind: Any, value: Any, key: str) -> Any:

@@ -19,6 +19,7 @@ import bertworks
 from bertworks import cli
 from bertworks.cli import COMMANDS, GROUPS, PRINTERS, ending, main
 from bertworks.cli.ending import lasting_output
+from bertworks.config import from_dict
 from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
@@ -442,3 +443,32 @@ def test_help_has_no_line_broken_by_the_source():
                 if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and text.end_lineno > text.lineno:
                     broken.append(f"{path.name}, line {text.lineno}")
     assert not broken
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"length_window": -5}, "length_window = -5; expected 1 or more"),
+        ({"length_window": 0}, "length_window = 0; expected 1 or more"),
+        ({"trained": 1.5}, "trained = 1.5; expected one of 'all', 'head' or an integer"),
+        ({"trained": 0}, "trained = 0; expected all, head, or a whole number of layers from 1 on"),
+    ],
+)
+def test_a_wrong_field_says_what_is_allowed(fields, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        from_dict(FinetuneConfig, fields)
+
+
+def test_a_folder_without_a_figure_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    results = {"a": {"title": "a"}, "b": {"title": "b"}}
+    monkeypatch.setattr("bertworks.experiments.tables.read_study", lambda folder: results[folder.name])
+    drawn = {"a": [], "b": [Path("b/study.png")]}
+    monkeypatch.setattr("bertworks.experiments.figures.plot_study", lambda found, out: drawn[found["title"]])
+    assert status(["study", "plot", "a", "b"]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "b/study.png\n" and shown.err.startswith("bertworks: a: nothing to draw yet")
+
+
+def test_a_text_may_begin_with_dashes(monkeypatch):
+    assert parsed("predict m --string=--no --n-best 2", monkeypatch)["string"] == ("--no",)
+    assert parsed("predict fill-mask m -- --top-k --top-k", monkeypatch)["texts"] == ("--top-k", "--top-k")

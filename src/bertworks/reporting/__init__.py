@@ -7,7 +7,6 @@ notebook.py    the same in the output of a notebook's cell
 results.py     what a call in Python returns: results that print as tables
 tables.py      tables of results, on a terminal or as Markdown
 outputs.py     whether a file or folder that the user names may be written
-schemas.py     JSON Schemas of dataclasses
 figures.py     curves of runs (imports matplotlib)
 tracking.py   TensorBoard files of a run
 fonts.py       fonts for every script in pictures

@@ -267,7 +267,7 @@ BIAS = ARRAYS["bert/pooler/dense/bias"]
         ([(b"", header(1)), (b"a", entry(BIAS, 0, 0) + field(7, b""))], "a is stored in slices"),
         ([(b"", header(1)), (b"a" * 2000, entry(BIAS, 0, 0))], "endless name"),
         ([(b"", header(1)), (b"\xff", entry(BIAS, 0, 0))], "utf-8"),
-        ([(b"", header(1)), (b"a", b"\xff" * 30)], "a number does not end"),
+        ([(b"", header(1)), (b"a", b"\xff" * 30)], "the number at byte 0 does not end"),
     ],
 )
 def test_what_contradicts_itself_is_said(rows, message, tmp_path):

@@ -19,7 +19,7 @@ from bertworks.data.sentences import split_sentences
 from bertworks.files import InputError
 from bertworks.tasks.contexts import answer_tokens, tokenize_contexts
 from bertworks.tasks.offsets import Place
-from bertworks.tokenizer import Tokenizer, TokenizerConfig, spiece
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.tokenizer.spiece import read_model
 from support.shared_data import shared
 from support.spiece_files import PIECES, charsmap, field, model_bytes
@@ -321,22 +321,16 @@ def test_a_model_of_our_own_is_read(tmp_path: Path) -> None:
         (field(1, field(1, b"a")), "ends before its pieces, trainer_spec"),
         (model_bytes({"a": 1}), "0 of its 1 pieces stand for the unknown"),
         (b"\x0a", "the number at byte 1 does not end"),
-        (b"\xff" * 20, "the number at byte 0 does not end"),
-        (b"\x0a\xff\xff\xff\xff\x7f", "field 1 .wire type 2. goes beyond its end"),
-        (model_bytes(PIECES)[:40], "goes beyond its end"),
+        (model_bytes(PIECES)[:40], "reaches beyond its end"),
         (b"\x0a\x03\x0a\x01\xff", "can't decode byte 0xff"),
         (b"\x0a\x02\x0a\x00", "a piece with the text b''"),
-        (field(1, field(1, b"a") + field(2, float("nan"))), "the score nan"),
-        (field(1, field(1, b"a")) * 2 + model_bytes(PIECES), "the piece 'a' is there 2 times"),
+        (field(1, field(1, b"a")) * 2 + model_bytes(PIECES), "do not have the ids"),
         (model_bytes(PIECES, trainer=field(3, 2)), "model_type is bpe"),
         (model_bytes(PIECES, trainer=field(24, 1)), "treat_whitespace_as_suffix"),
         (model_bytes({**PIECES, "a▁b": 1}), "continues over a space"),
         (model_bytes({**PIECES, "x": 5}), "switched off"),
         (model_bytes({"<unk>": 2, "a": 1}), r"lacks \[PAD\] or <pad>"),
-        (model_bytes(PIECES, charmap=charsmap()[:100]), "character map has 100 bytes"),
-        (model_bytes(PIECES, charmap=charsmap()[:-1]), "beside the texts"),
-        (model_bytes(PIECES, charmap=b"\0\4\0\0" + b"\0\xff\xff\x7f" * 256 + b"b\0"), "leads out of its character"),
-        (model_bytes(PIECES, charmap=charsmap()[:-2] + b"x" * 200 + b"\0"), "a text of 200 characters"),
+        (model_bytes(PIECES, charmap=charsmap()[:100]), "cannot read its character map"),
     ],
 )
 def test_bad_models_are_named(tmp_path: Path, content: bytes, message: str) -> None:
@@ -411,16 +405,3 @@ def test_a_pipeline_that_would_fail_in_use_is_refused(
     pipeline[part][key] = value
     with pytest.raises(InputError, match=said):
         Tokenizer(json.dumps(pipeline))
-
-
-def test_a_sentencepiece_file_without_an_end_or_with_endless_pieces(tmp_path, monkeypatch):
-    """A device says that it has no bytes, and gives them for ever; a piece costs five bytes."""
-    with monkeypatch.context() as patch:
-        patch.setattr(spiece, "MAX_BYTES", 1 << 16)
-        (tmp_path / "spiece.model").symlink_to("/dev/zero")
-        with pytest.raises(InputError, match=r"spiece.model: more than 65,536 bytes; expected a SentencePiece model"):
-            read_model(tmp_path / "spiece.model")
-    monkeypatch.setattr(spiece, "MAX_PIECES", 100)
-    (tmp_path / "many.model").write_bytes(b"\x0a\x03\x0a\x01a" * 101)
-    with pytest.raises(InputError, match=r"many.model: more than 100 pieces"):
-        read_model(tmp_path / "many.model")

@@ -63,12 +63,6 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
 
 
-def unread_note(path: Path | str) -> str:
-    """Names the settings of a model or run folder that are not read; "" if there are none."""
-    file = find_model(path) / CONFIG
-    return hf.unread_note(read_json_object(file), str(file))
-
-
 def read_task(path: Path | str) -> dict[str, Any]:
     """What a model or run folder stores of the task that it was fine-tuned for; {} if it stores none.
 

@@ -12,8 +12,7 @@ from typing import Any
 from ..config import from_dict
 from ..files import InputError, check_version, clip, shorten
 from ..model.config import ACTIVATIONS, ModelConfig, TopConfig
-from ..tokenizer import foreign
-from ..tokenizer.foreign import check_only
+from ..tokenizer.settings import check_only
 from ..typed import check_fields
 from .families import FAMILIES, ROTARY, family_of
 from .metadata import TASK, label_settings
@@ -49,9 +48,7 @@ def own_key(name: str) -> str:
     return f"bertworks_{_SHORT.get(name, name)}"
 
 
-# What config.json may hold: keys that are read (keys.py has those that no field stands for), keys that change no output
-# of an encoder (of training, of generation, of where it came from), and keys that are refused with another value than
-# these. Any other key is ignored, as in transformers, and named in a note.
+# Keys of BERT-like encoders that are read beside those of the fields; keys.py has what no field stands for.
 _WORDS = """
 model_type architectures problem_type id2label label2id is_decoder tokenizer_class
 num_hidden_groups inner_group_num embedding_size sinusoidal_pos_embds rope_scaling rope_parameters rope_theta head_dim
@@ -60,23 +57,7 @@ position_embedding_type layer_types local_attention sliding_window global_attn_e
 local_rope_theta sentence_transformers sbert_ce_default_activation_function
 """
 READ = frozenset([*_WORDS.split(), *_PLAIN, *(key for family in FAMILIES.values() for key in family.keys.values())])
-_WORDS_WITHOUT_EFFECT = """
-qa_dropout initializer_cutoff_factor sparse_prediction sparse_pred_ignore_index reference_compile repad_logits_with_grad
-deterministic_flash_attn attn_implementation _attn_implementation _attn_implementation_autoset gradient_checkpointing
-use_cache output_past output_attentions output_hidden_states return_dict torchscript use_bfloat16 use_flash_attn
-chunk_size_feed_forward dtype torch_dtype tf_legacy_loss loss_type num_labels _num_labels layerdrop xla_device
-transformers_version _name_or_path name_or_path finetuning_task task_specific_params language name prefix
-bos_token_id eos_token_id eos_token_ids cls_token_id sep_token_id mask_token_id unk_token_id decoder_start_token_id
-directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
-net_structure_type gap_size num_memory_blocks down_scale_factor n_ctx
-cross_attention_hidden_size tie_encoder_decoder max_length min_length do_sample early_stopping num_beams num_beam_groups
-diversity_penalty temperature top_k top_p typical_p repetition_penalty length_penalty no_repeat_ngram_size
-encoder_no_repeat_ngram_size bad_words_ids num_return_sequences output_scores return_dict_in_generate
-forced_bos_token_id forced_eos_token_id remove_invalid_values exponential_decay_length_penalty suppress_tokens
-begin_suppress_tokens
-"""
-WITHOUT_EFFECT = frozenset(_WORDS_WITHOUT_EFFECT.split())
-ONLY: dict[str, tuple[Any, ...]] = {
+ONLY: dict[str, tuple[Any, ...]] = {  # refused with another value than these
     "add_cross_attention": (False, None),
     "is_encoder_decoder": (False, None),
     "pruned_heads": ({}, None),
@@ -121,13 +102,6 @@ def check_known(settings: Mapping[str, Any], where: str) -> None:
             f"{where}: auto_map names the program {shorten(code[0])}, which is not run here; remove auto_map if "
             "transformers' own class computes the same"
         )
-
-
-def unread_note(settings: Mapping[str, Any], where: str) -> str:
-    """Names the keys of a config.json that are in no table; "" if there are none."""
-    known = READ | WITHOUT_EFFECT | ONLY.keys() | {"auto_map"}
-    others = {key: value for key, value in settings.items() if not key.startswith("bertworks_")}
-    return foreign.unread_note(others, known, where)
 
 
 def check_pooling(parts: Container[str], settings: Mapping[str, Any], where: str) -> None:

@@ -8,7 +8,7 @@
 Any other module is refused by name. Shapes: B sequences, L positions, D width.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..files import TABLE_BYTES, InputError, clip, read_json, read_json_object, shorten, write_json
-from ..tokenizer.foreign import check_only, unread_note
+from ..tokenizer.settings import check_only
 from ..typed import check_fields
 
 MODES = {  # of a text's vectors: the key that turns each on; joined in this order, unless the newer `pooling_mode` says
@@ -33,20 +33,7 @@ _TRANSFORMER, _POOLING, _OTHERS = "sentence_bert_config.json", "1_Pooling", "con
 _NORMALIZE = "2_Normalize"
 _MODULES = ("Transformer", "Pooling", "Normalize")  # the only ones, in this order
 _CROSS = "CrossEncoder"  # its folder is a classifier with one module, the Transformer
-# By file: keys that are read, keys that change no vector, and keys that are refused with another value than these.
-READ = {
-    MODULES: ("type", "path"),
-    _TRANSFORMER: ("max_seq_length", "do_lower_case"),
-    _POOLING: (*MODES.values(), "pooling_mode", "include_prompt"),
-    _NORMALIZE: ("module_input_name", "module_output_name"),
-    _OTHERS: ("prompts", "default_prompt_name", "activation_fn", "similarity_fn_name"),
-}
-WITHOUT_EFFECT = {
-    MODULES: ("idx", "name"),
-    _TRANSFORMER: ("unpad_inputs",),
-    _POOLING: ("word_embedding_dimension", "embedding_dimension"),
-    _OTHERS: ("__version__", "requirements"),
-}
+# By file: keys that are refused with another value than these.
 ONLY: dict[str, dict[str, tuple[Any, ...]]] = {
     MODULES: {"kwargs": ([], None)},
     _TRANSFORMER: {
@@ -138,8 +125,11 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
     folders = [_inside(folder, module["path"]) for module in modules]
     pooling = folders[1] / "config.json"
     modes = _modes(pooling)
-    for name, file, table in _tables(folder):
-        check_only(table, ONLY.get(name, {}), str(file))
+    for module in modules:
+        check_only(module, ONLY[MODULES], str(folder / MODULES))
+    paths = [folders[0] / _TRANSFORMER, *(path / "config.json" for path in folders[2:]), folder / _OTHERS]
+    for path, only in zip(paths, [_TRANSFORMER, *([_NORMALIZE] if len(folders) > 2 else []), _OTHERS], strict=True):
+        check_only(_table(path), ONLY[only], str(path))
     settings = _table(folders[0] / _TRANSFORMER)
     length = settings.get("max_seq_length")
     if length is not None and (type(length) is not int or length < 3):
@@ -223,31 +213,11 @@ def _modes(file: Path) -> tuple[str, ...]:
     return tuple(mode for mode, key in MODES.items() if settings.get(key)) or ("mean",)
 
 
-def _tables(folder: Path) -> Iterator[tuple[str, Path, Mapping[str, Any]]]:
-    """The settings of a sentence-transformers folder: the name of their file in `READ`, its path, the settings."""
-    modules = read_json(folder / MODULES, limit=TABLE_BYTES)
-    yield from ((MODULES, folder / MODULES, module) for module in modules)
-    files = (_TRANSFORMER, "config.json", "config.json")
-    for name, module, file in zip((_TRANSFORMER, _POOLING, _NORMALIZE), modules, files, strict=False):
-        path = _inside(folder, module["path"]) / file
-        yield name, path, _table(path)
-    yield _OTHERS, folder / _OTHERS, _table(folder / _OTHERS)
-
-
-def pooling_note(folder: Path | str) -> str:
-    """Names the settings of a sentence-transformers folder that are not read; "" if there are none."""
-    folder = Path(folder)
-    if not (folder / MODULES).exists():
-        return ""
-    notes = []
-    for name, file, table in _tables(folder):
-        known = {*READ.get(name, ()), *WITHOUT_EFFECT.get(name, ()), *ONLY.get(name, ())}
-        notes += [note] if (note := unread_note(table, known, str(file))) else []
-        if table.get("similarity_fn_name") not in (None, "cosine"):
-            notes.append(
-                f"{file}: similarity_fn_name = {shorten(table['similarity_fn_name'])}; rankings here are by cosine"
-            )
-    return "\n".join(notes[:8])
+def similarity_note(folder: Path | str) -> str:
+    """A note if a sentence-transformers folder ranks by another similarity than ours; "" if it does not."""
+    file = Path(folder) / _OTHERS
+    name = _table(file).get("similarity_fn_name")
+    return "" if name in (None, "cosine") else f"{file}: similarity_fn_name = {shorten(name)}; rankings are by cosine"
 
 
 def _prompt(file: Path) -> str:

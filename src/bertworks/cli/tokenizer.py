@@ -12,7 +12,6 @@ from ..tokenizer import Tokenizer, TokenizerConfig
 from ..tokenizer.folder import WRITTEN
 from .arguments import CASED, ENCODING, Flat, Positional, Texts, parse
 
-HEADINGS = ("script", "words", "subwords per word", "[UNK]")
 LOOKED_AT = 1_000_000  # characters of the training text that a new vocabulary is compared with
 
 
@@ -60,7 +59,7 @@ def train(argv: list[str]) -> None:
 def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
     """Warnings about the beginning of the training text: a wrong encoding, characters without a token."""
     from ..data.encodings import misread
-    from ..tokenizer.check import MAX_UNKNOWN, check
+    from ..tokenizer.check import check
 
     beginning, size = list[str](), 0
     for document in read_documents(arguments.data, arguments.input):
@@ -70,12 +69,10 @@ def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
             break
     if wrong := misread("\n".join(beginning), arguments.input.encoding):
         yield wrong
-    total = (report := check(tokenizer, beginning)).total
-    if total.unknown > MAX_UNKNOWN * total.words:
+    if reason := check(tokenizer, beginning).reason:
         yield (
-            f"{total.unknown / total.words:.0%} of the words of the text are [UNK]; missing characters: "
-            f"{' '.join(report.missing[:10])}{', ...' if len(report.missing) > 10 else ''}; raise --vocab-size, "
-            "--limit-alphabet or --character-coverage, or look whether this is the right text"
+            f"{reason}; raise --vocab-size, --limit-alphabet or --character-coverage, or look whether this is the "
+            "right text"
         )
 
 
@@ -83,7 +80,7 @@ def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
 class CheckArguments:
     """Check whether a vocabulary fits a text.
 
-    Print subwords per word and the share of [UNK] for each script, and a verdict.
+    Print subwords per word, the fraction of [UNK] and the missing characters, and whether the vocabulary fits.
 
     Example:
         bertworks tokenizer check tok texts/
@@ -99,21 +96,23 @@ class CheckArguments:
 
 
 def check(argv: list[str]) -> None:
-    """Print the table, the warnings and the verdict."""
+    """Print the figures, and whether the vocabulary fits."""
     arguments = parse(CheckArguments, argv, "tokenizer check", {**CASED, **ENCODING})
-    from ..reporting.tables import ResultTable
     from ..tokenizer.check import check as check_vocabulary
+    from ..tokenizer.check import misfit
 
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
-    report = check_vocabulary(Tokenizer.load(arguments.tokenizer, arguments.lowercase), texts)
-    rows = []
-    for row in [*report.scripts, report.total]:
-        shares = (f"{row.subwords / row.words:.2f}", f"{row.unknown / row.words:.3%}") if row.words else ("-", "-")
-        rows.append((row.script, f"{row.words:,}", *shares))
-    ResultTable(f"{arguments.tokenizer} on {report.chars:,} characters", HEADINGS, rows).show()
-    for warning in report.warnings:
-        print(f"warning: {warning}")
-    print(f"verdict: {report.verdict}")
+    tokenizer = Tokenizer.load(arguments.tokenizer, arguments.lowercase)
+    report = check_vocabulary(tokenizer, texts)
+    if not report.words:
+        raise InputError(f"{', '.join(map(str, arguments.data))}: no text to check the vocabulary with")
+    reasons = "; ".join(filter(None, (report.reason, misfit(tokenizer))))
+    missing = f"{' '.join(report.missing[:10])}{', ...' if len(report.missing) > 10 else ''}" or "none"
+    print(
+        f"{arguments.tokenizer} on {report.chars:,} characters: {report.words:,} words, "
+        f"{report.subwords / report.words:.2f} subwords per word, {report.unknown / report.subwords:.3%} [UNK], "
+        f"missing characters: {missing}\n{f'does not fit: {reasons}' if reasons else 'fits'}"
+    )
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..checkpoint.folder import check_size, read_config, unread_note
+from ..checkpoint.folder import check_size, read_config
 from ..checkpoint.locate import ModelLike, find_model
-from ..checkpoint.pooling import Pooling, pooling_note, read_pooling
+from ..checkpoint.pooling import Pooling, read_pooling, similarity_note
 from ..checkpoint.start import network_of
 from ..files import InputError
 from ..tasks.base import PreparedRows
@@ -84,8 +84,7 @@ class Predictor:
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
         size = check_size(self.tokenizer, self.model.config, str(self.folder))
-        notes = [self.loaded.note, size, self.tokenizer.note]
-        notes += [unread_note(self.folder), pooling_note(find_model(folder))]
+        notes = [self.loaded.note, size, similarity_note(find_model(folder))]
         self.note = "\n".join(filter(None, notes))  # "", or what the user should know
 
     def __repr__(self) -> str:

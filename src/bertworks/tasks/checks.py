@@ -21,6 +21,7 @@ from ..reporting.run_files import TRAINED_ON
 from ..reporting.tables import counted
 from ..tokenizer import Tokenizer, normalize
 from ..tokenizer.check import check as check_vocabulary
+from ..tokenizer.check import misfit
 from .base import Task
 from .classification import NUMERIC
 from .labels import label_parts
@@ -260,8 +261,8 @@ def tokens(data: LabelledData) -> Iterator[Finding]:
         )
     sample = (normalize("NFC", "\n".join(row.texts)) for row in rows)
     advice = "use a model whose vocabulary has this script and case"
-    for warning in check_vocabulary(data.tokenizer, sample, 200_000).warnings:
-        yield Finding("vocabulary", "warning", warning.rstrip("."), advice)
+    if reason := check_vocabulary(data.tokenizer, sample, 200_000).reason or misfit(data.tokenizer):
+        yield Finding("vocabulary", "warning", reason, advice)
 
 
 CHECKS: tuple[Callable[[LabelledData], Iterable[Finding]], ...]

@@ -11,9 +11,9 @@ byte_bpe.py           byte-level BPE vocabularies (RoBERTa)
 unigram.py            Unigram vocabularies (ALBERT)
 unigram_training.py   how a Unigram vocabulary is learned
 spiece.py             reads SentencePiece's .model files
+protobuf.py           their wire format, and that of TensorFlow's checkpoints
 folder.py             reads and writes the files of a tokenizer
-foreign.py            settings of other software: checked, or noted as unread
-settings.py           tokenizer_config.json and its like: what is read, what has no effect, what is refused
+settings.py           tokenizer_config.json and its like: what is computed, and what is refused
 offsets.py            offsets of tokens: whole letters, no spaces
 check.py              does a vocabulary fit a text?
 """

@@ -1,45 +1,28 @@
-"""Unicode normalization in linear time: `unicodedata.normalize` is quadratic in the length of a run of combining marks.
+"""Unicode normalization in linear time, and composing with a way back to the given text.
 
-Every module that normalizes text that it was given calls `normalize` here, not `unicodedata`. `compose` also gives the
-way back, for offsets into the text as it was given.
+`unicodedata.normalize` is quadratic in the length of a run of combining marks: one request could occupy a server for
+minutes. Every module that normalizes text that it was given calls `normalize` here.
 """
 
-import functools
-import itertools
 import re
 import unicodedata
-from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_MARKS = 256  # of one run that are sorted together; written languages have fewer than ten on one letter
+from .offsets import continues_letter
 
-# Every combining mark is neither a letter nor a digit nor white space. This expression finds all long runs of marks.
-_LONG_RUN = re.compile(f"[^\\w\\s\\x00-\\x7f]{{{MAX_MARKS + 1},}}")
+BLOCK = 2048  # marks of one run that are sorted together; written languages have fewer than ten on one letter
+# Letters, digits, white space and ASCII, none of which is a combining mark, and what follows them.
+_BLOCKS = re.compile(f"[\\w\\s\\x00-\\x7f]*[^\\w\\s\\x00-\\x7f]{{0,{BLOCK}}}")
 
 
 def normalize(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
-    """`unicodedata.normalize(form, text)`, but a run of more than MAX_MARKS combining marks is sorted in blocks.
-
-    No character is lost, and only in such a run may the order of marks differ from Unicode's.
-    """
-    if len(text) <= MAX_MARKS or text.isascii():
+    """`unicodedata.normalize(form, text)`, but a run of more than BLOCK combining marks is sorted in blocks."""
+    if len(text) <= BLOCK:
         return unicodedata.normalize(form, text)
-    cuts = [offset for run in _LONG_RUN.finditer(text) for offset in _cuts(text, *run.span())]
-    edges = itertools.pairwise([0, *cuts, len(text)])
-    return "".join(unicodedata.normalize(form, text[start:end]) for start, end in edges)
-
-
-def _cuts(text: str, start: int, end: int) -> Iterator[int]:
-    """Offsets in text[start:end] before which a block of MAX_MARKS combining marks is full."""
-    marks = 0
-    for offset in range(start, end):
-        marks = marks + 1 if unicodedata.combining(text[offset]) else 0
-        if marks > MAX_MARKS:
-            yield offset
-            marks = 1
+    return "".join(unicodedata.normalize(form, block) for block in _BLOCKS.findall(text))
 
 
 class Composed(NamedTuple):
@@ -71,39 +54,11 @@ def compose(text: str) -> Composed:
     parts: list[str] = []
     begin: list[int] = []
     end: list[int] = []
-    offset = 0
-    for segment in _segments(text):
-        part = normalize("NFC", segment)
-        surplus = len(segment) - len(part)  # the first character takes it in; the marks after it keep their places
-        begin += [offset, *(offset + max(0, surplus + i) for i in range(1, len(part)))]
-        end += [offset + max(1, surplus + i) for i in range(1, len(part) + 1)]
+    starts = [offset for offset, char in enumerate(text) if not offset or not continues_letter(char)]
+    for start, stop in zip(starts, [*starts[1:], len(text)], strict=True):
+        part = normalize("NFC", text[start:stop])  # a letter with its marks
+        surplus = stop - start - len(part)  # the first character takes it in; the marks after it keep their places
+        begin += [start, *(start + max(0, surplus + i) for i in range(1, len(part)))]
+        end += [start + max(1, surplus + i) for i in range(1, len(part) + 1)]
         parts.append(part)
-        offset += len(segment)
-    return Composed("".join(parts), np.array([*begin, offset]), np.array([*end, offset]))
-
-
-def _segments(text: str) -> Iterator[str]:
-    """The text cut before every character that neither joins nor moves across what is before it."""
-    start = 0
-    for offset, character in enumerate(text):
-        if offset and (character.isascii() or not (_moves(character) or _joins(text[start:offset], character))):
-            yield text[start:offset]
-            start = offset
-    yield text[start:]
-
-
-@functools.lru_cache(1 << 14)
-def _moves(character: str) -> bool:
-    """Whether a character is a combining mark, or begins with one: marks are sorted."""
-    return bool(unicodedata.combining(unicodedata.normalize("NFD", character)[0]))
-
-
-def _joins(segment: str, character: str) -> bool:
-    """Whether the last letter of a segment and a character that is no mark make one letter, as jamo do."""
-    return _joined(segment if len(segment) <= MAX_MARKS else normalize("NFC", segment)[-MAX_MARKS:], character)
-
-
-@functools.lru_cache(1 << 14)
-def _joined(segment: str, character: str) -> bool:
-    apart = unicodedata.normalize("NFC", segment) + unicodedata.normalize("NFC", character)
-    return unicodedata.normalize("NFC", segment + character) != apart
+    return Composed("".join(parts), np.array([*begin, len(text)]), np.array([*end, len(text)]))

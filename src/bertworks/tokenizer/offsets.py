@@ -5,7 +5,7 @@ import unicodedata
 
 import tokenizers
 
-from .pipeline import METASPACE, SPACE, library_panics_named
+from .pipeline import METASPACE, SPACE, library_errors_named
 
 Offsets = list[tuple[int, int]]
 _SPACES = frozenset(" \t")  # a line break is a token of its own, or separates words
@@ -52,7 +52,7 @@ def needs_trimming(library: tokenizers.Tokenizer, where: str) -> bool:
     before a word (white space is split off first), it is not in the text, and the word would lose its first letter.
     """
     processor = library.post_processor
-    with library_panics_named(where):
+    with library_errors_named(where):
         cut = [library.encode(text, add_special_tokens=False) for text in _PROBES]
         library.post_processor = None  # type: ignore[assignment]
         whole = [library.encode(text, add_special_tokens=False).offsets for text in _PROBES]

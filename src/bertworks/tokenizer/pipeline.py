@@ -3,7 +3,6 @@
 Special tokens are known by what they do (their role), not by their text: BERT's [CLS] is RoBERTa's <s>.
 """
 
-import base64
 import contextlib
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +14,7 @@ from typing import Any, Literal
 import tokenizers
 from tokenizers import processors
 
-from ..files import InputError, read_lines, shorten
-from .spiece import MAX_GROWTH, check_charsmap
+from ..files import InputError, read_lines
 
 Kind = Literal["wordpiece", "bpe", "unigram"]
 KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
@@ -29,6 +27,7 @@ ROLES = {  # the texts a special token goes by, BERT's first
 }
 SPACE, METASPACE = "\u0120", "\u2581"  # how a token begins if there is a space before it: byte-level BPE, Unigram
 
+MAX_GROWTH = 20  # of a text by a normalizer
 NO_TOKEN = "[no token has id"  # how the names of ids without a token begin
 
 
@@ -52,12 +51,8 @@ def check_pipeline(pipeline: str, where: str) -> str:
         raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
-    _check_ids(found, where)
     read = library_of(_without_gaps(found, pipeline), where).to_str()
     parts = json.loads(read)
-    for step in [*steps(parts, "normalizer"), *steps(parts, "pre_tokenizer")]:
-        if step.get("pattern") in ({"String": ""}, {"Regex": ""}):
-            raise InputError(f"{where}: its step {step['type']} has an empty pattern; expected characters to find")
     _check_growth(steps(parts, "normalizer"), where)
     if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer")):
         raise InputError(f"{where}: its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's")
@@ -69,20 +64,6 @@ def check_pipeline(pipeline: str, where: str) -> str:
     if kind == "Unigram" and parts["model"]["unk_id"] is None:
         raise InputError(f"{where}: its model.unk_id is null; expected the id of the unknown token")
     return read
-
-
-def _check_ids(parts: Mapping[str, Any], where: str) -> None:
-    """Raise InputError if a token has an id far above the others: the library counts from 0 to it, for minutes.
-
-    Some ids may have no token; see `without_gaps`.
-    """
-    vocab, added = parts["model"].get("vocab"), parts.get("added_tokens")
-    if not isinstance(vocab, dict):
-        return  # Unigram's is a list
-    highest = 2 * (len(vocab) + (len(added) if isinstance(added, list) else 0)) - 1
-    for token, number in vocab.items():
-        if isinstance(number, int) and number > highest:
-            raise InputError(f"{where}: the token {token!r} has the id {number}; expected at most {highest}")
 
 
 def read_id_lines(path: Path, expected: str) -> list[str]:
@@ -118,68 +99,46 @@ def without_gaps(vocab: Mapping[str, int], others: Iterable[int] = ()) -> dict[s
 
 
 def _check_growth(normalizer: Sequence[dict[str, Any]], where: str) -> None:
-    """Raise InputError if a normalizer makes a text more than a hundred times as long, as 34 times "a" by "aa" does.
+    """Raise InputError if a normalizer makes a text MAX_GROWTH times as long, as 34 times "a" by "aa" does.
 
-    Replacements are applied to printable ASCII, and to what they find and write.
+    It is applied to printable ASCII, and to what its replacements find and write, step by step.
     """
-    for step in normalizer:
-        if step["type"] == "Precompiled" and (charsmap := base64.b64decode(step["precompiled_charsmap"])):
-            try:
-                check_charsmap(charsmap)
-            except ValueError as error:
-                raise InputError(f"{where}: {error}; the file is damaged: download it again") from None
-    replacements = [step for step in normalizer if step["type"] == "Replace"]
-    if not any(step["content"] for step in replacements):
-        return
-    words = [text for step in replacements for text in (*step["pattern"].values(), step["content"])]
-    texts = {word: word for word in {*map(chr, range(32, 127)), *"".join(words), *words} if word}
+    replaced = [step for step in normalizer if step["type"] == "Replace"]
+    words = [text for step in replaced for text in (*step["pattern"].values(), step["content"])]
+    text = before = " ".join([*map(chr, range(33, 127)), *words])
     empty = json.loads(tokenizers.Tokenizer(tokenizers.models.WordPiece()).to_str())
-    for step in normalizer:
+    for step in normalizer if replaced else ():
         apply = library_of(json.dumps({**empty, "normalizer": step}), where).normalizer
-        assert apply is not None
-        for word, text in texts.items():
-            texts[word] = apply.normalize_str(text)
-            if len(texts[word]) > MAX_GROWTH * len(word):
-                raise InputError(
-                    f"{where}: its normalizer turns {shorten(word)} into more than {len(texts[word]):,} characters; "
-                    f"expected at most {MAX_GROWTH} per character: remove replacements by longer texts"
-                )
+        text = apply.normalize_str(text) if apply else text
+        if len(text) > MAX_GROWTH * len(before):
+            raise InputError(
+                f"{where}: its normalizer makes a text more than {MAX_GROWTH} times as long; remove replacements by "
+                "longer texts"
+            )
 
 
 def library_of(pipeline: str, where: str) -> tokenizers.Tokenizer:
     """The library's object for a tokenizer.json, without padding and truncation. Raises InputError if it has none."""
-    try:
+    with library_errors_named(where, "cannot read this file"):
         library = tokenizers.Tokenizer.from_str(pipeline)
-    except BaseException as error:  # the library raises nothing more special, and its panics are no Exception
-        if not isinstance(error, Exception) and not _is_panic(error):
-            raise
-        raise InputError(f"{where}: the tokenizers library cannot read this file ({error})") from None
     library.no_padding()
     library.no_truncation()
     return library
 
 
 @contextlib.contextmanager
-def library_panics_named(where: str) -> Iterator[None]:
-    """Turns an error of the library while it reads a text into an InputError.
+def library_errors_named(where: str, failure: str = "stopped at a text") -> Iterator[None]:
+    """Turns an error of the library into an InputError.
 
-    It panics if a regular expression in the file fails, and raises Exception itself if tokens are missing.
+    The library raises Exception itself, or panics, which is no Exception, for example if an expression in the file
+    does not end on a text.
     """
     try:
         yield
     except BaseException as error:
-        if type(error) is Exception:
-            raise InputError(f"{where}: the tokenizers library cannot read a text with it ({error})") from None
-        if not _is_panic(error):
+        if type(error) is not Exception and type(error).__name__ != "PanicException":
             raise
-        raise InputError(
-            f"{where}: the tokenizers library stopped at a text ({error}); expected expressions in its normalizer and "
-            "pre_tokenizer that end on every text"
-        ) from None
-
-
-def _is_panic(error: BaseException) -> bool:
-    return type(error).__name__ == "PanicException"
+        raise InputError(f"{where}: the tokenizers library {failure} ({error})") from None
 
 
 def steps(parts: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

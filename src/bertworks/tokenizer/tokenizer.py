@@ -29,8 +29,8 @@ from .pipeline import (
     SPACE,
     check_pipeline,
     layout_of,
+    library_errors_named,
     library_of,
-    library_panics_named,
     lowercases,
     ordered,
     roles_of,
@@ -69,7 +69,7 @@ class Tokenizer:
         """
         settings = settings or Settings()
         self._json, self._where = settings.applied(check_pipeline(pipeline, where)), where
-        self.note, self._names = settings.note, settings.names  # note: "", or what the user should know
+        self._names = settings.names
         parts = json.loads(self._json)
         self.kind = KINDS[parts["model"]["type"]]
         self._special = library_of(self._json, where)
@@ -154,12 +154,12 @@ class Tokenizer:
 
     def tokenize(self, text: str) -> list[str]:
         """The tokens of `text`, no special tokens added; a literal "[MASK]" is split as the original splits it."""
-        with library_panics_named(self._where):
+        with library_errors_named(self._where):
             return [self.vocab[i] for i in self._plain.encode(text, add_special_tokens=False).ids]
 
     def ids_of(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of `tokenize(text)` for each text, quickly: what the corpus store is built with."""
-        with library_panics_named(self._where):
+        with library_errors_named(self._where):
             if self._known is not None:
                 return self._known.ids_of(texts)
             return [encoding.ids for encoding in self._plain.encode_batch_fast(texts, add_special_tokens=False)]
@@ -196,7 +196,7 @@ class Tokenizer:
         """`encode` for many texts, on every core. Raises ValueError if `pairs` has another length than `texts`."""
         library = self._special if specials else self._plain
         sides = [texts] if pairs is None else [texts, pairs]
-        with library_panics_named(self._where):
+        with library_errors_named(self._where):
             found = [zip(side, library.encode_batch(side, add_special_tokens=False), strict=True) for side in sides]
         return [self._frame(parts, max_length) for parts in zip(*found, strict=True)]
 
@@ -206,13 +206,13 @@ class Tokenizer:
 
     def normalize(self, text: str) -> str:
         """The text as the vocabulary sees it, before it is split into words."""
-        with library_panics_named(self._where):
+        with library_errors_named(self._where):
             return self._plain.normalizer.normalize_str(text) if self._plain.normalizer else text
 
     def split(self, text: str) -> list[str]:
         """The words of a normalised text, before they are cut into subwords."""
         split = self._plain.pre_tokenizer
-        with library_panics_named(self._where):
+        with library_errors_named(self._where):
             return [word for word, _ in split.pre_tokenize_str(text)] if split else [text]
 
     @property
@@ -273,7 +273,7 @@ class Tokenizer:
         if not parts.get("post_processor"):
             return
         for pair in (None, "a"):
-            with library_panics_named(self._where):
+            with library_errors_named(self._where):
                 theirs = self._special.encode("a", pair)
             ours = self.encode("a", pair, specials=True)
             if ours.ids != theirs.ids or ours.type_ids != theirs.type_ids:

@@ -11,7 +11,7 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from ..files import InputError
-from .pipeline import METASPACE, bert_template, roles_of
+from .pipeline import METASPACE, bert_template, library_errors_named, roles_of
 from .spiece import SentencePieceModel
 from .training import TokenizerConfig, alphabet_of, no_text, sample_lines
 from .unigram_training import Trainer
@@ -40,7 +40,8 @@ def pipeline_of_model(
         steps += [] if keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
         steps += [normalizers.Lowercase()] if lowercase else []
     if model.charsmap:
-        steps.append(normalizers.Precompiled(model.charsmap))
+        with library_errors_named(where, "cannot read its character map"):
+            steps.append(normalizers.Precompiled(model.charsmap))
     elif lowercase and not keep_accents and evidently_syllables(texts):
         steps.append(normalizers.NFC())
     return _pipeline(model.pieces, steps, model.controls, where, model.byte_fallback)

@@ -19,7 +19,7 @@ from ...inference.exported import check_export
 from ...model.config import ModelConfig
 from ...tasks.checks import Finding, named, percent
 from ...tokenizer import Tokenizer
-from ...tokenizer.check import misfits
+from ...tokenizer.check import misfit
 from ...tokenizer.pipeline import lowercases
 from ...tokenizer.wordpiece import ids_of_lines, read_vocab
 
@@ -95,8 +95,8 @@ def tokenizer(found: ModelFolder) -> Iterator[Finding]:
     if not rules.exists() and not (folder / VOCAB).exists():
         return
     own = load_tokenizer(folder)
-    for warning in misfits(own):
-        yield Finding("tokenizer", "error", warning.rstrip("."))
+    if contradiction := misfit(own):
+        yield Finding("tokenizer", "error", contradiction)
     if differing_vocab(folder, own):
         evidence = f"{VOCAB} and {TOKENIZER} have different tokens: software that reads {VOCAB} gets other ids"
         yield Finding("tokenizer", "error", evidence, f"write the tokens of {TOKENIZER} into {VOCAB}, one per line")

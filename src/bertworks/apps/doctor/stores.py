@@ -13,7 +13,7 @@ from ...data.sketches import shingles
 from ...data.store import Store
 from ...tasks.checks import Finding, percent
 from ...tokenizer import Tokenizer
-from ...tokenizer.check import misfits, script
+from ...tokenizer.check import misfit
 
 ONE_SENTENCE = 0.3  # fraction of the documents
 UNKNOWN = 0.02  # fraction of [UNK] among the tokens
@@ -22,7 +22,6 @@ CUT = 0.01  # fraction of the sentences
 TWICE = 0.01  # fraction of the documents
 DOCUMENTS, TOKENS = 3_000, 3_000_000  # examined per split
 SMALL = 1_000_000  # tokens
-NEUTRAL = ("digits", "punctuation and symbols", "other")  # tokens of no script
 
 
 @dataclass(frozen=True)
@@ -77,31 +76,16 @@ def one_sentence(found: OpenStore) -> Iterator[Finding]:
 
 
 def unknown(found: OpenStore) -> Iterator[Finding]:
-    """[UNK] by the script of its sentence: the store does not have the unknown words."""
-    tokenizer, shard = found.tokenizer, found.store.shards("train")[0]
-    scripts = [script(tokenizer.readable(i)) for i in range(tokenizer.vocab_size)]
-    names = sorted({*scripts} - {*NEUTRAL})
-    of_token = np.array([names.index(name) if name in names else len(names) for name in scripts])
-    last = max(1, int(np.searchsorted(shard.sentences, TOKENS, "right")) - 1)
-    edges = shard.sentences[: min(last, shard.n_sentences) + 1].astype(np.int64)
-    tokens = np.asarray(shard.tokens[: int(edges[-1])], np.int64)
-    sentence, missing = np.repeat(np.arange(len(edges) - 1), np.diff(edges)), tokens == tokenizer.unk_id
-    counts = np.zeros((len(edges) - 1, len(names) + 1), np.int64)
-    np.add.at(counts, (sentence[~missing], of_token[tokens[~missing]]), 1)
-    counts = counts[:, :-1]
-    main = np.where(counts.any(1), counts.argmax(1), -1) if names else np.full(len(counts), -1)
-    for i, name in [*enumerate(names), (-1, "no known script")]:
-        inside = main[sentence] == i
-        share = float(missing[inside].mean()) if inside.any() else 0.0
-        if share > UNKNOWN and inside.sum() > 0.001 * len(tokens):
-            evidence = f"{percent(share)} of the tokens in sentences of mostly {name} are [UNK]"
-            yield Finding("[UNK]", "warning", evidence, "train a vocabulary on this text (`bertworks tokenizer train`)")
+    """Many [UNK]: the store does not have the unknown words."""
+    if (share := found.store.unknown_share(found.tokenizer)) > UNKNOWN:
+        evidence = f"{percent(share)} of the training tokens are [UNK]"
+        yield Finding("[UNK]", "warning", evidence, "train a vocabulary on this text (`bertworks tokenizer train`)")
 
 
 def vocabulary(found: OpenStore) -> Iterator[Finding]:
     """A vocabulary that contradicts its own normalizer, or that the text does not use."""
-    for warning in misfits(found.tokenizer):
-        yield Finding("vocabulary", "error", warning.rstrip("."))
+    if contradiction := misfit(found.tokenizer):
+        yield Finding("vocabulary", "error", contradiction)
     counts = found.store.unigram_counts()
     unused, tokens = int((counts == 0).sum()), int(counts.sum())
     if unused > UNUSED * len(counts) and tokens > 20 * len(counts):

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ...files import InputError
+from ...tokenizer.protobuf import bytes_in, fields_of, number_in, varint
 
 INDEX_BYTES = 1 << 22  # the largest index that is read; BERT-LARGE's has some 50 kB
 NAMES, NAME_BYTES = 20_000, 1_000  # the most tensors, and bytes of a name; BERT-LARGE with optimizer slots has 1,200
@@ -53,10 +54,6 @@ def masked_crc32c(data: bytes) -> int:
         ) from None
     crc = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-class _Damaged(Exception):
-    """What is wrong with the bytes of an index; becomes an InputError with the name of the file."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +132,7 @@ def open_bundle(prefix: Path) -> Bundle:
         rows = _entries(index.read_bytes())
         count = _header(rows.pop(b"", b""))
         variables = {name.decode(): _variable(value, name.decode()) for name, value in rows.items()}
-    except (_Damaged, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise InputError(f"{index}: damaged, or no index of a TensorFlow checkpoint: {error}") from None
     shards = tuple(prefix.with_name(f"{prefix.name}.data-{i:05}-of-{count:05}") for i in range(count))
     for shard in shards:
@@ -172,27 +169,27 @@ def _entries(data: bytes) -> dict[bytes, bytes]:
     """All keys and values of a table."""
     footer = data[-FOOTER:]
     if int.from_bytes(footer[-8:], "little") != MAGIC:
-        raise _Damaged("its last eight bytes are not those of a table; was it cut?")
+        raise ValueError("its last eight bytes are not those of a table; was it cut?")
     body = data[:-FOOTER]
     meta, at = _handle(footer, 0)
     top, at = _handle(footer, at)
     if any(footer[at:-8]) or sum(top) + TRAILER != len(body):
-        raise _Damaged("its last 48 bytes are not those of a table that ends there")
+        raise ValueError("its last 48 bytes are not those of a table that ends there")
     _block(body, meta)
     rows: dict[bytes, bytes] = {}
     last, count = -1, 0
     for _, value in _pairs(_block(body, top)):
         handle, end = _handle(value, 0)
         if end != len(value) or handle[0] <= last:
-            raise _Damaged("its blocks do not follow one another")
+            raise ValueError("its blocks do not follow one another")
         last = handle[0]
         pairs = list(itertools.islice(_pairs(_block(body, handle)), NAMES + 1))
         count += len(pairs)
         if not pairs or count > NAMES:
-            raise _Damaged(f"an empty block, or more than {NAMES:,} names")
+            raise ValueError(f"an empty block, or more than {NAMES:,} names")
         rows |= pairs
     if len(rows) < count or list(rows) != sorted(rows):
-        raise _Damaged("its names are not sorted")
+        raise ValueError("its names are not sorted")
     return rows
 
 
@@ -201,11 +198,11 @@ def _block(body: bytes, handle: tuple[int, int]) -> bytes:
     start, size = handle
     end = start + size + TRAILER
     if end > len(body):
-        raise _Damaged(f"a block ends at byte {end:,} of {len(body):,}")
+        raise ValueError(f"a block ends at byte {end:,} of {len(body):,}")
     if int.from_bytes(body[end - 4 : end], "little") != masked_crc32c(body[start : end - 4]):
-        raise _Damaged(f"the block at byte {start:,} does not have its checksum")
+        raise ValueError(f"the block at byte {start:,} does not have its checksum")
     if body[start + size]:
-        raise _Damaged(f"the block at byte {start:,} is compressed (snappy), which is not read")
+        raise ValueError(f"the block at byte {start:,} is compressed (snappy), which is not read")
     return body[start : start + size]
 
 
@@ -214,108 +211,57 @@ def _pairs(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     if end < 0:
-        raise _Damaged("a block ends before its own table of offsets")
+        raise ValueError("a block ends before its own table of offsets")
     at, key = 0, b""
     while at < end:
-        shared, at = _varint(block, at)
-        added, at = _varint(block, at)
-        size, at = _varint(block, at)
+        shared, at = varint(block, at)
+        added, at = varint(block, at)
+        size, at = varint(block, at)
         if shared > len(key) or shared + added > NAME_BYTES or at + added + size > end:
-            raise _Damaged("an entry reaches beyond its block, or has an endless name")
+            raise ValueError("an entry reaches beyond its block, or has an endless name")
         key = key[:shared] + block[at : at + added]
         yield key, block[at + added : at + added + size]
         at += added + size
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    start, at = _varint(data, at)
-    size, at = _varint(data, at)
+    start, at = varint(data, at)
+    size, at = varint(data, at)
     return (start, size), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of at most 64 bits, seven bits a byte, and where it ends."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            break
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value & (2**64 - 1), at
-    raise _Damaged("a number does not end")
 
 
 # ---- the protocol buffers
 
 
-def _fields(message: bytes) -> dict[int, list[int | bytes]]:
-    """The values of a message by the numbers of its fields."""
-    out: dict[int, list[int | bytes]] = {}
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        value: int | bytes
-        if tag & 7 == 0:
-            value, at = _varint(message, at)
-        elif tag & 7 in (2, 5):
-            size, at = _varint(message, at) if tag & 7 == 2 else (4, at)
-            value, at = message[at : at + size], at + size
-            if at > len(message):
-                raise _Damaged("a field reaches beyond its message")
-        else:
-            raise _Damaged(f"a field of the unknown wire type {tag & 7}")
-        out.setdefault(tag >> 3, []).append(value)
-    return out
-
-
-def _number(fields: Mapping[int, list[int | bytes]], field: int) -> int:
-    """A field that is a number; 0 if it is left out."""
-    value = fields.get(field, [0])[-1]
-    if not isinstance(value, int) or value >= 2**63:
-        raise _Damaged(f"field {field} is no number from 0")
-    return value
-
-
-def _bytes(fields: Mapping[int, list[int | bytes]], field: int) -> list[bytes]:
-    """A field that is text, bytes or a message, as often as it is there."""
-    values = fields.get(field, [])
-    found = [value for value in values if isinstance(value, bytes)]
-    if len(found) < len(values):
-        raise _Damaged(f"field {field} is a number")
-    return found
-
-
 def _header(message: bytes) -> int:
     """The number of shards."""
-    fields = _fields(message)
-    count = _number(fields, 1)
-    if _number(fields, 2):
-        raise _Damaged("written on a big-endian machine, which is not read")
+    fields = fields_of(message)
+    count = number_in(fields, 1)
+    if number_in(fields, 2):
+        raise ValueError("written on a big-endian machine, which is not read")
     if not 1 <= count <= 99_999:
-        raise _Damaged(f"{count} data files")
+        raise ValueError(f"{count} data files")
     return count
 
 
 def _variable(message: bytes, name: str) -> Variable:
-    fields = _fields(message)
+    fields = fields_of(message)
     if 7 in fields:
-        raise _Damaged(f"{name} is stored in slices (a partitioned variable), which is not read")
-    sizes = [_fields(dim) for shape in _bytes(fields, 2)[-1:] for dim in _bytes(_fields(shape), 2)]
-    checksum = (_bytes(fields, 6) or [b""])[-1]
+        raise ValueError(f"{name} is stored in slices (a partitioned variable), which is not read")
+    sizes = [fields_of(dim) for shape in bytes_in(fields, 2)[-1:] for dim in bytes_in(fields_of(shape), 2)]
+    checksum = (bytes_in(fields, 6) or [b""])[-1]
     if len(checksum) != 4:
-        raise _Damaged(f"{name} has no checksum")
+        raise ValueError(f"{name} has no checksum")
     variable = Variable(
-        dtype=_number(fields, 1),
-        shape=tuple(_number(dim, 1) for dim in sizes),
-        shard=_number(fields, 3),
-        offset=_number(fields, 4),
-        size=_number(fields, 5),
+        dtype=number_in(fields, 1),
+        shape=tuple(number_in(dim, 1) for dim in sizes),
+        shard=number_in(fields, 3),
+        offset=number_in(fields, 4),
+        size=number_in(fields, 5),
         checksum=int.from_bytes(checksum, "little"),
     )
     width = DTYPES[variable.dtype].itemsize if variable.dtype in DTYPES else None
     room = math.prod(n or 1 for n in variable.shape)  # an empty tensor too must have a shape that torch knows
     if len(variable.shape) > 8 or room >> 48 or (width and math.prod(variable.shape) * width != variable.size):
-        raise _Damaged(f"{name} of shape {variable.shape} and type {variable.dtype} has {variable.size:,} bytes")
+        raise ValueError(f"{name} of shape {variable.shape} and type {variable.dtype} has {variable.size:,} bytes")
     return variable

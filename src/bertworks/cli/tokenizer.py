@@ -80,7 +80,7 @@ def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
 class CheckArguments:
     """Check whether a vocabulary fits a text.
 
-    Print subwords per word, the fraction of [UNK] and the missing characters, and whether the vocabulary fits.
+    Print how a vocabulary divides a text: subwords per word, [UNK], missing characters.
 
     Example:
         bertworks tokenizer check tok texts/

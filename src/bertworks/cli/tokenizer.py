@@ -80,7 +80,7 @@ def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
 class CheckArguments:
     """Check whether a vocabulary fits a text.
 
-    Print how a vocabulary divides a text: subwords per word, [UNK], missing characters.
+    Print the subwords per word, [UNK] and missing characters of a text.
 
     Example:
         bertworks tokenizer check tok texts/

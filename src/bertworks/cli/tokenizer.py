@@ -69,7 +69,7 @@ def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
             break
     if wrong := misread("\n".join(beginning), arguments.input.encoding):
         yield wrong
-    if reason := check(tokenizer, beginning).reason:
+    if reason := check(tokenizer, beginning).lacking:
         yield (
             f"{reason}; raise --vocab-size, --limit-alphabet or --character-coverage, or look whether this is the "
             "right text"
@@ -80,7 +80,7 @@ def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
 class CheckArguments:
     """Check whether a vocabulary fits a text.
 
-    Print the subwords per word, [UNK] and missing characters of a text.
+    Print subwords per word, the fraction of [UNK], and the missing characters.
 
     Example:
         bertworks tokenizer check tok texts/

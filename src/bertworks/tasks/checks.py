@@ -261,7 +261,7 @@ def tokens(data: LabelledData) -> Iterator[Finding]:
         )
     sample = (normalize("NFC", "\n".join(row.texts)) for row in rows)
     advice = "use a model whose vocabulary has this script and case"
-    if reason := check_vocabulary(data.tokenizer, sample, 200_000).reason or misfit(data.tokenizer):
+    if reason := check_vocabulary(data.tokenizer, sample, 200_000).lacking or misfit(data.tokenizer):
         yield Finding("vocabulary", "warning", reason, advice)
 
 

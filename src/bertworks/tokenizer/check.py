@@ -30,12 +30,19 @@ class CheckReport:
     missing: list[str]  # characters without a subword: the text's, the most frequent first, then those of ASCII
 
     @property
+    def lacking(self) -> str:
+        """A message if many subwords are [UNK]; "" if not."""
+        if self.unknown <= MAX_UNKNOWN * self.subwords:
+            return ""
+        more = f" and {len(self.missing) - 10:,} more" if len(self.missing) > 10 else ""
+        missing = f"; missing characters: {' '.join(self.missing[:10])}{more}" if self.missing else ""
+        return f"{self.unknown / self.subwords:.1%} of the subwords are [UNK]{missing}"
+
+    @property
     def reason(self) -> str:
         """Why the vocabulary does not fit the text; "" if it does."""
-        if self.unknown > MAX_UNKNOWN * self.subwords:
-            more = f" and {len(self.missing) - 10:,} more" if len(self.missing) > 10 else ""
-            lacking = f"; missing characters: {' '.join(self.missing[:10])}{more}" if self.missing else ""
-            return f"{self.unknown / self.subwords:.1%} of the subwords are [UNK]{lacking}"
+        if self.lacking:
+            return self.lacking
         if self.subwords > max(MAX_SUBWORDS * self.words, self.chars / MIN_CHARS):
             return f"words are spelled: {self.subwords / self.words:.1f} subwords per word"
         return ""

@@ -13,7 +13,7 @@ from .tokenizer import Tokenizer
 from .training import ASCII
 
 MAX_CHARS = 10_000_000  # of text that is examined
-MAX_UNKNOWN = 0.05  # fraction of [UNK] above which a vocabulary does not fit
+MAX_UNKNOWN = 0.02  # fraction of [UNK] above which a vocabulary does not fit
 MAX_SUBWORDS, MIN_CHARS = 4, 1.5  # subwords per word and characters per subword, if words are spelled
 MAX_DEAD = 0.01  # fraction of subwords that the normalizer may exclude
 BATCH = 10_000  # words encoded at a time

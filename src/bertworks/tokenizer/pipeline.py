@@ -109,7 +109,8 @@ def _check_growth(normalizer: Sequence[dict[str, Any]], where: str) -> None:
     empty = json.loads(tokenizers.Tokenizer(tokenizers.models.WordPiece()).to_str())
     for step in normalizer if replaced else ():
         apply = library_of(json.dumps({**empty, "normalizer": step}), where).normalizer
-        text = apply.normalize_str(text) if apply else text
+        with library_errors_named(where):
+            text = apply.normalize_str(text) if apply else text
         if len(text) > MAX_GROWTH * len(before):
             raise InputError(
                 f"{where}: its normalizer makes a text more than {MAX_GROWTH} times as long; remove replacements by "

@@ -519,6 +519,7 @@ def test_check_counts(trained: Tokenizer) -> None:
         ("A B C d", False, ""),
         ("한 국 a", False, ""),
         ("\u1112 ##\u1161", True, ""),
+        ("\u1112 ##\u1161 a", False, "2 subwords are made of jamo, .* as uncased"),
     ],
 )
 def test_a_vocabulary_that_its_normalizer_contradicts(

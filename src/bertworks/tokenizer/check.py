@@ -79,10 +79,17 @@ def unknown_share(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) ->
 
 
 def misfit(tokenizer: Tokenizer) -> str:
-    """A message if the normalizer excludes many subwords, so that they match no text; "" if it does not."""
+    """A message if the normalizer excludes many subwords, so that they match no text; "" if it does not.
+
+    A vocabulary of jamo that is loaded as cased keeps its subwords, but Korean text then stays in syllables.
+    """
     subwords = [tokenizer.readable(i) for i, p in enumerate(tokenizer.vocab) if not re.fullmatch(r"\[.+\]|<.+>", p)]
     subwords = [subword for subword in subwords if "\ufffd" not in subword]  # parts of characters
     dead = [subword for subword in subwords if tokenizer.normalize(subword).strip() != subword]
+    jamo, syllables = (sum(bool(re.search(kind, subword)) for subword in subwords) for kind in ("[ᄀ-ᇿ]", "[가-힣]"))
+    if jamo > syllables and tokenizer.normalize("한") == "한":
+        advice = "load the vocabulary as uncased (lowercase=True)"
+        return f"{jamo:,} subwords are made of jamo, but Hangul stays in syllables: {advice}"
     if len(dead) <= MAX_DEAD * len(subwords):
         return ""
     other = "cased (lowercase=False)" if tokenizer.lowercase else "uncased (lowercase=True)"

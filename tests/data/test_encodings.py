@@ -145,8 +145,17 @@ def test_training_a_vocabulary_warns_of_misread_text_and_names_the_encoding(tmp_
     assert "warning: the text looks like CP949" in capsys.readouterr().err
     main([*line, str(tmp_path / "right"), "--encoding", "cp949", "--input.invalid", "repair"])
     printed = capsys.readouterr()
-    assert "warning" not in printed.err and printed.out.endswith("a.txt --encoding cp949 --input.invalid repair\n")
-    main(printed.out.partition("bertworks ")[2].split())  # what it says comes next
+    assert "warning" not in printed.err
+    following = printed.out.partition("bertworks ")[2]  # what it says comes next
+    main(
+        [
+            *following.replace("TEXTS", str(tmp_path / "a.txt")).split(),
+            "--encoding",
+            "cp949",
+            "--input.invalid",
+            "repair",
+        ]
+    )
     assert capsys.readouterr().out.endswith("\nfits\n")
 
 

@@ -279,7 +279,7 @@ def test_what_is_frozen(place, trained, frozen):
     [
         ({"frozen": True}, "frozen is no field any more; give trained \\(head\\)"),
         ({"frozen_layers": 2}, r"frozen_layers is no field any more; give trained \(the number of top layers"),
-        ({"trained": 0}, "trained = 0; expected all, head, or a number of layers of 1 or more"),
+        ({"trained": 0}, "trained = 0; expected all, head, or a whole number of layers from 1 on"),
         ({"trained": "none"}, "trained = 'none'; expected one of 'all', 'head'"),
     ],
 )

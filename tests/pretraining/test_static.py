@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer
-from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.pretraining.recipe import StaticConfig
 from bertworks.pretraining.static import read_static, train_static
@@ -67,19 +66,14 @@ def test_the_folder_pads_as_its_tokenizer_does(tmp_path):
     assert load_encoder(tmp_path / "out").config.pad_token_id == load_tokenizer(tmp_path / "out").pad_id == 1
 
 
-def test_word2vec_of_a_store(tiny_store, tmp_path, capsys):
+def test_word2vec_of_a_store(tiny_store, tmp_path):
     pytest.importorskip("gensim", reason="gensim is in the extra `static`")
-    line = ["pretrain", "static", "--corpus", str(tiny_store.path), "--width", "12", "--epochs", "3", "--out"]
-    main([*line, str(tmp_path / "one")])
-    assert "bertworks finetune" in capsys.readouterr().out
-    train_static(tiny_store.path, tmp_path / "two", StaticConfig(width=12, epochs=3))
+    for name in ("one", "two"):
+        train_static(tiny_store.path, tmp_path / name, StaticConfig(width=12, epochs=3))
     one, two = (load_encoder(tmp_path / name).embeddings.word.weight.detach().numpy() for name in ("one", "two"))
     assert np.array_equal(one, two) and one.shape == (tiny_store.vocab_size, 12)
     assert len(np.unique(one, axis=0)) > 20  # most pieces have a vector of their own
-    with pytest.raises(SystemExit):
-        main([*line[:2], "--out", str(tmp_path / "no")])
-    assert "give --corpus" in capsys.readouterr().err
-    for more, said in (("--negative 0", "negative = 0"), ("--min-count 1000000", "no subword occurs 1000000 times")):
-        with pytest.raises(SystemExit):
-            main([*line, str(tmp_path / "no"), *more.split()])
-        assert said in capsys.readouterr().err
+    with pytest.raises(ValueError, match="negative = 0"):
+        StaticConfig(negative=0)
+    with pytest.raises(InputError, match="no subword occurs 1000000 times"):
+        train_static(tiny_store.path, tmp_path / "no", StaticConfig(min_count=1_000_000))

@@ -1,5 +1,6 @@
 """`bertworks tokenizer train`, `check` and `extend`: vocabularies."""
 
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -53,7 +54,7 @@ def train(argv: list[str]) -> None:
         made = f"{size:,} of {wanted:,} tokens: the text has no more; give the model --model.vocab-size {size}"
     for warning in _doubts(tokenizer, arguments):
         print(f"warning: {warning}", file=sys.stderr)
-    print(f"{out}: {made}. Next: bertworks tokenizer check {out} TEXTS")
+    print(f"{out}: {made}. Next: bertworks tokenizer check {shlex.quote(str(out))} TEXTS")
 
 
 def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:

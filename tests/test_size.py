@@ -41,7 +41,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "estimators": 198,
     "tests": 39_266,
     "benchmarks": 7_998,
-    "documentation": 9_594,
+    "documentation": 9_595,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -324,6 +324,7 @@ def test_a_model_of_our_own_is_read(tmp_path: Path) -> None:
         (model_bytes(PIECES)[:40], "reaches beyond its end"),
         (b"\x0a\x03\x0a\x01\xff", "can't decode byte 0xff"),
         (b"\x0a\x02\x0a\x00", "a piece with the text b''"),
+        (field(1, field(1, b"a") + field(2, float("nan"))), "the score nan"),
         (field(1, field(1, b"a")) * 2 + model_bytes(PIECES), "do not have the ids"),
         (model_bytes(PIECES, trainer=field(3, 2)), "model_type is bpe"),
         (model_bytes(PIECES, trainer=field(24, 1)), "treat_whitespace_as_suffix"),

@@ -4,6 +4,7 @@ What decides ids is read: pieces with their scores and types, some settings, and
 numbers of the fields are those of sentencepiece_model.proto (google/sentencepiece).
 """
 
+import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,4 +71,7 @@ def _piece(message: bytes) -> tuple[str, float, int]:
     [text], [score] = bytes_in(fields, 1)[-1:] or [b""], bytes_in(fields, 2)[-1:] or [bytes(4)]
     if not text or len(score) != 4:
         raise ValueError(f"a piece with the text {text!r} and the score {score!r}")
-    return text.decode("utf-8"), struct.unpack("<f", score)[0], number_in(fields, 3, NORMAL)
+    (number,) = struct.unpack("<f", score)
+    if not math.isfinite(number):
+        raise ValueError(f"a piece with the text {text!r} and the score {number}")
+    return text.decode("utf-8"), number, number_in(fields, 3, NORMAL)

@@ -41,7 +41,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "estimators": 198,
     "tests": 39_267,
     "benchmarks": 7_998,
-    "documentation": 9_595,
+    "documentation": 9_596,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

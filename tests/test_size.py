@@ -21,7 +21,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "root and api": 807,
-    "tokenizer": 1_638,
+    "tokenizer": 1_640,
     "data": 2_903,
     "model": 2_238,
     "training": 1_671,
@@ -39,9 +39,9 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 1_283,
     "export": 760,
     "estimators": 198,
-    "tests": 39_267,
+    "tests": 39_271,
     "benchmarks": 7_998,
-    "documentation": 9_596,
+    "documentation": 9_600,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -598,6 +598,8 @@ REPLACE = ("normalizer", "normalizers", 0, "pattern")
     ("path", "value", "message"),
     [
         (("model", "type"), {"a": 1}, "its model is"),
+        (("model", "vocab"), {"[PAD]": 2**70}, "has the id 11805"),
+        (("model", "vocab", "e"), 77777, "has the id 77777, far above"),
         (("model", "vocab", "e"), 7, "do not have the ids 0 to"),
         (("added_tokens",), [{"id": 1}], "cannot read"),
         (REPLACE, {"Regex": "("}, "cannot read"),

@@ -330,6 +330,8 @@ def test_a_model_of_our_own_is_read(tmp_path: Path) -> None:
         (model_bytes(PIECES, trainer=field(24, 1)), "treat_whitespace_as_suffix"),
         (model_bytes({**PIECES, "a▁b": 1}), "continues over a space"),
         (model_bytes({**PIECES, "x": 5}), "switched off"),
+        (model_bytes({**PIECES, "x": 0}), "has type 0"),
+        (model_bytes({**PIECES, "x": 7}), "has type 7"),
         (model_bytes({"<unk>": 2, "a": 1}), r"lacks \[PAD\] or <pad>"),
         (model_bytes(PIECES, charmap=charsmap()[:100]), "cannot read its character map"),
     ],

@@ -19,7 +19,7 @@ _BLOCKS = re.compile(f"[\\w\\s\\x00-\\x7f]*[^\\w\\s\\x00-\\x7f]{{0,{BLOCK}}}")
 
 
 def normalize(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
-    """`unicodedata.normalize(form, text)`, but a run of more than BLOCK combining marks is sorted in blocks."""
+    """`unicodedata.normalize(form, text)`, but a long run of marks and symbols is normalized in blocks of BLOCK."""
     if len(text) <= BLOCK:
         return unicodedata.normalize(form, text)
     return "".join(unicodedata.normalize(form, block) for block in _BLOCKS.findall(text))

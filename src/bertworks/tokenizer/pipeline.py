@@ -51,7 +51,7 @@ def check_pipeline(pipeline: str, where: str) -> str:
         raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
-    read = library_of(_without_gaps(found, pipeline), where).to_str()
+    read = library_of(_without_gaps(found, pipeline, where), where).to_str()
     parts = json.loads(read)
     _check_growth(steps(parts, "normalizer"), where)
     if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer")):
@@ -77,14 +77,19 @@ def read_id_lines(path: Path, expected: str) -> list[str]:
     return lines
 
 
-def _without_gaps(parts: dict[str, Any], pipeline: str) -> str:
-    """`pipeline`, in which each id has a token; transformers leaves out those of repeated lines of a vocab.txt."""
+def _without_gaps(parts: dict[str, Any], pipeline: str, where: str) -> str:
+    """`pipeline`, in which each id has a token; transformers leaves out those of repeated lines of a vocab.txt.
+
+    Raises InputError for an id far above the others: counting to it takes minutes and all memory.
+    """
     vocab, added = parts["model"].get("vocab"), parts.get("added_tokens")
     if not isinstance(vocab, dict) or not all(type(number) is int for number in vocab.values()):
         return pipeline
+    more = [token.get("id") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
+    if (highest := max(vocab.values(), default=-1)) >= 2 * (len(vocab) + len(more)):
+        raise InputError(f"{where}: a token has the id {highest}, far above those of {len(vocab):,} tokens")
     if len({*vocab.values()}) < len(vocab):
         return pipeline  # refused later
-    more = [token.get("id") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
     filled = without_gaps(vocab, [number for number in more if type(number) is int])
     return pipeline if len(filled) == len(vocab) else json.dumps(parts | {"model": parts["model"] | {"vocab": filled}})
 

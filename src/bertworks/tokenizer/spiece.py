@@ -56,8 +56,8 @@ def _model(data: bytes) -> SentencePieceModel:
     if (unknown := sum(kind == UNKNOWN for _, _, kind in rows)) != 1:
         raise ValueError(f"{unknown} of its {len(rows):,} pieces stand for the unknown; expected one")
     for number, (piece, _, kind) in enumerate(rows):
-        if kind == UNUSED:
-            raise ValueError(f"piece {number} ({piece!r}) is switched off (type UNUSED)")
+        if kind == UNUSED or not NORMAL <= kind <= BYTE:
+            raise ValueError(f"piece {number} ({piece!r}) has type {kind}: switched off (5, UNUSED) or unknown")
         if kind == NORMAL and "\u2581" in piece[1:] and piece.strip("\u2581"):
             raise ValueError(f"the piece {piece!r} continues over a space (split_by_whitespace is false)")
     charsmap = bytes_in(normalizer, 2) or [b""]

@@ -485,9 +485,12 @@ def test_a_full_disk_marks_no_run(tiny_store, tiny_data, tmp_path, monkeypatch):
 
 def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, tmp_path, monkeypatch):
     """It may have been finished by another process since the start; its rows are not marked as failed."""
-    recipe, cells = write_study(tmp_path, BASE.replace(", snapshots = [2] }", " }")), tmp_path / "cells"
+    kept = [line for line in BASE.partition("[paper]")[0].splitlines() if "SST-2" not in line and "random" not in line]
+    pretraining_alone = "\n".join(line for line in kept if "frozen" not in line).replace(", snapshots = [2] }", " }")
+    recipe, cells = write_study(tmp_path, pretraining_alone), tmp_path / "cells"
     (tmp_path / "pretrain.toml").write_text(PRETRAIN.replace("snapshots = [2, 4]", "snapshots = []"))
-    run_study(make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "a", cells, Options("pretrain", quiet=True))
+    run_study(make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "a", cells, Options(quiet=True))
+    assert not [*cells.rglob("predictions.jsonl")]  # no fine-tuning is finished
     plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
     with pytest.raises(InputError, match="step-2: no such snapshot"):
         run_study(plan, tmp_path / "b", cells, Options(quiet=True))

@@ -3,12 +3,13 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..files import InputError
 from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, required
 
 if TYPE_CHECKING:
+    from ..inference.engines import EngineName, Precision
     from ..inference.predictor import Predictor
 
 
@@ -68,7 +69,7 @@ def predict(argv: list[str]) -> None:
 
     out = None if arguments.out == Path("-") else arguments.out
     check_file(out, [arguments.data], [arguments.model], arguments.excel)
-    predictor = _loaded(arguments.model, precision=arguments.precision, engine=arguments.engine)
+    predictor = _loaded(arguments.model, arguments.precision, arguments.engine)
     form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     data = [arguments.string] if arguments.string else arguments.data
@@ -132,11 +133,11 @@ def next_sentence(argv: list[str]) -> None:
     print(f"{found['score']:.4f}  B {'follows' if found['follows'] else 'does not follow'} A{cut}")
 
 
-def _loaded(model: Path, **how: Any) -> "Predictor":
+def _loaded(model: Path, precision: "Precision" = "auto", engine: "EngineName" = "auto") -> "Predictor":
     """The model to predict with; what there is to know about it is printed on stderr."""
     from ..inference.predictor import Predictor
 
-    predictor = Predictor(model, **how)
+    predictor = Predictor(model, precision=precision, engine=engine)
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     return predictor

@@ -146,7 +146,7 @@ class Engine(Generic[Work]):
     run: Callable[[Cell[Work]], object]  # runs or resumes a cell; returns None if it was stopped
     verify: Callable[[Cell[Work]], object] | None = None  # called once for each finished cell that was not run here
     after: Callable[[Cell[Work]], object] = lambda cell: None  # called when a cell is finished, verified or has failed
-    wanted: Callable[[Cell[Work]], bool] = lambda cell: True  # whether to run it now; may raise InputError
+    check: Callable[[Cell[Work]], object] = lambda cell: None  # raises InputError for an open cell that cannot be run
     quiet: bool = False
     _seen: set[str] = field(default_factory=set)  # finished cells that were run or verified here
     _waiting_for: str = ""  # what the last message about waiting named
@@ -187,8 +187,10 @@ class Engine(Generic[Work]):
 
     def is_open(self, cell: Cell[Work]) -> bool:
         """Whether the cell is to be run, now or when the cells that it needs are finished."""
-        grid = self.grid
-        return grid.state(cell) not in ("done", "failed") and not grid.failure(cell) and self.wanted(cell)
+        if self.grid.state(cell) in ("done", "failed") or self.grid.failure(cell):
+            return False
+        self.check(cell)
+        return True
 
     def _next(self, claim: contextlib.ExitStack) -> Cell[Work] | None:
         """The next cell to run, which is claimed until `claim` is closed, or to verify; None if nothing is left."""

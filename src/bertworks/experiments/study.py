@@ -94,7 +94,7 @@ def run_study(plan: Plan, out: Path, folder: Path, options: Options = Options())
             search.prune()
         write(search, facts)
 
-    engine = Engine(plan.cells, grid, runner.run, None, after, runner.wanted, quiet=options.quiet)
+    engine = Engine(plan.cells, grid, runner.run, None, after, runner.check, quiet=options.quiet)
     finished = _work_on_scheduler(engine, plan, options) if options.scheduler else engine.work()
     if plan.study.search:
         search.place_models()
@@ -134,7 +134,7 @@ def _work_on_scheduler(engine: Engine[StudyWork], plan: Plan, options: Options) 
 def _worker_engine(plan: Plan, folder: Path, options: Options) -> Engine[StudyWork]:
     """The engine of a worker."""
     runner = Runner(plan, Grid(folder), replace(options, quiet=True))
-    return Engine(plan.cells, runner.grid, runner.run, wanted=runner.wanted, quiet=True)
+    return Engine(plan.cells, runner.grid, runner.run, check=runner.check, quiet=True)
 
 
 def check_out(plan: Plan, out: Path) -> None:
@@ -203,11 +203,10 @@ class Runner:
     options: Options
     loaded: dict[tuple[str, ...], tuple[Task, Data]] = field(default_factory=dict)  # by the rows that are read
 
-    def wanted(self, cell: StudyCell) -> bool:
-        """True. Raises InputError if the snapshot that the cell needs was never kept."""
+    def check(self, cell: StudyCell) -> None:
+        """Raises InputError if the snapshot that the cell needs was never kept."""
         if isinstance(cell.work, Finetuning):
             check_snapshot(cell.work.start, self.grid)
-        return True
 
     def read_data(self) -> None:
         """Read the rows of all columns, so that a damaged file is found before hours are spent.
@@ -217,7 +216,7 @@ class Runner:
         if self.plan.study.search:
             return
         for cell in self.grid.left(self.plan.cells):
-            if isinstance(cell.work, Finetuning | Baseline) and self.wanted(cell):
+            if isinstance(cell.work, Finetuning | Baseline):
                 self.rows(cell.work)
 
     def rows(self, work: Finetuning | Baseline) -> tuple[Task, Data]:

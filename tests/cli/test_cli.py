@@ -425,6 +425,14 @@ def test_the_help_of_a_verb_fits_the_terminal(columns, capsys, monkeypatch):
         assert "{None}" not in text, verb
 
 
+def test_colours_of_a_terminal_do_not_count_in_the_width_of_the_usage(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert status(["study", "sweep", "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b[" in printed and printed.startswith("usage: bertworks study sweep [-h] [OPTIONS] MODEL GRID\n")
+
+
 def test_the_docs_name_the_flags_of_each_verb(capsys, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
     rows = {verb: line for verb, line in re.findall(r"^\| `([a-z][a-z -]*)` (\|.*)$", page, re.M)}

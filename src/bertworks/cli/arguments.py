@@ -87,6 +87,7 @@ def parse(
     except SystemExit as ending:
         if not ending.code:  # the help, whose usage tyro does not wrap
             usage, _, rest = told.getvalue().partition("\n")
+            usage = re.sub(r"\x1b\[[0-9;]*m", "", usage)  # colours would count as characters
             indent = " " * len(f"usage: bertworks {command} ")
             print(*textwrap.wrap(usage, 80, subsequent_indent=indent, break_on_hyphens=False), rest, sep="\n", end="")
             raise

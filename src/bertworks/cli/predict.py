@@ -133,7 +133,7 @@ def next_sentence(argv: list[str]) -> None:
     print(f"{found['score']:.4f}  B {'follows' if found['follows'] else 'does not follow'} A{cut}")
 
 
-def _loaded(model: Path, precision: "Precision" = "auto", engine: "EngineName" = "auto") -> "Predictor":
+def _loaded(model: Path, precision: "Precision" = "float32", engine: "EngineName" = "auto") -> "Predictor":
     """The model to predict with; what there is to know about it is printed on stderr."""
     from ..inference.predictor import Predictor
 

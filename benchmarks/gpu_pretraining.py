@@ -2,7 +2,7 @@
 
     benchmarks/gpu.sh pretraining --build STORE --data FOLDER                        1. on any machine: the store
     benchmarks/gpu.sh pretraining --corpus STORE --run RUN --out FOLDER              2. on the GPU, twice or more often
-    benchmarks/gpu.sh pretraining --join FOLDER --out MODEL                          3. on any machine: the model folder
+    cat FOLDER/piece-* | tar x -C MODEL                                              3. on any machine: the model folder
 
 The recipe is a BERT of 8 layers of width 512 with learned positions and both objectives of the paper: 85 % of the time
 at length 128, the rest at 512. It differs from the paper in a start that lets learned positions leave their plateau
@@ -10,12 +10,15 @@ early (docs/plateau.md), in 40 % masked tokens and in the batch of --tokens cell
 
 The schedule ends after --train-minutes of training, counted over all commands. A command stops and saves after
 --minutes; the same command again continues. --run keeps the state between them and must be outside of --out if that
-folder is emptied. When the training is over, --out gets the model as bfloat16 in pieces below 16 MiB (gpu_pieces.py)
-and pretraining.json. A machine that gives back a few files at a time gets --pieces 1-4, then --pieces 5-8. A run whose
-loss is not below that of word frequencies after some updates has failed, and ends before it uses the other minutes.
+folder is emptied. When the training is over, --out gets pretraining.json and one tar archive, the model folder in
+bfloat16 with the run's records, cut into pieces below 16 MiB. A machine that gives back a few files at a time gets
+--pieces 1-4, then --pieces 5-8. A run whose loss is not below that of word frequencies after some updates has failed,
+and ends before it uses the other minutes.
 """
 
+import io
 import re
+import tarfile
 import tempfile
 import time
 from collections.abc import Mapping
@@ -23,9 +26,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
+import torch
+
 import common
 import gpu_common
-import gpu_pieces
+from bertworks.checkpoint.folder import find_model
+from bertworks.checkpoint.weights import WEIGHTS, read_weights
 from bertworks.data.instances import InstanceConfig
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
@@ -40,6 +47,8 @@ CARRIED = 50 << 20  # bytes: the largest store that is easily carried to a machi
 PATIENCE = 800  # updates after which the loss must be below that of word frequencies
 RESERVE = 30.0  # seconds to save the state, and to evaluate and write the model at the end
 BOOKS = Path("text", "books.tar.zst")
+PIECE = 15 << 20  # bytes of a piece, below the 16 MiB that a transfer may allow
+RECORDS = ("results.json", LOG, "recipe.toml")  # of the run, beside its model
 SMOKE = {"device": "cpu", "megabytes": 0.02, "layers": 2, "width": 32}
 
 
@@ -120,8 +129,7 @@ def report(options: Any, facts: common.Result, results: dict[str, Any] | None) -
     result |= {"finished": results is not None, "results": results}
     result |= {kind: gpu_common.curve(records, kind) for kind in ("train", "eval")}
     if results is not None:
-        limit = 20_000 if options.smoke else gpu_pieces.LIMIT
-        result["pieces"] = gpu_pieces.write_pieces(options.run, options.out, limit, numbers(options.pieces))["pieces"]
+        write_pieces(options.run, options.out, 20_000 if options.smoke else PIECE, numbers(options.pieces))
     gpu_common.finish(options, "pretraining", result)
     if failed := failure(records[-1], store.unigram_entropy()) if records else "":
         raise SystemExit(failed)
@@ -141,8 +149,42 @@ def numbers(text: str) -> range | None:
     return range(int(found[1]), int(found[2] or found[1]) + 1)
 
 
+def write_pieces(run: Path, out: Path, limit: int, wanted: range | None = None) -> None:
+    """Write the archive of a run's model and records in pieces: `piece-01-of-07` and so on.
+
+    wanted: the numbers of the pieces to write, from 1; None: all. Equal runs give equal pieces.
+    """
+    archive = half_archive(run)
+    parts = [archive[start : start + limit] for start in range(0, len(archive), limit)]
+    for number, part in enumerate(parts, 1):
+        if wanted is None or number in wanted:
+            (out / f"piece-{number:02}-of-{len(parts):02}").write_bytes(part)
+
+
+def half_archive(run: Path) -> bytes:
+    """A tar archive of the model folder, its weights in bfloat16, and of the run's records."""
+    model, target = find_model(run), io.BytesIO()
+    weights = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in read_weights(model).items()}
+    contents = {WEIGHTS: safetensors.torch.save(weights, metadata={"format": "pt"})}
+    contents |= {path.name: path.read_bytes() for path in sorted(model.iterdir()) if path.name != WEIGHTS}
+    contents |= {name: (run / name).read_bytes() for name in RECORDS if (run / name).is_file()}
+    with tarfile.open(fileobj=target, mode="w") as archive:
+        for name, data in contents.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return target.getvalue()
+
+
+def join_pieces(pieces: Path, out: Path) -> None:
+    """Unpack the archive of all pieces, as `cat` and `tar` do."""
+    whole = io.BytesIO(b"".join(path.read_bytes() for path in sorted(pieces.glob("piece-*"))))
+    with tarfile.open(fileobj=whole) as archive:
+        archive.extractall(out, filter="data")
+
+
 def smoke(options: Any, work: Path) -> None:
-    """Build a store, train, stop, resume, write the pieces, join them, and open the model."""
+    """Build a store, train, stop, resume, write the pieces, join them, open the model."""
     from bertworks.checkpoint.folder import load_model
 
     options.run, options.corpus = work / "run", work / "store"
@@ -150,16 +192,15 @@ def smoke(options: Any, work: Path) -> None:
     facts = gpu_common.facts(gpu_common.need_device(options.device))
     report(options, facts, train(options, 1e9, until=2))
     report(options, facts, train(options, 1e9))
-    gpu_pieces.join(options.out, work / "model")
+    join_pieces(options.out, work / "model")
     load_model(work / "model")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Build a store, or train and report, or join pieces."""
+    """Build a store, or train and report."""
     made = gpu_common.parser(__doc__, minutes=8.0)
     made.add_argument("--build", type=Path, help="build a store here from the text in --data, and end")
     made.add_argument("--megabytes", type=float, default=95.0, help="of text in the store that --build makes")
-    made.add_argument("--join", type=Path, help="folder of pieces; write the model folder --out of them, and end")
     made.add_argument("--corpus", type=Path, help="corpus store to train on")
     made.add_argument("--run", type=Path, default=Path("runs/gpu"), help="run folder; it is kept between commands")
     made.add_argument("--train-minutes", type=float, default=14.0, help="of training, over all commands")
@@ -175,8 +216,6 @@ def main(argv: list[str] | None = None) -> None:
             smoke(options, Path(work))
         elif options.build:
             build_store(options, options.build)
-        elif options.join:
-            gpu_pieces.join(options.join, options.out)
         else:
             device = gpu_common.need_device(options.device)
             if not options.corpus:

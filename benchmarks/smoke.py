@@ -14,8 +14,6 @@ STARTERS = ("hostile", "kills", "serving_load")  # the first two fork, so before
 SCRIPTS = (
     *STARTERS,
     "pretraining",
-    "busy",
-    "continued",
     "corpus",
     "embedding_scores",
     "export_scores",
@@ -28,8 +26,6 @@ SCRIPTS = (
     "gpu_finetuning",
     "inference",
     "korean_sentences",
-    "plateau",
-    "relatives",
     "serving",
 )
 

@@ -317,7 +317,7 @@ def test_files_of_code_that_pages_name_exist():
     for page in [*PAGES, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY"))]:
         if page.name in ("log.md", "results.md"):  # what was true when it was written
             continue
-        for name in set(re.findall(r"(?<![\w./])(?:[a-z_]+/)+[a-z_0-9]+\.py\b", page.read_text(encoding="utf-8"))):
+        for name in set(re.findall(r"(?<![\w./:])(?:[a-z_]+/)+[a-z_0-9]+\.py\b", page.read_text(encoding="utf-8"))):
             assert (ROOT / "src/bertworks" / name).exists() or (ROOT / name).exists(), f"{page.name}: {name}"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from sources import Lines, result, table
 
 Row = tuple[str, ...]
-BUSY = ("default", "fixed", "spin 1000", "passive", "one thread")  # settings of benchmarks/busy.py
+BUSY = ("default", "fixed", "spin 1000", "passive", "one thread")  # settings of benchmarks/busy.py, commit 393c8ca
 # ends of files of training, and the machine
 MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "EPYC of half the peak"}
 

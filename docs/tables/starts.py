@@ -1,4 +1,4 @@
-"""The tables of docs/plateau.md: the race of starts (benchmarks/plateau.py)."""
+"""The tables of docs/plateau.md: the race of starts (benchmarks/plateau.py of commit 393c8ca)."""
 
 from statistics import mean, stdev
 from typing import Any

@@ -56,11 +56,6 @@ class Process:
         self.log.flush()
         return Path(self.log.name).read_bytes()[-600:].decode("utf-8", "replace")
 
-    def own_memory(self) -> int:
-        """Its bytes that belong to no file: pages of libraries come and go as the system needs memory."""
-        found = psutil.Process(self.process.pid).memory_info()
-        return int(found.rss - getattr(found, "shared", 0))
-
     def pause(self) -> None:
         """Stop it and its children until `resume`, so that it takes no time from others."""
         for process in self._all():
@@ -128,7 +123,7 @@ def mixed_texts(data: Path, count: int, seed: int = 1) -> list[str]:
     return [" ".join(words[i % len(words)][:length]) for i, length in enumerate(lengths)]
 
 
-def embedding_requests(address: Address, texts: Sequence[str]) -> list[bytes]:
+def embedding_requests(address: Address, texts: Sequence[str], path: str = "/v1/embeddings") -> list[bytes]:
     """A request for the vector of each text."""
     bodies = (json.dumps({"model": "model", "input": text}, ensure_ascii=False).encode() for text in texts)
-    return [address.post("/v1/embeddings", body) for body in bodies]
+    return [address.post(path, body) for body in bodies]

@@ -5,16 +5,15 @@
 
 The same model (all-MiniLM-L6-v2), the same texts (3 to 180 words), one text a request, the same OpenAI request and JSON
 answer. Every server is tried in several settings (precision, threads, batch) with 1 to 16 clients that ask one after
-the other; `capacity` is the most that it answers with a p99 below 100 ms. Ours stays loaded as it comes. A rival stays
-loaded in its best setting: of those within NEAR of its largest capacity, the one with the lowest p99 in open-loop load
-(the median of TRIES) at the rate LOADED of that capacity. Then rounds: at each of RATES every server in its turn gets
-open-loop load (open_loop.py), while the others are paused; a server whose p99 was beyond three times the limit gets no
-higher rate in this round. Latencies count from the intended time of sending, without the first second. A rate is held
-if every request of every round was answered and the median p99 of the rounds is within the limit. `requests_per_second`
-is where that median crosses the limit, between the highest rate held and the next one, in the logarithm of p99; null if
-no rate was held, or none was not. Machines that are shared have bursts, which the median leaves out. --minutes bounds
-the run: a round that would not end in time does not begin. The result is written after every server and every round.
-Nothing else should run.
+the other; `capacity` is the most that it answers with a p99 below 100 ms. Ours stays loaded as it comes, a rival in its
+setting with the largest capacity. Then rounds: at each of RATES every server in its turn gets open-loop load
+(open_loop.py), while the others are paused; a server whose p99 was beyond three times the limit gets no higher rate in
+this round. Latencies count from the intended time of sending, without the first second. A rate is held if every request
+of every round was answered and the median p99 of the rounds is within the limit. `requests_per_second` is where that
+median crosses the limit, between the highest rate held and the next one, in the logarithm of p99; null if no rate was
+held, or none was not. Machines that are shared have bursts, which the median leaves out. --minutes bounds the run: a
+round that would not end in time does not begin. The result is written after every server and every round. Nothing else
+should run.
 
 infinity-emb needs an environment of its own (`pip install infinity-emb[server,torch]`); without --infinity it is left
 out. It runs with its engine torch, which that command installs. Its engine optimum reads an ONNX file, which the model
@@ -41,7 +40,7 @@ import numpy as np
 
 import common
 from open_loop import Client, Load, closed_loop, open_loop, raise_file_limit, shown
-from server_process import Process, bertworks_command, free_port, mixed_texts, started
+from server_process import Process, bertworks_command, embedding_requests, free_port, mixed_texts, started
 
 OURS = "bertworks"
 P99 = 0.100  # seconds
@@ -49,7 +48,6 @@ CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
 SETTLE = 1.0  # seconds of a trial that do not count
 RATES = (25, 38, 47, 58, 72, 90, 110, 135, 165, 200, 245)  # requests a second
 HOPELESS = 3 * P99
-NEAR, LOADED, TRIES = 0.7, 0.7, 3
 ENGINE = "torch"  # of infinity-emb
 INFINITY = f"engine {ENGINE}; its engine optimum was not tried: the model folder has no ONNX file, which that reads"
 SMOKE = {"rounds": 1, "trial": 0.3, "probe": 0.5, "texts": 20, "minutes": 2.0, "infinity": None}
@@ -238,7 +236,7 @@ async def measure(options: Any, texts: Sequence[str], folder: Path, running: Exi
         found = [await probe(setting, texts, folder, options.probe) for setting in settings]
         run.probes += found
         if "capacity" in found[0] if name == OURS else any("capacity" in one for one in found):
-            best = 0 if name == OURS else await best_under_load(settings, found, texts, folder, options.trial)
+            best = 0 if name == OURS else max(range(len(found)), key=lambda i: found[i].get("capacity", 0.0))
             run.sides.append(Side(settings[best], running.enter_context(start(settings[best], folder))))
         else:
             print(f"{name} is left out: {found[0]['error']}", file=sys.stderr, flush=True)
@@ -277,12 +275,6 @@ def start(setting: Setting, folder: Path) -> Any:
     return started(command, port, folder / f"{port}.log", {**os.environ, **setting.environment})
 
 
-def requests_for(side: Process, path: str, texts: Sequence[str]) -> list[bytes]:
-    """A request for each text."""
-    bodies = (json.dumps({"model": "model", "input": text}).encode() for text in texts)
-    return [side.address.post(path, body) for body in bodies]
-
-
 async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: float) -> dict[str, Any]:
     """How much a setting answers with a p99 within the limit (`capacity`); or why it does not start.
 
@@ -291,7 +283,7 @@ async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: f
     facts = {"server": setting.server, "setting": setting.name}
     try:
         with start(setting, folder) as process:
-            client, requests = Client(process.address), requests_for(process, setting.path, texts)
+            client, requests = Client(process.address), embedding_requests(process.address, texts, setting.path)
             await closed_loop(client, requests, 8, seconds / 3)
             loads = [await closed_loop(client, requests, many, seconds / len(CLIENTS)) for many in CLIENTS]
             client.close()
@@ -310,26 +302,9 @@ async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: f
     return found
 
 
-async def best_under_load(
-    settings: Sequence[Setting], probes: Sequence[dict[str, Any]], texts: Sequence[str], folder: Path, seconds: float
-) -> int:
-    """The number of the best setting. What was measured is added to the probes (`open_loop`)."""
-    most = max(float(one.get("capacity", 0)) for one in probes)
-    near = [i for i, one in enumerate(probes) if float(one.get("capacity", 0)) >= NEAR * most]
-    for i in near:
-        with start(settings[i], folder) as process:
-            client, requests = Client(process.address), requests_for(process, settings[i].path, texts)
-            await closed_loop(client, requests, 8, seconds / 2)
-            loads = [await open_loop(client, requests, LOADED * most, seconds, number) for number in range(TRIES)]
-            client.close()
-        probes[i]["open_loop"] = {"rate": round(LOADED * most, 1), "p99_ms": [load.result["p99_ms"] for load in loads]}
-        print(settings[i].name, probes[i]["open_loop"], file=sys.stderr, flush=True)
-    return min(near, key=lambda i: float(statistics.median(probes[i]["open_loop"]["p99_ms"])))
-
-
 async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, seed: int) -> Load:
     """One rate for some seconds, after a first second that does not count."""
-    client, requests = Client(side.process.address), requests_for(side.process, side.setting.path, texts)
+    client, requests = Client(side.process.address), embedding_requests(side.process.address, texts, side.setting.path)
     side.process.resume()
     await open_loop(client, requests, rate, min(SETTLE, seconds), seed)
     load = await open_loop(client, requests, rate, seconds, seed + 1000)
@@ -341,7 +316,8 @@ async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, s
 async def vectors_of(side: Side, texts: Sequence[str]) -> Any:
     """Its vectors of some texts, to compare."""
     client = Client(side.process.address)
-    answers = [await client.ask(request) for request in requests_for(side.process, side.setting.path, texts)]
+    requests = embedding_requests(client.address, texts, side.setting.path)
+    answers = [await client.ask(request) for request in requests]
     client.close()
     return np.array([json.loads(answer.body)["data"][0]["embedding"] for answer in answers], np.float32)
 

@@ -15,8 +15,6 @@ SCRIPTS = (
     *STARTERS,
     "pretraining",
     "corpus",
-    "embedding_scores",
-    "export_scores",
     "features",
     "finetuning",
     "finetuning_scores",

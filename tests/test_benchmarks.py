@@ -290,7 +290,6 @@ def test_a_number_that_is_none_is_refused(common, wrong, capsys):
         ("gpu_steps", ["--corpus", "folder", "--out", "o"], r"a folder without manifest\.json; expected a store"),
         ("gpu_traces", ["--read", "file", "--out", "o"], r"no trace that can be read .*; expected a \.json\.gz"),
         ("gpu_steps", ["--out", "file"], "--out .*file is a file; expected a folder; name another"),
-        ("export_scores", ["--out", "file"], "--out .*file is a file; expected a folder; name another"),
         ("features", ["--out", "folder"], "--out .*folder is a folder; expected a file; name another"),
     ],
 )

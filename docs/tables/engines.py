@@ -19,7 +19,7 @@ ENGINES = {  # of benchmarks/inference.py, as the page names them
     "openvino, bfloat16": "OpenVINO, bfloat16",
 }
 
-FORMS = {  # of benchmarks/export_scores.py, as the page names them
+FORMS = {  # of the exports, as the page names them
     "bfloat16": "bfloat16",
     "onnx-float32": "ONNX, float32",
     "onnx-int8": "ONNX, int8, dynamic",

@@ -148,18 +148,18 @@ def _finetune_on(
         counts = f"{len(examples.train):,} rows to train on, {len(examples.dev):,} to evaluate on"
         print(f"training file: {counts}", file=sys.stderr)
     start = start_folder(model, out)
-    findings = _examined(task, examples, start, config.max_seq_length)
+    findings = _examined(task, examples, start)
     if not (quiet or is_finished(out)):
         print(*findings, sep="\n", end="\n" if findings else "", file=sys.stderr)
     results = run_finetuning(config, task, examples, start, out, quiet, watch)
     return RunResults(out, results or {}, findings if results else ())
 
 
-def _examined(task: Task, data: Data, model: Path, max_seq_length: int) -> tuple[str, ...]:
+def _examined(task: Task, data: Data, model: Path) -> tuple[str, ...]:
     """What is wrong with the examples, a line each, found by one process of those that train together."""
     if not is_first_process():
         return ()
-    found = check_labelled_data(task, data.train, data.dev, load_tokenizer(model), max_seq_length)
+    found = check_labelled_data(task, data.train, data.dev, load_tokenizer(model))
     return tuple(str(one) for one in found if one.severity != "note")
 
 

@@ -41,7 +41,7 @@ def found(train=TRAIN, dev=DEV, task=TASK, **reader):
 
 def test_good_data_has_no_findings(tmp_path):
     assert found() == []
-    assert found(tokenizer=load_tokenizer(tiny_folder(tmp_path / "model")), max_seq_length=128) == []
+    assert found(tokenizer=load_tokenizer(tiny_folder(tmp_path / "model"))) == []
     values = examples(240, label=lambda i: str(i % 5))
     assert found(values, [], replace(TASK, kind="regression")) == []
     several = examples(240, label=lambda i: ("a|b", "b", "a")[i % 3])
@@ -88,18 +88,10 @@ def test_the_gravest_finding_is_first_and_a_finding_is_one_line():
     assert str(replace(first, where="a")).startswith("error: a: development examples that are also in train: 30 of 30")
 
 
-def test_truncated_texts_and_unknown_words_are_counted_with_a_tokenizer(tmp_path):
+def test_words_that_the_vocabulary_lacks_are_found(tmp_path):
     tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))
-    few = [*TRAIN[:190], *(row._replace(text=f"good {i} " * 60) for i, row in enumerate(TRAIN[190:200]))]
-    [one] = [one for one in check_labelled_data(TASK, few, DEV, tokenizer, 96) if one.check == "truncation"]
-    assert one.evidence.startswith("5 % of 200 training examples are longer than 96 tokens")
-    longest = max(map(len, tokenizer.ids_of([row.text for row in few]))) + 2
-    assert f"the longest {longest})" in one.evidence
-    assert one.advice.startswith(f"set max_seq_length to {-(-longest // 16) * 16} if")
-    [hit] = found(tokenizer=tokenizer, max_seq_length=32)
-    assert hit[:2] == ("truncation", "warning") and "100 % of 240 training examples are longer than 32" in hit[2]
     korean = [row._replace(text=f"{row.text} 영화 아주") for row in TRAIN]
-    [hit] = found(korean, tokenizer=tokenizer, max_seq_length=512)
+    [hit] = found(korean, tokenizer=tokenizer)
     assert hit[:2] == ("vocabulary", "warning") and "of the subwords are [UNK]; missing characters: " in hit[2]
 
 
@@ -127,14 +119,6 @@ def test_other_kinds_of_tasks():
     train = [Tagged(text, (), (), i) for i, text in enumerate([*texts(219), texts(1)[0]])]
     assert found(train, [Tagged(text, (), (), i) for i, text in enumerate(texts(110, 2))], tagging) == []
     assert [hit[:2] for hit in found(train, train[:110], tagging)] == [("train/dev overlap", "error")]
-    same = examples(240, label=lambda i: "1.5")
-    [hit] = found(same, [], replace(TASK, kind="regression"))
-    assert hit == ("labels", "error", "every training example has the value 1.5: nothing to learn")
-    scores = [row._replace(pair=row.text, label="0.5") for row in TRAIN]
-    [hit] = found(
-        scores, [row._replace(pair=row.text, label="0.5") for row in DEV[:50]], Task("e", ("a", "b"), kind="embedding")
-    )
-    assert hit[2] == "50 development examples"
 
 
 def test_examples_that_a_run_was_trained_on_are_recognised_by_their_words(tmp_path):

@@ -109,7 +109,7 @@ def test_entities_of_ill_formed_tags(tags: str, expected: list[tuple[str, int, i
     assert chunks(tags.split()) == expected
 
 
-@pytest.mark.parametrize("tag", ["PER", "o", "", "B", "X-PER", "b-PER", "BI-PER", "-PER", "O-PER", "I-"])
+@pytest.mark.parametrize("tag", ["PER", "o", "", "B", "X-PER", "b-PER", "M-PER", "BI-PER", "-PER", "O-PER", "I-"])
 def test_bad_tags(tag: str):
     with pytest.raises(InputError, match=r"^file, line 7: tag "):
         check_tag(tag, "file, line 7")
@@ -212,10 +212,9 @@ def scheme(tags: str, of_model: bool = False) -> Scheme:
     ("tags", "standard", "name"),
     [
         ("O B-PER I-PER", "O B-PER I-PER", ""),
-        ("B-PER M-PER E-PER S-PER O", "B-PER I-PER E-PER S-PER O", ""),
         ("O", "O", ""),
         ("B I O", "B-entity I-entity O", "B, I without a type"),
-        ("B M E S", "B-entity I-entity E-entity S-entity", "B, E, M, S without a type"),
+        ("B I E S", "B-entity I-entity E-entity S-entity", "B, E, I, S without a type"),
         ("PER O LOC", "I-PER O I-LOC", "types without a prefix (IO)"),
         ("OBJ/PRS O date-time", "I-OBJ/PRS O I-date-time", "types without a prefix (IO)"),
         ("PER_B PER_I O", "B-PER I-PER O", "tags such as PER_B"),

@@ -31,9 +31,8 @@ class Arguments:
 
     path: Positional[Path | None] = None  # run, folder of runs, store, model folder or training table; none: machine
     corpus: Path | None = None  # corpus store of a pre-training run, to compute its predictions at [MASK]
-    model: Path | None = None  # model folder whose tokenizer counts truncated texts and unknown words
+    model: Path | None = None  # model folder whose vocabulary is compared with the training texts
     rows: Flat[TrainRows] = field(default_factory=TrainRows)
-    max_seq_length: int = 0  # tokens that an input may have; 0: as many as the model's or the task's inputs
     json: bool = False  # print the report as JSON
     strict: bool = False  # exit with status 1 if there are warnings
 
@@ -47,10 +46,10 @@ def doctor(argv: list[str]) -> None:
     path, rows = arguments.path, arguments.rows
     if path is not None and (os.path.isfile(part_of(path)[0]) or rows.task):
         refuse_beside(str(path), {"--train": rows.train, "--data": rows.data, "--corpus": arguments.corpus})
-        report = of_data(rows, path, arguments.model, arguments.max_seq_length)
+        report = of_data(rows, path, arguments.model)
     elif path is None and (rows.train or rows.data):
         refuse_beside("labelled data", {"--corpus": arguments.corpus})
-        report = of_data(rows, None, arguments.model, arguments.max_seq_length)
+        report = of_data(rows, None, arguments.model)
     else:
         _refuse_idle(arguments)
         report = examine(path, arguments.corpus)
@@ -68,7 +67,7 @@ def _refuse_idle(arguments: Arguments) -> None:
     """Raises InputError for flags of labelled data where none is examined."""
     changed = {name: value for name, value in vars(arguments.rows).items() if value != getattr(TrainRows(), name)}
     given = {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
-    given |= {"--model": arguments.model, "--max-seq-length": arguments.max_seq_length}
+    given["--model"] = arguments.model
     if arguments.path is None:
         given["--corpus"] = arguments.corpus
     refuse_beside("doctor without labelled data" if arguments.path else "doctor without a path", given)

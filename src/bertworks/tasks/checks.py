@@ -7,8 +7,8 @@ their words are, whatever their case, punctuation, white space and Unicode form 
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -35,7 +35,7 @@ NOTABLE = 0.01  # fraction of the examples from which duplicates and the like ar
 LEAK = 0.2  # fraction of the development examples in train from which their scores say nothing
 SEEN = 0.05  # fraction of evaluated examples that a run was trained on; fewer may be duplicates
 TRUNCATED = 0.05  # fraction of the examples
-SAMPLE = 1_000  # examples that are tokenized
+SAMPLE, CHARACTERS = 1_000, 200_000  # examples, and characters of them, whose words are looked up in the vocabulary
 COMPARED = 20_000  # examples that are compared word by word
 SHOWN = 3  # examples and labels that a message lists
 
@@ -64,47 +64,17 @@ class Row(NamedTuple):
     key: tuple[str, ...]  # the words of each text
 
 
-@dataclass(frozen=True)
-class LabelledData:
-    """Training and development examples, and how a model reads them."""
-
-    task: Task
-    train: list[Row]
-    dev: list[Row]
-    tokenizer: Tokenizer | None  # None: nothing is tokenized
-    max_seq_length: int
-
-    @property
-    def has_one_class(self) -> bool:
-        """Whether each example has one class."""
-        return self.task.kind in ("single", "pair")
-
-    def labels(self, rows: Iterable[Row]) -> Counter[str]:
-        """How often each label occurs; empty for kinds of tasks without classes."""
-        if not self.has_one_class and self.task.kind != "multilabel":
-            return Counter()
-        return Counter(name for row in rows for name in label_parts(row.label, self.task))
-
-    @property
-    def sample(self) -> list[Row]:
-        """Up to SAMPLE training examples, evenly spread."""
-        return self.train[:: max(1, len(self.train) // SAMPLE)][:SAMPLE]
-
-
 def check_labelled_data(
-    task: Task,
-    train: Sequence[Any],
-    dev: Sequence[Any] = (),
-    tokenizer: Tokenizer | None = None,
-    max_seq_length: int = 0,
+    task: Task, train: Sequence[Any], dev: Sequence[Any] = (), tokenizer: Tokenizer | None = None
 ) -> list[Finding]:
     """What is wrong with labelled data, the gravest finding first.
 
-    train, dev: examples as `read_rows` returns them. tokenizer, max_seq_length: of the model to train; without them
-    truncated texts and [UNK] are not counted.
+    train, dev: examples as `read_rows` returns them. tokenizer: of the model to train; its vocabulary is checked.
     """
-    data = LabelledData(task, rows_of(task, train), rows_of(task, dev), tokenizer, max_seq_length)
-    found = [finding for check in CHECKS for finding in check(data)]
+    rows, others = rows_of(task, train), rows_of(task, dev)
+    found = [*sizes(task, rows, others), *labels(task, rows, others), *texts(task, rows, others)]
+    if tokenizer is not None:
+        found += vocabulary(tokenizer, rows)
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
@@ -136,137 +106,114 @@ def seen_in_training(run: Path, task: Task, examples: Sequence[Any]) -> list[Fin
         return []
     hashes = hashes_of(task, examples)
     try:
-        trained_on = np.lib.format.open_memmap(path, mode="r")
+        seen = int(np.isin(hashes, np.load(path, mmap_mode="r")).sum())
     except (OSError, ValueError, EOFError) as error:
         raise InputError(f"{path}: not an array of hashes ({error}); restore the file, or remove it") from None
-    if trained_on.dtype != hashes.dtype:
-        raise InputError(f"{path}: {trained_on.dtype} numbers; expected hashes; restore the file, or remove it")
-    seen = int(np.isin(hashes, trained_on).sum())
     if not seen or seen < (LEAK if task.kind == "tagging" else SEEN) * len(hashes):  # short sentences repeat
         return []
     evidence = f"training examples of {run} among the evaluated ones: {seen:,} of {len(hashes):,}"
     return [Finding("train/dev overlap", "warning", f"{evidence}; these scores say little about new texts")]
 
 
-def sizes(data: LabelledData) -> Iterator[Finding]:
+def sizes(task: Task, train: Sequence[Row], dev: Sequence[Row]) -> Iterator[Finding]:
     """Too few examples to learn from, or to evaluate on."""
-    train, dev = len(data.train), len(data.dev)
-    if train < FEW_TRAIN:
-        evidence = f"{counted(train, 'training example')}: scores differ by many points between seeds"
+    if len(train) < FEW_TRAIN:
+        evidence = f"{counted(len(train), 'training example')}: scores differ by many points between seeds"
         advice = f"label {FEW_TRAIN} or better 1,000; until then train several seeds for at least 200 updates each"
         yield Finding("few examples", "warning", evidence, advice)
-    if 0 < dev < FEW_DEV:
-        evidence = counted(dev, "development example")
-        if data.task.kind not in NUMERIC:
-            evidence += f": 95 % interval of an accuracy of 50 %: ± {98 / math.sqrt(dev):.0f} points"
-        advice = "label more, or give a larger dev_share of one labelled file"
-        yield Finding("few examples", "warning", evidence, advice)
-
-
-def labels(data: LabelledData) -> Iterator[Finding]:
-    """One label for nearly all examples, labels that train lacks, a regression with one value."""
-    values = {row.label for row in data.train}
-    if data.task.kind == "regression" and len(values) == 1 < len(data.train):
-        yield Finding("labels", "error", f"every training example has the value {min(values)}: nothing to learn")
-    train, dev = data.labels(data.train), data.labels(data.dev)
-    if unknown := sorted(dev.keys() - train.keys()):
-        evidence = (
-            f"labels in the development examples alone, which no model can predict: {_first(map(named, unknown))}"
+    if 0 < len(dev) < FEW_DEV and task.kind not in NUMERIC:
+        interval = f"95 % interval of an accuracy of 50 %: ± {98 / math.sqrt(len(dev)):.0f} points"
+        evidence = f"{counted(len(dev), 'development example')}: {interval}"
+        yield Finding(
+            "few examples", "warning", evidence, "label more, or give a larger dev_share of one labelled file"
         )
+
+
+def labels(task: Task, train: Sequence[Row], dev: Sequence[Row]) -> Iterator[Finding]:
+    """Labels that train lacks, and one label for nearly all examples."""
+    count, others = (_label_counts(task, rows) for rows in (train, dev))
+    if unknown := sorted(others.keys() - count.keys()):
+        names = _first(map(named, unknown))
+        evidence = f"labels in the development examples alone, which no model can predict: {names}"
         yield Finding("labels", "error", evidence, "correct the labels, or add such examples to train")
-    if not data.has_one_class or len(train) < 2:
+    if task.kind == "multilabel" or len(count) < 2:
         return
-    total, (most, often), (rarest, seldom) = train.total(), *(train.most_common()[i] for i in (0, -1))
+    (most, often), (rarest, seldom) = (count.most_common()[i] for i in (0, -1))
     if often >= UNBALANCED * seldom:
         yield Finding(
             "labels",
             "warning",
-            f"label {named(most)} has {often:,} of {total:,} training examples, {named(rarest)} {seldom:,}: the "
-            f"majority-class baseline has an accuracy of {often / total:.3f}",
+            f"label {named(most)} has {often:,} of {count.total():,} training examples, {named(rarest)} {seldom:,}: "
+            f"the majority-class baseline has an accuracy of {often / count.total():.3f}",
             "report macro_f1 beside accuracy; label more examples of the rare labels, or set class_weights",
         )
 
 
-def texts(data: LabelledData) -> Iterator[Finding]:
+def _label_counts(task: Task, rows: Iterable[Row]) -> Counter[str]:
+    """How often each label occurs; empty for kinds of tasks without classes."""
+    if task.kind not in ("single", "pair", "multilabel"):
+        return Counter()
+    return Counter(name for row in rows for name in label_parts(row.label, task))
+
+
+def texts(task: Task, train: Sequence[Row], dev: Sequence[Row]) -> Iterator[Finding]:
     """Texts without a letter or digit, examples that occur twice, and development examples that are also in train."""
-    rows, total = [*data.train, *data.dev], len(data.train)
+    rows = [*train, *dev]
     if empty := [row for row in rows if not any(map(str.isalnum, row.texts[0]))]:
-        evidence = f"texts without a letter or digit: {_some(empty, len(rows))}"
-        yield Finding("empty texts", _severity(empty, len(rows)), evidence, "remove them, or restore them")
+        yield _finding("empty texts", "texts without a letter or digit", empty, rows, "remove them, or restore them")
     groups: defaultdict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for row in data.train:
+    for row in train:
         groups[row.key].append(row)
-    if data.task.kind != "tagging":  # short sentences repeat
-        yield from _duplicates(data, [rows for rows in groups.values() if len(rows) > 1], total)
-    yield from _overlap(data, groups.keys())
+    if task.kind != "tagging":  # short sentences repeat
+        yield from _duplicates(task, [rows for rows in groups.values() if len(rows) > 1], train)
+    exact, near = [row for row in dev if row.key in groups], list[Row]()
+    if task.kind not in ("tagging", "choice") and dev:
+        others = [row for row in dev[:COMPARED] if row.key not in groups]
+        mine, known = ([word_shingles(" ".join(row.key)) for row in split] for split in (others, train[:COMPARED]))
+        near = [others[i] for i in find_near_duplicates(mine, known)]
+    what, least = "contexts" if task.kind == "span" else "examples", LEAK * len(dev)
+    advice = "remove them from train; in one divided file (dev_share) keep what belongs together in one split (group)"
+    if exact:
+        found = _finding("train/dev overlap", f"development {what} that are also in train", exact, dev, advice)
+        evidence = f"{found.evidence} ({percent(len(exact) / len(dev))}); their scores say nothing about new texts"
+        less: Severity = "note" if task.kind == "tagging" else found.severity
+        yield replace(found, evidence=evidence, severity="error" if len(exact) >= least else less)
+    if near:
+        text = f"development {what} that share most of their words with one in train"
+        found = _finding("train/dev overlap", text, near, dev, advice)
+        leak = len(task.text) == 1 and len(near) >= least  # two pairs may share their longer text
+        yield replace(found, severity="error") if leak else found
 
 
-def _duplicates(data: LabelledData, groups: Sequence[Sequence[Row]], total: int) -> Iterator[Finding]:
+def _duplicates(task: Task, groups: Sequence[Sequence[Row]], train: Sequence[Row]) -> Iterator[Finding]:
     """Training examples of equal texts, with one label or with several."""
     firsts = {id(row) for rows in groups for row in {one.label: one for one in reversed(rows)}.values()}
     if repeated := [row for rows in groups for row in rows if id(row) not in firsts]:
         repeated.sort(key=lambda row: row.line)
-        evidence = f"training examples that repeat an earlier one with its label: {_some(repeated, total)}"
-        advice = "remove them, unless texts repeat in practice too"
-        yield Finding("duplicates", _severity(repeated, total), evidence, advice)
-    torn = [rows for rows in groups if data.has_one_class and len(data.labels(rows)) > 1]
+        what = "training examples that repeat an earlier one with its label"
+        yield _finding("duplicates", what, repeated, train, "remove them, unless texts repeat in practice too")
+    torn = [rows for rows in groups if task.kind in ("single", "pair") and len({row.label for row in rows}) > 1]
     if torn:
-        wrong = [row for rows in torn for row in rows if row.label != data.labels(rows).most_common(1)[0][0]]
-        names = " and ".join(map(named, data.labels(torn[0])))
+        wrong = [row for rows in torn for row in rows if row.label != _label_counts(task, rows).most_common(1)[0][0]]
+        names = " and ".join(map(named, _label_counts(task, torn[0])))
         evidence = (
             f"texts with different labels: {len(torn):,}; {named(' / '.join(torn[0][0].texts))} is {names} "
             f"({_lines(torn[0])}); no model can be right on {len(wrong):,} of these examples"
         )
-        yield Finding("conflicting labels", _severity(wrong, total), evidence, "decide on one label per text")
+        yield Finding("conflicting labels", _severity(wrong, train), evidence, "decide on one label per text")
 
 
-def _overlap(data: LabelledData, train: Collection[tuple[str, ...]]) -> Iterator[Finding]:
-    """Development examples that are also in train, exactly or nearly."""
-    what, total, kind = "contexts" if data.task.kind == "span" else "examples", len(data.dev), data.task.kind
-    advice = "remove them from train; in one divided file (dev_share) keep what belongs together in one split (group)"
-    if both := [row for row in data.dev if row.key in train]:
-        evidence = f"development {what} that are also in train: {_some(both, total)} ({percent(len(both) / total)})"
-        less = "note" if kind == "tagging" else _severity(both, total)  # short sentences repeat
-        severity: Severity = "error" if len(both) >= LEAK * total else less
-        evidence += "; their scores say nothing about new texts"
-        yield Finding("train/dev overlap", severity, evidence, advice)
-    if kind in ("tagging", "choice") or not data.dev:
-        return
-    rows = [row for row in data.dev[:COMPARED] if row.key not in train]
-    dev, others = ([word_shingles(" ".join(row.key)) for row in split] for split in (rows, data.train[:COMPARED]))
-    if near := [rows[i] for i in find_near_duplicates(dev, others)]:
-        evidence = f"development {what} that share most of their words with one in train: {_some(near, total)}"
-        leak = len(data.task.text) == 1 and len(near) >= LEAK * total  # two pairs may share their longer text
-        yield Finding("train/dev overlap", "error" if leak else _severity(near, total), evidence, advice)
-
-
-def tokens(data: LabelledData) -> Iterator[Finding]:
-    """Texts that are truncated, and words that the vocabulary lacks."""
-    if data.tokenizer is None:
-        return
-    rows = data.sample
-    specials = 2 if data.task.kind == "single" else 3
-    counts = [sum(map(len, data.tokenizer.ids_of([*row.texts[:2]]))) + specials for row in rows]
-    share = sum(count > data.max_seq_length for count in counts) / max(1, len(counts))
-    windows = data.task.kind in ("span", "tagging")  # their long texts are divided
-    if data.max_seq_length and share >= TRUNCATED and not windows:
-        most = int(np.percentile(counts, 95))
-        wanted = most if most > data.max_seq_length else max(counts)
-        yield Finding(
-            "truncation",
-            "warning",
-            f"{percent(share)} of {len(rows):,} training examples are longer than {data.max_seq_length} tokens and are "
-            f"truncated (95 % have at most {most}, the longest {max(counts)})",
-            f"set max_seq_length to {-(-wanted // 16) * 16} if the model has so many positions, or shorten the texts",
-        )
+def vocabulary(tokenizer: Tokenizer, train: Sequence[Row]) -> Iterator[Finding]:
+    """Words of up to SAMPLE training examples, evenly spread, that the vocabulary lacks."""
+    rows = train[:: max(1, len(train) // SAMPLE)][:SAMPLE]
     sample = (normalize("NFC", "\n".join(row.texts)) for row in rows)
-    advice = "use a model whose vocabulary has this script and case"
-    if reason := check_vocabulary(data.tokenizer, sample, 200_000).lacking or misfit(data.tokenizer):
-        yield Finding("vocabulary", "warning", reason, advice)
+    if reason := check_vocabulary(tokenizer, sample, CHARACTERS).lacking or misfit(tokenizer):
+        yield Finding("vocabulary", "warning", reason, "use a model whose vocabulary has this script and case")
 
 
-CHECKS: tuple[Callable[[LabelledData], Iterable[Finding]], ...]
-CHECKS = (sizes, labels, texts, tokens)
+def _finding(check: str, what: str, rows: Sequence[Row], of: Sequence[Row], advice: str) -> Finding:
+    """A finding about some rows of many: how many, and the lines of the first ones."""
+    return Finding(check, _severity(rows, of), f"{what}: {len(rows):,} of {len(of):,} ({_lines(rows)})", advice)
 
 
 def _first(words: Iterable[str]) -> str:
@@ -278,13 +225,8 @@ def _lines(rows: Sequence[Row]) -> str:
     return f"line{'s' if len(rows) > 1 else ''} {_first(str(row.line) for row in rows)}"
 
 
-def _some(rows: Sequence[Row], total: int) -> str:
-    """How many of all, and the lines of the first ones."""
-    return f"{len(rows):,} of {total:,} ({_lines(rows)})"
-
-
-def _severity(rows: Sequence[Row], total: int) -> Severity:
-    return "warning" if len(rows) >= NOTABLE * total else "note"
+def _severity(rows: Sequence[Row], of: Sequence[Row]) -> Severity:
+    return "warning" if len(rows) >= NOTABLE * len(of) else "note"
 
 
 def percent(share: float) -> str:

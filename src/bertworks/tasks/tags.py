@@ -1,4 +1,4 @@
-"""Tags of units in a row, and the entities they cut out. IOB1, IOB2, BIOES, BILOU, BMES and IOE are read by one rule.
+"""Tags of units in a row, and the entities they cut out. IOB1, IOB2, BIOES, BILOU and IOE are read by one rule.
 
     unit     New   York  ,  Paris  London
     IOB2     B-LOC I-LOC O  B-LOC  B-LOC    B- begins every entity
@@ -32,10 +32,10 @@ from ..files import InputError, shorten
 OUTSIDE = "O"
 PARTS_OF_SPEECH = "part-of-speech tags"  # name of their scheme
 ENTITY = "entity"  # the type of the tags B, I and O alone
-PREFIXES = "BIMESLU"
+PREFIXES = "BIESLU"
 _BEGIN, _END = "BSU", "ESLU"
-_TYPED = re.compile(f"([{PREFIXES}])-(.+)", re.DOTALL)
-_OTHER_FORMS = (  # groups: prefix, separator, type
+_TYPED = re.compile(f"[{PREFIXES}]-.+", re.DOTALL)
+_OTHER_FORMS = (
     re.compile(f"(?P<prefix>[{PREFIXES}])(?P<mark>[\\W_])(?P<type>.+)", re.DOTALL),
     re.compile(f"(?P<type>.+)(?P<mark>[\\W_])(?P<prefix>[{PREFIXES}])", re.DOTALL),
 )
@@ -86,14 +86,9 @@ def is_typed(tag: str) -> bool:
 
 def check_tag(tag: str, where: str) -> None:
     """Raises InputError unless it is O, or one of the prefixes, a hyphen and a type. `where`: file and line."""
-    if is_typed(tag):
-        return
-    _, hyphen, kind = tag.partition("-")
-    if not hyphen:
-        raise InputError(f"{where}: tag {shorten(tag)}; expected O, or a prefix, a hyphen and a type, such as B-PER")
-    if not kind:
-        raise InputError(f"{where}: tag {shorten(tag)} has no type; expected one such as B-PER; is the line cut off?")
-    raise InputError(f"{where}: tag {shorten(tag)}; its prefix should be B, I, E, S, L or U (IOB, BIOES or BILOU)")
+    if not is_typed(tag):
+        expected = "O, or a prefix (B, I, E, S, L or U), a hyphen and a type, such as B-PER"
+        raise InputError(f"{where}: tag {shorten(tag)}; expected {expected}")
 
 
 # ---- schemes
@@ -108,16 +103,15 @@ def read_scheme(places: Mapping[str, str], of_model: bool = False) -> Scheme:
     helpers = _HELPERS & {*places} if of_model else set[str]()
     tags = [tag for tag in places if tag != OUTSIDE and tag not in helpers]
     outside = dict.fromkeys([OUTSIDE, *helpers], OUTSIDE)
-    if any(map(_TYPED.fullmatch, tags)) or not tags:
+    if any(map(is_typed, tags)) or not tags:
         for tag in tags:
             check_tag(tag, places[tag])
-        return Scheme("", outside | {tag: "I" + tag[1:] if tag[0] == "M" else tag for tag in tags})
+        return Scheme("", outside | {tag: tag for tag in tags})
     if {*tags} <= {*PREFIXES} and (OUTSIDE in places or "B" in places):
-        standard = {tag: f"{'I' if tag == 'M' else tag}-{ENTITY}" for tag in tags}
-        return Scheme(f"{', '.join(sorted(tags))} without a type", outside | standard)
+        name = f"{', '.join(sorted(tags))} without a type"
+        return Scheme(name, outside | {tag: f"{tag}-{ENTITY}" for tag in tags})
     if found := _other_form(tags, OUTSIDE in places):
-        name = f"tags such as {tags[0]}"
-        return Scheme(name, outside | {tag: f"{'I' if a == 'M' else a}-{kind}" for tag, (a, kind) in found.items()})
+        return Scheme(f"tags such as {tags[0]}", outside | found)
     tags += helpers
     _check_untyped(tags, places)
     if OUTSIDE in places:
@@ -125,8 +119,8 @@ def read_scheme(places: Mapping[str, str], of_model: bool = False) -> Scheme:
     return Scheme(PARTS_OF_SPEECH, {tag: tag for tag in tags}, entities=False)
 
 
-def _other_form(tags: Sequence[str], has_outside: bool) -> dict[str, tuple[str, str]]:
-    """Prefix and type of each tag if all are written alike with another separator or order; {} if they are not."""
+def _other_form(tags: Sequence[str], has_outside: bool) -> dict[str, str]:
+    """Each tag with prefix, hyphen and type if all have another separator or order; {} if they have not."""
     for form in _OTHER_FORMS:
         found = {tag: match for tag in tags if (match := form.fullmatch(tag))}
         pairs, marks = {(m["type"], m["prefix"]) for m in found.values()}, {m["mark"] for m in found.values()}
@@ -134,22 +128,20 @@ def _other_form(tags: Sequence[str], has_outside: bool) -> dict[str, tuple[str, 
         usual = form is _OTHER_FORMS[0] or marks == {"-"}
         begins |= usual and has_outside and {"B"} <= {prefix for _, prefix in pairs} <= {"B", "I"}
         if len(found) == len(tags) and begins and len(marks) == 1:
-            return {tag: (match["prefix"], match["type"]) for tag, match in found.items()}
+            return {tag: f"{match['prefix']}-{match['type']}" for tag, match in found.items()}
     return {}
 
 
 def _check_untyped(tags: Sequence[str], places: Mapping[str, str]) -> None:
-    """Raises InputError for tags without a prefix that look like damaged ones, or are no names."""
+    """Raises InputError for tags without a prefix that look like damaged ones, or are numbers."""
     has_outside = OUTSIDE in places
-    numbers = [tag for tag in tags if re.fullmatch(r"[-+.\d]+|LABEL_\d+", tag) and any(map(str.isdigit, tag))]
-    if len(numbers) == len(tags):
-        raise InputError(f"{places[tags[0]]}: tag {shorten(tags[0])}; expected O, or a prefix, a hyphen and a type, "
-                         "such as B-PER, or names of parts of speech; numbers have no meaning here")  # fmt: skip
+    small = re.compile(f"[{PREFIXES.lower()}][-_].+") if {"o", OUTSIDE} & {*places} else None
+    numbers = all(re.fullmatch(r"[-+.]?\d[-+.\d]*|LABEL_\d+", tag) for tag in tags)
     for tag in tags:
         prefix, hyphen, kind = tag.partition("-")
         single = len(tag) == 1 and tag.upper() in {*PREFIXES, OUTSIDE, "0"}
-        small = not {"o", OUTSIDE}.isdisjoint(places) and re.fullmatch(f"[{PREFIXES.lower()}][-_].+", tag)
-        if not tag or small or (has_outside and (single or (hyphen and (len(prefix) < 3 or not kind)))):
+        cut = hyphen and (len(prefix) < 3 or not kind)
+        if not tag or numbers or (small and small.fullmatch(tag)) or (has_outside and (single or cut)):
             check_tag(tag, places[tag])
 
 

@@ -54,7 +54,6 @@ def test_the_exit_status_is_that_of_the_gravest_finding(place, tmp_path, capsys)
         (["vocab.txt"], "vocab.txt: a tokenizer; `bertworks tokenizer check vocab.txt TEXT`"),
         (["--text", "x"], "doctor without a path cannot be combined with --text"),
         (["--corpus", "store"], "doctor without a path cannot be combined with --corpus"),
-        (["--max-seq-length", "8"], "doctor without a path cannot be combined with --max-seq-length"),
         (["folder", "--text", "a"], "doctor without labelled data cannot be combined with --text"),
         (["runs/a", "--model", "folder"], "doctor without labelled data cannot be combined with --model"),
         (["a.csv", "--corpus", "store"], "a.csv cannot be combined with --corpus"),
@@ -95,9 +94,9 @@ def test_labelled_data_of_tables_tasks_and_columns_of_tags(place, tmp_path, caps
     for name in ("train", "dev"):
         write_text(tmp_path / f"{name}.tsv", "sentence\tlabel\n" + "a fine film\t1\na bad film\t0\n" * 60)
     for words in ([tmp_path, "--task", "sst2"], ["--task", "sst2", "--data", tmp_path]):
-        assert status("doctor", *words, "--model", place / "model", "--max-seq-length", 4) == 4
+        assert status("doctor", *words, "--model", place / "model") == 4
         shown = " ".join(capsys.readouterr().out.split())
-        assert "repeat an earlier one with its label: 118 of 120" in shown and "longer than 4 tokens" in shown
+        assert "repeat an earlier one with its label: 118 of 120" in shown
     sentences = "".join(f"Number NN O\n{word} NNP B-LOC\n\n" for word in ("Seoul", "Busan", "Jeju"))
     write_text(tmp_path / "a.conll", f"-DOCSTART- -X- O\n\n{sentences}")
     columns = ("--kind", "tagging", "--text", "word", "--label", "tag")

@@ -8,11 +8,9 @@ from typing import Any, TypeVar
 
 from ...checkpoint.folder import load_tokenizer
 from ...checkpoint.locate import CONFIG, find_model
-from ...checkpoint.metadata import input_length
 from ...data.manifest import MANIFEST, PARTS
 from ...data.store import Store
 from ...files import InputError, not_found
-from ...finetuning.recipe import FinetuneConfig
 from ...reporting.run_files import LOG, RESULTS
 from ...reporting.tables import counted
 from ...tasks.base import Data, Task
@@ -177,10 +175,10 @@ def of_store(folder: Path, thorough: bool = False) -> Report:
     return Report(str(folder), "corpus store", _sorted(findings))
 
 
-def of_data(rows: TrainRows, path: Path | None = None, model: Path | None = None, max_seq_length: int = 0) -> Report:
+def of_data(rows: TrainRows, path: Path | None = None, model: Path | None = None) -> Report:
     """Labelled data: tables, or the folder of a known task, which may also be `path`.
 
-    model: folder whose tokenizer counts truncated texts and unknown words; max_seq_length 0: the model's.
+    model: folder whose vocabulary is checked.
     """
     if path is not None and path.name in TOKENIZERS:
         raise InputError(_tokenizer(path))
@@ -196,9 +194,7 @@ def of_data(rows: TrainRows, path: Path | None = None, model: Path | None = None
         return Report(str(target), "labelled data", findings)
     [(task, data)] = found
     tokenizer = None if model is None else load_tokenizer(find_model(model))
-    if model is not None and not max_seq_length:
-        max_seq_length = input_length(find_model(model), FinetuneConfig.for_task(task).max_seq_length)
-    findings += check_labelled_data(task, data.train, data.dev, tokenizer, max_seq_length)
+    findings += check_labelled_data(task, data.train, data.dev, tokenizer)
     kind = f"{len(data.train):,} training and {len(data.dev):,} development examples"
     return Report(str(target), kind, _sorted(findings))
 

@@ -63,7 +63,6 @@ def finetuned(folder, pairs=PAIRS, log=None, **results):
         "majority": 0.5,
         "predicted": {"good": 45, "bad": 45},
         "collapsed": False,
-        "flat": False,
         "examples": {"train": 1000, "dev": len(pairs)},
         "truncation": {"train": {"examples": 3, "tokens": 9}, "dev": {"examples": 0, "tokens": 0}},
         "steps": 200,

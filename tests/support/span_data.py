@@ -68,6 +68,6 @@ def one_hot(rows: SpanRows) -> torch.Tensor:
     known = rows.inputs.labels[:, 0] > 0
     places = rows.inputs.edges[:-1][known, None] + rows.inputs.labels[known]
     scores[places, [0, 1]] = 10
-    impossible = np.array([question.impossible for question in rows.questions])[rows.decoder.windows.text]
+    impossible = np.array([question.impossible for question in rows.rows])[rows.decoder.windows.text]
     scores[rows.inputs.edges[:-1][impossible]] = 20
     return torch.from_numpy(scores)

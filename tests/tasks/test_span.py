@@ -49,19 +49,19 @@ def test_windows_and_places_equal_the_original(setting: str) -> None:
     rows = recorded_rows(setting)
     expected = recorded(f"oracle/squad/features_{setting}.jsonl.gz")
     windows, contexts = rows.decoder.windows, rows.decoder.contexts
-    assert len(rows.inputs) == len(expected) and not rows.skipped
+    assert len(rows.inputs) == len(expected) and not rows.places.skipped
     for w, feature in enumerate(expected):
         first, context = feature["first_doc_position"], rows.decoder.context[windows.text[w]]
         begin = contexts.edges[context] + windows.start[w]
         words = contexts.word[begin : begin + windows.length[w]] - contexts.word_edges[context]
         best = windows.max_context[windows.edges[w] : windows.edges[w + 1]]
-        assert rows.questions[windows.text[w]].id == feature["qas_id"]
+        assert rows.rows[windows.text[w]].id == feature["qas_id"]
         assert " ".join(tokens_of(rows, w)) == feature["tokens"]
         assert (rows.inputs.first[w], rows.decoder.offset[w]) == (first, first)
         assert words.tolist() == feature["token_to_orig_map"]
         assert "".join("01"[int(flag)] for flag in best) == feature["token_is_max_context"]
         assert rows.inputs.labels[w].tolist() == [feature["start_position"], feature["end_position"]]
-    lengths = [len(rows.decoder.tokenizer.tokenize(question.question)) for question in rows.questions]
+    lengths = [len(rows.decoder.tokenizer.tokenize(question.question)) for question in rows.rows]
     assert rows.cut.sum() == sum(max(0, length - SETTINGS[setting].max_query_length) for length in lengths)
 
 
@@ -151,14 +151,17 @@ def test_answers_that_are_not_where_they_should_be(tokenizer: Tokenizer) -> None
     blank = Question("blank", "who", "    ", (("the", 0),))  # the next context begins so
     rows = prepare(tokenizer, [blank, good, hard_space, *wrong], SQUAD1, Limits())
     assert rows.inputs.labels.tolist() == [[-100, -100], [4, 6], [7, 8], *[[-100, -100]] * 4]
-    assert [(one.id, one.start) for one in rows.skipped] == [("blank", 0), *((f"wrong {n}", n) for n in (-1, 0, 4, 99))]
+    assert [(one.id, one.answers[0][1]) for one in rows.places.skipped] == [
+        ("blank", 0),
+        *((f"wrong {n}", n) for n in (-1, 0, 4, 99)),
+    ]
     assert "5 of 7 questions are not trained on" in rows.notes()[0] and "'the' at 0" in rows.notes()[0]
 
 
 def test_no_answer_and_unlabelled(tokenizer: Tokenizer) -> None:
     rows = prepare(tokenizer, [ask("the cat"), Question("x", "who", "the cat")], SQUAD2, Limits())
     assert rows.inputs.labels.tolist() == [[0, 0], [-100, -100]]
-    assert not rows.skipped and len(prepare(tokenizer, [], SQUAD2, Limits()).inputs) == 0
+    assert not rows.places.skipped and len(prepare(tokenizer, [], SQUAD2, Limits()).inputs) == 0
 
 
 def test_a_long_question_is_cut_and_counted_once(tokenizer: Tokenizer) -> None:
@@ -170,7 +173,7 @@ def test_a_long_question_is_cut_and_counted_once(tokenizer: Tokenizer) -> None:
         len(rows.inputs) == 3 and rows.cut.tolist() == [2] and rows.inputs.truncation() == {"examples": 1, "tokens": 2}
     )
     assert rows.notes() == ["1 questions are cut to 4 tokens, by 2 in all"]
-    with pytest.raises(InputError, match=r"line 7, question 'long': its 6 tokens.* leave no room .*= 9"):
+    with pytest.raises(InputError, match=r"question 'long': its 6 tokens.* leave no room .*= 9"):
         prepare(tokenizer, [long], SQUAD1, Limits(max_seq_length=9))
 
 
@@ -369,7 +372,10 @@ def test_offsets_are_repaired_for_every_vocabulary(
     rows = prepare(any_tokenizer, [Question("x", "who", context, ((text, start),))], SQUAD1, Limits())
     assert learned(rows) == expected
     if expected:
-        assert not rows.skipped and "1 of 1 answers are not at answer_start and were found near it" in rows.notes()[0]
+        assert (
+            not rows.places.skipped
+            and "1 of 1 answers are not at answer_start and were found near it" in rows.notes()[0]
+        )
         assert ("counts" not in rows.notes()[0]) if not unit else f"(answer_start counts {unit})" in rows.notes()[0]
     else:
         assert "1 of 1 questions are not trained on" in rows.notes()[0] and rows.inputs.labels[0, 0] == -100

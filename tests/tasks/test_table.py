@@ -325,7 +325,7 @@ def test_wrong_column_cut_off_line_no_label_in_every_kind(tmp_path, kind):
     if kind == "multilabel":  # no label is an answer too
         assert read_rows(task, written(tmp_path / "a.csv", kind, more="z,\n"))[-1].label == ""
     else:
-        with pytest.raises(InputError, match=r"a\.csv, line 4: no label; remove the row or give it one"):
+        with pytest.raises(InputError, match=r"a\.csv, line 4: no label; "):
             read_rows(task, written(tmp_path / "a.csv", kind, more=row[: row.rindex(",")] + ",\n"))
 
 
@@ -415,7 +415,7 @@ def test_choices(tmp_path):
     file = table(tmp_path / "a.csv", "begin,go,c,d,label\nOne.,Two,ran,sat,1\n")
     assert read_rows(task, file) == [Choice("One.", ("Two ran", "Two sat"), 1, 2)]
     assert read_rows(task, table(file, "begin,go,c,d\nOne.,Two,ran,sat\n"), labelled=False)[0].label is None
-    with pytest.raises(InputError, match=r"a\.csv, line 2: nothing in 'd'; expected a text for each choice"):
+    with pytest.raises(InputError, match=r"a\.csv, line 2: an empty choice; expected a text in each of"):
         read_rows(task, table(file, "begin,go,c,d,label\nOne.,Two,ran, ,1\n"))
 
 

@@ -40,7 +40,6 @@ _METRICS = {  # ours by the names that model hubs have
 }
 _MEANINGS = {  # of facts that are true or false
     "collapsed": "the same answer for every development row",
-    "flat": "predicted values that hardly vary",
     "random_init": "training began with random weights",
     "continued": "training began with the weights of another model",
 }

@@ -55,7 +55,7 @@ from .search import Search
 from .spread import work_on_scheduler
 from .tables import write_tables
 
-BULKY = ("model", "nbest_predictions.json")  # of a finished fine-tuning, many megabytes each
+BULKY = ("model",)  # of a finished fine-tuning, many megabytes
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ class Job:
         task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
-        notes = (*data.notes, *_notes(train, config.max_seq_length), *_unknown(train.inputs, tokenizer))
+        notes = (*data.notes, *train.notes(), *_unknown(train.inputs, tokenizer))
         notes += _negatives(config, task, world)
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
             left_out = f" ({'; '.join(notes)})" if notes else ""
@@ -154,14 +154,6 @@ class Job:
     def say(self, text: str) -> None:
         if not self.quiet and self.world.main:
             print(text, file=sys.stderr)
-
-
-def _notes(train: Prepared, limit: int) -> tuple[str, ...]:
-    """What a user should hear about the training rows; a kind may have its own sentences."""
-    if hasattr(train, "notes"):
-        return tuple(train.notes())
-    cut = train.inputs.truncation()["examples"]
-    return (f"{cut:,} of {len(train.inputs):,} training rows are cut to {limit} tokens",) if cut else ()
 
 
 def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:

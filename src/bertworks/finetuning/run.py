@@ -219,7 +219,7 @@ def opening(job: Job, config: FinetuneConfig) -> str:
         if job.config.min_steps and steps > planned:
             passes += f": {job.config.epochs:g} would be only {planned}, so min_steps = {steps} is used"
         parts.append(f"{counted(steps, 'update')} of {config.batch_size} rows ({passes})")
-    if majority := getattr(job.dev, "majority", 0.0):
+    if majority := job.dev.majority:
         parts.append(f"{task.metrics[0]} of the most frequent answer: {majority:.4f}")
     return "; ".join(parts)
 
@@ -243,7 +243,6 @@ def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[st
         "predicted": judged.predicted,
         **judged.details,
         "collapsed": judged.collapsed,
-        "flat": judged.flat,
         "tuned": judged.settings,
         "examples": {"train": len(job.data.train), "dev": len(job.data.dev)},
         "dev_texts": hash_of_texts(job.data.dev),

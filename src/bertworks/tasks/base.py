@@ -4,11 +4,15 @@ Every kind of task has a module of its own, which reads its rows, featurises and
 choice.py, tagging.py, span.py. kinds.py lists them.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
+import numpy as np
+
 from ..model.config import HeadName
+from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.objectives import Objective
 from .records import Source
@@ -49,19 +53,15 @@ class Task:
     scale: float = 0.0
 
     def __post_init__(self) -> None:
-        if len(self.text) not in (1, 2):
-            raise ValueError(f"{len(self.text)} text columns; expected one or two")
         if not self.kind:
-            object.__setattr__(self, "kind", ("single", "pair")[len(self.text) - 1])
-        expected = {"single": 1, "pair": 2, "tagging": 1, "span": 2, "embedding": 2}.get(self.kind, len(self.text))
-        if len(self.text) != expected:
-            raise ValueError(f"{len(self.text)} text columns for the kind {self.kind!r}; expected {expected}")
+            object.__setattr__(self, "kind", "pair" if len(self.text) == 2 else "single")
+        single, pair = self.kind in ("single", "tagging"), self.kind in ("pair", "span", "embedding")
+        expected = (1,) if single else (2,) if pair else (1, 2)
+        if len(self.text) not in expected:
+            columns = " or ".join(map(str, expected))
+            raise ValueError(f"{len(self.text)} text columns for the kind {self.kind!r}; expected {columns}")
         if self.kind == "choice" and len(self.choices) < 2:
             raise ValueError(f"{len(self.choices)} columns of choices; expected two or more")
-        if not 0 <= self.scale < float("inf"):
-            raise ValueError(f"scale = {self.scale}; expected a positive number, or 0")
-        if self.written and len(self.written) != len(self.labels):
-            raise ValueError(f"{len(self.written)} written forms for {len(self.labels)} labels")
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,6 @@ class Judged:
     predicted: dict[str, int] = field(default_factory=dict)  # how often each label was predicted
     majority: float = 0.0  # the first metric of the best answer that does not look at the text
     collapsed: bool = False  # the same answer everywhere, although the true ones differ
-    flat: bool = False  # values of a regression that hardly vary beside the true ones, but are not all the same
     settings: dict[str, Any] = field(default_factory=dict)  # tuned here, to be stored with the model
     files: dict[str, Any] = field(default_factory=dict)  # for the run folder: .json, or .jsonl from a list
     details: dict[str, Any] = field(default_factory=dict)  # further tables for results.json, of classes alone
@@ -137,20 +136,54 @@ class PreparedRows(Protocol):
         """(N,) tokens of each row that did not fit."""
 
 
-class Prepared(PreparedRows, Protocol):
-    """Rows of a task: they decode a model's scores into predictions and metrics."""
+@dataclass(frozen=True)
+class Prepared(ABC):
+    """N rows of a task: they decode a model's scores into predictions and metrics. Each kind has its own."""
 
+    inputs: "Inputs"
+    task: Task  # with its labels
+    rows: Sequence[Any]
+    owner: Integers  # (S,) the row of each sequence
+    cut: Integers  # (N,) tokens of each row that did not fit
+
+    @property
+    def tokens(self) -> Integers:
+        """(N,) tokens that the model reads for each row, special tokens and the overlaps of windows included."""
+        return np.bincount(self.owner, np.diff(self.inputs.edges), len(self.rows)).astype(np.int64)
+
+    @property
+    def majority(self) -> float:
+        """The first metric of the best answer that does not look at the text; 0.0 if there is no such answer."""
+        return 0.0
+
+    def notes(self) -> list[str]:
+        """What a user should hear about training rows: what is cut or left out, and how values are read."""
+        cut = int((self.cut > 0).sum())
+        return [f"{cut:,} of {len(self.rows):,} training rows are cut to {self.inputs.limit} tokens"] if cut else []
+
+    @abstractmethod
     def decode(self, scores: "Tensor", settings: Mapping[str, Any]) -> Sequence[Any]:
         """The predictions for each row, as plain dictionaries, from the scores of `inputs` (inputs.compute_scores).
 
         `settings`: those stored with the model. Rows need no labels.
         """
 
+    @abstractmethod
     def judge(self, scores: "Tensor", settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of the same scores. Every row needs a label.
 
         `settings`: those stored with the model; None while it is trained, where they are tuned on these rows.
         """
+
+    def predictions(self, true: Sequence[Any], predicted: Sequence[Any]) -> dict[str, Any]:
+        """`Judged.files`: what each row's label is, and what the model predicts."""
+        rows = zip(self.rows, true, predicted, strict=True)
+        return {PREDICTIONS: [{"line": row.line, "label": a, "predicted": b} for row, a, b in rows]}
+
+
+def no_names(task: Task, rows: Sequence[Any]) -> tuple[str, ...]:
+    """`Kind.labels` of heads whose outputs have no names: a choice's score, the two ends of a span."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -160,15 +193,11 @@ class Kind:
     head: HeadName | None  # None: the encoder's vectors are what is trained
     objective: Objective
     read: Callable[[Task, Source, bool], Sequence[Any]]  # rows of a file or in memory, with labels or without
-    labels: Callable[[Task, Sequence[Any]], tuple[str, ...]]  # the names of the head's outputs, from training rows
     prepare: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared]  # to train and to judge
     metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables
+    # the names of the head's outputs, from training rows
+    labels: Callable[[Task, Sequence[Any]], tuple[str, ...]] = no_names
     # the objective with a weight for each label in the order of its number; None: weights mean nothing to it
     weighted: Callable[[tuple[float, ...]], Objective] | None = None
     # to predict, if `prepare` cuts what windows can hold
     prepare_windows: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared] | None = None
-
-
-def no_names(task: Task, rows: Sequence[Any]) -> tuple[str, ...]:
-    """`Kind.labels` of heads whose outputs have no names: a choice's score, the two ends of a span."""
-    return ()

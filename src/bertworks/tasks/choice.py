@@ -8,7 +8,6 @@ Shapes: N examples, C choices.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -16,15 +15,14 @@ from torch import Tensor
 
 from ..batch import IGNORED
 from ..files import InputError, shorten
-from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ChoiceObjective
-from .base import Judged, Kind, Limits, Task, no_names
+from .base import Judged, Kind, Limits, Prepared, Task
 from .inputs import Inputs, labelled_loss
 from .labels import alike_label
-from .metrics import METRICS
+from .metrics import accuracy
 from .records import Source
-from .sequences import Integers, cut_pairs, frame
+from .sequences import cut_pairs, frame
 from .table import locator, read_table
 
 
@@ -52,22 +50,21 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Choice]:
     """The rows of one file. Raises InputError with file and line: a column or choice is missing, a label impossible."""
     columns = (*task.text, *task.choices, *((task.label,) if labelled else ()))
     names = task.labels or tuple(map(str, range(len(task.choices))))
-    rows, place = [], locator(path)
+    rows, place, number = [], locator(path), None
     for row in read_table(path, columns, task.header, form=task.form):
-        texts, where = row.values[: len(columns) - labelled], place(row.line)
-        begun = texts[1] + " " if len(task.text) == 2 else ""
-        choices = texts[len(task.text) :]
-        empty = [name for name, choice in zip(task.choices, choices, strict=True) if not choice.strip()]
-        if empty:
-            raise InputError(f"{where}: nothing in {shorten(empty[0])}; expected a text for each choice")
-        label = row.values[-1].strip() if labelled else None
-        if label == "":
-            raise InputError(f"{where}: no label; remove the row or give it one")
-        known = None if label is None else alike_label(label, names)
-        if label is not None and known is None:
-            raise InputError(f"{where}: label {shorten(label)}; expected one of {', '.join(names)}")
-        number = None if known is None else names.index(known)
-        rows.append(Choice(texts[0], tuple(begun + choice for choice in choices), number, row.line))
+        (text, *beginning), choices = row.values[: len(task.text)], row.values[len(task.text) : len(columns) - labelled]
+        if not all(map(str.strip, choices)):
+            raise InputError(
+                f"{place(row.line)}: an empty choice; expected a text in each of {', '.join(task.choices)}"
+            )
+        if labelled:
+            label = row.values[-1].strip()
+            known = alike_label(label, names)
+            if known is None:
+                found = f"label {shorten(label)}" if label else "no label"
+                raise InputError(f"{place(row.line)}: {found}; expected one of {', '.join(names)}")
+            number = names.index(known)
+        rows.append(Choice(text, tuple(" ".join([*beginning, choice]) for choice in choices), number, row.line))
     if not rows:
         raise InputError(f"{path}: no rows in this file")
     return rows
@@ -81,37 +78,19 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: Li
         raise InputError(f"{task.name}: rows with {found} choices; expected one number")
     texts = [row.text for row in rows for _ in row.choices]
     choices = [choice for row in rows for choice in row.choices]
-    C = counts.pop()
+    [C] = counts
     first, second, paired, total = cut_pairs(tokenizer, texts, choices, limits.max_seq_length)
     cut = (total - first.length - second.length).reshape(-1, C).max(1)
-    inputs = Inputs(
-        *frame(tokenizer, first, second, paired=paired),
-        labels=np.array([IGNORED if row.label is None else row.label for row in rows], np.int64),
-        cut=cut,
-        pad_id=tokenizer.pad_id,
-        limit=limits.max_seq_length,
-        choices=C,
-    )
-    return ChoiceRows(inputs, task, rows)
+    labels = np.array([IGNORED if row.label is None else row.label for row in rows], np.int64)
+    frames = frame(tokenizer, first, second, paired=paired)
+    inputs = Inputs(*frames, labels, cut, tokenizer.pad_id, limits.max_seq_length, choices=C)
+    return ChoiceRows(inputs, task, rows, np.repeat(np.arange(len(rows)), C), cut)
 
 
-@dataclass(frozen=True)
-class ChoiceRows:
+class ChoiceRows(Prepared):
     """Rows of a multiple choice, ready for a model."""
 
-    inputs: Inputs
-    task: Task
     rows: Sequence[Choice]
-
-    @property
-    def tokens(self) -> Integers:
-        """(N,) tokens that the model reads for each row, of all its choices."""
-        return self.inputs.tokens_read
-
-    @property
-    def cut(self) -> Integers:
-        """(N,) tokens that did not fit, of the choice that lost most."""
-        return self.inputs.cut
 
     @property
     def majority(self) -> float:
@@ -121,28 +100,26 @@ class ChoiceRows:
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[Chosen]:
         """The best choice of each row from (N * C, 1) scores."""
         scores = scores.view(-1, self.inputs.choices).double()
-        answers = zip(scores.argmax(-1).tolist(), scores.softmax(-1).tolist(), strict=True)
-        counts = zip(self.tokens.tolist(), self.cut.tolist(), strict=True)
-        found = []
-        for row, (best, each), (tokens, cut) in zip(self.rows, answers, counts, strict=True):
-            text = row.choices[best]
-            found.append(Chosen(choice=best, text=text, score=each[best], scores=each, tokens=tokens, cut=cut))
-        return found
+        best, chances = scores.argmax(-1).tolist(), scores.softmax(-1).tolist()
+        return [
+            Chosen(choice=i, text=row.choices[i], score=each[i], scores=each, tokens=tokens, cut=cut)
+            for row, i, each, tokens, cut in zip(
+                self.rows, best, chances, self.tokens.tolist(), self.cut.tolist(), strict=True
+            )
+        ]
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (N * C, 1) scores."""
         scores, true = scores.view(-1, self.inputs.choices), self.inputs.labels
         predicted = scores.argmax(-1).numpy()
         counts = Counter(predicted.tolist())
-        rows = zip((row.line for row in self.rows), true.tolist(), predicted.tolist(), strict=True)
-        loss = labelled_loss(scores, true)
         return Judged(
-            metrics={"loss": loss, **{name: METRICS[name](true, predicted) for name in self.task.metrics}},
+            metrics={"loss": labelled_loss(scores, true), "accuracy": accuracy(true, predicted)},
             predicted={str(i): counts[i] for i in range(self.inputs.choices)},
             majority=self.majority,
             collapsed=len(counts) == 1 < len(set(true.tolist())),
-            files={PREDICTIONS: [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
+            files=self.predictions(true.tolist(), predicted.tolist()),
         )
 
 
-CHOICE = Kind("choice", ChoiceObjective(), read, no_names, prepare, ("accuracy",))
+CHOICE = Kind("choice", ChoiceObjective(), read, prepare, ("accuracy",))

@@ -6,7 +6,6 @@ text without a token counts as none. What was cut is counted. Texts are composed
 Shapes: N examples, K labels.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +17,9 @@ from torch import Tensor
 
 from ..batch import IGNORED
 from ..files import InputError
-from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
-from .base import OWN_TABLE, Example, Judged, Kind, Limits, Task
+from .base import OWN_TABLE, Example, Judged, Kind, Limits, Prepared, Task
 from .calibration import (
     HALF,
     best_thresholds,
@@ -45,10 +43,8 @@ from .labels import (
 )
 from .metrics import METRICS, all_same, guessing
 from .records import Source
-from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame, tokens_of_rows
+from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame
 from .table import locator, read_table
-
-FLAT = 0.01  # values that spread less than this share of the true ones hardly vary: next to nothing was learned
 
 
 class Classified(TypedDict):
@@ -137,9 +133,8 @@ def _prepared(
     row, cut = windows.text, total - length - second.length
     shown = Spans(first.tokens, first.start[row] + windows.start, windows.length)
     frames = frame(tokenizer, shown, second.of(row), paired=paired[row])
-    labels = _labels(examples, task)[row]
-    inputs = Inputs(*frames, labels, cut[row], tokenizer.pad_id, limits.max_seq_length)
-    return ClassRows(inputs, task, [example.line for example in examples], windows, cut)
+    inputs = Inputs(*frames, _labels(examples, task)[row], cut[row], tokenizer.pad_id, limits.max_seq_length)
+    return ClassRows(inputs, task, examples, row, cut, windows)
 
 
 def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
@@ -164,19 +159,10 @@ def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class ClassRows:
+class ClassRows(Prepared):
     """Rows of a classification or regression, ready for a model."""
 
-    inputs: Inputs
-    task: Task  # with its labels
-    lines: list[int]
     windows: Windows  # one a row, unless they were made to predict for long texts
-    cut: Integers  # (N,) tokens that did not fit
-
-    @property
-    def tokens(self) -> Integers:
-        """(N,) tokens that the model reads for each row."""
-        return tokens_of_rows(self.windows.text, self.inputs.edges, len(self.lines))
 
     @property
     def majority(self) -> float:
@@ -192,14 +178,17 @@ class ClassRows:
         names, least = self.task.labels, thresholds_of(self.task.labels, settings)
         least = np.log(least) - np.log1p(-least) if raw else least
         values, order = self._ranked(scores, raw)
-        windows = np.bincount(self.windows.text, minlength=len(values)).tolist()
-        counts = zip(windows, self.tokens.tolist(), self.cut.tolist(), strict=True)
+        counts = (np.bincount(self.owner, minlength=len(values)), self.tokens, self.cut)
         results = []
-        for row, (best, *_), (count, tokens, cut) in zip(values.tolist(), order.tolist(), counts, strict=True):
-            label, score, every = names[best], row[best], dict(zip(names, row, strict=True))
+        for row, best, *each in zip(values, order[:, 0], *counts, strict=True):
+            label, numbers = names[best], row.tolist()
             if self.task.kind == "multilabel":
-                label = SEPARATOR.join(name for name, value, t in zip(names, row, least, strict=True) if value > t)
-            results.append(Classified(label=label, score=score, scores=every, windows=count, tokens=tokens, cut=cut))
+                label = SEPARATOR.join(names[k] for k in np.flatnonzero(row > least))
+            count, tokens, cut = map(int, each)
+            scored = dict(zip(names, numbers, strict=True))
+            results.append(
+                Classified(label=label, score=numbers[best], scores=scored, windows=count, tokens=tokens, cut=cut)
+            )
         return results
 
     def best_first(self, scores: Tensor, raw: bool = False) -> list[list[tuple[str, float]]]:
@@ -214,36 +203,34 @@ class ClassRows:
         return values, np.lexsort((-means, -values), axis=-1)
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
-        """Metrics of (N, K) scores."""
+        """Metrics of (N, K) scores; of classes also calibration and confusion."""
         true, task = self.inputs.labels, self.task
         predicted = predictions(scores, task, thresholds_of(task.labels, settings or {}))
-        metrics = {name: METRICS[name](true, predicted) for name in task.metrics}
         shown, gold = (named_labels(numbers, task) for numbers in (predicted, true))
-        rows = zip(self.lines, gold, shown, strict=True)
-        counts = Counter(shown) if task.kind in ("single", "pair") else Counter[Any]()
-        if task.kind == "multilabel":
-            counts = Counter(name for cell in shown for name in cell.split(SEPARATOR) if name)
-        same, differ = all_same(predicted), not bool((true == true[:1]).all())
-        spread = float(predicted.std()) / max(float(true.std()), 1e-12) if task.kind == "regression" else 1.0
-        return Judged(
-            metrics={"loss": labelled_loss(scores, true), **metrics},
-            predicted={} if task.kind == "regression" else {label: counts[label] for label in task.labels},
+        judged = Judged(
+            metrics={"loss": labelled_loss(scores, true)}
+            | {name: METRICS[name](true, predicted) for name in task.metrics},
             majority=self.majority,
-            collapsed=same and differ,
-            flat=spread < FLAT and differ and not same,
-            files={PREDICTIONS: [{"line": line, "label": a, "predicted": b} for line, a, b in rows]},
-            details={} if task.kind == "regression" else self._details(scores, predicted),
+            collapsed=all_same(predicted) and not bool((true == true[:1]).all()),
+            files=self.predictions(gold, shown),
+        )
+        if task.kind == "regression":
+            return judged
+        counts = predicted.sum(0) if predicted.ndim == 2 else np.bincount(predicted, minlength=len(task.labels))
+        table = reliability(probabilities(scores, task.kind).numpy(), true)
+        return replace(
+            judged,
+            predicted=dict(zip(task.labels, map(int, counts), strict=True)),
+            details={
+                "ece": expected_calibration_error(table),
+                "confusion": confusion(true, predicted, task.labels),
+                "reliability": table,
+            },
         )
 
     def thresholds(self, scores: Tensor) -> dict[str, float]:
         """The best threshold of each of several labels on these rows, by name, from their (N, K) scores."""
         return best_thresholds(probabilities(scores, self.task.kind).numpy(), self.inputs.labels, self.task.labels)
-
-    def _details(self, scores: Tensor, predicted: NDArray[Any]) -> dict[str, Any]:
-        """Calibration and confusion of (N, K) scores."""
-        table = reliability(probabilities(scores, self.task.kind).numpy(), self.inputs.labels)
-        confused = confusion(self.inputs.labels, predicted, self.task.labels)
-        return {"ece": expected_calibration_error(table), "confusion": confused, "reliability": table}
 
 
 def predictions(scores: Tensor, task: Task, thresholds: NDArray[np.float64] | float = HALF) -> NDArray[Any]:
@@ -265,8 +252,8 @@ def named_labels(numbers: NDArray[Any], task: Task) -> list[Any]:
 
 
 def _kind(*metrics: str) -> Kind:
-    objective = ClassificationObjective()
-    return Kind("classifier", objective, read, label_names, prepare, metrics, ClassificationObjective, prepare_windows)
+    weighted = ClassificationObjective
+    return Kind("classifier", weighted(), read, prepare, metrics, label_names, weighted, prepare_windows)
 
 
 SINGLE = PAIR = _kind("accuracy", "macro_f1", "f1", "matthews")

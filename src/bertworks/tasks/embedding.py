@@ -8,7 +8,7 @@ divided by it, as STS-B's from 0 to 5: by the largest one of the training rows, 
 Shapes: N rows, two sequences each (S = 2 N: first text, second text, first, ...), D width, B rows of a batch.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +21,14 @@ from ..files import InputError
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import EMBEDDING_SCALE, EmbeddingObjective
-from .base import Example, Judged, Kind, Limits, Task, no_names
+from .base import Example, Judged, Kind, Limits, Prepared, Task
 from .classification import read as read_pairs
 from .inputs import Inputs, labelled_loss
 from .labels import LARGEST
 from .metrics import METRICS
 from .records import Source
-from .sequences import Integers, cut_pairs, frame
-from .table import location, names_of
+from .sequences import frame, tokenize
+from .table import names_of
 
 CHUNK = 256  # rows that are compared with all at once
 SCORE_COLUMNS = ("label", "score")  # usual names of columns of scores
@@ -52,21 +52,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
             f"{path}: the column {found} would be ignored: without --label the texts of a row belong together; give "
             f"--label {found}, or remove or rename the column"
         )
-    rows = read_pairs(task, path, labelled and bool(task.label))
-    check_scores(rows, task.scale, lambda row: location(path, row.line))
-    return rows
-
-
-def check_scores(rows: Sequence[Example], scale: float, where: Callable[[Example], str]) -> None:
-    """Raises InputError for a score that is no cosine when it is divided by `scale`; 0: not known yet.
-
-    where: how the message names a row.
-    """
-    for row in rows:
-        if row.label is None or not scale or abs(float(row.label)) <= min(scale, LARGEST):
-            continue
-        found = f"score {row.label} divided by {scale:g} (the largest one of training, at least 1) is not from -1 to 1"
-        raise InputError(f"{where(row)}: {found} as a cosine is; correct it, or bring all scores to one scale")
+    return read_pairs(task, path, labelled and bool(task.label))
 
 
 def scale_of(task: Task, rows: Sequence[Example]) -> float:
@@ -75,49 +61,39 @@ def scale_of(task: Task, rows: Sequence[Example]) -> float:
 
 
 def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "PairRows":
-    """Each text as a sequence of its own, cut to limits.max_seq_length. Raises InputError for a row of one text."""
-    single = next((example.line for example in examples if example.pair is None), None)
-    if single is not None:
-        raise InputError(f"line {single}: one text; expected two in every row")
-    texts = [text for example in examples for text in (example.text, example.pair or "")]
-    first, second, paired, total = cut_pairs(tokenizer, texts, [""] * len(texts), limits.max_seq_length)
-    frames = frame(tokenizer, first, second, paired=paired)
-    cut = (total - first.length).reshape(-1, 2).sum(1)
+    """Each text as a sequence of its own, cut to limits.max_seq_length.
+
+    Raises InputError for a row of one text, and for a score that is no cosine when it is divided by the scale.
+    """
     scale = scale_of(task, examples) if task.label else 1.0
-    if task.label:
-        check_scores(examples, scale, lambda row: f"line {row.line}")
+    for example in examples:
+        if example.pair is None:
+            raise InputError(f"line {example.line}: one text; expected two in every row")
+        if task.label and example.label is not None and abs(float(example.label)) > min(scale, LARGEST):
+            raise InputError(
+                f"line {example.line}: score {example.label} divided by {scale:g} (the largest one of training, at "
+                "least 1) is not from -1 to 1 as a cosine is; correct it, or bring all scores to one scale"
+            )
+    whole = tokenize(tokenizer, [text for example in examples for text in (example.text, example.pair or "")])
+    length = np.minimum(whole.length, limits.max_seq_length - 2)
+    cut = (whole.length - length).reshape(-1, 2).sum(1)
     scores = np.array([np.nan if example.label is None else float(example.label) for example in examples], np.float32)
     labels: Any = scores / np.float32(scale) if task.label else np.zeros(len(examples), np.int64)
+    frames = frame(tokenizer, whole._replace(length=length))
     inputs = Inputs(*frames, labels, cut, tokenizer.pad_id, limits.max_seq_length, choices=2)
-    return PairRows(inputs, task, [example.line for example in examples], scale)
+    return PairRows(inputs, task, examples, np.repeat(np.arange(len(examples)), 2), cut, scale)
 
 
 @dataclass(frozen=True)
-class PairRows:
+class PairRows(Prepared):
     """Pairs of texts, ready for a model."""
 
-    inputs: Inputs
-    task: Task
-    lines: list[int]
     scale: float  # the scores are divided by it
-
-    @property
-    def tokens(self) -> Integers:
-        """(N,) tokens that the model reads for each row."""
-        return self.inputs.tokens_read
-
-    @property
-    def cut(self) -> Integers:
-        """(N,) tokens of each row that did not fit."""
-        return self.inputs.cut
 
     def notes(self) -> list[str]:
         """What a user should hear about the rows."""
-        cut = self.inputs.truncation()["examples"]
-        found = [f"{cut:,} of {len(self.inputs):,} training rows are cut to {self.inputs.limit} tokens"] if cut else []
-        if self.scale > 1:
-            found.append(f"scores are divided by {self.scale:g}, the largest one of training: a cosine is 1 at most")
-        return found
+        divided = f"scores are divided by {self.scale:g}, the largest one of training: a cosine is 1 at most"
+        return [*super().notes(), *([divided] if self.scale > 1 else [])]
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[dict[str, float]]:
         """The cosine of each row's two vectors, of (S, D)."""
@@ -133,7 +109,6 @@ class PairRows:
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
         """Metrics of (S, D) vectors: correlation with the scores; or the rank of a text's own pair among all."""
         found = _cosines(scores)
-        rows = [{"line": line, "cosine": value} for line, value in zip(self.lines, found.tolist(), strict=True)]
         labels, same = self.inputs.labels, len(found) > 1 and float(found.max() - found.min()) <= TIE
         if self.task.label:
             true = {name: METRICS[name](labels, found.numpy()) for name in self.task.metrics}
@@ -143,7 +118,9 @@ class PairRows:
             known = {"mrr": float((1 / ranks).mean()), "recall_at_1": float((ranks == 1).float().mean())}
             true = {name: known[name] for name in self.task.metrics}
             same = same and not bool((ranks == 1).any())  # pairs of equal texts have one cosine, and are told apart
-        return Judged({"loss": loss, **true}, collapsed=same, files={PREDICTIONS: rows})
+        rows = zip(self.rows, found.tolist(), strict=True)
+        files = {PREDICTIONS: [{"line": row.line, "cosine": value} for row, value in rows]}
+        return Judged({"loss": loss, **true}, collapsed=same, files=files)
 
 
 def _unit(vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -175,4 +152,4 @@ def _ranks(vectors: Tensor, texts: Sequence[int]) -> tuple[Tensor, float]:
     return torch.cat(ranks), loss / max(len(first), 1)
 
 
-EMBEDDING = Kind(None, EmbeddingObjective(), read, no_names, prepare, (*SCORED, *POSITIVE))
+EMBEDDING = Kind(None, EmbeddingObjective(), read, prepare, (*SCORED, *POSITIVE))

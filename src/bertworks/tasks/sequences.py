@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tokenizer import Tokenizer, cut_lengths, normalize
+from ..tokenizer import Tokenizer, compose, cut_lengths, normalize
 
 CHUNK = 4096  # texts that are tokenized at a time; Python's lists of ids take ten times the memory of the array
 Integers = NDArray[np.int64]
@@ -64,6 +64,32 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Spans:
         lengths += map(len, rows)
     edges = edges_of(lengths)
     return Spans(np.concatenate(ids), edges[:-1], np.diff(edges))
+
+
+class Tokens(NamedTuple):
+    """The tokens of texts, end to end, and where they are in the texts."""
+
+    ids: TokenIds  # (P,)
+    offsets: Integers  # (P, 2) characters of all texts, joined by one character
+    counts: Integers  # (N,)
+
+
+def tokenize_with_offsets(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
+    """The tokens of each text, as `tokenize` has them; their offsets are those of the text before it is composed."""
+    ids, offsets, counts = [np.empty(0, np.int32)], [np.empty((0, 2), np.int64)], list[int]()
+    starts = edges_of([len(text) + 1 for text in texts])
+    for first in range(0, len(texts), CHUNK):
+        composed = [compose(text) for text in texts[first : first + CHUNK]]
+        encodings = tokenizer.encode_batch([one.text for one in composed])
+        lengths = [len(encoding.ids) - 2 for encoding in encodings]
+        places = np.array([pair for one in encodings for pair in one.offsets[1:-1]], np.int64).reshape(-1, 2)
+        for one, begin, length in zip(composed, edges_of(lengths), lengths, strict=False):
+            if one.begin is not None:
+                places[begin : begin + length] = one.spans(places[begin : begin + length])
+        ids.append(np.array([i for one in encodings for i in one.ids[1:-1]], np.int32))
+        offsets.append(places + np.repeat(starts[first : first + len(lengths)], lengths)[:, None])
+        counts += lengths
+    return Tokens(np.concatenate(ids), np.concatenate(offsets), np.array(counts, np.int64))
 
 
 def distinct(texts: Sequence[str]) -> tuple[list[str], Integers]:
@@ -191,11 +217,6 @@ class Windows:
         counts = np.diff([*starts, len(self.text)])
         means: NDArray[np.float64] = np.add.reduceat(values, starts, axis=0) / counts[:, None]
         return means
-
-
-def tokens_of_rows(row: Integers, edges: Integers, N: int) -> Integers:
-    """(N,) the tokens of all sequences of each row. row (S,): the row of each sequence; edges (S + 1,)."""
-    return np.bincount(row, np.diff(edges), N).astype(np.int64)
 
 
 def strided_windows(lengths: Integers, room: Integers, stride: int) -> Windows:

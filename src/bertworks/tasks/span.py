@@ -22,24 +22,15 @@ from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
-from .base import Judged, Kind, Limits, Task, no_names
+from .base import Judged, Kind, Limits, Prepared, Task
 from .contexts import Contexts, answer_tokens, tokenize_contexts
 from .inputs import Inputs
 from .offsets import Unit, locate, unit_of_offsets
 from .questions import Question, read
-from .sequences import Integers, Spans, Windows, distinct, frame, strided_windows, tokenize, tokens_of_rows
-from .squad_scores import Scores, grade_korquad, grade_v1, grade_v2, reachable_threshold, score
+from .sequences import Integers, Spans, Windows, distinct, frame, strided_windows, tokenize
+from .squad_scores import Rule, Scores, grade_korquad, grade_v1, grade_v2, reachable_threshold, score
 
 NO_ANSWER = -1
-
-
-class Skipped(NamedTuple):
-    """A question whose answer is not where it is said to be."""
-
-    id: str
-    answer: str
-    start: int  # where it should begin in the context
-    line: int = 0  # of a table
 
 
 class Answered(TypedDict):
@@ -53,43 +44,37 @@ class Answered(TypedDict):
     cut: int  # tokens of the question that did not fit
 
 
+class AnswerPlaces(NamedTuple):
+    """Where the first answers of Q questions are in their contexts."""
+
+    spans: Integers  # (Q, 2) first and last token; -1: there is no answer, -100: not known, or not found
+    moved: list[Question]  # questions whose answer is not at its offset, but was found
+    skipped: list[Question]  # questions whose answer was not found
+    unit: Unit  # what the offsets count
+
+
 @dataclass(frozen=True)
-class SpanRows:
-    """Questions, ready for a model."""
+class SpanRows(Prepared):
+    """Questions, ready for a model. A window is an example of `inputs`; `cut` counts tokens of the questions.
 
-    inputs: Inputs  # one example a window; labels: places of start and end, 0 = [CLS], -100 = not to be trained on
-    questions: Sequence[Question]
+    Labels are the places of start and end, 0 = [CLS], -100 = not to be trained on.
+    """
+
+    rows: Sequence[Question]
     decoder: Decoder  # the contexts and their windows
-    cut: Integers  # (Q,) tokens of each question beyond max_query_length
-    found: "_Found"  # where the answers are in the contexts
-    task: Task
-
-    @property
-    def skipped(self) -> tuple[Skipped, ...]:
-        """The questions that are not trained on: their answer was not found."""
-        return self.found.skipped
-
-    @property
-    def tokens(self) -> Integers:
-        """(Q,) tokens that the model reads for each question."""
-        return tokens_of_rows(self.decoder.windows.text, self.inputs.edges, len(self.questions))
+    places: AnswerPlaces
 
     def notes(self) -> list[str]:
         """What a user should hear about these rows: a sentence for each thing that was left out."""
+        unit = "" if self.places.unit == "characters" else f" (answer_start counts {self.places.unit})"
+        skipped = "questions are not trained on: their answer is not in its context at answer_start, nor near it"
+        moved = f"answers are not at answer_start and were found near it{unit}"
         found = []
-        if self.skipped:
-            first = self.skipped[0]
-            found.append(
-                f"{len(self.skipped):,} of {len(self.questions):,} questions are not trained on: their answer is not "
-                f"in its context at answer_start, nor near it; the first is {shorten(first.id)} "
-                f"({shorten(first.answer)} at {first.start})"
-            )
-        if moved := self.found.moved:
-            unit = "" if self.found.unit == "characters" else f" (answer_start counts {self.found.unit})"
-            found.append(
-                f"{len(moved):,} of {len(self.questions):,} answers are not at answer_start and were found near it"
-                f"{unit}; the first is {shorten(moved[0].id)} ({shorten(moved[0].answer)} at {moved[0].start})"
-            )
+        for what, questions in ((skipped, self.places.skipped), (moved, self.places.moved)):
+            if questions:
+                text, start = questions[0].answers[0]
+                first = f"{shorten(questions[0].id)} ({shorten(text)} at {start})"
+                found.append(f"{len(questions):,} of {len(self.rows):,} {what}; the first is {first}")
         if self.cut.any():
             number, cut, limit = (self.cut > 0).sum(), self.cut.sum(), self.decoder.limits.max_query_length
             found.append(f"{number:,} questions are cut to {limit} tokens, by {cut:,} in all")
@@ -105,45 +90,45 @@ class SpanRows:
         settings: `version_2` and `null_score_diff_threshold`, as they are stored with a model.
         """
         threshold = float(settings.get("null_score_diff_threshold", 0.0))
-        all_answers = self.answers(scores, bool(settings.get("version_2")))
+        answers = self.answers(scores, bool(settings.get("version_2")))
         results = []
-        for question, answers, tokens, cut in zip(
-            self.questions, all_answers, self.tokens.tolist(), self.cut.tolist(), strict=True
-        ):
-            chosen = answers.choose(threshold)
-            best = [chosen, *(answer for answer in answers.best if answer != chosen)]
+        for question, one, tokens, cut in zip(self.rows, answers, self.tokens.tolist(), self.cut.tolist(), strict=True):
+            chosen = one.choose(threshold)
+            best = [chosen, *(answer for answer in one.best if answer != chosen)]
             results.append([_result(answer, question.context, tokens, cut) for answer in best])
         return results
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
-        """Metrics and the official files from (T, 2) scores of starts and ends; no metrics for rows without answers.
+        """Metrics and the official files from (T, 2) scores of starts and ends.
 
         settings: `version_2` and `null_score_diff_threshold`, as they are stored with a model. None: the rows say
         whether there may be no answer, and the threshold is the best one for their F1.
+        Raises InputError for a question without an answer that is not marked as one.
         """
-        labelled = all(question.labelled for question in self.questions)
-        some_impossible = any(question.impossible for question in self.questions)
-        stored = {} if settings is None else settings
-        version_2 = bool(stored.get("version_2", some_impossible))
+        if unknown := [question.id for question in self.rows if not question.labelled]:
+            raise InputError(f"question {shorten(unknown[0])}: no answer; give one, or is_impossible")
+        version_2 = bool((settings or {}).get("version_2", self.some_impossible))
         answers = self.answers(scores, version_2)
-        tuned: dict[str, Any] = {"version_2": version_2} if settings is None else {}
-        if version_2 and settings is None and labelled:
+        tuned: dict[str, Any] = {} if settings is not None else {"version_2": version_2}
+        if version_2 and settings is None:
             tuned |= {"null_score_diff_threshold": self._best_threshold(answers), "tuned_on": len(answers)}
-        threshold = {**stored, **tuned}.get("null_score_diff_threshold", 0.0)
+        threshold = (settings or tuned).get("null_score_diff_threshold", 0.0)
         chosen = [one.choose(threshold) for one in answers]
-        files = self._files(answers, chosen)
-        if not labelled:
-            return Judged({}, settings=tuned, files=files)
         graded = self._grade([one.text for one in chosen])
-        for row, exact, f1 in zip(files[PREDICTIONS], graded.exact.tolist(), graded.f1.tolist(), strict=True):
-            row |= {"exact": exact, "f1": f1}
-        metrics = {"loss": self._loss(scores.numpy()), **self._metrics(graded, answers, chosen)}
-        counts = Counter("answer" if one.text else "no answer" for one in chosen)
+        metrics = graded.summary() if self.some_impossible else {"exact": graded.exact.mean(), "f1": graded.f1.mean()}
+        files = self._files(chosen, graded)
+        if version_2:
+            at_0 = self._grade([one.choose(0.0).text for one in answers])
+            metrics |= {"exact_at_0": at_0.exact.mean(), "f1_at_0": at_0.f1.mean()}
+            files["null_odds.json"] = {row.id: one.null_odds for row, one in zip(self.rows, answers, strict=True)}
+        if any(name.startswith("character_") for name in self.task.metrics):
+            letters = self._grade([one.text for one in chosen], grade_korquad)
+            metrics |= {"character_exact": letters.exact.mean(), "character_f1": letters.f1.mean()}
         return Judged(
-            metrics=metrics,
-            predicted=dict(counts) if version_2 else {},
-            majority=float(self._grade([""] * len(chosen)).f1.mean()) if some_impossible else 0.0,
-            collapsed=len({one.text for one in chosen}) == 1 < len({question.answers for question in self.questions}),
+            metrics={"loss": self._loss(scores.numpy()), **{name: float(value) for name, value in metrics.items()}},
+            predicted=Counter("answer" if one.text else "no answer" for one in chosen) if version_2 else {},
+            majority=float(self._grade([""] * len(chosen)).f1.mean()) if self.some_impossible else 0.0,
+            collapsed=len({one.text for one in chosen}) == 1 < len({question.answers for question in self.rows}),
             settings=tuned,
             files=files,
         )
@@ -151,12 +136,13 @@ class SpanRows:
     # ---- inside
 
     @property
-    def _golds(self) -> list[list[str]]:
-        return [[text for text, _ in question.answers] for question in self.questions]
+    def some_impossible(self) -> bool:
+        """Whether the rows are judged as SQuAD 2.0 is."""
+        return any(question.impossible for question in self.rows)
 
-    def _grade(self, texts: list[str]) -> Scores:
-        rule = grade_v2 if any(question.impossible for question in self.questions) else grade_v1
-        return score(texts, self._golds, rule)
+    def _grade(self, texts: list[str], rule: Rule | None = None) -> Scores:
+        golds = [[text for text, _ in question.answers] for question in self.rows]
+        return score(texts, golds, rule or (grade_v2 if self.some_impossible else grade_v1))
 
     def _best_threshold(self, answers: list[Answers]) -> float:
         """The null_score_diff_threshold with the best F1 on these rows."""
@@ -165,35 +151,21 @@ class SpanRows:
         found = odds < NOTHING_FOUND
         return reachable_threshold(answered.f1[found], empty.f1[found], odds[found]).threshold if found.any() else 0.0
 
-    def _metrics(self, graded: Scores, answers: list[Answers], chosen: list[Answer]) -> dict[str, float]:
-        means = graded.summary()
-        if not any(question.impossible for question in self.questions):
-            means = {key: means[key] for key in ("exact", "f1")}
-        if answers and answers[0].null_odds is not None:
-            at_0 = self._grade([one.choose(0.0).text for one in answers])
-            means |= {"exact_at_0": float(at_0.exact.mean()), "f1_at_0": float(at_0.f1.mean())}
-        if any(name.startswith("character_") for name in self.task.metrics):
-            letters = score([one.text for one in chosen], self._golds, grade_korquad)
-            means |= {"character_exact": float(letters.exact.mean()), "character_f1": float(letters.f1.mean())}
-        return means
-
-    def _files(self, answers: list[Answers], chosen: list[Answer]) -> dict[str, Any]:
-        """The original's files by name, and predictions.jsonl with the answers' places in the contexts."""
-        ids = [question.id for question in self.questions]
-        keys = ("text", "probability", "start_logit", "end_logit")
-        listed = [[{key: getattr(answer, key) for key in keys} for answer in one.best] for one in answers]
+    def _files(self, chosen: list[Answer], graded: Scores) -> dict[str, Any]:
+        """The original's predictions.json, and predictions.jsonl with the answers' places in the contexts."""
         rows = [
-            {"id": name, "answers": gold, "predicted": one.text, "start": one.start, "end": one.end}
-            for name, gold, one in zip(ids, self._golds, chosen, strict=True)
+            {
+                "id": question.id,
+                "answers": [text for text, _ in question.answers],
+                "predicted": one.text,
+                "start": one.start,
+                "end": one.end,
+                "exact": float(exact),
+                "f1": float(f1),
+            }
+            for question, one, exact, f1 in zip(self.rows, chosen, graded.exact, graded.f1, strict=True)
         ]
-        files: dict[str, Any] = {
-            "predictions.json": dict(zip(ids, (one.text for one in chosen), strict=True)),
-            "nbest_predictions.json": dict(zip(ids, listed, strict=True)),
-            PREDICTIONS: rows,
-        }
-        if answers and answers[0].null_odds is not None:
-            files["null_odds.json"] = dict(zip(ids, (one.null_odds for one in answers), strict=True))
-        return files
+        return {"predictions.json": {row["id"]: row["predicted"] for row in rows}, PREDICTIONS: rows}
 
     def _loss(self, scores: NDArray[np.floating]) -> float:
         """Mean training loss of the windows: cross entropy of start and end, each over the tokens of a window."""
@@ -227,54 +199,41 @@ def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, lim
     _check_room(queries.length, questions, limits, 2 + separators)
     tokens = np.diff(contexts.edges)[context]
     windows = strided_windows(tokens, limits.max_seq_length - offset - 1, limits.doc_stride)
-    found = _find_answers(tokenizer, questions, contexts, context)
-    asked = windows.text
-    shown = Spans(contexts.ids, contexts.edges[context[asked]] + windows.start, windows.length)
+    places = _find_answers(tokenizer, questions, contexts, context)
+    owner = windows.text
+    shown = Spans(contexts.ids, contexts.edges[context[owner]] + windows.start, windows.length)
     cut = whole.length - queries.length
-    inputs = Inputs(
-        *frame(tokenizer, queries.of(asked), shown),
-        labels=_labels(windows, offset[asked], found.spans),
-        cut=np.where(windows.start == 0, cut[asked], 0),  # once a question
-        pad_id=tokenizer.pad_id,
-        limit=limits.max_seq_length,
-    )
-    decoder = Decoder(contexts, context, windows, offset[asked], tokenizer, limits)
-    return SpanRows(inputs, questions, decoder, cut, found, task)
+    frames, labels = frame(tokenizer, queries.of(owner), shown), _labels(windows, offset[owner], places.spans)
+    once = np.where(windows.start == 0, cut[owner], 0)  # per question
+    inputs = Inputs(*frames, labels, once, tokenizer.pad_id, limits.max_seq_length)
+    decoder = Decoder(contexts, context, windows, offset[owner], tokenizer, limits)
+    return SpanRows(inputs, task, questions, owner, cut, decoder, places)
 
 
 def _tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Spans:
     """The tokens of each text; equal texts are tokenized once."""
     once, which = distinct(texts)
-    found = tokenize(tokenizer, once)
-    return found.of(which)
+    return tokenize(tokenizer, once).of(which)
 
 
 def _check_room(counts: Integers, questions: Sequence[Question], limits: Limits, specials: int) -> None:
     for count, question in zip(counts.tolist(), questions, strict=True):
         if count + specials >= limits.max_seq_length:
-            where = f"line {question.line}, " if question.line else ""
-            found = (
-                f"{where}question {shorten(question.id)}: its {count} tokens and {specials} special ones leave no room"
+            raise InputError(
+                f"question {shorten(question.id)}: its {count} tokens and {specials} special "
+                f"ones leave no room for the context; raise max_seq_length = {limits.max_seq_length}, or lower "
+                f"max_query_length = {limits.max_query_length}"
             )
-            sizes = f"max_seq_length = {limits.max_seq_length}, or lower max_query_length = {limits.max_query_length}"
-            raise InputError(f"{found} for the context; raise {sizes}")
 
 
-class _Found(NamedTuple):
-    """The answers of Q questions in their contexts."""
-
-    spans: Integers  # (Q, 2) first and last token; -1: there is no answer, -100: not known, or not found
-    moved: tuple[Skipped, ...]  # questions whose answer is not at its offset, but was found
-    skipped: tuple[Skipped, ...]  # questions whose answer was not found
-    unit: Unit  # what the offsets count
-
-
-def _find_answers(tokenizer: Tokenizer, questions: Sequence[Question], contexts: Contexts, context: Integers) -> _Found:
+def _find_answers(
+    tokenizer: Tokenizer, questions: Sequence[Question], contexts: Contexts, context: Integers
+) -> AnswerPlaces:
     """The tokens of each question's first answer."""
     spans = np.full((len(questions), 2), IGNORED, np.int64)
     answers = _tokens_of(tokenizer, [question.answers[0][0] if question.answers else "" for question in questions])
     unit = unit_of_offsets([(question.context, *question.answers[0]) for question in questions if question.answers])
-    moved, skipped = list[Skipped](), list[Skipped]()
+    moved, skipped = list[Question](), list[Question]()
     for i, question in enumerate(questions):
         if question.impossible:
             spans[i] = NO_ANSWER
@@ -284,13 +243,12 @@ def _find_answers(tokenizer: Tokenizer, questions: Sequence[Question], contexts:
             if place is not None:
                 own = answers.tokens[answers.start[i] : answers.start[i] + answers.length[i]].tolist()
                 span = answer_tokens(contexts, int(context[i]), place, own if tokenizer.kind == "wordpiece" else None)
-            one = Skipped(question.id, text, start, question.line)
+                moved += [question] if span and place.start != start else []
             if span is None:
-                skipped.append(one)
+                skipped.append(question)
             else:
                 spans[i] = span
-                moved += [one] if place and place.start != start else []
-    return _Found(spans, tuple(moved), tuple(skipped), unit)
+    return AnswerPlaces(spans, moved, skipped, unit)
 
 
 def _labels(windows: Windows, offset: Integers, answers: Integers) -> Integers:
@@ -302,4 +260,4 @@ def _labels(windows: Windows, offset: Integers, answers: Integers) -> Integers:
     return labels
 
 
-SPAN = Kind("span", SpanObjective(), read, no_names, prepare, ("f1", "exact", "character_f1", "character_exact"))
+SPAN = Kind("span", SpanObjective(), read, prepare, ("f1", "exact", "character_f1", "character_exact"))

@@ -55,6 +55,9 @@ class Grade(NamedTuple):
     f1: float
 
 
+Rule = Callable[[str, Sequence[str]], Grade]
+
+
 def grade_v1(predicted: str, golds: Sequence[str]) -> Grade:
     """SQuAD 1.1."""
     words, right = normalize_answer(predicted).split(), [normalize_answer(gold).split() for gold in golds]
@@ -97,9 +100,7 @@ class Scores:
         }
 
 
-def score(
-    predictions: Iterable[str | None], golds: Iterable[Sequence[str]], grade: Callable[[str, Sequence[str]], Grade]
-) -> Scores:
+def score(predictions: Iterable[str | None], golds: Iterable[Sequence[str]], grade: Rule) -> Scores:
     """All predictions, by one of the rules above; None, a missing one, is worth 0 (SQuAD 1.1)."""
     pairs = [(text, tuple(gold)) for text, gold in zip(predictions, golds, strict=True)]
     grades = [Grade(0.0, 0.0) if text is None else grade(text, gold) for text, gold in pairs]

@@ -26,13 +26,14 @@ from ..files import InputError, shorten
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import TaggingObjective
-from .base import Judged, Kind, Limits, Task
+from .base import Judged, Kind, Limits, Prepared, Task
 from .inputs import Inputs, labelled_loss
 from .sentences import Tagged, by_character, read
-from .sequences import Integers, Spans, document_windows, edges_of, frame, tokens_of_rows
+from .sequences import Integers, Spans, document_windows, edges_of, frame, tokenize_with_offsets
 from .tags import (
     OUTSIDE,
     PARTS_OF_SPEECH,
+    Chunk,
     Scheme,
     check_tag,
     chunks,
@@ -41,7 +42,7 @@ from .tags import (
     score_tags,
     to_iob2,
 )
-from .units import all_units, first_tokens, in_words, token_positions, tokenize_rows
+from .units import all_units, first_tokens, in_words, token_positions
 
 
 class Entity(TypedDict):
@@ -104,7 +105,7 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Li
     """Rows as arrays. Raises InputError if a row has a tag that `task.labels` lack, or these are no tags."""
     scheme = scheme_of(task.labels, task.name)
     rows, cut_spans = (rows, []) if by_character(task) else in_words(tokenizer, rows)
-    tokens = tokenize_rows(tokenizer, [row.text for row in rows])
+    tokens = tokenize_with_offsets(tokenizer, [row.text for row in rows])
     units, edges = all_units(rows)
     windows = document_windows(tokens.counts.tolist(), [row.document for row in rows], limits.max_seq_length - 2)
     frames = frame(tokenizer, Spans(tokens.ids, windows.start, windows.length))
@@ -115,11 +116,10 @@ def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Li
     begins[has] = np.diff(token[has], prepend=-1) > 0
     labels = np.full(len(frames.ids), IGNORED, np.int64)
     labels[position[begins]] = _gold(rows, task, scheme)[begins]
-    nothing_cut = np.zeros(len(windows.text), np.int64)
-    inputs = Inputs(*frames, labels, nothing_cut, tokenizer.pad_id, limits.max_seq_length, token_labels=True)
-    row = np.searchsorted(edges_of(tokens.counts)[1:-1], windows.start, "right")
-    counts = tokens_of_rows(row, frames.edges, len(rows))
-    return TagRows(inputs, task, rows, edges, position, begins, counts, scheme, cut_spans)
+    uncut = np.zeros(len(windows.text), np.int64)  # long texts have windows
+    inputs = Inputs(*frames, labels, uncut, tokenizer.pad_id, limits.max_seq_length, token_labels=True)
+    owner = np.searchsorted(edges_of(tokens.counts)[1:-1], windows.start, "right")
+    return TagRows(inputs, task, rows, owner, np.zeros(len(rows), np.int64), edges, position, begins, scheme, cut_spans)
 
 
 def _gold(rows: Sequence[Tagged], task: Task, scheme: Scheme) -> Integers:
@@ -143,41 +143,35 @@ def _gold(rows: Sequence[Tagged], task: Task, scheme: Scheme) -> Integers:
 
 
 @dataclass(frozen=True)
-class TagRows:
-    """Rows of a tagging task, ready for a model. Columns of all scores: `task.labels`."""
+class TagRows(Prepared):
+    """Rows of a tagging task, ready for a model. Columns of all scores: `task.labels`.
 
-    inputs: Inputs
-    task: Task  # with its labels
+    `owner` is the row in which each window begins.
+    """
+
     rows: Sequence[Tagged]
     edges: Integers  # (N + 1,) where each row's units begin and end
     position: Integers  # (U,) the token in `inputs.ids` that answers for each unit; -1: it has none, like a space
     begins: NDArray[np.bool_]  # (U,) False: no token, or one that an earlier unit has begun
-    tokens: Integers  # (N,) tokens of the windows that begin in each row
     scheme: Scheme  # how the labels mark entities
     cut_spans: Sequence[str] = ()  # spans of characters that begin or end inside a word
-
-    @property
-    def cut(self) -> Integers:
-        """(N,) zeros: long texts have windows."""
-        return np.zeros_like(self.tokens)
 
     def notes(self) -> list[str]:
         """What a user should hear about the rows: how tags were read, and whether the vocabulary lets a model tag so.
 
         Of a token, one tag is learned. Where entities begin or end inside tokens, the learned tags miss them.
         """
-        how = "judged by accuracy" if not self.scheme.entities else "turned into IOB2, judged by the F1 of entities"
+        how = "turned into IOB2, judged by the F1 of entities" if self.scheme.entities else "judged by accuracy"
         found = [f"tags are read as {name}: {how}" for name in [self._tag_scheme()] if name]
         if self.cut_spans:
             how = f"begin or end inside a word, such as {shorten(self.cut_spans[0])}; whole words are tagged"
             found.append(f"{len(self.cut_spans):,} spans {how}; --text character tags characters instead")
         gold = [row.tags for row in self.rows if row.tags is not None]
-        if not by_character(self.task) or len(gold) < len(self.rows) or not self.scheme.entities:
-            return found
-        learned = F.one_hot(torch.from_numpy(self.inputs.labels).clamp_min(0), len(self.task.labels))
-        f1 = score_tags(gold, self._predicted(learned)).entities.f1
-        if f1 < 0.995:
-            found.append(f"entities begin or end inside a token of this vocabulary: F1 is at most about {f1:.3f}")
+        if by_character(self.task) and self.scheme.entities and len(gold) == len(self.rows):
+            learned = F.one_hot(torch.from_numpy(self.inputs.labels).clamp_min(0), len(self.task.labels))
+            f1 = score_tags(gold, self._predicted(learned)).entities.f1
+            if f1 < 0.995:
+                found.append(f"entities begin or end inside a token of this vocabulary: F1 is at most about {f1:.3f}")
         return found
 
     @property
@@ -196,13 +190,19 @@ class TagRows:
         return next(filter(None, (*(row.scheme for row in self.rows), self.scheme.name)), "")
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[list[Entity]]:
-        """The entities of each row from (T, K) scores."""
-        tagged = zip(self.rows, self.tags(scores), strict=True)
+        """The entities of each row from (T, K) scores; of parts of speech every unit that is no white space."""
+        return [self._entities(row, *found) for row, found in zip(self.rows, self.tags(scores), strict=True)]
+
+    def _entities(self, row: Tagged, tags: list[str], chances: list[float]) -> list[Entity]:
+        spans = [Chunk(tag, i, i + 1) for i, tag in enumerate(tags)]
         if self.scheme.entities:
-            return [
-                _entities(row, [self.scheme.standard[tag] for tag in tags], chances) for row, (tags, chances) in tagged
-            ]
-        return [_words(row, tags, chances) for row, (tags, chances) in tagged]
+            spans = chunks([self.scheme.standard[tag] for tag in tags])
+        found = []
+        for kind, first, last in spans:
+            start, end = row.units[first][0], row.units[last - 1][1]
+            score, text = sum(chances[first:last]) / (last - first), row.text[start:end]
+            found += [Entity(type=kind, start=start, end=end, text=text, score=score)] if text.strip() else []
+        return found
 
     def units(self, scores: Tensor) -> list[list[Unit]]:
         """Every unit of each row with the probabilities of all its tags, from (T, K) scores."""
@@ -226,28 +226,29 @@ class TagRows:
         best = scores.argmax(-1).numpy()
         chances = scores.float().softmax(-1).amax(-1).numpy()
         names, marks = self.task.labels, [self.scheme.standard[name] for name in self.task.labels]
-        inside = [marks.index(tag) if (tag := f"I-{mark[2:]}") in marks else i for i, mark in enumerate(marks)]
-        inside = inside if self.scheme.entities else [*range(len(names))]
+        inside = [*range(len(names))]
+        if self.scheme.entities:
+            inside = [marks.index(tag) if (tag := f"I-{mark[2:]}") in marks else i for i, mark in enumerate(marks)]
         tags = np.where(self.begins, best[self.position], np.array(inside)[best[self.position]])
         values = chances[self.position]
-        self._fill(tags, values)
+        self._fill(tags, values, marks)
         words, probabilities = [names[i] for i in tags], values.tolist()
         return [(words[a:b], probabilities[a:b]) for a, b in itertools.pairwise(self.edges.tolist())]
 
-    def _fill(self, tags: Integers, values: NDArray[np.float32]) -> None:
+    def _fill(self, tags: Integers, values: NDArray[np.float32], marks: list[str]) -> None:
         """Tags and probabilities for the units without a token, in place."""
-        U, number, marks = len(tags), np.arange(len(tags)), [self.scheme.standard[name] for name in self.task.labels]
-        has, outside = self.position >= 0, marks.index(OUTSIDE) if OUTSIDE in marks else -1
-        before = np.maximum.accumulate(np.where(has, number, -1))
-        after = np.minimum.accumulate(np.where(has, number, U)[::-1])[::-1]
-        row = np.repeat(np.arange(len(self.edges) - 1), np.diff(self.edges))
-        for i in np.flatnonzero(~has):
-            a, b = before[i], after[i]
-            tags[i], values[i] = (outside, 1.0) if outside >= 0 else (tags[a] if a >= 0 else 0, 0.0)
-            if self.scheme.entities and a >= 0 and b < U and row[a] == row[i] == row[b]:
-                left, right = marks[tags[a]], marks[tags[b]]
-                if len(chunks([left, right])) == 1 and OUTSIDE not in (left, right):
-                    tags[i], values[i] = tags[b], values[b]
+        known = np.flatnonzero(self.position >= 0)
+        row = np.repeat(np.arange(len(self.rows)), np.diff(self.edges))
+        for i in np.flatnonzero(self.position < 0):
+            after = int(np.searchsorted(known, i))
+            near = [j for j in known[max(0, after - 1) : after + 1] if row[j] == row[i]]  # before and after it
+            around = [marks[tags[j]] for j in near]
+            if self.scheme.entities and len(near) == 2 and OUTSIDE not in around and len(chunks(around)) == 1:
+                tags[i], values[i] = tags[near[1]], values[near[1]]
+            elif OUTSIDE in marks:
+                tags[i], values[i] = marks.index(OUTSIDE), 1.0
+            else:
+                tags[i], values[i] = tags[near[0]] if near and near[0] < i else 0, 0.0
 
     def _predicted(self, scores: Tensor) -> list[list[str]]:
         """The tags of each row's units as the rows write theirs: in IOB2 if the labels are of another scheme."""
@@ -265,64 +266,39 @@ class TagRows:
         if len(gold) < len(self.rows):
             raise ValueError("rows without tags cannot be judged")
         predicted = self._predicted(scores)
-        found = score_tags(gold, predicted)
-        whole = found.entities
-        loss = labelled_loss(scores.float(), self.inputs.labels)
-        each = {
-            kind: vars(n) | {"precision": n.precision, "recall": n.recall, "f1": n.f1}
-            for kind, n in found.types.items()
-        }
-        entities = {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall}
-        counts = Counter(tag for tags in predicted for tag in tags)
+        found, counts = score_tags(gold, predicted), Counter(itertools.chain.from_iterable(predicted))
         rows = [
             {"line": row.line, "gold": row.tags, "predicted": tags}
             for row, tags in zip(self.rows, predicted, strict=True)
         ]
+        metrics = {"loss": labelled_loss(scores.float(), self.inputs.labels), "accuracy": found.accuracy}
         judged = Judged(
-            metrics={"loss": loss, **entities, "accuracy": found.accuracy},
-            predicted={OUTSIDE: counts[OUTSIDE]} | {k: n.found for k, n in found.types.items()},
-            collapsed=whole.found == 0 < whole.gold,
-            settings={"characters": by_character(self.task)},
-            files={PREDICTIONS: rows, "types.json": each},
-            details={"tag_scheme": name} if (name := self._tag_scheme()) else {},
-        )
-        if self.scheme.entities:
-            return judged
-        return replace(
-            judged,
-            metrics={"loss": loss, "accuracy": found.accuracy},
+            metrics=metrics,
             predicted={name: counts[name] for name in self.task.labels},
             majority=self.majority,
             collapsed=len(counts) == 1 < len({tag for tags in gold for tag in tags}),
+            settings={"characters": by_character(self.task)},
             files={PREDICTIONS: rows},
+            details={"tag_scheme": name} if (name := self._tag_scheme()) else {},
         )
-
-
-def _words(row: Tagged, tags: Sequence[str], scores: Sequence[float]) -> list[Entity]:
-    """Every unit of a text that is no white space, with its part of speech."""
-    return [
-        Entity(type=tag, start=start, end=end, text=row.text[start:end], score=score)
-        for (start, end), tag, score in zip(row.units, tags, scores, strict=True)
-        if row.text[start:end].strip()
-    ]
-
-
-def _entities(row: Tagged, tags: Sequence[str], scores: Sequence[float]) -> list[Entity]:
-    """The entities of a text, from its units' tags and their probabilities (`TagRows.tags`)."""
-    found = []
-    for kind, first, last in chunks(tags):
-        start, end = row.units[first][0], row.units[last - 1][1]
-        score = sum(scores[first:last]) / (last - first)
-        found.append(Entity(type=kind, start=start, end=end, text=row.text[start:end], score=score))
-    return found
+        if not self.scheme.entities:
+            return judged
+        whole = found.entities.as_dict()
+        return replace(
+            judged,
+            metrics=metrics | {name: whole[name] for name in ("f1", "precision", "recall")},
+            predicted={OUTSIDE: counts[OUTSIDE]} | {kind: one.found for kind, one in found.types.items()},
+            collapsed=found.entities.found == 0 < found.entities.gold,
+            files={PREDICTIONS: rows, "types.json": {kind: one.as_dict() for kind, one in found.types.items()}},
+        )
 
 
 TAGGING = Kind(
     "tagger",
     TaggingObjective(),
     read,
-    labels,
     prepare,
     ("f1", "precision", "recall", "accuracy"),
+    labels,
     weighted=TaggingObjective,
 )

@@ -169,6 +169,10 @@ class EntityCounts:
         """FB1, the harmonic mean of precision and recall."""
         return 2 * self.correct / max(self.gold + self.found, 1)
 
+    def as_dict(self) -> dict[str, float]:
+        """Counts and scores."""
+        return vars(self) | {"precision": self.precision, "recall": self.recall, "f1": self.f1}
+
 
 @dataclass(frozen=True)
 class TagScores:

@@ -4,36 +4,14 @@ Shapes: N rows, U units of all rows, P tokens of all rows.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from ..tokenizer import Tokenizer, compose
+from ..tokenizer import Tokenizer
 from .sentences import Tagged, divided
-from .sequences import CHUNK, Frames, Integers, TokenIds, Windows, edges_of, ranges
+from .sequences import CHUNK, Frames, Integers, Windows, edges_of, ranges
 from .span_files import SPANS, tags_of
 from .tags import chunks
-
-
-class Tokens(NamedTuple):
-    """The tokens of all texts, end to end."""
-
-    ids: TokenIds  # (P,)
-    offsets: Integers  # (P, 2) characters of all texts, joined by one character
-    counts: Integers  # (N,)
-
-
-def tokenize_rows(tokenizer: Tokenizer, texts: Sequence[str]) -> Tokens:
-    ids, offsets, counts = [np.empty(0, np.int32)], [np.empty((0, 2), np.int64)], [np.empty(0, np.int64)]
-    starts = edges_of([len(text) + 1 for text in texts])
-    for first in range(0, len(texts), CHUNK):
-        composed = [compose(text) for text in texts[first : first + CHUNK]]
-        encodings = tokenizer.encode_batch([one.text for one in composed])
-        counts.append(np.array([len(encoding.ids) - 2 for encoding in encodings], np.int64))
-        ids.append(np.array([i for encoding in encodings for i in encoding.ids[1:-1]], np.int32))
-        for one, encoding, start in zip(composed, encodings, starts[first:], strict=False):
-            offsets.append(one.spans(np.array(encoding.offsets[1:-1], np.int64).reshape(-1, 2)) + start)
-    return Tokens(np.concatenate(ids), np.concatenate(offsets), np.concatenate(counts))
 
 
 def all_units(rows: Sequence[Tagged]) -> tuple[Integers, Integers]:

@@ -61,7 +61,6 @@ PRETRAINED = {
 FINETUNED = {
     "collapsed": ({"collapsed": True, "predicted": {"good": 90, "bad": 0}}, "score", "error",
                   "collapsed: the same answer for every development row, 'good'"),
-    "flat": ({"flat": True}, "score", "error", "the predicted values hardly vary"),
     "baseline": ({"metrics": {"loss": 0.7, "accuracy": 0.52}}, "score", "warning",
                  "accuracy 0.520 on 90 development examples; the majority-class baseline has 0.500"),
     "other names": ({"pairs": [("good", "bad"), ("bad", "good")] * 45, "metrics": {"loss": 2.0, "accuracy": 0.9}},

@@ -79,9 +79,6 @@ def score(run: FinetunedRun) -> Iterator[Finding]:
     if results.get("collapsed") is True:
         answer = Counter(results.get("predicted") or {}).most_common(1)
         yield Finding("score", "error", f"{COLLAPSED}{f', {named(answer[0][0])}' if answer else ''}", advice)
-    elif results.get("flat") is True:
-        evidence = "the predicted values hardly vary: under 1 % of the true ones' standard deviation"
-        yield Finding("score", "error", evidence, advice)
     elif value <= majority + error:
         evidence = f"{name} {value:.3f} on {n:,} development examples; the majority-class baseline has {majority:.3f}"
         yield Finding("score", "warning", evidence, advice)

@@ -38,7 +38,7 @@ COMMANDS = {
     "pretrain korean, texts": "pretrain korean --texts {base}/korean --language ko --corpus store --out out "
     "--model.hidden-size 8 --model.num-hidden-layers 1 --model.num-attention-heads 2 --model.intermediate-size 16 "
     "--model.vocab-size 100 --loop.hours 0 --loop.steps 8 --loop.save-every 2 --loop.eval-every 4 --eval-batches 1",
-    "sweep, own grid": f"study sweep {TABLES} --grid 'optim.lr=1e-4,3e-4 epochs=1' --batch-size 4 --restarts 2",
+    "sweep, own grid": f"study sweep {TABLES} --grid 'optim.lr=1e-4,3e-4 epochs=1' --batch-size 4 --seeds 1 2",
     "finetune in Python": "bertworks.finetune({base}/model, train=DataFrame)",
 }
 ONCE = ("convert",)  # commands that refuse an output that is there

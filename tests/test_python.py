@@ -155,7 +155,6 @@ def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_pa
         ),
         ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: loop.steps, loop.tokens"),
         ({"temperature": 3.0}, "^temperature would have no effect: there is no teacher; add teacher FOLDER"),
-        ({"restarts": 2, "seeds": (1, 2)}, "^restarts 2: expected 1 or more, and no seeds beside it"),
         ({"train": [{"text": "a"}]}, r"^train\[0\]: no key 'label'; found 'text'"),
         ({"train": [{"text": "a", "label": "x"}, {"text": None, "label": "x"}]}, r"^train\[1\]: 'text' is missing"),
         ({"text": "sentence"}, "^train: no column 'sentence'; found 'label', 'text'"),
@@ -199,7 +198,9 @@ def test_recipes_and_fields_of_every_form(place, frames, tmp_path):
     few = bertworks.finetune(place / "model", tmp_path / "a", recipe=config, **given, **{"optim.lr": np.float64(1e-3)})
     assert few.details["steps"] == 2
     (tmp_path / "r.toml").write_text("epochs = 1.0\n[optim]\nlr = 0.001\n")
-    more = bertworks.finetune(place / "model", tmp_path / "b", recipe=tmp_path / "r.toml", **given, restarts=2)
+    more = bertworks.finetune(
+        place / "model", tmp_path / "b", recipe=tmp_path / "r.toml", **given, seeds=(12345, 12346)
+    )
     assert more.details["seeds"] == [12345, 12346] and set(more.std) == set(more.metrics)
     assert "sd over seeds" in repr(more)
 

@@ -20,7 +20,7 @@ SHORTER = {  # what is appended to a line of README, by its beginning, so that t
     "bertworks distill": "--loop.tokens 2000 --loop.hours 0",
     "bertworks finetune --task sst2": ONE_EPOCH,
     "bertworks finetune --kind tagging": ONE_EPOCH,
-    "bertworks study sweep": "--restarts 1 --max-seq-length 16",
+    "bertworks study sweep": "--seeds 1 --max-seq-length 16",
     "bertworks study suite": f"--seeds 1 2 {ONE_EPOCH}",
     "bertworks study run": "--dry-run",
 }

@@ -24,7 +24,6 @@ from .finetuning.recipe import (
     listed_weights,
     refuse_idle,
     starting_recipe,
-    with_restarts,
 )
 from .finetuning.run import finetune as run_finetuning
 from .inference.config import FeatureConfig
@@ -97,7 +96,6 @@ def finetune(
     group: str = "",
     split_seed: int = 1,
     recipe: FinetuneConfig | Path | str | None = None,
-    restarts: int = 0,
     on_step: OnStep | None = None,
     quiet: bool = False,
     **fields: Any,
@@ -118,8 +116,7 @@ def finetune(
 
     recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of the recipe are further
     arguments; a table is a dictionary, as in TOML, and class_weights may be {"law": 3, "art": 1} or "balanced". Own
-    tables train for 3 epochs and at least 100 updates, unless fields say more. restarts: number of runs with the seeds
-    loop.seed, loop.seed + 1, ...; 0: see the field seeds.
+    tables train for 3 epochs and at least 100 updates, unless fields say more.
     on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it returns
     True, the run stops after that update and is saved, without a model yet. To end early with the best model, use
     `patience`. quiet: print nothing.
@@ -130,7 +127,7 @@ def finetune(
     folder, watch = out_folder(out), watch_of(on_step)
     refuse_other_folder(folder)
     columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
-    config = _finetuning_recipe(recipe, task, columns, restarts, fields)
+    config = _finetuning_recipe(recipe, task, columns, fields)
     tables: dict[str, Any] = {"data": data, "dev": dev, "train": train, "encoding": encoding, "sheet": sheet}
     division: dict[str, Any] = {"dev_share": dev_share, "group": group, "split_seed": split_seed}
     given = {**tables, **columns, **division, "header_row": header_row, "train_rows": train_rows}
@@ -167,7 +164,6 @@ def _finetuning_recipe(
     recipe: FinetuneConfig | Path | str | None,
     task: str,
     columns: dict[str, Any],
-    restarts: int,
     fields: dict[str, Any],
 ) -> FinetuneConfig:
     """The recipe with the given fields. Raises InputError for a field that is unknown, unfit or without effect."""
@@ -178,8 +174,8 @@ def _finetuning_recipe(
         fields = {**fields, "teacher": str(find_model(fields["teacher"]))}
     names = {name for name, default in OWN.items() if columns[name] not in (default, "")}
     given = flags_of_fields(fields) | {f"--{name}" for name in names}
-    config = with_restarts(with_fields(starting_recipe(recipe, known, given), fields, finetune), restarts)
-    refuse_idle(idle_fields(config, bool(known), restarts), given)
+    config = with_fields(starting_recipe(recipe, known, given), fields, finetune)
+    refuse_idle(idle_fields(config, bool(known)), given)
     return config
 
 

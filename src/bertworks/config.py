@@ -116,7 +116,7 @@ def with_fields(recipe: T, fields: Mapping[str, Any], function: Callable[..., An
     """
     table, known = _as_table(fields), [field.name for field in dataclasses.fields(cast(Any, recipe))]
     for name in table:
-        if name not in known and name not in getattr(recipe, "RENAMED", {}):
+        if name not in known:
             raise InputError(f"arguments: unknown argument {name}; {_hint(name, type(recipe), function)}")
     return from_dict(type(recipe), table, "arguments", recipe)
 

@@ -132,9 +132,6 @@ def _dataclass(cls: Any, value: Any, key: str, start: Any) -> Any:
     hints, fields = typing.get_type_hints(cls), dataclasses.fields(cls)
     kinds = {field.name: hints[field.name] for field in fields}
     for name in value:
-        if name in (renamed := getattr(cls, "RENAMED", {})):
-            new, values = renamed[name]
-            raise _Misfit(f"{_inside(key, name)} is no field any more; give {_inside(key, new)} ({values})")
         if name not in kinds:
             near = inner_keys(name, kinds) or difflib.get_close_matches(name, kinds, 1)
             hint = f"did you mean {_inside(key, near[0])}?" if near else f"known keys: {', '.join(kinds)}"

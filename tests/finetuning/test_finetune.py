@@ -185,16 +185,16 @@ def test_killed_and_stopped_from_outside(place, tmp_path):
 def test_a_signal_in_the_last_evaluation_ends_all_runs(place, table, tmp_path, monkeypatch):
     """It comes too late for the first seed; the second one must not begin."""
     config = dataclasses.replace(CONFIG, seeds=(1, 2), epochs=1)
-    judge, told = Job.evaluate, []
+    judge, told = Job.judge, []
 
-    def interrupted(self, model):
+    def interrupted(self, *given):
         if not told:
             told.append(True)
             signal.raise_signal(signal.SIGTERM)
-        return judge(self, model)
+        return judge(self, *given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Job, "evaluate", interrupted)
+        patch.setattr(Job, "judge", interrupted)
         finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert told and not (tmp_path / "run/seed-2").exists()
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
@@ -319,14 +319,14 @@ def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_pat
 )
 def test_the_weights_of_a_run_are_evaluated_once(place, table, tmp_path, monkeypatch, keep_best, scores):
     """A run has three evaluations; a fourth comes only after the best weights came back."""
-    evaluated, seen = Job.evaluate, []
+    evaluated, seen = Job.judge, []
 
-    def scored(self, model):
-        judged = evaluated(self, model)
+    def scored(self, model, rows):
+        judged = evaluated(self, model, rows)
         seen.append(model.state_dict()["heads.classifier.weight"].clone())
         return dataclasses.replace(judged, metrics=judged.metrics | {"accuracy": scores[len(seen) - 1]})
 
-    monkeypatch.setattr(Job, "evaluate", scored)
+    monkeypatch.setattr(Job, "judge", scored)
     config = dataclasses.replace(changed(keep_best=keep_best, eval_every=5), epochs=1)
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert len(seen) == len(scores) and results["metrics"]["accuracy"] == scores[-1]
@@ -424,14 +424,10 @@ def test_names_that_are_not_utf8(place, tmp_path):
     table = own_table(own_task("", ("text",), "label"), train, place / "dev.csv")
     finetune(changed(steps=1), *table, place / "model", tmp_path / "run", quiet=True)
     assert name in read_json(tmp_path / "run/results.json")["data"]
-    with pytest.raises(InputError, match="not UTF-8; safetensors reads no files in such a folder"):
-        finetune(changed(steps=1), *table, place / "model", tmp_path / os.fsdecode(b"r\xff"), quiet=True)
 
 
-@pytest.mark.parametrize(
-    ("value", "message"), [(math.nan, "Some scores are not finite"), (2e38, "Its loss there is inf")]
-)
-def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, monkeypatch, value, message):
+@pytest.mark.parametrize("value", [math.nan, 2e38])
+def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, monkeypatch, value):
     start = running.start_model
 
     def broken(*arguments):
@@ -440,7 +436,7 @@ def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, mo
         return model, fresh
 
     monkeypatch.setattr(running, "start_model", broken)
-    with pytest.raises(Diverged, match=f"development rows. {message}"):
+    with pytest.raises(Diverged, match="development rows: its scores or its loss there are not finite"):
         finetune(changed(steps=1), *table, place / "model", tmp_path / "run", quiet=True)
     assert not (tmp_path / "run/results.json").exists()
 

@@ -146,7 +146,7 @@ def test_a_stop_after_the_last_state_logs_once(place, table, tmp_path, monkeypat
     config = dataclasses.replace(CONFIG, **CHANGES["patience"], optim=OptimConfig(lr=0.3, warmup=0.0))
     finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
     with monkeypatch.context() as patch:
-        patch.setattr("bertworks.finetuning.run._save", lambda *_: 1 / 0)
+        patch.setattr("bertworks.finetuning.run.SeedRun.save", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
@@ -277,28 +277,15 @@ def test_what_is_frozen(place, trained, frozen):
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"frozen": True}, "frozen is no field any more; give trained \\(head\\)"),
-        ({"frozen_layers": 2}, r"frozen_layers is no field any more; give trained \(the number of top layers"),
+        ({"frozen": True}, "unknown key frozen"),
         ({"trained": 0}, "trained = 0; expected all, head, or a whole number of layers from 1 on"),
         ({"trained": "none"}, "trained = 'none'; expected one of 'all', 'head'"),
     ],
 )
-def test_former_names_and_wrong_values(table, message):
+def test_wrong_values(table, message):
     with pytest.raises(InputError, match=message):
         from_dict(FinetuneConfig, table)
     assert from_dict(FinetuneConfig, {"trained": 3}).trained == 3
-
-
-def test_former_flags_name_the_new_one(capsys):
-    from bertworks.cli import main
-
-    for more, message in (
-        (["--frozen"], "give --trained (head)"),
-        (["--frozen-layers", "2"], "give --trained (the number"),
-    ):
-        with pytest.raises(SystemExit):
-            main(["finetune", "m", "--out", "o", *more])
-        assert f"{more[0]} is no flag any more; {message}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("rule", ["bert_adam", "lamb"])
@@ -321,15 +308,3 @@ def test_rows_of_tokens_without_a_text_only_decay(place, table, tmp_path, rule):
         torch.testing.assert_close(shrunk, shrunk[:1].expand(len(shrunk)), rtol=1e-5, atol=0)
     moved = (last - first * shrunk[0])[VOCAB.index("good")]
     assert moved.abs().max() > 1e-4
-
-
-def test_a_run_that_was_begun_with_the_whole_table_goes_on_with_it(place, table, tmp_path, monkeypatch):
-    """So does a run of the versions before tables were shortened."""
-    with monkeypatch.context() as before:
-        before.setattr("bertworks.finetuning.run.keep_used_rows", lambda *_: None)
-        finetune(CONFIG, *table, place / "model", tmp_path / "whole", quiet=True)
-        with killed_at(5, ExampleFeed):
-            finetune(CONFIG, *table, place / "model", tmp_path / "run", quiet=True)
-    finetune(CONFIG, *table, place / "model", tmp_path / "run", quiet=True)
-    whole, resumed = ((tmp_path / name / "model/model.safetensors").read_bytes() for name in ("whole", "run"))
-    assert whole == resumed

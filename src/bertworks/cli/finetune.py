@@ -1,12 +1,12 @@
 """`bertworks finetune`: one run, or a run for each of several seeds."""
 
 import os
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ..files import InputError
-from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe, with_restarts
+from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe
 from ..tasks.base import Task
 from ..tasks.catalogue import find_task
 from .arguments import DividedRows, Flat, Positional, flags_in, parse, value_of, with_defaults
@@ -51,7 +51,6 @@ class Arguments:
     config: Flat[FinetuneConfig]
     rows: Flat[DividedRows] = field(default_factory=DividedRows)
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
-    restarts: int = 0  # number of runs with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
     # write the files of this tracker during the run, into the run folder (extra `tensorboard`)
     log: Literal["tensorboard"] | None = None
 
@@ -80,15 +79,11 @@ def finetune(argv: list[str]) -> None:
 
 def read_arguments(arguments: type[T], argv: list[str], command: str, task: Task | None = None) -> T:
     """The arguments. The recipe's defaults come from the task (--task, or `task`), then from --recipe."""
-    for former, (new, values) in FinetuneConfig.RENAMED.items():
-        if (flag := f"--{former.replace('_', '-')}") in flags_in(argv):
-            raise InputError(f"{flag} is no flag any more; give --{new} ({values})")
     name = value_of(argv, "--task")
     known = find_task(name) if name else task
     base = starting_recipe(value_of(argv, "--recipe"), known, flags_in(argv))
     found = parse(arguments, argv, command, start=with_defaults(arguments, config=base))
-    found = replace(found, config=with_restarts(found.config, found.restarts))
-    refuse_idle(idle_fields(found.config, bool(name), found.restarts), flags_in(argv))
+    refuse_idle(idle_fields(found.config, bool(name)), flags_in(argv))
     return found
 
 

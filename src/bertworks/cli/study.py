@@ -90,7 +90,6 @@ class Search:
     out: Path  # folder to write; what is unfinished in it is resumed
     config: Flat[FinetuneConfig]
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
-    restarts: int = 0  # number of runs of each setting, with the seeds loop.seed, loop.seed + 1, ...; 0: see --seeds
     keep_all: bool = False  # keep the models of all runs, not of the best run alone
     on: Flat[Scheduler] = field(default_factory=Scheduler)
 
@@ -101,7 +100,7 @@ class SweepArguments(Search):
 
     Example:
         bertworks study sweep runs/base paper --task mrpc --data glue/MRPC \\
-            --out runs/grid --restarts 3
+            --out runs/grid --seeds 1 2 3
         bertworks study sweep runs/base "optim.lr=1e-4,3e-4 epochs=3" \\
             --train a.csv --dev b.csv --out runs/grid
 

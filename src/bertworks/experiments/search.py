@@ -57,7 +57,7 @@ def grid_of(name: str) -> dict[str, list[Any]]:
         if not named or field in grid:
             raise InputError(f"grid {shorten(name)}: found {shorten(part)}; {EXPECTED}")
         if field in ("seeds", "loop.seed"):
-            raise InputError(f"grid {shorten(name)}: all settings have the same seeds; give --seeds or --restarts")
+            raise InputError(f"grid {shorten(name)}: all settings have the same seeds; give --seeds")
         grid[field] = [_parsed(value) for value in found]
         if len({*grid[field]}) < len(found):
             raise InputError(f"grid {shorten(name)}: {shorten(part)} has equal values; give each value once")

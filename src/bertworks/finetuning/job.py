@@ -3,6 +3,7 @@
 The paper's settings are in sections 3.2, 4.1 and A.3; runs themselves are in run.py.
 """
 
+import functools
 import json
 import math
 import sys
@@ -21,6 +22,8 @@ from ..model.heads import Model
 from ..tasks.base import Data, Judged, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
+from ..tasks.rows import hash_of_texts
+from ..tasks.table import form_facts
 from ..tokenizer import Tokenizer, unknown_share
 from ..training import machine
 from ..training.config import TrainerState
@@ -33,8 +36,6 @@ from .recipe import FinetuneConfig
 from .settings import check_settings, rows_of_a_pass
 from .teacher import TeacherScores, score_with_teacher
 
-DIVERGED = "the model cannot be judged on the development rows"
-GENTLER = "begin again with a lower optim.lr or a longer optim.warmup, and another --out"
 MOSTLY_UNKNOWN = 0.5  # share of [UNK] above which a note becomes a warning
 
 
@@ -78,7 +79,6 @@ class Job:
     notes: tuple[str, ...]  # what was left out of the training rows
     teacher: TeacherScores | None  # scores of the training rows
     class_weights: tuple[float, ...]  # of the task's labels; (): none
-    start: tuple[str, ...]  # labels, and checksums of rows and weights: what a run begins with besides its settings
     world: machine.World
     quiet: bool
     watch: Watch | None = None  # see Loop
@@ -93,22 +93,40 @@ class Job:
         task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
-        notes = (*data.notes, *train.notes(), *_unknown(train.inputs, tokenizer))
-        notes += _negatives(config, task, world)
+        notes = (*data.notes, *train.notes(), *_unknown(train.inputs, tokenizer), *_negatives(config, task, world))
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
             left_out = f" ({'; '.join(notes)})" if notes else ""
             raise InputError(f"{task.name}: training and development data need rows, and every row a label{left_out}")
-        sets = (train, dev, *more.values())
-        start = [task.name, task.kind, *task.metrics, *task.labels, *(rows.inputs.fingerprint() for rows in sets)]
-        start.append(json.dumps(read_json(folder / "config.json")))
-        if not config.random_init:
-            start.append(weights_checksum(folder))
         teacher = score_with_teacher(config.teacher, task, kind, data, config, world) if config.teacher else None
-        if teacher is not None:
-            start.append(weights_checksum(find_model(config.teacher)))
         weights = class_weights(config.class_weights, task, kind, train.inputs)
-        sides = (train.inputs, dev, more, notes, teacher, weights, tuple(start))
-        return cls(config, task, kind, data, folder, tokenizer, *sides, world, quiet)
+        prepared = (train.inputs, dev, more, notes, teacher, weights)
+        return cls(config, task, kind, data, folder, tokenizer, *prepared, world, quiet)
+
+    @functools.cached_property
+    def start(self) -> tuple[str, ...]:
+        """Labels, and checksums of rows and weights: what a run begins with besides its settings."""
+        sets = (self.train, self.dev.inputs, *(rows.inputs for rows in self.more.values()))
+        names = (self.task.name, self.task.kind, *self.task.metrics, *self.task.labels)
+        folders = [] if self.config.random_init else [self.folder]
+        folders += [find_model(self.config.teacher)] if self.teacher else []
+        config = json.dumps(read_json(self.folder / "config.json"))
+        return (*names, *(one.fingerprint() for one in sets), config, *map(weights_checksum, folders))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the results of every run have."""
+        weights = dict(zip(self.task.labels, self.class_weights, strict=True)) if self.class_weights else None
+        return {
+            "examples": {"train": len(self.data.train), "dev": len(self.data.dev)},
+            "dev_texts": hash_of_texts(self.data.dev),
+            "truncation": {"train": self.train.truncation(), "dev": self.dev.inputs.truncation()},
+            "notes": list(self.notes),
+            **({"teacher": self.teacher.facts} if self.teacher else {}),
+            **({"class_weights": weights} if weights else {}),
+            "data": self.data.source,
+            **form_facts(self.task.form),
+            "model": str(self.folder),
+        }
 
     @property
     def tokens(self) -> Tensor:
@@ -137,19 +155,20 @@ class Job:
         """What determines the outcome of a run."""
         return RunIdentity(config, self.start)
 
-    def evaluate(self, model: Model) -> Judged:
-        """The model on the development set. Raises Diverged if scores or loss are not finite: weights that are not."""
-        judged = self.evaluate_rows(model, self.dev)
-        if not math.isfinite(judged.metrics.get("loss", 0.0)):
-            raise Diverged(f"{DIVERGED}. Its loss there is {judged.metrics['loss']}; {GENTLER}")
-        return judged
+    def judge(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> Judged:
+        """The model on labelled rows. settings: those tuned on the development set; None: they are tuned now.
 
-    def evaluate_rows(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> Judged:
-        """The same on any rows, with the settings tuned on the development set."""
+        Raises Diverged if scores or loss are not finite, as those of weights that are not.
+        """
         scores = compute_scores(model, rows.inputs, self.world)
-        if not bool(torch.isfinite(scores).all()):
-            raise Diverged(f"{DIVERGED}. Some scores are not finite; {GENTLER}")
-        return rows.judge(scores, settings)
+        finite = bool(torch.isfinite(scores).all())
+        judged = rows.judge(scores, settings) if finite else Judged({"loss": math.nan})
+        if not math.isfinite(judged.metrics["loss"]):
+            raise Diverged(
+                "the model cannot be judged on the development rows: its scores or its loss there are not finite. "
+                "Begin again with a lower optim.lr or a longer optim.warmup, and another --out"
+            )
+        return judged
 
     def say(self, text: str) -> None:
         if not self.quiet and self.world.main:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from ..config import check_least, check_seed, find_recipe, from_dict, load_recipe
 from ..files import InputError, shorten
@@ -45,11 +45,6 @@ def listed_weights(weights: Any) -> Any:
 @dataclass(frozen=True)
 class FinetuneConfig(Limits):
     """A fine-tuning recipe. The defaults are the original code's for GLUE."""
-
-    RENAMED: ClassVar[dict[str, tuple[str, str]]] = {  # former fields, the ones that replace them, and their values
-        "frozen": ("trained", "head"),
-        "frozen_layers": ("trained", "the number of top layers that are trained"),
-    }
 
     optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))
@@ -163,25 +158,11 @@ def starting_recipe(
     return base if task or long_enough else replace(base, min_steps=OWN_TABLE_STEPS)
 
 
-def with_restarts(config: FinetuneConfig, restarts: int) -> FinetuneConfig:
-    """The recipe with as many seeds, from loop.seed on; 0: as it is. Raises InputError if it names seeds itself."""
-    if isinstance(restarts, bool) or not isinstance(restarts, int):
-        raise InputError(f"--restarts {shorten(restarts)}: expected a whole number")
-    if not restarts:
-        return config
-    if restarts < 0 or config.seeds:
-        raise InputError(f"--restarts {restarts}: expected 1 or more, and no --seeds beside it")
-    try:
-        return replace(config, seeds=tuple(range(config.loop.seed, config.loop.seed + restarts)))
-    except ValueError as error:  # a seed beyond the last one
-        raise InputError(str(error)) from None
-
-
 Idle = tuple[object, set[str], str]
 """Whether flags are idle, which ones, and what to use instead."""
 
 
-def idle_fields(config: FinetuneConfig, task: bool, restarts: int) -> list[Idle]:
+def idle_fields(config: FinetuneConfig, task: bool) -> list[Idle]:
     """The flags that would change nothing beside others; task: whether a known task is trained."""
     loop = config.loop
     budget = loop.steps or loop.tokens or loop.hours
@@ -191,7 +172,7 @@ def idle_fields(config: FinetuneConfig, task: bool, restarts: int) -> list[Idle]
             {"--text", "--label", "--kind", "--choices", "--dev"},
             "--task has columns and files of its own; leave the flag out, or use --train and --dev",
         ),
-        (config.seeds and not restarts, {"--loop.seed"}, "--seeds names the seeds; leave one out, or give --restarts"),
+        (config.seeds, {"--loop.seed"}, "--seeds names the seeds; leave one out"),
         (budget, {"--epochs", "--min-steps"}, "loop.steps, loop.tokens or loop.hours is the budget; leave one out"),
         (not config.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
     ]

@@ -21,16 +21,14 @@ from ..checkpoint.locate import refuse_export
 from ..checkpoint.pooling import Pooling, write_pooling
 from ..config import to_toml
 from ..files import InputError, atomic_write, clip, to_json, write_json, write_text
-from ..model.heads import Model
 from ..model.used_rows import keep_used_rows, restore_rows
 from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
 from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
 from ..tasks.checks import hashes_of
 from ..tasks.kinds import OWN_TABLE
-from ..tasks.rows import hash_of_texts, sample
+from ..tasks.rows import sample
 from ..tasks.span_files import SPANS
-from ..tasks.table import form_facts
 from ..training import machine
 from ..training.config import TrainerState
 from ..training.identity import RECIPE
@@ -39,7 +37,6 @@ from ..training.memory import check_memory
 from ..training.optim import Optimizer
 from ..training.run import (
     ANEW,
-    STATE_FOLDER,
     Run,
     finished,
     refuse_other_folder,
@@ -47,7 +44,6 @@ from ..training.run import (
     train_in_folder,
     write_results,
 )
-from ..training.state import saved_shapes
 from .job import ExampleFeed, Job
 from .recipe import FinetuneConfig
 from .settings import rows_of_a_pass
@@ -130,80 +126,113 @@ def _check_folder(out: Path) -> None:
 
 def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     """One run with one seed."""
-    try:
-        str(out).encode()
-    except UnicodeEncodeError:
-        raise InputError(
-            f"{out} is not UTF-8; safetensors reads no files in such a folder, so give another --out"
-        ) from None
-    config = job.config.resolved(len(job.train), seed)
-    run = Run(out, job.identity(config), job.world, job.quiet, job.watch)
-    fresh: list[str] = []
-
-    def begin() -> Loop:
-        model, parts = start_model(config, job.folder, job.kind.head, job.task.labels)
-        fresh.extend(parts)
-        return make_loop(job, config, run, model)
-
+    run = SeedRun(job, seed, out)
     names = ["", *(f"_{name}" for name in job.more)]
     metrics = {f"{key}{end}": float for end in names for key in ("loss", *job.task.metrics)}
-    return train_in_folder(
-        run,
-        begin,
-        lambda loop: _save(job, config, run, loop, fresh),
-        lambda loop: [opening(job, config)],
-        keep_state=False,
-        form={"metrics": metrics, "collapsed": bool, "seconds": float},  # what seeds and studies read
-    )
+    form = {"metrics": metrics, "collapsed": bool, "seconds": float}  # what seeds and studies read
+    return train_in_folder(run.run, run.begin, run.save, lambda loop: [opening(job, run.config)], False, form)
 
 
-def make_loop(job: Job, config: FinetuneConfig, run: Run, model: Model) -> Loop:
-    """The loop of a run before its first step. The model has the rows of its texts alone until `_write` saves it."""
-    model.to(job.world.device)
-    tokens = len(job.train.ids) / max(1, len(job.train))  # of a row, with all its choices
-    frozen = model.config.num_hidden_layers - config.trained_layers(model.config.num_hidden_layers)
-    check_memory(model.config, rows_of_a_pass(config, job.world), tokens, job.world.device, frozen)
-    shapes = job.world.ask_first(lambda: saved_shapes(run.out / STATE_FOLDER))
-    whole = [list(p.shape) == shapes.get(name) for name, p in model.named_parameters() if name.endswith("word.weight")]
-    if not (config.optim.scales_by_norm or any(whole)):  # a run that was begun before tables were shortened keeps them
-        keep_used_rows(model, job.tokens)
-    return Loop(
-        model,
-        job.objective,
-        ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None),
-        Optimizer(model, config.whole_warmup),
-        job.world,
-        config.loop,
-        run.out,
-        run.identity.hash,
-        evaluate=Judge(job, config, model),
-        weights=job.weights,
-        watch=run.watch,
-        patience=config.patience,
-        quiet=job.quiet,
-    )
+class SeedRun:
+    """One run with one seed: its beginning, its evaluations, and its folder."""
 
+    def __init__(self, job: Job, seed: int, out: Path):
+        self.job, self.config = job, job.config.resolved(len(job.train), seed)
+        self.run = Run(out, job.identity(self.config), job.world, job.quiet, job.watch)
+        self.fresh: list[str] = []  # parts of the model with new weights
+        self.judged: Judged | None = None  # the last evaluation
 
-class Judge:
-    """Evaluates the model of a run on the development set, and keeps the last result."""
+    def begin(self) -> Loop:
+        """The loop before its first step. The model has the embeddings of its texts alone until it is saved."""
+        job, config = self.job, self.config
+        self.model, self.fresh = start_model(config, job.folder, job.kind.head, job.task.labels)
+        self.model.to(job.world.device)
+        tokens = len(job.train.ids) / max(1, len(job.train))  # of a row, with all its choices
+        layers = self.model.config.num_hidden_layers
+        frozen = layers - config.trained_layers(layers)
+        check_memory(self.model.config, rows_of_a_pass(config, job.world), tokens, job.world.device, frozen)
+        if not config.optim.scales_by_norm:
+            keep_used_rows(self.model, job.tokens)
+        return Loop(
+            self.model,
+            job.objective,
+            ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None),
+            Optimizer(self.model, config.whole_warmup),
+            job.world,
+            config.loop,
+            self.run.out,
+            self.run.identity.hash,
+            evaluate=self.evaluate,
+            weights=job.weights,
+            watch=job.watch,
+            patience=config.patience,
+            quiet=job.quiet,
+        )
 
-    def __init__(self, job: Job, config: FinetuneConfig, model: Model):
-        self.job, self.config, self.model = job, config, model
-        self.judged: Judged | None = None
-
-    def __call__(self, progress: TrainerState) -> dict[str, float]:
+    def evaluate(self, progress: TrainerState) -> dict[str, float]:
         """The metrics of the weights as they are now."""
         if self.config.loop.share(progress) >= 1:
             self.job.say(f"evaluating on {len(self.job.data.dev):,} development rows")
-        self.judged = self.job.evaluate(self.model)
+        self.judged = self.job.judge(self.model, self.job.dev)
         return self.judged.metrics
 
-    def of(self, loop: Loop) -> Judged:
-        """The result for the weights with which the run has ended: the last one, unless the best ones came back."""
-        if loop.reloaded:
-            self(loop.progress)
-        assert self.judged is not None
-        return self.judged
+    def save(self, loop: Loop) -> dict[str, Any]:
+        """Write the model folder and the predictions on dev; returns what results.json has."""
+        job, config = self.job, self.config
+        if loop.reloaded:  # the best weights came back
+            self.evaluate(loop.progress)
+        judged = self.judged
+        assert judged is not None
+        if loop.stopped_early:
+            waited, best = counted(config.patience, "evaluation"), config.loop.keep_best
+            job.say(f"ended at step {loop.progress.step:,} after {waited} without a better {best}; "
+                    "the best weights are kept")  # fmt: skip
+        metrics = dict(judged.metrics)
+        for name, rows in job.more.items():
+            other = job.judge(self.model, rows, judged.settings).metrics
+            metrics |= {f"{key}_{name}": value for key, value in other.items()}
+        results = {
+            "kind": "finetune",
+            "task": job.task.name,
+            "metrics": metrics,
+            "majority": judged.majority,
+            "predicted": judged.predicted,
+            **judged.details,
+            "collapsed": judged.collapsed,
+            "tuned": judged.settings,
+            **job.facts,
+            **({"stopped_early": loop.stopped_early} if config.patience else {}),
+            "random_init": config.random_init,
+            "fresh": self.fresh,
+            **run_facts(self.run, loop),
+        }
+        if job.world.main:
+            self._write(results, judged)
+        return results
+
+    def _write(self, results: dict[str, Any], judged: Judged) -> None:
+        """The model folder, the predictions on dev, a few examples of it, and hashes of the training examples."""
+        job, task, out, length = self.job, self.job.task, self.run.out, self.config.max_seq_length
+        # without paths of this machine, and without a hash that tells a reader nothing
+        facts = {key: value for key, value in results.items() if key not in ("model", "data", "dev_texts")}
+        facts |= {"title": f"{run_name(job.folder)} fine-tuned on {task.name}", **_origin(job)}
+        stored = {"kind": task.kind, "name": task.name, **_columns(task, job.data.train)}
+        if task.kind == "span":
+            stored |= {f.name: getattr(self.config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
+        if task.kind == "embedding" and task.label:
+            stored["scale"] = task.scale
+        stored |= judged.settings
+        restore_rows(self.model)
+        save_folder(out / "model", self.model, job.tokenizer, facts, list(task.labels) or None, length, stored)
+        if task.kind == "embedding":
+            write_pooling(out / "model", Pooling(max_length=length), self.model.config.hidden_size)
+        for name, content in {**judged.files, EXAMPLES: sample(job.data.dev)}.items():
+            if name.endswith(".jsonl"):
+                write_text(out / name, "".join(to_json(row) + "\n" for row in content))
+            else:
+                write_json(out / name, content)
+        with atomic_write(out / TRAINED_ON) as file:
+            np.save(file, hashes_of(task, job.data.train))
 
 
 def opening(job: Job, config: FinetuneConfig) -> str:
@@ -211,7 +240,7 @@ def opening(job: Job, config: FinetuneConfig) -> str:
     task, rows, steps, given = job.task, len(job.train), config.loop.steps, len(job.data.train)
     windows = f" in {rows:,} windows" if rows != given else ""  # long ones of texts with tags and of contexts
     parts = [f"{task.name}: {given:,} training rows{windows}, {len(job.data.dev):,} development rows"]
-    if task.kind not in ("regression", "choice", "span", "embedding"):
+    if task.labels and task.kind not in ("regression", "choice"):
         parts.append(f"{len(task.labels)} labels ({clip(', '.join(task.labels), 120)})")
     if steps and not (config.loop.tokens or config.loop.hours):
         number, planned = f"{steps * config.batch_size / rows:.3g}", job.config.steps_of(rows)
@@ -222,73 +251,6 @@ def opening(job: Job, config: FinetuneConfig) -> str:
     if majority := job.dev.majority:
         parts.append(f"{task.metrics[0]} of the most frequent answer: {majority:.4f}")
     return "; ".join(parts)
-
-
-def _save(job: Job, config: FinetuneConfig, run: Run, loop: Loop, fresh: list[str]) -> dict[str, Any]:
-    """Judge in float32 and write the model folder and the predictions on dev; returns what results.json has."""
-    model, judge = loop.model, loop.evaluate
-    assert isinstance(model, Model) and isinstance(judge, Judge)
-    judged = judge.of(loop)
-    if loop.stopped_early:
-        waited, best = config.patience, config.loop.keep_best
-        found = f"{counted(waited, 'evaluation')} without a better {best}"
-        job.say(f"ended at step {loop.progress.step:,} after {found}; the best weights are kept")
-    more = {name: job.evaluate_rows(model, rows, judged.settings) for name, rows in job.more.items()}
-    results = {
-        "kind": "finetune",
-        "task": job.task.name,
-        "metrics": judged.metrics
-        | {f"{key}_{n}": value for n, other in more.items() for key, value in other.metrics.items()},
-        "majority": judged.majority,
-        "predicted": judged.predicted,
-        **judged.details,
-        "collapsed": judged.collapsed,
-        "tuned": judged.settings,
-        "examples": {"train": len(job.data.train), "dev": len(job.data.dev)},
-        "dev_texts": hash_of_texts(job.data.dev),
-        "truncation": {"train": job.train.truncation(), "dev": job.dev.inputs.truncation()},
-        "notes": list(job.notes),
-        **({"teacher": job.teacher.facts} if job.teacher else {}),
-        **({"class_weights": dict(zip(job.task.labels, job.class_weights, strict=True))} if job.class_weights else {}),
-        **({"stopped_early": loop.stopped_early} if config.patience else {}),
-        "data": job.data.source,
-        **form_facts(job.task.form),
-        "model": str(job.folder),
-        "random_init": config.random_init,
-        "fresh": fresh,
-        **run_facts(run, loop),
-    }
-    if job.world.main:
-        _write(job, config, results, judged, model, run.out)
-    return results
-
-
-def _write(job: Job, config: FinetuneConfig, results: dict[str, Any], judged: Judged, model: Model, out: Path) -> None:
-    """The model folder, the predictions on dev, a few examples of it, and hashes of the training examples."""
-    # without paths of this machine, and without a hash that tells a reader nothing
-    facts = {key: value for key, value in results.items() if key not in ("model", "data", "dev_texts")}
-    facts |= {"title": f"{run_name(job.folder)} fine-tuned on {job.task.name}", **_origin(job)}
-    limits = {f.name: getattr(config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
-    stored = {
-        "kind": job.task.kind,
-        "name": job.task.name,
-        **_columns(job.task, job.data.train),
-        **(limits if job.task.kind == "span" else {}),
-        **({"scale": job.task.scale} if job.task.kind == "embedding" and job.task.label else {}),
-        **judged.settings,
-    }
-    labels = list(job.task.labels) or None
-    restore_rows(model)
-    save_folder(out / "model", model, job.tokenizer, facts, labels, config.max_seq_length, stored)
-    if job.task.kind == "embedding":
-        write_pooling(out / "model", Pooling(max_length=config.max_seq_length), model.config.hidden_size)
-    for name, content in {**judged.files, EXAMPLES: sample(job.data.dev)}.items():
-        if name.endswith(".jsonl"):
-            write_text(out / name, "".join(to_json(row) + "\n" for row in content))
-        else:
-            write_json(out / name, content)
-    with atomic_write(out / TRAINED_ON) as file:
-        np.save(file, hashes_of(job.task, job.data.train))
 
 
 def _origin(job: Job) -> dict[str, Any]:

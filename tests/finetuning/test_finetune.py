@@ -25,11 +25,9 @@ from bertworks.finetuning import run as running
 from bertworks.finetuning.job import ExampleFeed, Job
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune, joined_job
-from bertworks.finetuning.start import reinitialise_top
 from bertworks.inference.evaluation import evaluate
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
-from bertworks.model.presets import PRESETS
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.kinds import own_table, own_task, read_rows
@@ -250,39 +248,11 @@ def test_random_init_takes_only_the_shape(place, table, tmp_path):
     assert dataclasses.replace(ours.config, hidden_dropout_prob=0.1) == start.config
 
 
-def test_top_layers_get_fresh_weights(place):
-    """Pooler and the top layers by the run's seed; what is below stays, and without the option everything does."""
-    start = load_model(place / "model").state_dict()
-    model = {}
-    for layers, seed in ((0, 1), (1, 1), (1, 2), (2, 1)):
-        fresh = load_model(place / "model")
-        parts = reinitialise_top(fresh, layers, seed)
-        assert parts == [*["layers.1", "layers.0"][:layers], *["pooler"][:layers]]
-        model[layers, seed] = fresh.state_dict()
-        changed = {name for name in start if not torch.equal(start[name], model[layers, seed][name])}
-        below = ("encoder.layers.1.", "encoder.layers.0.")[:layers] + ("encoder.pooler.",)[:layers]
-        assert all(name.startswith(below) for name in changed)
-        assert changed == {n for n in start if n.startswith(below) and n.endswith("weight") and "norm" not in n}
-        assert all(fresh.state_dict()[n].std() < 0.025 for n in changed)
-    assert not torch.equal(model[1, 1]["encoder.pooler.weight"], model[1, 2]["encoder.pooler.weight"])
-
-
-def test_fresh_layers_have_the_parameters_of_those_they_replace():
-    """Layers differ: ModernBERT's first one has no LayerNorm before its attention, shared halves exist once."""
-    for shape in (PRESETS["modern"], dataclasses.replace(PRESETS["tiny"], shared_layers="attention")):
-        small = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 3}
-        model = build_model(dataclasses.replace(shape, vocab_size=11, **small), ("classifier",), 2, seed=1)
-        before = [*model.state_dict()]
-        for layers in (2, 3):
-            reinitialise_top(model, layers, 1)
-            assert [*model.state_dict()] == before
-
-
 def test_stability_options_run_and_resume(place, table, tmp_path):
     optim = dataclasses.replace(CONFIG.optim, rule="adamw", layer_decay=0.9)
-    config = dataclasses.replace(CONFIG, reinit_layers=1, optim=optim, epochs=1)
+    config = dataclasses.replace(CONFIG, optim=optim, epochs=1)
     whole = finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
-    assert whole["fresh"] == ["classifier", "layers.1", "pooler"]
+    assert whole["fresh"] == ["classifier"]
     with killed_at(6, ExampleFeed):
         finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
     finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)

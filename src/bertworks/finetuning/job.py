@@ -36,8 +36,6 @@ from .recipe import FinetuneConfig
 from .settings import check_settings, rows_of_a_pass
 from .teacher import TeacherScores, score_with_teacher
 
-MOSTLY_UNKNOWN = 0.5  # share of [UNK] above which a note becomes a warning
-
 
 class ExampleFeed:
     """The batches of a run: a pure function of its progress. All micro-batches of an update have the same length."""
@@ -176,16 +174,11 @@ class Job:
 
 
 def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
-    """The share of [UNK] among the tokens of the training rows, if there is any; a warning if it is most of them."""
+    """The fraction of [UNK] among the tokens of the training rows, if there is any."""
     counts = np.bincount(train.ids, minlength=tokenizer.vocab_size)
     counts[[tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]] = 0
     share = unknown_share(tokenizer, counts)
-    if not share:
-        return ()
-    found = f"{share:.2%} of the tokens of the training rows are [UNK]"
-    if share <= MOSTLY_UNKNOWN:
-        return (found,)
-    return (f"warning: {found}; the model's vocabulary does not know these texts; start from another model",)
+    return (f"{share:.2%} of the tokens of the training rows are [UNK]",) if share else ()
 
 
 def _negatives(config: FinetuneConfig, task: Task, world: machine.World) -> tuple[str, ...]:

@@ -58,7 +58,6 @@ class FinetuneConfig(Limits):
     # top layers, with frozen embeddings and layers below them
     trained: Literal["all", "head"] | int = "all"
     top: TopConfig = NO_TOP  # layers between encoder and head: a choice of encoder layers, a BiLSTM
-    reinit_layers: int = 0  # top layers that get fresh weights, with the pooler (Zhang et al., 2021); 0: none
     # weights of the classes in the training loss: balanced (rare classes weigh more, as in scikit-learn), or
     # label=number for each label that is not to weigh 1; none: all weigh 1. Evaluation never weighs them
     class_weights: tuple[str, ...] = ()
@@ -80,12 +79,11 @@ class FinetuneConfig(Limits):
         if self.batch_size > MOST_ROWS:
             raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MOST_ROWS:,} rows per update")
         check_least(self, ("batch_size", "length_window"), 1)
-        check_least(self, ("reinit_layers", "min_steps"), 0)
+        check_least(self, ("patience", "min_steps"), 0)
         if not 0 < self.epochs < math.inf:
             raise ValueError(f"epochs = {self.epochs}; expected a finite number above 0")
         if not 0 <= self.dropout < 1 or self.micro_batch_size < 0 or len(set(self.seeds)) < len(self.seeds):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
-        check_least(self, ("patience",), 0)
         if isinstance(self.trained, int) and self.trained < 1:
             raise ValueError(f"trained = {self.trained}; expected all, head, or a whole number of layers from 1 on")
         if self.class_weights != (BALANCED,):

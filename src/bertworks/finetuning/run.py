@@ -95,8 +95,7 @@ def run_seeds(job: Job, out: Path) -> dict[str, Any] | None:
 
     Raises InputError if `out` has a finished run of any seed with other settings.
     """
-    job.world.ask_first(lambda: _check_folder(out))
-    job.world.ask_first(lambda: _check_seeds(job, out))
+    job.world.ask_first(lambda: _check_folder(job, out))
     runs = []
     for seed in job.config.seeds:
         folder = out / f"seed-{seed}"
@@ -109,19 +108,18 @@ def run_seeds(job: Job, out: Path) -> dict[str, Any] | None:
     return summarise(job.config, runs, out, job.world)
 
 
-def _check_seeds(job: Job, out: Path) -> None:
-    """`compare` and `doctor` take all seeds of a folder as one, also those that this command does not name."""
-    for seed, folder in seed_folders(out).items():
-        finished(folder, job.identity(job.config.resolved(len(job.train), seed)))
+def _check_folder(job: Job, out: Path) -> None:
+    """Raises InputError if `out` has results of something else than several seeds, or a seed with other settings.
 
-
-def _check_folder(out: Path) -> None:
-    """Raises InputError if `out` has the results of something else than several seeds."""
+    `compare` and `doctor` take all seeds of a folder as one, also those that this command does not name.
+    """
     path = out / RESULTS
     found = read_results(path, {}, ANEW) if path.exists() else {"kind": "finetune"}
     if found.get("kind") != "finetune" or "recipe" in found:
         what = " ".join(str(found[key]) for key in ("kind", "study", "task") if key in found)
         raise InputError(f"{out} has the results of something else ({what}); give another --out")
+    for seed, folder in seed_folders(out).items():
+        finished(folder, job.identity(job.config.resolved(len(job.train), seed)))
 
 
 def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:

@@ -10,13 +10,18 @@ from .recipe import FinetuneConfig
 
 def check_settings(config: FinetuneConfig, task: Task, shape: ModelConfig, world: World) -> None:
     """Raises InputError for settings that do not fit the model's shape or the task."""
-    LayerChoice.parse(config.top.layers, shape.num_hidden_layers)
+    layers = shape.num_hidden_layers
+    LayerChoice.parse(config.top.layers, layers)
     if config.max_seq_length > shape.max_length:
         raise InputError(
             f"max_seq_length = {config.max_seq_length}, but the model has {shape.max_length} positions; "
             f"give {shape.max_length} or less"
         )
-    _check_layers(config, shape)
+    trained = config.trained_layers(layers)
+    if trained > layers:
+        raise InputError(f"trained = {trained}, but the model has {layers} layers; give {layers} or less")
+    if shape.shared_layers != "none" and 0 < trained < layers:
+        raise InputError(f"trained = {trained}, but the layers of the model share their weights; give all or head")
     if task.kind == "embedding":
         _check_embedding(config, task, world)
     known = (*task.metrics, "loss")
@@ -29,40 +34,17 @@ def check_settings(config: FinetuneConfig, task: Task, shape: ModelConfig, world
         )
 
 
-def _check_layers(config: FinetuneConfig, shape: ModelConfig) -> None:
-    """Raises InputError if the model lacks the layers that are trained or reinitialized."""
-    layers, fresh, shared = shape.num_hidden_layers, config.reinit_layers, shape.shared_layers != "none"
-    trained = config.trained_layers(layers)
-    for name, count in (("trained", trained), ("reinit_layers", fresh)):
-        if count > layers:
-            raise InputError(f"{name} = {count}, but the model has {layers} layers; give {layers} or less")
-    if (shared and (fresh or 0 < trained < layers)) or (fresh and shape.direction == "pair"):
-        raise InputError(
-            f"trained = {config.trained!r} and reinit_layers = {fresh}, but the model has layers that share their "
-            "weights, or a pair of encoders; leave them out"
-        )
-    if fresh > trained:
-        raise InputError(
-            f"reinit_layers = {fresh} with trained = {config.trained!r}: layers without their weights must be trained; "
-            f"train {fresh} layers or more, or leave reinit_layers out"
-        )
-
-
 def _check_embedding(config: FinetuneConfig, task: Task, world: World) -> None:
     """Raises InputError for settings with which no encoder would be trained, or not the one that is stored."""
-    why = "the kind embedding, which trains the encoder itself"
-    if config.trained == "head":
-        raise InputError(f"trained = 'head' does not go with {why}; leave it out")
-    if config.top != NO_TOP:
-        given = [f"top.{name} = {value}" for name, value in vars(config.top).items() if value != getattr(NO_TOP, name)]
+    if config.trained == "head" or config.top != NO_TOP:
         raise InputError(
-            f"{', '.join(given)} does not go with {why}: a vector is the mean over its last layer; leave it out"
+            "trained = 'head' and the table top do not go with the kind embedding, which trains the encoder itself: a "
+            "vector is the mean over its last layer; leave them out"
         )
     if not task.label and rows_of_a_pass(config, world) == 1:
         raise InputError(
-            f"batch_size = {config.batch_size}, micro_batch_size = {config.micro_batch_size}: the negatives "
-            "of a pair without a score are the other rows of its micro-batch, so one row alone has no negatives and "
-            "nothing is learned; give 2 rows or more"
+            f"batch_size = {config.batch_size}, micro_batch_size = {config.micro_batch_size}: the negatives of a pair "
+            "without a score are the other rows of its micro-batch; give 2 rows or more"
         )
 
 

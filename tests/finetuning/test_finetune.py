@@ -87,8 +87,6 @@ def test_unknown_words_are_noted(tmp_path):
 
     assert notes("good film", "bad film") == ()
     assert notes("good good \u20ac", "bad") == ("33.33% of the tokens of the training rows are [UNK]",)
-    [warning] = notes("\u20ac \u20ac good", "bad")
-    assert warning.startswith("warning: 66.67% of the tokens of the training rows are [UNK]; the model's vocabulary")
 
 
 def test_it_learns_and_reports(finished):

@@ -18,7 +18,7 @@ from bertworks.inference.evaluation import evaluate
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Limits, Task
 from bertworks.tasks.choice import Choice
-from bertworks.tasks.classification import prepare, prepare_windows
+from bertworks.tasks.classification import prepare
 from bertworks.tasks.kinds import KINDS, load_data, own_table, own_task, read_rows
 from bertworks.tasks.questions import Question
 from bertworks.tasks.rows import sample
@@ -215,9 +215,8 @@ def test_long_texts_beside_pairs_are_decoded_row_by_row(tmp_path):
     """A single text of any length is averaged over its windows, a pair is cut; each row reports its own tokens."""
     tokenizer = Tokenizer.load(tiny_folder(tmp_path / "model"))
     task, limits = Task("t", labels=("no", "yes")), Limits(max_seq_length=8)
-    rows = prepare_windows(
-        tokenizer, [Example("a"), Example("a b c d e f g h"), Example("a b c d", "e f")], task, limits
-    )
+    texts = [Example("a"), Example("a b c d e f g h"), Example("a b c d", "e f")]
+    rows = prepare(tokenizer, texts, task, limits, windowed=True)
     assert (
         rows.windows.text.tolist() == [0, 1, 1, 2]
         and rows.tokens.tolist() == [3, 16, 8]
@@ -239,9 +238,7 @@ def test_labels_that_differ_in_their_unicode_form_alone_are_refused():
     task = own_task("single", ("text",), "label")
     composed, decomposed = "긍정", unicodedata.normalize("NFD", "긍정")
     rows = [{"text": f"{i}", "label": label} for i, label in enumerate([composed, "부정", decomposed])]
-    with pytest.raises(
-        InputError, match=r"two labels look alike: .* and '\\uae0d\\uc815' differ only in their Unicode"
-    ):
+    with pytest.raises(InputError, match=r"labels .* and '\\uae0d\\uc815' are one value in two spellings"):
         own_table(task, rows, rows)
     with pytest.raises(InputError, match=r"^dev\[1\]: label .* is '\\uae0d\\uc815' in another Unicode form"):
         own_table(task, rows[:2], rows[1:])

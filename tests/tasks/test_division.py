@@ -82,14 +82,6 @@ def test_what_cannot_be_divided(table):
             Division(**wrong)
 
 
-def test_more_training_rows_than_there_are_is_a_note(table):
-    task = own_task("", ("text",), "label")
-    whole = divided_data(task, [table, table], Division())[1]
-    data = divided_data(task, [table, table], Division(train_rows=100_000))[1]
-    assert len(data.train) == len(whole.train) and not whole.notes
-    assert data.notes[0].startswith(f"train_rows = 100,000, but there are only {len(whole.train)} training rows")
-
-
 @pytest.mark.heavy
 def test_runs_on_a_divided_table(table, tmp_path, capsys):
     from bertworks.tokenizer import Tokenizer

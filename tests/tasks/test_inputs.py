@@ -1,6 +1,5 @@
 """Features against the original's (run_classifier.py), padding, order of examples."""
 
-import dataclasses
 import gzip
 import json
 from types import SimpleNamespace
@@ -120,5 +119,3 @@ def test_inputs_of_several_requests_share_a_pass(tokenizer):
         begin, end = part.edges[sequence : sequence + 2]
         assert both.ids[slice(*both.edges[number : number + 2])].tolist() == part.ids[begin:end].tolist()
         assert both.first[number] == part.first[sequence]
-    with pytest.raises(ValueError, match="same tokenizer"):
-        Inputs.concat([one, dataclasses.replace(other, pad_id=one.pad_id + 1)])

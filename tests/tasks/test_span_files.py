@@ -203,8 +203,6 @@ def test_annotations_that_differ_and_files_of_another_form(tmp_path: Path):
     with pytest.raises(InputError, match=r"a\.json, item 1: 2 annotations that differ; expected one"):
         read_rows(TASK, write(tmp_path / "a.json", twice))
     assert len(read_rows(TASK, write(tmp_path / "a.json", twice | {"annotations": [{"result": VALUES}] * 2}))) == 1
-    with pytest.raises(InputError, match=r"--text and --label; words or spans with tags need --kind tagging$"):
-        read_rows(own_task("single", ("text",), "label"), tmp_path / "a.json")
     (tmp_path / "a.json").write_text("{}")
     with pytest.raises(InputError, match=r"a\.json: found {}; expected a list of objects, such as a text"):
         read_rows(TASK, tmp_path / "a.json")

@@ -22,7 +22,7 @@ class Arguments:
 
     Tables have the columns of the table that the model was fine-tuned on.
 
-    Labels are matched by name, not by number. The reliability table goes to stderr.
+    Labels are matched by name, not by number.
 
     With --perplexity, measure how well a language model predicts a text.
     """
@@ -85,13 +85,9 @@ def _given_rows(arguments: Arguments) -> DevRows:
 
 
 def _show(results: dict[str, Any], out: Path | None) -> None:
-    """Print the results as JSON, the reliability as a table on stderr, and write all of them to a file."""
+    """Print the results as JSON, and write them with the reliability table to a file."""
     from ..files import to_json, write_json
 
-    if "reliability" in results:
-        from ..tasks.calibration import reliability_table
-
-        print(reliability_table(results["reliability"]).text(), file=sys.stderr)
     print(to_json({key: value for key, value in results.items() if key != "reliability"}, indent=1))
     if results.get("collapsed"):
         from ..reporting.results import COLLAPSED

@@ -12,7 +12,7 @@ Shapes: N rows, S sequences, T tokens of all sequences, K scores of a sequence o
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from ..checkpoint.pooling import Pooling
 from ..files import InputError
 from ..model.heads import TOKEN_HEADS
-from ..tasks.base import Example, KindName, Prepared, PreparedRows, Task
+from ..tasks.base import Example, KindName, PreparedRows, Task
 from ..tasks.choice import Choice
 from ..tasks.inputs import Inputs
 from ..tasks.kinds import KINDS
@@ -99,9 +99,8 @@ class HeadSteps(Steps[P]):
         named = loaded.kind if self.kind == "single" and loaded.kind else self.kind  # a regression, for instance
         columns = ("text", "pair")[: 2 if named in ("pair", "span") else 1]
         task = Task("prediction", columns, kind=cast(KindName, named), labels=loaded.labels, choices=("", ""))
-        prepare: Callable[..., Prepared] = kind.prepare_windows or kind.prepare
-        how = {"cut_left": True} if cut_left else {}  # other kinds do not know it
-        return cast(P, prepare(loaded.tokenizer, self._task_rows(rows), task, loaded.limits, **how))
+        how = {"windowed": True, "cut_left": cut_left} if kind.head == "classifier" else {}  # others do not know it
+        return cast(P, kind.prepare(loaded.tokenizer, self._task_rows(rows), task, loaded.limits, **how))
 
     def forward(self, inputs: Inputs) -> Tensor:
         return self.loaded.scores(inputs)

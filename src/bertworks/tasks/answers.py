@@ -13,7 +13,7 @@ Shapes: W windows, T scores of all windows, n candidates of a question.
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -85,16 +85,17 @@ class Decoder:
         of padding after those of its tokens. These take places among the n best, as in the original.
         """
         wide = scores.astype(np.float64)
-        final = functools.partial(final_span, plain=PlainWords(self.tokenizer))
         for windows in self._by_question():
             parts = [self._candidates(w, wide[edges[w] : edges[w + 1]]) for w in windows]
             found = Candidates(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-            null = None
-            if version_2:  # the smallest of the scores of [CLS], which stands for no answer
-                scores_of_cls = wide[edges[windows]]
-                start, end = scores_of_cls[scores_of_cls.sum(1).argmin()].tolist()
-                null = (start, end)
-            yield self._rank(int(self.context[self.windows.text[windows[0]]]), found, null, final)
+            of_cls = wide[edges[windows]]  # [CLS] stands for no answer: the smallest of its scores
+            null = tuple(of_cls[of_cls.sum(1).argmin()].tolist()) if version_2 else None
+            yield self._rank(int(self.context[self.windows.text[windows[0]]]), found, null)
+
+    @functools.cached_property
+    def plain(self) -> "PlainWords":
+        """The words that were looked at."""
+        return PlainWords(self.tokenizer)
 
     def _by_question(self) -> list[Integers]:
         """The windows of each question."""
@@ -114,13 +115,7 @@ class Decoder:
         base = self.contexts.edges[self.context[windows.text[window]]] + windows.start[window]
         return Candidates(base + first, base + last, scores[offset + first, 0], scores[offset + last, 1])
 
-    def _rank(
-        self,
-        context: int,
-        found: Candidates,
-        null: tuple[float, float] | None,
-        final: Callable[[str, str], tuple[int, int]],
-    ) -> Answers:
+    def _rank(self, context: int, found: Candidates, null: tuple[float, float] | None) -> Answers:
         """The n best of one question, no text twice. null: scores of no answer, None if there must be one."""
         totals = found.start_logit + found.end_logit
         best: dict[str, int] = {}  # candidates by their text, -1 = no answer
@@ -130,36 +125,29 @@ class Decoder:
             if i == len(totals):
                 best[""] = -1
             else:
-                best.setdefault(self._text(context, found.first[i], found.last[i], final), i)
+                best.setdefault(self._text(context, found.first[i], found.last[i]), i)
+        if null is not None:
+            best.setdefault("", -1)
+        pairs = [*zip(found.start_logit.tolist(), found.end_logit.tolist(), strict=True), null or (0.0, 0.0)]
+        logits = [pairs[i] for i in best.values()]  # -1 is the last
+        offsets = [self._characters(found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
+        shares = softmax([sum(pair) for pair in logits])
+        answers = [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, offsets, shares, logits, strict=True)]
         if null is None:
-            return Answers(self._ranked(context, found, best, (0.0, 0.0)) or [Answer("empty")], None)
-        best.setdefault("", -1)
-        answers = self._ranked(context, found, best, null)
+            return Answers(answers or [Answer("empty")], None)
         top = next((answer for answer in answers if answer.text), None)
         return Answers(answers, sum(null) - top.start_logit - top.end_logit if top else NOTHING_FOUND)
 
-    def _ranked(self, context: int, found: Candidates, best: dict[str, int], null: tuple[float, float]) -> list[Answer]:
-        """The chosen candidates with their offsets and probabilities."""
-        logits = [(float(found.start_logit[i]), float(found.end_logit[i])) if i >= 0 else null for i in best.values()]
-        offsets = [self._characters(found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
-        shares = softmax([start + end for start, end in logits])
-        return [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, offsets, shares, logits, strict=True)]
-
-    def _text(self, context: int, first: int, last: int, final: Callable[[str, str], tuple[int, int]]) -> str:
+    def _text(self, context: int, first: int, last: int) -> str:
         """A candidate as the original gives it, by aligning subwords; with other vocabularies as the context has it."""
-        if self.tokenizer.kind == "wordpiece":
-            words = self._words_as_text(first, last)
-            composed = compose(words)
-            return words[slice(*composed.span(*final(self._tokens_as_text(first, last), composed.text)))]
-        return " ".join(self.contexts.texts[context][slice(*self._characters(first, last))].split())
-
-    def _tokens_as_text(self, first: int, last: int) -> str:
-        subwords = " ".join([self.tokenizer.vocab[i] for i in self.contexts.ids[first : last + 1].tolist()])
-        return " ".join(subwords.replace(" ##", "").replace("##", "").split())
-
-    def _words_as_text(self, first: int, last: int) -> str:
-        word = self.contexts.word
-        return " ".join(self.contexts.words[word[first] : word[last] + 1])
+        if self.tokenizer.kind != "wordpiece":
+            return " ".join(self.contexts.texts[context][slice(*self._characters(first, last))].split())
+        vocab, word = self.tokenizer.vocab, self.contexts.word
+        subwords = " ".join([vocab[i] for i in self.contexts.ids[first : last + 1].tolist()])
+        predicted = " ".join(subwords.replace(" ##", "").replace("##", "").split())
+        words = " ".join(self.contexts.words[word[first] : word[last] + 1])
+        composed = compose(words)
+        return words[slice(*composed.span(*final_span(predicted, composed.text, self.plain)))]
 
     def _characters(self, first: int, last: int) -> tuple[int, int]:
         """Characters from the beginning of one token to the end of another."""

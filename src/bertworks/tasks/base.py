@@ -13,7 +13,6 @@ import numpy as np
 
 from ..model.config import HeadName
 from ..reporting.run_files import PREDICTIONS
-from ..tokenizer import Tokenizer
 from ..training.objectives import Objective
 from .records import Source
 from .rows import checked_rows
@@ -193,11 +192,9 @@ class Kind:
     head: HeadName | None  # None: the encoder's vectors are what is trained
     objective: Objective
     read: Callable[[Task, Source, bool], Sequence[Any]]  # rows of a file or in memory, with labels or without
-    prepare: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared]  # to train and to judge
+    prepare: Callable[..., Prepared]  # (tokenizer, rows, task, limits); of classes also how texts are cut
     metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables
     # the names of the head's outputs, from training rows
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]] = no_names
     # the objective with a weight for each label in the order of its number; None: weights mean nothing to it
     weighted: Callable[[tuple[float, ...]], Objective] | None = None
-    # to predict, if `prepare` cuts what windows can hold
-    prepare_windows: Callable[[Tokenizer, Sequence[Any], Task, Limits], Prepared] | None = None

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..reporting.tables import ResultTable
-
 BINS = 15  # as Guo et al. have them
 HALF = 0.5  # a label is there above this probability, unless a threshold was chosen for it
 
@@ -58,17 +56,6 @@ def expected_calibration_error(table: Sequence[Mapping[str, float]]) -> float:
     """The ECE of a reliability table, a fraction; 0 of no predictions."""
     total = sum(row["count"] for row in table)
     return sum(row["count"] * abs(row["accuracy"] - row["confidence"]) for row in table) / max(total, 1)
-
-
-def reliability_table(table: Sequence[Mapping[str, float]]) -> ResultTable:
-    """A reliability table for people, with the ECE."""
-    rows = [
-        (f"{row['confidence']:.3f}", f"{row['accuracy']:.3f}", f"{row['accuracy'] - row['confidence']:+.3f}",
-         f"{row['count']:,}")
-        for row in table
-    ]  # fmt: skip
-    title = f"reliability: expected calibration error {expected_calibration_error(table):.4f}"
-    return ResultTable(title, ("confidence", "share right", "difference", "predictions"), rows)
 
 
 def confusion(true: NDArray[Any], predicted: NDArray[Any], labels: Sequence[str]) -> dict[str, dict[str, int]]:

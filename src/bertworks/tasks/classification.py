@@ -98,42 +98,28 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
 # ---- featurising
 
 
-def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "ClassRows":
-    """Examples as arrays, the texts cut to limits.max_seq_length; labels become their numbers in `task.labels`.
-
-    Raises InputError for a label that is not there.
-    """
-    return _prepared(tokenizer, examples, task, limits, np.zeros(len(examples), np.bool_))
-
-
-def prepare_windows(
-    tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits, cut_left: bool = False
-) -> "ClassRows":
-    """Examples to predict for: a single text of any length has windows, only pairs are cut.
-
-    cut_left: pairs are cut at the beginning of their longer text instead of its end.
-    """
-    single = np.array([example.pair is None for example in examples], bool)
-    return _prepared(tokenizer, examples, task, limits, single, ~single & cut_left)
-
-
-def _prepared(
+def prepare(
     tokenizer: Tokenizer,
     examples: Sequence[Example],
     task: Task,
     limits: Limits,
-    windowed: NDArray[np.bool_],
-    left: NDArray[np.bool_] | bool = False,
+    windowed: bool = False,
+    cut_left: bool = False,
 ) -> "ClassRows":
-    """windowed (N,): which examples have windows over what does not fit; all others are cut. left: as of cut_pairs."""
-    texts, seconds = [e.text for e in examples], [e.pair or "" for e in examples]
-    first, second, paired, total = cut_pairs(tokenizer, texts, seconds, limits.max_seq_length, left)
-    length = np.where(windowed, total, first.length)  # of the part that windows are over
-    windows = even_windows(length, np.where(windowed, limits.max_seq_length - 2, length))
+    """Examples as arrays, the texts cut to limits.max_seq_length; labels become their numbers in `task.labels`.
+
+    windowed: a single text of any length has windows, to predict; only pairs are cut. cut_left: pairs are cut at the
+    beginning of their longer text instead of its end. Raises InputError for a label that is not there.
+    """
+    texts, seconds, limit = [e.text for e in examples], [e.pair or "" for e in examples], limits.max_seq_length
+    whole = np.array([windowed and example.pair is None for example in examples], bool)
+    first, second, paired, total = cut_pairs(tokenizer, texts, seconds, limit, ~whole & cut_left)
+    length = np.where(whole, total, first.length)  # of the part that windows are over
+    windows = even_windows(length, np.where(whole, limit - 2, length))
     row, cut = windows.text, total - length - second.length
     shown = Spans(first.tokens, first.start[row] + windows.start, windows.length)
     frames = frame(tokenizer, shown, second.of(row), paired=paired[row])
-    inputs = Inputs(*frames, _labels(examples, task)[row], cut[row], tokenizer.pad_id, limits.max_seq_length)
+    inputs = Inputs(*frames, _labels(examples, task)[row], cut[row], tokenizer.pad_id, limit)
     return ClassRows(inputs, task, examples, row, cut, windows)
 
 
@@ -253,7 +239,7 @@ def named_labels(numbers: NDArray[Any], task: Task) -> list[Any]:
 
 def _kind(*metrics: str) -> Kind:
     weighted = ClassificationObjective
-    return Kind("classifier", weighted(), read, prepare, metrics, label_names, weighted, prepare_windows)
+    return Kind("classifier", weighted(), read, prepare, metrics, label_names, weighted)
 
 
 SINGLE = PAIR = _kind("accuracy", "macro_f1", "f1", "matthews")

@@ -44,10 +44,13 @@ class Inputs:
     token_labels: bool = False  # whether labels are (T,), one a token
 
     @classmethod
-    def unlabelled(cls, frames: Frames, tokenizer: Tokenizer, limit: int, cut: Integers | None = None) -> "Inputs":
-        """Sequences to compute scores or vectors of. cut (S,): left out, nothing was cut."""
+    def unlabelled(
+        cls, frames: Frames, tokenizer: "Tokenizer | int", limit: int, cut: Integers | None = None
+    ) -> "Inputs":
+        """Sequences to compute scores or vectors of. tokenizer: or the id of [PAD]. cut (S,): none if left out."""
+        pad_id = tokenizer if isinstance(tokenizer, int) else tokenizer.pad_id
         nothing = np.full(len(frames.first), IGNORED)
-        return cls(*frames, nothing, np.zeros_like(nothing) if cut is None else cut, tokenizer.pad_id, limit)
+        return cls(*frames, nothing, np.zeros_like(nothing) if cut is None else cut, pad_id, limit)
 
     @classmethod
     def from_ids(
@@ -62,33 +65,21 @@ class Inputs:
     def concat(cls, parts: Sequence["Inputs"]) -> "Inputs":
         """The sequences of several inputs of one model, so that one pass over it scores them all.
 
-        Labels are left out, and every sequence is an example. Raises ValueError if there is no part, or the parts are
-        not padded with the same token.
+        Labels are left out, and every sequence is an example.
         """
-        if len({part.pad_id for part in parts}) != 1:
-            raise ValueError("expected one or more inputs that were made with the same tokenizer")
         edges = edges_of(np.concatenate([np.diff(part.edges) for part in parts]))
         ids, first = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "first"))
-        nothing = np.full(len(first), IGNORED)
-        limit = max(part.limit for part in parts)
-        return cls(ids, edges, first, nothing, np.zeros_like(nothing), parts[0].pad_id, limit)
+        return cls.unlabelled(Frames(ids, edges, first), parts[0].pad_id, max(part.limit for part in parts))
 
     def part(self, start: int, stop: int) -> "Inputs":
         """The sequences from `start` to before `stop`, each an example, without labels."""
-        begin, end = self.edges[start], self.edges[stop]
-        nothing = np.full(stop - start, IGNORED)
-        edges, first = self.edges[start : stop + 1] - begin, self.first[start:stop]
-        return Inputs(self.ids[begin:end], edges, first, nothing, np.zeros_like(nothing), self.pad_id, self.limit)
+        edges = self.edges[start : stop + 1]
+        frames = Frames(self.ids[edges[0] : edges[-1]], edges - edges[0], self.first[start:stop])
+        return Inputs.unlabelled(frames, self.pad_id, self.limit)
 
     def __len__(self) -> int:
         """N."""
         return (len(self.edges) - 1) // self.choices
-
-    @property
-    def tokens_read(self) -> Integers:
-        """(N,) tokens of all sequences of each example."""
-        tokens: Integers = np.diff(self.edges).reshape(-1, self.choices).sum(1)
-        return tokens
 
     @property
     def lengths(self) -> Integers:

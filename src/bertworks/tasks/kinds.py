@@ -9,11 +9,9 @@ from ..files import InputError, not_found
 from ..tokenizer import normalize
 from .base import OWN_TABLE as OWN_TABLE
 from .base import Data, Kind, KindName, Task
-from .catalogue import TASKS
 from .cells import plain_value
 from .choice import CHOICE
 from .classification import MULTILABEL, NUMERIC, PAIR, REGRESSION, SINGLE
-from .column_files import is_column_file
 from .draws import Division, divide_rows, draw_rows, rows_in_part
 from .embedding import EMBEDDING, metrics_of, scale_of
 from .records import Source, as_sequence, described, source_of
@@ -62,14 +60,11 @@ def with_labels(task: Task, rows: Sequence[Any]) -> Task:
 
 
 def _check_forms(name: str, labels: Sequence[str]) -> None:
+    """Raises InputError for two labels that differ only in their Unicode form, or in how a number is written."""
     seen: dict[str, str] = {}
-    values: dict[str, str] = {}
     for label in labels:
-        if (other := seen.setdefault(normalize("NFC", label), label)) != label:
-            found = f"two labels look alike: {other!a} and {label!a} differ only in their Unicode form"
-            raise InputError(f"{name}: {found}; compose the label column, in pandas with `.str.normalize('NFC')`")
-        if (other := values.setdefault(plain_value(label), label)) != label:
-            found = f"labels {other!r} and {label!r} are one value in two spellings"
+        if (other := seen.setdefault(plain_value(normalize("NFC", label)), label)) != label:
+            found = f"labels {other!a} and {label!a} are one value in two spellings"
             raise InputError(f"{name}: {found}; expected one of them; rewrite the label column")
 
 
@@ -79,12 +74,6 @@ def load_data(task: Task, folder: Path | str) -> Data:
     if not folder.is_dir():
         found = not_found(folder, "folder")
         raise InputError(f"{folder}: {found}; {task.name} needs the folder with {task.train} and {task.dev}")
-    divided = f"{task.name}-divided"  # of tasks whose development file is often the only one
-    if divided in TASKS and not (folder / task.train).exists() and (folder / task.dev).exists():
-        raise InputError(
-            f"{folder / task.train}: no such file; the development file is there: --task {divided} divides it into "
-            "training and development rows"
-        )
     train, dev = (read_rows(task, folder / name) for name in (task.train, task.dev))
     more = {name: read_rows(task, folder / file) for name, file in task.more.items() if (folder / file).exists()}
     return Data(train, dev, str(folder), more)
@@ -113,9 +102,7 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
         if task.name != OWN_TABLE:
             raise MissingColumn(f"{error}; expected a file in the form of {task.name}'s official ones") from None
         choices = ", --choices" if task.choices else ""
-        tagged = isinstance(source, Path) and (is_column_file(source, task, True) or "'annotations'" in str(error))
-        tags = "; words or spans with tags need --kind tagging" if tagged and task.kind != "tagging" else ""
-        raise MissingColumn(f"{error}; name the columns with --text{choices} and --label{tags}") from None
+        raise MissingColumn(f"{error}; name the columns with --text{choices} and --label") from None
     if not rows:
         raise InputError(f"{source}: no rows in the part #{part}")
     return rows
@@ -157,10 +144,7 @@ def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[
         both = {getattr(row, "document", None) for row in train} & {getattr(row, "document", None) for row in dev}
         note = "the file has too few documents to divide them; its sentences are divided"
         data = Data(train, dev, division.said_of(name), notes=(note,) if both - {None} else ())
-    found, wanted, notes = len(data.train), division.train_rows, data.notes
-    if wanted > found:
-        notes += (f"train_rows = {wanted:,}, but there are only {found:,} training rows; all of them are used",)
-    return task, replace(data, train=draw_rows(data.train, wanted, division.seed), notes=notes)
+    return task, replace(data, train=draw_rows(data.train, division.train_rows, division.seed))
 
 
 def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: tuple[str, ...] = ()) -> Task:

@@ -222,27 +222,6 @@ def test_one_scale_for_training_and_development(folder, tmp_path):
         evaluate(tmp_path / "run", SCORED, low)
 
 
-def test_rows_of_a_table(tmp_path):
-    (tmp_path / "a.csv").write_text("a,b,score\nba,be,0.5\n", encoding="utf-8")
-    assert read_rows(SCORED, tmp_path / "a.csv") == [Example("ba", "be", "0.5", 2)]
-    for name, cells in {"score": ("0.5", "0.7"), "label": ("0", "1")}.items():
-        (tmp_path / "b.csv").write_text(f"a,b,{name}\nba,be,{cells[0]}\nbi,bo,{cells[1]}\n", encoding="utf-8")
-        memory = [{"a": "ba", "b": "be", name: float(cell)} for cell in cells]
-        for given in (tmp_path / "b.csv", memory):
-            with pytest.raises(
-                InputError, match=f"the column {name} would be ignored: .*; give --label {name}, or remove"
-            ):
-                read_rows(PAIRED, given)
-    (tmp_path / "c.csv").write_text("a,b,other\nba,be,0.5\n", encoding="utf-8")
-    assert read_rows(PAIRED, tmp_path / "c.csv")[0].label is None
-    (tmp_path / "a.csv").write_text("a,b,score\nba,be,good\n", encoding="utf-8")
-    with pytest.raises(InputError, match="line 2: label 'good'; expected a number"):
-        read_rows(SCORED, tmp_path / "a.csv")
-    with pytest.raises(InputError, match="expected 2"):
-        own_task("embedding", ("a",), "score")
-    assert SCORED.metrics == ("spearman", "pearson") and PAIRED.metrics == ("mrr", "recall_at_1")
-
-
 def test_padding_does_not_change_a_vector(folder):
     """Mean pooling over the real tokens alone."""
     predictor = Predictor(folder)

@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import json
 import math
-import os
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import bertworks
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.cli import main
 from bertworks.cli.finetune import Arguments, read_arguments
@@ -30,7 +28,7 @@ from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
-from bertworks.tasks.kinds import own_table, own_task, read_rows
+from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import learning_rate
 from support.loops import killed_at
@@ -141,7 +139,7 @@ def test_a_finished_run_of_another_start_or_other_rows_is_refused(finished, plac
         finetune(dataclasses.replace(CONFIG, epochs=6), task, data, start, run, quiet=True)
 
 
-@pytest.mark.parametrize("at", [0, 3, 4, 13, 24])
+@pytest.mark.parametrize("at", [0, 4, 13])
 def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, at):
     """Stopped at step `at` without a word: what was done since the last save is done again."""
     config = dataclasses.replace(CONFIG, micro_batch_size=8)
@@ -246,29 +244,8 @@ def test_random_init_takes_only_the_shape(place, table, tmp_path):
     assert dataclasses.replace(ours.config, hidden_dropout_prob=0.1) == start.config
 
 
-def test_stability_options_run_and_resume(place, table, tmp_path):
-    optim = dataclasses.replace(CONFIG.optim, rule="adamw", layer_decay=0.9)
-    config = dataclasses.replace(CONFIG, optim=optim, epochs=1)
-    whole = finetune(config, *table, place / "model", tmp_path / "whole", quiet=True)
-    assert whole["fresh"] == ["classifier"]
-    with killed_at(6, ExampleFeed):
-        finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
-    finetune(config, *table, place / "model", tmp_path / "stopped", quiet=True)
-    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
-
-
-def test_the_best_weights_on_dev_are_kept(place, table, tmp_path):
-    config = dataclasses.replace(changed(keep_best="accuracy", eval_every=1), optim=OptimConfig(lr=0.05, warmup=0.1))
-    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
-    best = max(record["accuracy"] for record in read_log(tmp_path / "run") if record["kind"] == "eval")
-    assert results["metrics"]["accuracy"] == best
-    with pytest.raises(InputError, match="keep_best = 'f1'; expected one of accuracy, macro_f1"):
-        finetune(changed(keep_best="f1"), *table, place / "model", tmp_path / "other", quiet=True)
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_path, precision):
-    config = dataclasses.replace(changed(keep_best="accuracy", eval_every=2, precision=precision), epochs=1)
+def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_path):
+    config = dataclasses.replace(changed(keep_best="accuracy", eval_every=2, precision="bfloat16"), epochs=1)
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     judged = [record for record in read_log(tmp_path / "run") if record["kind"] == "eval"]
     best = max(judged, key=lambda record: record["accuracy"])
@@ -385,15 +362,6 @@ def test_warm_up_is_whole_updates_as_in_the_original(steps, whole):
     assert changed(tokens=1000).whole_warmup == config.optim
 
 
-def test_names_that_are_not_utf8(place, tmp_path):
-    """A finished training must leave its results; the bytes of the name come back from JSON."""
-    name = os.fsdecode(b"tr\xff.csv")
-    train = shutil.copy(place / "train.csv", tmp_path / name)
-    table = own_table(own_task("", ("text",), "label"), train, place / "dev.csv")
-    finetune(changed(steps=1), *table, place / "model", tmp_path / "run", quiet=True)
-    assert name in read_json(tmp_path / "run/results.json")["data"]
-
-
 @pytest.mark.parametrize("value", [math.nan, 2e38])
 def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, monkeypatch, value):
     start = running.start_model
@@ -409,9 +377,8 @@ def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, mo
     assert not (tmp_path / "run/results.json").exists()
 
 
-@pytest.mark.parametrize("switched_off", [torch.no_grad, torch.inference_mode])
-def test_gradients_that_a_notebook_switched_off_are_computed(switched_off, place, table, finished, tmp_path):
-    with switched_off():
+def test_gradients_that_a_notebook_switched_off_are_computed(place, table, finished, tmp_path):
+    with torch.inference_mode():
         results = finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", tmp_path / "run", quiet=True)
         assert not torch.is_grad_enabled()
     assert results["metrics"] == finished[1]["metrics"]
@@ -479,13 +446,6 @@ def test_a_model_with_more_labels_than_the_data(tmp_path, place):
     assert judged["majority"] == 0.5  # of the two labels of the data; as in the results of a run
 
 
-def test_evaluate_gives_the_accuracy_of_guessing_as_the_run_does(finished, place, capsys):
-    main(["evaluate", str(finished[0]), str(place / "dev.csv")])
-    judged = json.loads(capsys.readouterr().out)
-    assert judged["majority"] == json.loads((finished[0] / "results.json").read_text())["majority"] > 0.3
-    assert "majority" in str(bertworks.evaluate(finished[0], place / "dev.csv"))
-
-
 # ---- what is refused
 
 
@@ -501,19 +461,7 @@ def test_data_that_does_not_fit(place, table, tmp_path):
         finetune(CONFIG, task, data, place / "none", tmp_path / "run", quiet=True)
 
 
-def test_a_recipe_changes_only_what_it_names(tmp_path):
-    """[optim] with one key keeps fine-tuning's own warm-up, not the one of pre-training."""
-    (tmp_path / "r.toml").write_text("[optim]\nlr = 3e-5\n[loop]\nseed = 4\n")
-    config = load_recipe(tmp_path / "r.toml", FinetuneConfig)
-    assert config == dataclasses.replace(
-        FinetuneConfig(), optim=OptimConfig(lr=3e-5, warmup=0.1), loop=LoopConfig(eval_every=0, save_every=0, seed=4)
-    )
-
-
 # ---- the command line
-
-NO_EFFECT = ["finetune", "--model", "m", "--out", "o"]
-KEPT = str(Path(__file__).parents[1] / "data_of_0_1/pretrain")
 
 
 def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
@@ -531,15 +479,6 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
     main(["evaluate", str(tmp_path / "run"), str(place / "dev.csv"), "--out", str(tmp_path / "short")])  # as in predict
     assert (tmp_path / "short").read_bytes() == (tmp_path / "e").read_bytes()
     assert "collapsed" not in "".join(capsys.readouterr())
-    shutil.copytree(tmp_path / "run/model", tmp_path / "one")
-    heads = load_file(tmp_path / "one/model.safetensors")
-    heads["classifier.weight"].zero_()
-    heads["classifier.bias"][0] += 9
-    save_file(heads, tmp_path / "one/model.safetensors", {"format": "pt"})
-    main(["evaluate", str(tmp_path / "one"), str(place / "dev.csv")])
-    out = capsys.readouterr()
-    assert json.loads(out.out)["collapsed"] is True and "the same answer for every development row" in out.err
-    assert "the same answer" in str(bertworks.evaluate(tmp_path / "one", place / "dev.csv"))
     main(["predict", str(tmp_path / "run"), str(place / "dev.csv")])
     out = capsys.readouterr()
     predicted = [json.loads(line) for line in out.out.splitlines()]
@@ -549,23 +488,3 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
     # evaluation cuts a long text where prediction looks at all of it, in windows that may contradict each other
     assert sum(p["windows"] == 1 for p in wrong) <= round((1 - accuracy) * 60) and len(wrong) < 6
     assert "60 inputs" in out.err and predicted[0]["line"] == 2 and any(p["windows"] > 1 for p in predicted)
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (["finetune", "--model", KEPT, "--out", "o", "--task", "sst2", "--data", "none"], "none: no such folder"),
-        (
-            ["finetune", "--model", "m", "--out", "o", "--recipe", "none.toml"],
-            "none.toml: no such file, and no recipe",
-        ),
-        (["finetune", "--model", "m", "--out", "o", "--seeds", "1", "1"], "seeds that differ"),
-        (["study", "sweep", "m", "glue", "--out", "o", "--epochs", "1"], "--epochs would have no effect: grid glue"),
-        (["study", "sweep", "m", "glue", "--out", "o", "--workers", "2"], "--workers would have no effect"),
-        ([*NO_EFFECT, "--temperature", "3"], "--temperature would have no effect: there is no teacher"),
-    ],
-)
-def test_wrong_lines(line, message, capsys):
-    with pytest.raises(SystemExit) as exit:
-        main(line)
-    assert exit.value.code == 1 and message in capsys.readouterr().err

@@ -108,15 +108,6 @@ def test_the_run_folder(place, tmp_path):
     assert "## Teacher" in card and str(place) not in card
 
 
-def test_the_teacher_alone_can_teach(place, tmp_path):
-    """Without the labels' part the student comes near the teacher's scores."""
-    task, data = tiny_rows(place)
-    config = with_teacher(place / "teacher", soft_share=1.0, epochs=6.0)
-    assert finetune(config, task, data, place / "model", tmp_path / "run", quiet=True)
-    log = [record["soft_loss"] for record in read_log(tmp_path / "run") if record["kind"] == "train"]
-    assert log[-1] < 0.3 * log[0]
-
-
 def test_a_stopped_run_goes_on_to_the_same_bytes_and_only_with_its_teacher(place, tmp_path):
     task, data = tiny_rows(place)
     config = with_teacher(place / "teacher")

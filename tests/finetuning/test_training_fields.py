@@ -1,7 +1,6 @@
 """Class weights, frozen layers and early stopping: what they change, how they resume, where they are refused."""
 
 import dataclasses
-import json
 
 import numpy as np
 import psutil
@@ -204,15 +203,6 @@ def test_tags_have_weights(place):
         assert named["B-X"] == pytest.approx(4 / 2) and named["O"] == pytest.approx(4 / 6)
         batch = job.train.batch(torch.arange(len(job.train)).numpy())
         assert job.objective.counts(batch)["task"] == pytest.approx(2 + 3 * 4 / 6)
-
-
-def test_the_fields_on_the_command_line(place, tmp_path):
-    from bertworks.cli import main
-
-    line = ["finetune", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), str(place / "model")]
-    more = ["--out", str(tmp_path / "run"), "--class-weights", "bad=2", "good=1", "--trained", "1"]
-    main([*line, *more, "--loop.steps", "2", "--max-seq-length", "16"])
-    assert json.loads((tmp_path / "run/results.json").read_text())["class_weights"] == {"bad": 2.0, "good": 1.0}
 
 
 def test_weights_in_the_forms_of_scikit_learn(place, tmp_path):

@@ -130,17 +130,3 @@ def test_stored_thresholds_are_checked(several):
         (folder / "config.json").write_text(json.dumps(settings))
         with pytest.raises(InputError, match=message):
             Predictor(folder)
-
-
-@pytest.mark.parametrize(
-    "change", [{"text": [None]}, {"text": 0.5}, {"text": ["a"], "choices": [[]]}, {"kind": ["single"]}]
-)
-def test_stored_columns_are_checked(several, change):
-    import bertworks
-
-    folder, _ = several
-    settings = json.loads((folder / "config.json").read_text())
-    settings["bertworks_task"] |= change
-    (folder / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(InputError, match=r"config\.json: bertworks_task"):
-        bertworks.evaluate(folder, [{"text": "a", "label": "law"}])

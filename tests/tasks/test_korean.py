@@ -4,7 +4,6 @@ import re
 import unicodedata
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -12,11 +11,7 @@ from bertworks.checkpoint.folder import save_folder
 from bertworks.inference.predictor import Predictor
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
-from bertworks.tasks.base import Limits
-from bertworks.tasks.catalogue import TASKS
-from bertworks.tasks.kinds import KINDS, read_rows
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from support.shared_data import needs_shared, shared
 
 TEXTS = [
     "서울은 대한민국의 수도이다. 세종대왕은 1446년에 훈민정음을 반포하였다.",
@@ -77,17 +72,3 @@ def test_answers_point_into_hangul(tokenizer, tmp_path, monkeypatch, form):
     monkeypatch.setattr("bertworks.inference.model.compute_scores", scored)
     found = predictor.answer("언제?", context)
     assert found["text"] == answer == context[found["start"] : found["end"]]
-
-
-@needs_shared("data/korean")
-def test_real_files_featurise_without_a_decomposed_syllable():
-    korquad = read_rows(TASKS["korquad"], shared("data/korean/korquad/KorQuAD_v1.0_dev.json"))
-    reviews = read_rows(TASKS["nsmc"], shared("data/korean/nsmc/ratings_test.txt"))
-    texts = dict.fromkeys(text for row in korquad for text in (row.context, row.question))
-    tokenizer = Tokenizer.train([*texts, *(row.text for row in reviews)], TokenizerConfig(vocab_size=8000))
-    apart = np.array([bool(JAMO.search(piece)) for piece in tokenizer.vocab])
-    for kind, rows, task in (("span", korquad, TASKS["korquad"]), ("single", reviews, TASKS["nsmc"])):
-        inputs = KINDS[kind].prepare(tokenizer, rows, task, Limits(max_seq_length=384)).inputs
-        written = sum(bool(JAMO.search(text)) for text in texts) if kind == "span" else 0
-        assert apart[inputs.ids].sum() <= 3 * written  # only what the file itself writes so
-        assert (inputs.ids == tokenizer.unk_id).mean() < 0.01

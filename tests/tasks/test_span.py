@@ -17,7 +17,7 @@ from bertworks.files import InputError
 from bertworks.tasks.base import Limits, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import tokenize_contexts
-from bertworks.tasks.kinds import load_data, own_task, read_rows
+from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.tasks.offsets import locate
 from bertworks.tasks.questions import Question, read
 from bertworks.tasks.sequences import strided_windows
@@ -215,21 +215,11 @@ GOOD = {"id": "a", "question": "who", "answers": [ANSWER]}
     ("paragraph", "message"),
     [
         ({"qas": []}, r"paragraph 2: no 'context'; found 'qas'; expected SQuAD's layout"),
-        ({"context": ["x"], "qas": []}, r"paragraph 2: 'context' is a list"),
         ("text", r"paragraph 2: found a str instead of an object with 'context'"),
-        ({"context": "x", "qas": [{"question": "who"}]}, r"paragraph 2: no 'id'"),
-        (
-            {"context": "x", "qas": [{**GOOD, "id": "b", "question": None}]},
-            r"2, question 'b': 'question' is a NoneType",
-        ),
-        ({"context": "x", "qas": [{"id": "b", "question": "who"}]}, r"question 'b': no 'answers'"),
+        ({"context": "x", "qas": [{**GOOD, "id": "b", "question": None}]}, r"question 'b': 'question' is a NoneType"),
         ({"context": "x", "qas": [{**GOOD, "id": "b", "answers": [{"text": "x"}]}]}, r"'b': no 'answer_start'"),
-        ({"context": "x", "qas": [{**GOOD, "id": "b", "answers": ["x"]}]}, r"'b': found a str instead of an object"),
         ({"context": "x", "qas": [GOOD]}, r"paragraph 2: the id 'a' is already that of paragraph 1"),
-        (
-            {"context": "\ud800", "qas": [{**GOOD, "id": "b"}]},
-            r"paragraph 2, question 'b': U\+D800 is half a character",
-        ),
+        ({"context": "\ud800", "qas": [{**GOOD, "id": "b"}]}, r"question 'b': U\+D800 is half a character"),
     ],
 )
 def test_faults_of_the_layout_by_place(tmp_path: Path, paragraph: object, message: str) -> None:
@@ -242,7 +232,6 @@ def test_broken_json_and_no_questions(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     for text, message in (
         ('{"data": [', "not valid JSON"),
-        ("3", "found a int instead of an object with 'data'"),
         ('{"version": "1.1"}', "no 'data'; found 'version'"),
         ('{"data": []}', "no questions in this file"),
     ):
@@ -278,12 +267,6 @@ def test_a_table_with_places_and_ids(tmp_path: Path) -> None:
         file.write_text(text + json.dumps({**row, **change}))
         with pytest.raises(InputError, match=rf"a\.jsonl, {message}"):
             read(TABLE, file)
-    pyarrow.parquet.write_table(pyarrow.table({key: [value] * 2 for key, value in row.items()}), tmp_path / "a.parquet")
-    with pytest.raises(InputError, match=r"a\.parquet, row 2: the id 'x' is already that of row 1"):
-        read(TABLE, tmp_path / "a.parquet")
-    (tmp_path / "a.tsv").write_text("question\tcontext\nwho\tthe cat\n")
-    with pytest.raises(InputError, match=r"a\.tsv, line 1: no column 'answer'"):
-        read(TABLE, tmp_path / "a.tsv")
 
 
 @needs_shared("data/squad")
@@ -318,14 +301,6 @@ def test_a_divided_file_in_squads_layout_keeps_the_articles_whole(tmp_path):
         train, dev = ([q.id for q in read_rows(SQUAD1, tmp_path / f"all.json#{part}")] for part in ("train", "dev"))
         assert len(train) + len(dev) == 180 and 15 < len(dev) < 60
         assert not {name.split("-")[0] for name in train} & {name.split("-")[0] for name in dev}
-
-
-@needs_shared("data/korean")
-def test_korquads_one_file_is_divided_without_a_common_article():
-    data = load_data(TASKS["korquad-divided"], shared("data/korean/korquad"))
-    train, dev = ({q.title for q in rows} for rows in (data.train, data.dev))
-    assert len(data.train) + len(data.dev) == 5_774 and len(train) + len(dev) == 140 and not train & dev
-    assert not {q.context for q in data.train} & {q.context for q in data.dev}
 
 
 # ---- offsets that are not exact

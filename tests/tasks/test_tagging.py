@@ -1,7 +1,6 @@
 """Tagging: files, windows, which token answers for which unit, and entities in the caller's characters."""
 
 import json
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from bertworks.tasks.kinds import load_data, read_rows, with_labels
 from bertworks.tasks.records import source_of
 from bertworks.tasks.sentences import Tagged, from_texts, read
 from bertworks.tasks.tagging import TAGGING, TagRows, labels, prepare
-from bertworks.tasks.tags import chunks, score_tags
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import needs_shared, shared
 
@@ -112,12 +110,6 @@ def test_the_first_piece_of_a_word_has_its_tag(tokenizer: Tokenizer):
     assert rows.inputs.token_labels and rows.inputs.truncation() == {"examples": 0, "tokens": 0}
 
 
-def test_punctuation_inside_a_word_is_no_unit_of_its_own(tokenizer: Tokenizer):
-    rows = made(tokenizer, [words("a.b. c", "B-LOC O")])
-    assert pieces(tokenizer, rows.inputs.ids) == ["[CLS]", "a", ".", "b", ".", "c", "[SEP]"]
-    assert rows.inputs.labels.tolist() == [-100, 1, -100, -100, -100, 0, -100]
-
-
 def test_characters_that_share_a_piece_share_its_answer(tokenizer: Tokenizer):
     rows = made(tokenizer, [letters("한국은 new", "B-LOC I-LOC O O B-LOC I-LOC I-LOC")], CHARACTERS)
     assert pieces(tokenizer, rows.inputs.ids) == ["[CLS]", "한국", "##은", "new", "[SEP]"]
@@ -136,15 +128,6 @@ def test_a_piece_across_the_border_of_an_entity_has_the_tag_of_its_first_charact
     judged = rows.judge(gold_scores(rows))
     assert judged.files["predictions.jsonl"][0]["predicted"] == ["B-LOC", "I-LOC", "O"]
     assert judged.metrics["f1"] == 0 and judged.metrics["accuracy"] == 4 / 6
-
-
-def test_what_the_vocabulary_cannot_tell_apart_is_said(tokenizer: Tokenizer):
-    fitting, across = letters("한국은", "B-LOC I-LOC O"), letters("한국은", "B-LOC O O")
-    assert made(tokenizer, [fitting], CHARACTERS).notes() == []
-    (note,) = made(tokenizer, [fitting, across], CHARACTERS).notes()
-    assert note == "entities begin or end inside a token of this vocabulary: F1 is at most about 0.500"
-    assert made(tokenizer, [words("a.b. c", "B-LOC O")]).notes() == []
-    assert made(tokenizer, [fitting, letters("한국은")], CHARACTERS).notes() == []  # a row without tags
 
 
 @pytest.mark.parametrize(
@@ -489,43 +472,20 @@ def test_only_blanks_and_tabs_divide_columns(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("x", "\n\n", "no sentences in this file"),
         ("x", "# only\n\n# comments\n", "no sentences in this file"),
         ("x", "a X O\nb X", "line 2: 2 columns; expected 3; is the line cut off"),
         ("x", "a\nb\n", "line 1: 1 column; expected a word"),
-        ("x", "a X O\nb X B-\n", "line 2: tag 'B-'; expected O, or a prefix"),
         ("x", "a X B-LOC\nb X LOC\n", "line 2: tag 'LOC'; expected O, or a prefix"),
-        ("x", "a X O\nb X o\n", "line 2: tag 'o'; expected O, or a prefix"),
-        ("x", "a X O\nb X b-PER\nc X i-PER\n", "line 2: tag 'b-PER'; expected O"),
-        ("x", "a X 7\nb X 0\n", "line 1: tag '7'; expected O"),
-        ("x", "a B\nb I\nc LOC\nd O\n", "line 1: tag 'B'; expected O, or a prefix"),
         ("x", "".join(f"w{i} tag{i}x\n" for i in range(60)), "60 different tags such as .*is this another column"),
         ("x.jsonl", jsonl({"words": ["a", "b"], "tags": ["O"]}), "line 1: 2 words, but 1 tags"),
-        ("x.jsonl", jsonl({"words": [], "tags": ["O"]}), "line 1: 0 words, but 1 tags"),
         ("x.jsonl", jsonl({"words": ["a"]}), "line 1: no key 'tags'; found 'words'"),
-        ("x.jsonl", jsonl({"words": ["a", None], "tags": ["O", "O"]}), "'words' is a list with a NoneType in it"),
         ("x.jsonl", jsonl({"words": ["a", " "], "tags": ["O", "O"]}), "a word is a space; name the column `character`"),
-        ("x.csv", "words,tags\na b,O\n", "line 2: 2 words, but 1 tags"),
-        ("x.csv", "words,label\na,O\n", "no column 'tags'"),
     ],
 )
 def test_broken_files(tmp_path: Path, name: str, content: str, says: str):
     path = write(tmp_path / name, content)
     with pytest.raises(InputError, match=f"^{path}.*{says}"):
         read(WORDS, path)
-
-
-def test_broken_files_of_named_columns(tmp_path: Path):
-    with pytest.raises(InputError, match=r"eng.x, line 1: 2 columns; expected 4"):
-        read(CONLL2003, write(tmp_path / "eng.x", "a O\n"))
-    with pytest.raises(InputError, match=r"x.tsv, line 2: 1 columns; expected 2; is the line cut off"):
-        read(KLUE_NER, write(tmp_path / "x.tsv", "한\tO\n국"))
-    with pytest.raises(InputError, match="line 2: byte 0xED is not UTF-8"):
-        path = tmp_path / "y.tsv"
-        path.write_bytes(b"a\tO\n\xed")
-        read(KLUE_NER, path)
-    with pytest.raises(InputError, match="none: no such file"):
-        read(CONLL2003, tmp_path / "none")
 
 
 # ---- the official files
@@ -547,12 +507,11 @@ def test_official_counts_of_conll():
 
 
 @needs_shared("data/conll2003")
-@pytest.mark.parametrize("length", [16, 128])
-def test_the_right_scores_are_perfect_on_conll(length: int):
+def test_the_right_scores_are_perfect_on_conll():
     tokenizer = Tokenizer.load(shared("data/vocab/bert-base-cased.txt"), lowercase=False)
     rows = read(CONLL2003, shared("data/conll2003") / "eng.testa")
     task = replace(CONLL2003, labels=labels(CONLL2003, rows))
-    prepared = made(tokenizer, rows, task, length)
+    prepared = made(tokenizer, rows, task, 16)
     assert (prepared.inputs.labels >= 0).sum() == 51362 == len(set(prepared.position.tolist()))
     judged = prepared.judge(gold_scores(prepared))
     assert [judged.metrics[name] for name in TAGGING.metrics] == [1, 1, 1, 1]
@@ -566,43 +525,6 @@ def test_klue_file():
     assert len(rows) == 5000 and sum(len(row.units) for row in rows) == 285929
     types = Counter(tag[2:] for row in rows for tag in row.tags or () if tag[0] == "B")
     assert types == {"PS": 4418, "QT": 3151, "DT": 2312, "OG": 2182, "LC": 1649, "TI": 545}
-    # a comment before each sentence has the text with <...:TYPE> round its entities
-    comments = [line for line in path.read_text(encoding="utf-8").split("\n") if line.startswith("## klue-ner-v1_dev")]
-    marked = [comment.split("\t", 1)[1] for comment in comments]
-    mark = re.compile("<([^<>]*):([A-Z]{2})>")
-    assert [row.text for row in rows] == [mark.sub(r"\1", text) for text in marked]
-    told = [[(row.text[a:b], kind) for kind, a, b in chunks(row.tags or ())] for row in rows]
-    other = [i for i, text in enumerate(marked) if mark.findall(text) != told[i]]
-    assert len(other) == 3 and all("<<" in marked[i] for i in other)  # entities that begin with the sign itself
-
-
-@needs_shared("data/korean/klue-ner")
-def test_pieces_across_borders_are_all_that_klue_loses():
-    tokenizer = Tokenizer.load(shared("data/vocab/bert-base-multilingual-cased.txt"), lowercase=False)
-    rows = read(KLUE_NER, shared("data/korean/klue-ner") / KLUE_NER.dev)
-    task = replace(KLUE_NER, labels=labels(KLUE_NER, rows))
-    prepared = made(tokenizer, rows, task, 128)
-    judged = prepared.judge(gold_scores(prepared))
-    assert 0.90 < judged.metrics["f1"] < 0.91
-    places = np.split(prepared.position, prepared.edges[1:-1])
-    whole = [fits(row.tags or (), place.tolist()) for row, place in zip(rows, places, strict=True)]
-    told = [tags for tags, _ in prepared.tags(gold_scores(prepared))]
-    gold = [row.tags or () for row in rows]
-    pairs = [(a, b) for a, b, good in zip(gold, told, whole, strict=True) if good]
-    assert len(pairs) > 3800
-    assert score_tags([a for a, _ in pairs], [b for _, b in pairs]).entities.f1 == 1
-    others = [(a, b) for a, b, good in zip(gold, told, whole, strict=True) if not good]
-    assert all(chunks(a) != chunks(b) for a, b in others)
-
-
-def fits(tags: tuple[str, ...], place: list[int]) -> bool:
-    """Whether no piece has characters of two entities, or of one and of none, and no entity begins at a space."""
-    for i, (tag, at) in enumerate(zip(tags, place, strict=True)):
-        if at < 0 and tag[0] == "B":
-            return False
-        if i and at >= 0 and at == place[i - 1] and tag != ("O" if tags[i - 1] == "O" else f"I-{tags[i - 1][2:]}"):
-            return False
-    return True
 
 
 def test_a_type_that_only_dev_has_is_refused_by_file_and_line(tmp_path):
@@ -621,31 +543,17 @@ def test_a_divided_file_keeps_the_sentences_of_a_document_together(tmp_path: Pat
     assert [row.text for row in dev[1::2]] == ["more"] * (len(dev) // 2)
 
 
-@needs_shared("data/korean")
-def test_klues_one_file_is_divided_without_a_common_sentence():
-    data = load_data(TASKS["klue-ner-divided"], shared("data/korean/klue-ner"))
-    assert len(data.train) + len(data.dev) == 5_000 and len(data.dev) > 900
-    assert not {row.text for row in data.train} & {row.text for row in data.dev}
-
-
 # ---- tags without a prefix or a type
 
-FILES = {
-    "bare": "new\tB\nyork\tI\nis\tO\n",
-    "io": "new\tLOC\nyork\tLOC\nis\tO\n",
-    "suffix": "new\tLOC_B\nyork\tLOC_I\nis\tO\n",
-}
 
-
-@pytest.mark.parametrize("name", FILES)
-def test_other_schemes_are_turned_into_iob2(tmp_path: Path, tokenizer: Tokenizer, name: str):
-    (row,) = read(WORDS, write(tmp_path / "a.conll", FILES[name]))
-    kind = "entity" if name == "bare" else "LOC"
-    assert row.tags == (f"B-{kind}", f"I-{kind}", "O") and labels(WORDS, [row]) == ("O", f"B-{kind}", f"I-{kind}")
-    rows = made(tokenizer, [row], with_labels(WORDS, [row]))
+def test_other_schemes_are_turned_into_iob2(tmp_path: Path, tokenizer: Tokenizer):
+    (row,) = read(WORDS, write(tmp_path / "a.conll", "new\tLOC_B\nyork\tLOC_I\nis\tO\n"))
+    assert row.tags == ("B-LOC", "I-LOC", "O") and labels(WORDS, [row]) == ("O", "B-LOC", "I-LOC")
+    task = with_labels(WORDS, [row])
+    rows = made(tokenizer, [row], task)
     judged = rows.judge(gold_scores(rows))
     assert judged.metrics["f1"] == 1 and judged.details["tag_scheme"] in rows.notes()[0]
-    dev = read(with_labels(WORDS, [row]), write(tmp_path / "b.conll", FILES[name].replace("is\tO\n", "")))  # without O
+    dev = read(task, write(tmp_path / "b.conll", "new\tLOC_B\nyork\tLOC_I\n"))  # without O
     assert dev[0].tags == row.tags[:2]
 
 

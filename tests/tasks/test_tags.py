@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from bertworks.files import InputError
 from bertworks.tasks.tags import (
     PARTS_OF_SPEECH,
-    Chunk,
     EntityCounts,
     Scheme,
     TagScores,
@@ -74,15 +73,6 @@ def test_every_scheme_comes_back_as_iob2(phrases: Phrases):
     assert to_iob2(with_ends(phrases, "E", "S")) == expected
     assert to_iob2(with_ends(phrases, "L", "U")) == expected
     assert to_iob2(ioe2(phrases)) == expected
-
-
-@given(some_phrases)
-def test_chunks_are_the_phrases(phrases: Phrases):
-    expected, at = [], 0
-    for kind, length in phrases:
-        expected += [Chunk(kind, at, at + length)] if kind else []
-        at += length
-    assert chunks(iob2(phrases)) == chunks(iob1(phrases)) == expected
 
 
 @given(any_tags)
@@ -193,14 +183,6 @@ def test_equal_to_conlleval_on_small_cases():
         assert printed(scores) == case["figures"], case
 
 
-@needs_shared("oracle/conll")
-def test_iob1_of_the_recorded_file_becomes_its_iob2():
-    with gzip.open(shared("oracle/conll") / "tags.jsonl.gz", "rt") as file:
-        rows = [json.loads(line) for line in file]
-    assert all(" ".join(to_iob2(row["gold_iob1"].split())) == row["gold_iob2"] for row in rows)
-    assert any(row["gold_iob1"] != row["gold_iob2"] for row in rows)
-
-
 # ---- tags without a prefix or a type
 
 
@@ -241,18 +223,3 @@ def test_labels_of_models_for_subwords_and_special_tokens():
     assert scheme("O PER X", of_model=True).standard["X"] == "I-X"  # a type like any other
     with pytest.raises(InputError, match="line 4: tag 'X'; expected O, or a prefix"):
         scheme("B-PER I-PER O X")
-
-
-def test_entities_of_tags_without_a_prefix():
-    """IO: two entities of a type that touch are one; B begins another one."""
-    io, bare = scheme("O PER LOC").standard, scheme("O B I").standard
-    assert chunks([io[tag] for tag in ["PER", "PER", "LOC", "O", "PER"]]) == [
-        ("PER", 0, 2),
-        ("LOC", 2, 3),
-        ("PER", 4, 5),
-    ]
-    assert chunks([bare[tag] for tag in ["B", "I", "B", "O", "I"]]) == [
-        ("entity", 0, 2),
-        ("entity", 2, 3),
-        ("entity", 4, 5),
-    ]

@@ -15,10 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..checkpoint.names import LABELS, listed
@@ -157,21 +155,12 @@ class TagRows(Prepared):
     cut_spans: Sequence[str] = ()  # spans of characters that begin or end inside a word
 
     def notes(self) -> list[str]:
-        """What a user should hear about the rows: how tags were read, and whether the vocabulary lets a model tag so.
-
-        Of a token, one tag is learned. Where entities begin or end inside tokens, the learned tags miss them.
-        """
+        """What a user should hear about the rows: how tags were read, and which spans words cannot have."""
         how = "turned into IOB2, judged by the F1 of entities" if self.scheme.entities else "judged by accuracy"
         found = [f"tags are read as {name}: {how}" for name in [self._tag_scheme()] if name]
         if self.cut_spans:
             how = f"begin or end inside a word, such as {shorten(self.cut_spans[0])}; whole words are tagged"
             found.append(f"{len(self.cut_spans):,} spans {how}; --text character tags characters instead")
-        gold = [row.tags for row in self.rows if row.tags is not None]
-        if by_character(self.task) and self.scheme.entities and len(gold) == len(self.rows):
-            learned = F.one_hot(torch.from_numpy(self.inputs.labels).clamp_min(0), len(self.task.labels))
-            f1 = score_tags(gold, self._predicted(learned)).entities.f1
-            if f1 < 0.995:
-                found.append(f"entities begin or end inside a token of this vocabulary: F1 is at most about {f1:.3f}")
         return found
 
     @property

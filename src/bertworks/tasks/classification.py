@@ -70,29 +70,34 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     """
     if isinstance(path, Path) and path.is_dir() and not task.train:
         raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks study submit")
-    marks = task.label.split(",") if task.kind == "multilabel" and "," in task.label else []  # one column per label
+    several, count = labelled and task.kind == "multilabel", len(task.text)
+    marks = task.label.split(",") if several and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
-    lists = (task.label,) if labelled and task.kind == "multilabel" else ()
-    texts, rows = len(task.text), read_table(path, columns, task.header, (), lists, task.form)
-    where, names = locator(path), dict(zip(task.written or task.labels, task.labels, strict=True))
-    check = None if task.kind == "multilabel" or not labelled else number if task.kind in NUMERIC else one_label
-    examples, cells = list[Example](), list[list[str]]()
-    for line, values in rows:
-        label = check(label_in(values[texts]), names, where(line)) if check else None
-        examples.append(Example(values[0], values[1] if texts == 2 else None, label, line))
-        if lists:
-            cells.append([*map(label_in, values[texts:])])
-    if not examples:
+    rows = list(read_table(path, columns, task.header, (), (task.label,) if several else (), task.form))
+    if not rows:
         raise InputError(f"{path}: no rows in this file")
-    if lists:
-        places = [where(example.line) for example in examples]
-        if marks:
-            found = marked_labels(cells, marks, places)
-        else:
-            ordered = task.name != OWN_TABLE  # else the labels are those of the training rows, sorted
-            found = several_labels([cell for (cell,) in cells], names, places, ordered)
-        examples = [example._replace(label=label) for example, label in zip(examples, found, strict=True)]
-    return examples
+    labels: Sequence[str | None] = [None] * len(rows)
+    if labelled:
+        cells, where = [[*map(label_in, row.values[count:])] for row in rows], locator(path)
+        labels = _read_labels(task, marks, cells, [where(row.line) for row in rows])
+    return [
+        Example(row.values[0], row.values[1] if count == 2 else None, label, row.line)
+        for row, label in zip(rows, labels, strict=True)
+    ]
+
+
+def _read_labels(
+    task: Task, marks: Sequence[str], cells: Sequence[Sequence[str]], places: Sequence[str]
+) -> Sequence[str | None]:
+    """The label of each row, from its cells. marks: names of the columns that mark a label each."""
+    names = dict(zip(task.written or task.labels, task.labels, strict=True))
+    if marks:
+        return marked_labels(cells, marks, places)
+    if task.kind == "multilabel":
+        ordered = task.name != OWN_TABLE  # else the labels are those of the training rows, sorted
+        return several_labels([cell for (cell,) in cells], names, places, ordered)
+    check = number if task.kind in NUMERIC else one_label
+    return [check(cell, names, place) for (cell,), place in zip(cells, places, strict=True)]
 
 
 # ---- featurising

@@ -24,19 +24,24 @@ def accuracy(true: Classes, predicted: Classes) -> float:
 
 def f1(true: Classes, predicted: Classes) -> float:
     """F1 of class 1, the metric of MRPC; 0 if class 1 is neither present nor predicted."""
-    from sklearn import metrics
-
-    return float(metrics.f1_score(true == 1, predicted == 1, zero_division=0.0))
+    return _f1(true == 1, predicted == 1, "binary")
 
 
 def macro_f1(true: Classes | Values, predicted: Classes | Values) -> float:
     """Mean F1 of the classes that are present: unlike accuracy, low if rare classes are never found."""
+    present = np.unique(true) if true.ndim == 1 else np.flatnonzero(true.any(0))
+    return _f1(true, predicted, "macro", present) if len(present) else 0.0
+
+
+def micro_f1(true: Values, predicted: Values) -> float:
+    """F1 over all (example, label) pairs of a multi-label task; 0 if nothing is true or predicted."""
+    return _f1(true, predicted, "micro")
+
+
+def _f1(true: NDArray[Any], predicted: NDArray[Any], average: str, labels: NDArray[Any] | None = None) -> float:
     from sklearn import metrics
 
-    present = np.unique(true) if true.ndim == 1 else np.flatnonzero(true.any(0))
-    if not len(present):
-        return 0.0
-    return float(metrics.f1_score(true, predicted, labels=present, average="macro", zero_division=0.0))
+    return float(metrics.f1_score(true, predicted, labels=labels, average=average, zero_division=0.0))
 
 
 def matthews(true: Classes, predicted: Classes) -> float:
@@ -66,13 +71,6 @@ def _correlation(measure: Callable[..., Any], true: Values, predicted: Values) -
     if len(true) < 2 or np.ptp(true) == 0 or np.ptp(predicted) == 0:
         return 0.0
     return float(measure(true.astype(np.float64), predicted.astype(np.float64)).statistic)
-
-
-def micro_f1(true: Values, predicted: Values) -> float:
-    """F1 over all (example, label) pairs of a multi-label task; 0 if nothing is true or predicted."""
-    from sklearn import metrics
-
-    return float(metrics.f1_score(true, predicted, average="micro", zero_division=0.0))
 
 
 def exact_match(true: Values, predicted: Values) -> float:

@@ -11,7 +11,7 @@ tokens that all windows show, K values of a window.
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -259,16 +259,11 @@ def document_windows(lengths: Sequence[int], documents: Sequence[int], room: int
             start = end
         end += length
         if length > room:
-            windows += _half_overlapping(start, end, room)
+            firsts = (*range(start, end - room, max(1, room // 2)), end - room)  # the last window ends with it
+            windows += [(first, first + room) for first in firsts]
             start = end
         previous = document
     if end > start or not windows:
         windows.append((start, end))
     starts, ends = np.array(windows, np.int64).T
     return Windows(np.zeros(len(windows), np.int64), starts, ends - starts)
-
-
-def _half_overlapping(start: int, end: int, room: int) -> Iterator[tuple[int, int]]:
-    """Windows over one long sentence; the last one ends with it."""
-    for first in (*range(start, end - room, max(1, room // 2)), end - room):
-        yield first, first + room

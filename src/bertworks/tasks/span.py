@@ -7,14 +7,16 @@ no answer, and a threshold on the null odds, tuned on the development rows, deci
 Shapes: Q questions, W windows, T tokens of all windows.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from ..batch import IGNORED
 from ..files import InputError, shorten
@@ -125,7 +127,7 @@ class SpanRows(Prepared):
             letters = self._grade([one.text for one in chosen], grade_korquad)
             metrics |= {"character_exact": letters.exact.mean(), "character_f1": letters.f1.mean()}
         return Judged(
-            metrics={"loss": self._loss(scores.numpy()), **{name: float(value) for name, value in metrics.items()}},
+            metrics={"loss": self._loss(scores), **{name: float(value) for name, value in metrics.items()}},
             predicted=Counter("answer" if one.text else "no answer" for one in chosen) if version_2 else {},
             majority=float(self._grade([""] * len(chosen)).f1.mean()) if self.some_impossible else 0.0,
             collapsed=len({one.text for one in chosen}) == 1 < len({question.answers for question in self.rows}),
@@ -167,15 +169,11 @@ class SpanRows(Prepared):
         ]
         return {"predictions.json": {row["id"]: row["predicted"] for row in rows}, PREDICTIONS: rows}
 
-    def _loss(self, scores: NDArray[np.floating]) -> float:
+    def _loss(self, scores: Tensor) -> float:
         """Mean training loss of the windows: cross entropy of start and end, each over the tokens of a window."""
-        scores, starts, places = scores.astype(np.float64), self.inputs.edges[:-1], self.inputs.labels
-        top = np.maximum.reduceat(scores, starts)  # (W, 2)
-        powers = np.exp(scores - np.repeat(top, np.diff(self.inputs.edges), axis=0))
-        total = np.log(np.add.reduceat(powers, starts)) + top
-        trained = places[:, 0] != IGNORED
-        right = scores[starts[trained, None] + places[trained], [0, 1]]
-        return float((total[trained] - right).mean()) if trained.any() else 0.0
+        windows = zip(itertools.pairwise(self.inputs.edges), torch.from_numpy(self.inputs.labels), strict=True)
+        losses = [F.cross_entropy(scores[a:b].T.double(), at) for (a, b), at in windows if at[0] != IGNORED]
+        return float(torch.stack(losses).mean()) if losses else 0.0
 
 
 def _result(answer: Answer, context: str, tokens: int, cut: int) -> Answered:

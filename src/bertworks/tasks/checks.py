@@ -171,18 +171,19 @@ def texts(task: Task, train: Sequence[Row], dev: Sequence[Row]) -> Iterator[Find
         others = [row for row in dev[:COMPARED] if row.key not in groups]
         mine, known = ([word_shingles(" ".join(row.key)) for row in split] for split in (others, train[:COMPARED]))
         near = [others[i] for i in find_near_duplicates(mine, known)]
-    what, least = "contexts" if task.kind == "span" else "examples", LEAK * len(dev)
-    advice = "remove them from train; in one divided file (dev_share) keep what belongs together in one split (group)"
-    if exact:
-        found = _finding("train/dev overlap", f"development {what} that are also in train", exact, dev, advice)
-        evidence = f"{found.evidence} ({percent(len(exact) / len(dev))}); their scores say nothing about new texts"
-        less: Severity = "note" if task.kind == "tagging" else found.severity
-        yield replace(found, evidence=evidence, severity="error" if len(exact) >= least else less)
-    if near:
-        text = f"development {what} that share most of their words with one in train"
-        found = _finding("train/dev overlap", text, near, dev, advice)
-        leak = len(task.text) == 1 and len(near) >= least  # two pairs may share their longer text
-        yield replace(found, severity="error") if leak else found
+    what = f"development {'contexts' if task.kind == 'span' else 'examples'}"
+    advice = (
+        "their scores say nothing about new texts: remove them from train; in one divided file (dev_share) keep what "
+        "belongs together in one split (group)"
+    )
+    for evidence, found, leaks in (
+        (f"{what} that are also in train", exact, True),
+        (f"{what} that share most of their words with one in train", near, len(task.text) == 1),  # not of pairs
+    ):
+        if found:
+            finding = _finding("train/dev overlap", evidence, found, dev, advice)
+            less: Severity = "note" if task.kind == "tagging" else finding.severity
+            yield replace(finding, severity="error" if leaks and len(found) >= LEAK * len(dev) else less)
 
 
 def _duplicates(task: Task, groups: Sequence[Sequence[Row]], train: Sequence[Row]) -> Iterator[Finding]:

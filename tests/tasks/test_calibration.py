@@ -117,16 +117,18 @@ def test_other_kinds_have_no_thresholds(several):
         save_thresholds(folder, Task("t", ("text",)), rows)
 
 
-def test_stored_thresholds_are_checked(several):
+@pytest.mark.parametrize(
+    ("thresholds", "message"),
+    [
+        ({"law": "high"}, r"thresholds\.law = 'high'; expected a number"),
+        ({"sport": 0.5}, "has the label 'sport'; expected some of 'law'"),
+        ({"law": 1.5}, "of 'law' is 1.5; expected a probability from 0 to 1"),
+    ],
+)
+def test_stored_thresholds_are_checked(several, thresholds, message):
     folder, _ = several
     settings = json.loads((folder / "config.json").read_text())
-    settings["bertworks_task"]["thresholds"] = {"law": "high"}
+    settings["bertworks_task"]["thresholds"] = thresholds
     (folder / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(InputError, match=r"thresholds\.law = 'high'; expected a number"):
+    with pytest.raises(InputError, match=message):
         Predictor(folder)
-    for thresholds, message in (({"sport": 0.5}, "has the label 'sport'; expected some of 'law'"),
-                                ({"law": 1.5}, "of 'law' is 1.5; expected a probability from 0 to 1")):  # fmt: skip
-        settings["bertworks_task"]["thresholds"] = thresholds
-        (folder / "config.json").write_text(json.dumps(settings))
-        with pytest.raises(InputError, match=message):
-            Predictor(folder)

@@ -83,14 +83,6 @@ def test_the_order_of_the_choices_does_not_matter(place):
         evaluate(place / "run", TASK, mixed)
 
 
-def test_a_model_of_another_kind_is_refused(place):
-    single = Task("t", ("begin",), "right")
-    with pytest.raises(InputError, match="has no classifier"):
-        evaluate(place / "run", single, read_rows(single, place / TASK.dev))
-    with pytest.raises(InputError, match="has no choice"):
-        evaluate(place / "model", TASK, read_rows(TASK, place / TASK.dev))
-
-
 def test_features(tmp_path):
     """[CLS] text [SEP] beginning and choice [SEP], cut like any pair; a row is cut as much as its worst choice."""
     tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))

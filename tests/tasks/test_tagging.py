@@ -289,13 +289,6 @@ def test_all_o_is_a_collapse(tokenizer: Tokenizer):
     assert not rows.judge(scores_for(rows, {})).collapsed
 
 
-def test_any_order_of_labels(tokenizer: Tokenizer):
-    task = replace(WORDS, labels=("I-LOC", "B-PER", "I-PER", "B-LOC", "O"))
-    rows = made(tokenizer, [words("a b c", "B-PER I-PER B-LOC")], task)
-    assert rows.inputs.labels.tolist() == [-100, 1, 2, 3, -100]
-    assert rows.judge(gold_scores(rows)).metrics["f1"] == 1
-
-
 def test_rows_without_tags(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("new york")])
     assert rows.inputs.labels.tolist() == [-100] * 4
@@ -404,21 +397,6 @@ def test_files(tmp_path: Path, name: str, content: str):
     assert [row.document for row in rows] == [0, 1]
     bare = [row._replace(tags=None) for row in rows]
     assert read(WORDS, tmp_path / name, False) == bare
-
-
-def test_parquet(tmp_path: Path):
-    import pyarrow
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "x.parquet")
-    rows = read(WORDS, tmp_path / "x.parquet")
-    assert [(row.text, row.tags) for row in rows] == EXPECTED and [row.line for row in rows] == [1, 2]
-    with pytest.raises(InputError, match=r"x.parquet, row 1: no key 'tokens'; found 'words', 'tags', 'id'"):
-        read(replace(WORDS, text=("tokens",)), tmp_path / "x.parquet")
-    data = (tmp_path / "x.parquet").read_bytes()
-    (tmp_path / "x.parquet").write_bytes(data[: len(data) // 2])
-    with pytest.raises(InputError, match=r"x.parquet: not a readable Parquet file"):
-        read(WORDS, tmp_path / "x.parquet")
 
 
 def test_documents(tmp_path: Path):

@@ -163,11 +163,7 @@ def test_an_embedder_and_a_folder_that_is_not_there(place, capsys, tmp_path):
         assert "nothere: no such folder" in capsys.readouterr().err
 
 
-def test_evaluate_prints_the_reliability_and_refuses_thresholds_of_one_label(place, capsys):
-    main(["evaluate", str(place / "run"), "--dev", str(place / "table.csv")])
-    shown = capsys.readouterr()
-    assert "reliability: expected calibration error" in shown.err and "share right" in shown.err
-    assert "reliability" not in json.loads(shown.out)
+def test_thresholds_of_one_label_are_refused(place, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", str(place / "run"), "--dev", str(place / "table.csv"), "--save-thresholds"])
     assert "was fine-tuned for the kind single; thresholds are of models of several labels" in capsys.readouterr().err

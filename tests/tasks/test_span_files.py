@@ -27,13 +27,6 @@ TAGS = [*"O" * len(TEXT)]
 for start, end, kind in SPANS:
     TAGS[start:end] = [f"B-{kind}"] + [f"I-{kind}"] * (end - start - 1)
 DICTS = [{"start": a, "end": b, "label": kind} for a, b, kind in SPANS]
-VALUES = [
-    {"value": {"start": a, "end": b, "text": TEXT[a:b], "labels": [kind]}, "type": "labels"} for a, b, kind in SPANS
-]
-
-
-def studio(result: list[Any], text: str = TEXT, **more: Any) -> dict[str, Any]:
-    return {"id": 1, "data": {"text": text}, "annotations": [{"result": result, "was_cancelled": False}], **more}
 
 
 def write(path: Path, *rows: Any) -> Path:
@@ -52,8 +45,7 @@ FORMS = {
     "Prodigy": {"text": TEXT, "spans": DICTS, "tokens": [], "answer": "accept"},
     "spaCy": {"text": TEXT, "ents": DICTS},
     "blanks at the ends": {"text": TEXT, "spans": [{"start": 8, "end": 23, "label": "LOC"} | {"end": 22}, *DICTS[::2]]},
-    "Label Studio, short": {"text": TEXT, "label": [one["value"] for one in VALUES]},
-    "Label Studio": studio(VALUES, predictions=[]),
+    "with texts": {"text": TEXT, "spans": [{**one, "text": TEXT[one["start"] : one["end"]]} for one in DICTS]},
 }
 
 
@@ -133,20 +125,15 @@ def test_words_are_those_of_prediction(
 
 
 def test_a_probe_takes_the_words(tokenizer: Tokenizer, tmp_path: Path):
-    items = read_items(TASK, write(tmp_path / "a.json", studio(VALUES)), tokenizer, Limits(64), 0, 1)
+    items = read_items(TASK, write(tmp_path / "a.json", FORMS["spaCy"]), tokenizer, Limits(64), 0, 1)
     words = ["Kim", ",", "of", "New", "York", "City's", "서울에", ",", "left", "."]
     assert items.forms == words and [items.names[i] for i in items.labels][5:7] == ["I-LOC", "B-LOC"]
 
 
 def test_spans_are_not_judged_without_labels(tmp_path: Path):
     spans = [[0, 3, "PER"], [2, 8, "ORG"], [0, 99, ""]]
-    twice = {**studio(VALUES), "annotations": [{"result": VALUES}, {"result": VALUES[:1]}]}
-    task = replace(TASK, labels=("O", "B-X", "I-X"))
-    for file in (
-        write(tmp_path / "a.jsonl", {"text": TEXT, "label": spans}),
-        write(tmp_path / "a.json", twice),
-    ):
-        assert [(row.text, row.tags) for row in read_rows(task, file, labelled=False)] == [(TEXT, None)]
+    task, file = replace(TASK, labels=("O", "B-X", "I-X")), write(tmp_path / "a.jsonl", {"text": TEXT, "label": spans})
+    assert [(row.text, row.tags) for row in read_rows(task, file, labelled=False)] == [(TEXT, None)]
 
 
 def test_a_first_row_without_spans(tmp_path: Path):
@@ -158,22 +145,13 @@ def test_rows_that_nobody_has_accepted_are_left_out(tmp_path: Path):
     rejected = {**FORMS["Prodigy"], "answer": "reject"}
     file = write(tmp_path / "a.jsonl", rejected, FORMS["Prodigy"], {"text": "b", "answer": "accept"})
     assert [(row.line, row.text) for row in read_rows(TASK, file)] == [(2, TEXT), (3, "b")]
-    open_task = {"data": {"text": "c"}, "annotations": []}
-    cancelled = {"data": {"text": "d"}, "annotations": [{"result": [], "was_cancelled": True}]}
-    file = write(tmp_path / "a.json", open_task, cancelled, studio(VALUES), studio([], "nothing here"))
-    assert [row.text for row in read_rows(TASK, file)] == [TEXT, "nothing here"]
 
 
-def test_the_text_of_a_span_decides(tmp_path: Path):
+def test_a_span_whose_text_is_elsewhere_is_refused(tmp_path: Path):
     """JavaScript counts an emoji twice."""
-    text = "😀😀 Kim lives, Kim"
-    value = {"start": 5, "end": 8, "text": "Kim", "labels": ["PER"]}
-    row = read_rows(TASK, write(tmp_path / "a.json", studio([{"value": value}], text)))[0]
-    assert [row.text[a:b] for (a, b), tag in zip(row.units, row.tags or (), strict=True) if tag != "O"] == [*"Kim"]
-    with pytest.raises(
-        InputError, match=r"a\.json, item 1: the span 'Lee' is not at 5, where 'm l' is; expected offsets"
-    ):
-        read_rows(TASK, write(tmp_path / "a.json", studio([{"value": value | {"text": "Lee"}}], text)))
+    text, span = "😀😀 Kim lives, Kim", {"start": 5, "end": 8, "text": "Kim", "label": "PER"}
+    with pytest.raises(InputError, match=r"line 1: the span 'Kim' is not at 5, where 'm l' is; expected offsets in ch"):
+        read_rows(TASK, write(tmp_path / "a.jsonl", {"text": text, "spans": [span]}))
 
 
 @pytest.mark.parametrize(
@@ -198,11 +176,7 @@ def test_faults_by_line(tmp_path: Path, spans: list[Any], message: str):
         read_rows(TASK, file)
 
 
-def test_annotations_that_differ_and_files_of_another_form(tmp_path: Path):
-    twice = {**studio(VALUES), "annotations": [{"result": VALUES}, {"result": VALUES[:1]}]}
-    with pytest.raises(InputError, match=r"a\.json, item 1: 2 annotations that differ; expected one"):
-        read_rows(TASK, write(tmp_path / "a.json", twice))
-    assert len(read_rows(TASK, write(tmp_path / "a.json", twice | {"annotations": [{"result": VALUES}] * 2}))) == 1
+def test_files_of_another_form(tmp_path: Path):
     (tmp_path / "a.json").write_text("{}")
     with pytest.raises(InputError, match=r"a\.json: found {}; expected a list of objects, such as a text"):
         read_rows(TASK, tmp_path / "a.json")
@@ -225,15 +199,3 @@ def test_tags_cover_exactly_the_spans(text: str, places: list[tuple[int, int]]):
     tags = tags_of([(i, i + 1) for i in range(len(text))], spans)
     assert {i for i, tag in enumerate(tags) if tag != "O"} == {i for a, b, _ in spans for i in range(a, b)}
     assert [tag for tag in tags if tag[0] == "B"] == ["B-X"] * len(spans)
-
-
-@pytest.mark.parametrize(
-    "annotations", [[None], "x", [{"result": ["a"]}], [{"result": [{"value": "x"}]}], [{"result": "x"}]]
-)
-def test_a_damaged_export_of_label_studio_is_refused(tmp_path, annotations):
-    whole = {"value": {"start": 0, "end": 3, "text": "Kim", "labels": ["PER"]}}
-    rows = [{"data": {"text": "Kim lives"}, "annotations": [{"result": [whole]}]}]
-    rows.append({"data": {"text": "Kim lives"}, "annotations": annotations})
-    (tmp_path / "a.json").write_text(json.dumps(rows))
-    with pytest.raises(InputError, match="item 2"):
-        read_rows(own_task("tagging", ("text",), "label"), tmp_path / "a.json")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from bertworks.data.sentences import split_sentences
 from bertworks.files import InputError
 from bertworks.tasks.contexts import answer_tokens, tokenize_contexts
-from bertworks.tasks.offsets import Place
+from bertworks.tasks.questions import Place
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.tokenizer.spiece import read_model
 from support.shared_data import shared

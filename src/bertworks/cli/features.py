@@ -28,7 +28,7 @@ class Arguments:
     text: str = ""
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
-    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first, in a sheet behind titles
+    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first
     device: Literal["cpu", "cuda"] | None = None  # where to compute; none: a GPU if there is one, else the CPU
 
 

@@ -38,7 +38,7 @@ class Arguments:
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated; empty: as in fine-tuning
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
-    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first, in a sheet behind titles
+    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first
     # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none or -: standard output
     out: Path | None = None
     # add the input to each result; of a .csv, .tsv or .xlsx table all its columns. In a table they keep their names,
@@ -63,7 +63,7 @@ def predict(argv: list[str]) -> None:
     if arguments.string and idle:
         refuse_beside("--string", dict.fromkeys(sorted(idle), True))
     from ..inference.file_inputs import Columns
-    from ..inference.files import check_file, predict_file
+    from ..inference.files import Counts, check_file, predict_data, write_results
     from ..reporting.tables import counted
     from ..tasks.table import TableForm
 
@@ -73,8 +73,8 @@ def predict(argv: list[str]) -> None:
     form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     data = [arguments.string] if arguments.string else arguments.data
-    how = (arguments.all_scores, arguments.n_best, arguments.echo, arguments.excel)
-    counts = predict_file(predictor, data, columns, out, *how)
+    counts, how = Counts(), (arguments.all_scores, arguments.n_best, arguments.echo)
+    write_results(predict_data(predictor, data, columns, counts, *how), out, arguments.excel)
     if arguments.string and not out:
         return
     cut = predictor.truncated

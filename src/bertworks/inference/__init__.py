@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .features import Extractor as Extractor
     from .features import Features as Features
     from .features import extract as extract
-    from .files import predict_file as predict_file
+    from .files import predict_data as predict_data
     from .files import predict_texts as predict_texts
     from .masks import Candidate as Candidate
     from .masks import MaskFiller as MaskFiller

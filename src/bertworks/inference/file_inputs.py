@@ -17,9 +17,9 @@ from ..tasks.catalogue import TASKS
 from ..tasks.cells import as_list
 from ..tasks.column_files import ENDINGS, is_column_file
 from ..tasks.draws import in_part, rows_in_part
-from ..tasks.formats import decoded, json_items
+from ..tasks.formats import decoded
 from ..tasks.questions import read as read_questions
-from ..tasks.records import EXPECTED, Records, Source, is_table, refuse_no_rows, source_of
+from ..tasks.records import EXPECTED, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import text_rows_of
 from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
 from ..tasks.sentences import read as read_sentences
@@ -101,23 +101,16 @@ def _of_file(path: Path, part: str, kind: str, columns: Columns, whole: bool) ->
         given = not columns.found and task.text[0].isdecimal()
         if ending in ENDINGS or (path.is_file() and is_column_file(path, task, tagged_only=not given)):
             return _of_sentences(path, part, columns, task, kind == "tagging")
-    values = json_items(path) if ending == ".json" else None
-    items: Iterator[Item]
-    if isinstance(values, list) and not _has_objects(values):
-        items = _of_values(values, path, kind, columns)
-    elif ending == ".json" and kind == "span":
+    if ending == ".json" and kind == "span":
         return _of_questions(path, part, columns)
-    elif kind == "tagging" and (spans := read_spans(path, (columns.text[0], ""), columns.form, labelled=False)):
+    items: Iterator[Item]
+    if kind == "tagging" and (spans := read_spans(path, (columns.text[0], ""), columns.form, labelled=False)):
         items = (Item({"line": line}, (text,), {"text": text}) for line, text, _ in spans)
     elif _is_table(path, columns):
         items = _of_table(path, kind, columns, whole)
     else:
-        items = (Item({"line": number}, (line,)) for number, line in read_lines(str(path), columns.form.encoding))
+        items = (Item({"line": number}, (line,)) for number, line in _lines(str(path), columns.form.encoding))
     return (item for item in items if in_part(item.texts[int(kind == "span")], part)) if part else items
-
-
-def _has_objects(values: Any) -> bool:
-    return isinstance(values, list) and bool(values) and isinstance(values[0], dict)
 
 
 def _is_table(path: Path, columns: Columns) -> bool:
@@ -145,15 +138,6 @@ def _of_sentences(path: Path, part: str, columns: Columns, task: Task, words: bo
         yield Item({"line": row.line}, (row.text,), {"text": row.text}, row if words else None)
 
 
-def _of_values(values: Sequence[Any], path: Path, kind: str, columns: Columns) -> Iterator[Item]:
-    """A list of texts, or of lists: the words of a text to tag, or the texts of a row."""
-    for number, row in enumerate(text_rows_of(values, str(path)), 1):
-        if kind == "tagging" and not isinstance(values[number - 1], str):
-            yield Item({"line": number}, (between_words(columns.characters).join(row),), words=row)
-        else:
-            yield Item({"line": number}, row)
-
-
 def _of_table(source: Source, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
     """The inputs of a table. Raises InputError with the row."""
     wanted, more = (*columns.text, *columns.choices), list[str]()
@@ -165,20 +149,19 @@ def _of_table(source: Source, kind: str, columns: Columns, whole: bool = False) 
             texts: Sequence[str] = cells[: len(wanted)]
             words: Sequence[str] | Tagged | None = None
             if lists and (columns.text == columns.words or (has_objects(source) and as_list(texts[0]) is not None)):
-                words = words_of(texts[0], columns.characters, place(line))
                 if as_list(texts[0]) is None and not columns.characters:
                     words = between_blanks(texts[0])
                 else:
+                    words = words_of(texts[0], columns.characters, place(line))
                     texts = [between_words(columns.characters).join(words)]
             if columns.choices and len(columns.text) == 2:  # the second text begins every choice (tasks/choice.py)
                 texts = [texts[0], *(f"{texts[1]} {choice}" for choice in texts[2:])]
             yield Item({"line": line}, texts, dict(zip((*wanted, *more), cells, strict=True)), words)
     except MissingColumn as error:
-        how = "in a list" if isinstance(source, Records) else "with a comma between"
-        raise InputError(f"{error}; name the text column, or two {how}, with --text") from None
+        raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
 
 
-def read_lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+def _lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """(line number, line) of a text file, or of standard input ("-"). Raises InputError with file and line."""
     if file != "-" and not Path(file).is_file():
         raise InputError(f"{file}: {not_found(file)}; a text itself is given with --string")
@@ -207,9 +190,6 @@ def _names_of(data: Any, form: TableForm) -> tuple[str, ...]:
     """The names of a table's columns; () of a file that is not there, and of what is no table."""
     if isinstance(data, str):
         path = part_of(data)[0]
-        if ending_of(path) == ".json" and path.is_file():
-            values = json_items(path)  # of any layout
-            return (*values[0],) if _has_objects(values) else ()
         return names_of(path, form) if ending_of(path) in (*TABLES, TEXT) else ()
-    source = source_of(data, "data") if is_table(data) else None
-    return names_of(source) if source is not None and len(data) else ()
+    source = source_of(data, "data") if is_table(data) and len(data) else None
+    return () if source is None else names_of(source)

@@ -50,28 +50,6 @@ def check_file(out: Path | None, data: Iterable[Any] = (), folders: Iterable[Any
         raise InputError(f"{out}: predictions are not written as {ending}; {expected}")
 
 
-def predict_file(
-    predictor: Predictor,
-    data: Any,
-    columns: Columns,
-    out: Path | None,
-    all_scores: bool = False,
-    n_best: int = 1,
-    echo: bool = False,
-    excel: bool = False,
-) -> Counts:
-    """Predict for every input of a file or of data in memory, write the results, and return the counts.
-
-    data: as of `predict_data`; as a file lines of text ("-": standard input), a table, sentences, or questions. out:
-    file that is replaced at the end; None: standard output. JSON lines, or a table if `out` ends in .csv or .tsv. echo:
-    each result has its input too. excel: write a .csv as Excel expects it. Raises InputError with file and line.
-    """
-    check_file(out, [data], excel=excel)
-    counts = Counts()
-    write_results(predict_data(predictor, data, columns, counts, all_scores, n_best, echo), out, excel)
-    return counts
-
-
 def predict_data(
     predictor: Predictor,
     data: Any,
@@ -133,17 +111,10 @@ def _column_names(header: Sequence[str]) -> list[str]:
 
     Inputs keep the names of their columns, with `input.` in front, as often as it takes, where a result has the name.
     """
-    prefix = f"{INPUT}."
-    results = {field for field in header if not field.startswith(prefix)}
-    taken = results | {field.removeprefix(prefix) for field in header}
-    names = []
-    for field in header:
-        name = field.removeprefix(prefix)
-        if name != field and name in results:
-            while name in taken:
-                name = prefix + name
-            taken.add(name)
-        names.append(name)
+    names = [field.removeprefix(f"{INPUT}.") for field in header]
+    for i, field in enumerate(header):
+        while field.startswith(f"{INPUT}.") and names.count(names[i]) > 1:
+            names[i] = f"{INPUT}.{names[i]}"
     return names
 
 
@@ -201,15 +172,11 @@ def predict_texts(
     check_count(n_best, "n_best")
     kind = predictor.kind
     if n_best > 1 and kind != "span":
-        raise InputError(
-            f"n_best = {n_best}: the model is of the kind {kind or 'pre-trained'}; several answers need question "
-            "answering (span); leave it out, or give all_scores for the scores of all labels"
-        )
+        found = f"n_best = {n_best}: the model is of the kind {kind or 'pre-trained'}"
+        raise InputError(f"{found}; several answers need question answering (span); leave it out, or give all_scores")
     if predictor.pooling and not kind:
-        raise InputError(
-            f"{predictor.folder} is an embedder: it gives vectors, and predicts no labels; use `bertworks features "
-            f"{predictor.folder} FILE --pool mean --specials --out vectors.safetensors`, or Predictor.embed in Python"
-        )
+        found = f"{predictor.folder} is an embedder: it gives vectors, and predicts no labels"
+        raise InputError(f"{found}; use `bertworks features`, or Predictor.embed in Python")
     rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
     if kind == "tagging":
         return _tagged(predictor, (row[0] for row in rows))

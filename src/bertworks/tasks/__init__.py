@@ -18,9 +18,8 @@ In reading order:
     span_files.py      texts with spans of characters, as annotation tools export them
     tags.py            tag schemes, entities and their scores
     span.py            answers in contexts
-    questions.py       files of questions
+    questions.py       files of questions, and where a text is in its context
     contexts.py        contexts as tokens, and where answers are in them
-    offsets.py         where a text is if its offset is not exact
     answers.py         the n best answers from scores of starts and ends
     squad_scores.py    the official scores of answers
     table.py           rows with named columns, of a file of any format or in memory

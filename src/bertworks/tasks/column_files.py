@@ -13,7 +13,7 @@ sentence are comments, if they do not have the columns of a word or all sentence
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,12 +29,20 @@ DOCUMENT = "-DOCSTART-"
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 WORDS = ("text", "word", "words", "token", "tokens", "form", "character")  # names for the usual column of words
 TAGS = ("label", "labels", "tag", "tags", "ner", "ner_tag", "ner_tags")  # names for the usual column of tags
-CHARACTERS = (
-    "; the units of this task are characters: a line has one, a tab and its tag; for words give another model or --text"
-)
 SAMPLE = 2_000  # lines that decide whether a file has columns
 _CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occur inside words
 _NO_WORD = re.compile(r"\d+[-.]\d+")  # the id of a range of words or of an empty word in CoNLL-U
+
+
+class Sentence(NamedTuple):
+    """Words and tags."""
+
+    line: int  # counted from 1; the row's number in a Parquet file
+    document: int
+    words: list[str]
+    tags: list[str] | None
+    lines: Sequence[int] = ()  # of each word in a file with a word per line
+    scheme: str = ""  # how the file writes tags (tags.Scheme)
 
 
 class Block(NamedTuple):
@@ -43,21 +51,6 @@ class Block(NamedTuple):
     document: int
     numbers: list[int]  # of the lines in the file, counted from 1
     rows: list[tuple[str, ...]]
-
-    def where(self, keep: Iterable[bool]) -> "Block":
-        """The block with some of its lines."""
-        kept = [pair for pair, wanted in zip(zip(self.numbers, self.rows, strict=True), keep, strict=True) if wanted]
-        return Block(self.document, [number for number, _ in kept], [row for _, row in kept])
-
-
-class WordLines(NamedTuple):
-    """The words of a sentence and its tags as the file writes them; no tags if they were not requested."""
-
-    line: int  # of the first word
-    document: int
-    words: list[str]
-    tags: list[str]
-    lines: list[int]
 
 
 def is_column_file(path: Path, task: Task, tagged_only: bool = False) -> bool:
@@ -71,9 +64,7 @@ def is_column_file(path: Path, task: Task, tagged_only: bool = False) -> bool:
         return True
     if ending == ".tsv":
         return bool(task.header) or (path.is_file() and _is_headless(path, task))
-    if ending in TABLES:
-        return False
-    return not tagged_only or _looks_tagged(path, task.form)
+    return ending not in TABLES and (not tagged_only or _looks_tagged(path, task.form))
 
 
 def _is_headless(path: Path, task: Task) -> bool:
@@ -87,53 +78,47 @@ def _is_headless(path: Path, task: Task) -> bool:
 
 def _looks_tagged(path: Path, form: TableForm) -> bool:
     """Whether all lines have the same columns, and tags of entities, numbered words or documents."""
-    if not path.is_file():
-        return False
-    blocks = list(_blocks(path, form.encoding, False, SAMPLE))
+    blocks = list(_blocks(path, form.encoding, False, SAMPLE)) if path.is_file() else []
     rows = [row for block in blocks for row in block.rows if not row[0].startswith("#")]
-    widths = {len(row) for row in rows}
-    if len(widths) != 1 or widths == {1}:
+    if {len(row) for row in rows} in ({1}, set()) or any(len(row) != len(rows[0]) for row in rows):
         return False
     tags = {row[-1] for row in rows}
-    entities = len(tags) > 1 and all(map(is_typed, tags))
-    return entities or is_numbered(blocks) or blocks[-1].document > 0
+    return (len(tags) > 1 and all(map(is_typed, tags))) or is_numbered(blocks) or blocks[-1].document > 0
 
 
-def read_columns(task: Task, path: Path, labelled: bool) -> list[WordLines]:
+def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     """The sentences of a file. Raises InputError with file and line if lines differ in columns, or a column is missing.
 
     The usual column of words is the first, or the second if the words are numbered. That of tags is the last; if the
-    words are numbered, the last one with tags of entities that are not nested in those of the column before.
+    words are numbered, the last one with tags of entities that are not nested in those of the column before. Without
+    -DOCSTART- every sentence is a document of its own.
     """
     if not path.is_file():
         raise InputError(f"{path}: {not_found(path)}")
     characters = task.text == ("character",)
-    blocks = list(_blocks(path, task.form.encoding, characters))
+    blocks, names, numbered = list(_blocks(path, task.form.encoding, characters)), task.header, False
+    if blocks and not (characters or names):
+        numbered = is_numbered(blocks) and len(blocks[0].rows[-1]) > 1 + labelled
+        blocks = list(_without_comments(blocks, numbered))
     if not blocks:
         return []
-    names, numbered = task.header, False
-    if not (characters or names):
-        numbered = is_numbered(blocks) and len(blocks[0].rows[-1]) > 1 + labelled
-        blocks = [block for block in _without_comments(blocks, numbered) if block.rows]
-        if not blocks:
-            return []
-    width = (len(task.header) if labelled else 0) or len(blocks[0].rows[0])
+    width = (len(names) if labelled else 0) or len(blocks[0].rows[0])
     names = names or (CONLLU if numbered and width == len(CONLLU) else ())
     found = _column(task.text[0], WORDS, names, width, path)
     word = int(numbered) if found is None else found
-    _check_width(blocks, width, max(word, int(labelled)), path, CHARACTERS if characters else "")
+    _check_width(blocks, width, labelled, path)
     tag = _column(task.label, TAGS, names, width, path) if labelled else word
     if tag is None:
         tag = _usual_tags(blocks, word, width, numbered, path)
     return [
-        WordLines(
+        Sentence(
             block.numbers[0],
-            block.document,
+            block.document if blocks[-1].document else number,
             [row[word] for row in block.rows],
-            [row[tag] for row in block.rows] if labelled else [],
+            [row[tag] for row in block.rows] if labelled else None,
             block.numbers,
         )
-        for block in blocks
+        for number, block in enumerate(blocks)
     ]
 
 
@@ -163,8 +148,7 @@ def is_numbered(blocks: Sequence[Block]) -> bool:
     """Whether the first column counts the words of each sentence, from 0 or 1."""
 
     def counts(block: Block) -> bool:
-        first = [row[0] for row in block.rows if not row[0].startswith("#")]
-        ids = [cell for cell in first if not _NO_WORD.fullmatch(cell)]
+        ids = [row[0] for row in block.rows if not (row[0].startswith("#") or _NO_WORD.fullmatch(row[0]))]
         start = int(ids[:1] == ["1"])
         return ids == [str(i) for i in range(start, start + len(ids))]
 
@@ -173,16 +157,18 @@ def is_numbered(blocks: Sequence[Block]) -> bool:
 
 def _without_comments(blocks: Sequence[Block], numbered: bool) -> Iterator[Block]:
     """The blocks without comments, and of numbered words without those that are none of the text."""
-    rows = (row for block in blocks for row in block.rows)
-    width = len(next((row for row in rows if not row[0].startswith("#")), blocks[0].rows[0]))
+    all_rows = [row for block in blocks for row in block.rows]
+    width = len(next((row for row in all_rows if not row[0].startswith("#")), all_rows[0]))
     everywhere = len(blocks) > 1 and all(block.rows[0][0].startswith("#") for block in blocks)
-    for block in blocks:
+    for document, numbers, rows in blocks:
         if numbered:
-            yield block.where(row[0].isdecimal() for row in block.rows)
+            kept = [row[0].isdecimal() for row in rows]
         else:
-            comments = (row[0].startswith("#") and (everywhere or len(row) != width) for row in block.rows)
+            comments = (row[0].startswith("#") and (everywhere or len(row) != width) for row in rows)
             first = sum(itertools.takewhile(bool, comments))
-            yield Block(block.document, block.numbers[first:], block.rows[first:])
+            kept = [i >= first for i in range(len(rows))]
+        if any(kept):
+            yield Block(document, [*itertools.compress(numbers, kept)], [*itertools.compress(rows, kept)])
 
 
 def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, path: Path) -> int | None:
@@ -201,30 +187,26 @@ def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, p
     )
 
 
-def _check_width(blocks: Sequence[Block], width: int, last: int, path: Path, note: str) -> None:
+def _check_width(blocks: Sequence[Block], width: int, labelled: bool, path: Path) -> None:
+    if width == 1 and labelled:
+        raise InputError(f"{path}, line {blocks[0].numbers[0]}: 1 column; expected a word and its tag")
     for block in blocks:
         for number, row in zip(block.numbers, block.rows, strict=True):
-            found = len(row)
-            if found != width:
-                expected = f"expected {width}; is the line cut off?{note}"
-                raise InputError(f"{path}, line {number}: {found} columns; {expected}")
-            if found <= last:
-                expected = f"expected a word, then further columns, the last one its tag{note}"
-                raise InputError(f"{path}, line {number}: {found} column; {expected}")
+            if len(row) != width:
+                expected = f"{len(row)} columns; expected {width}; is the line cut off?"
+                raise InputError(f"{path}, line {number}: {expected}")
 
 
 def _usual_tags(blocks: Sequence[Block], word: int, width: int, numbered: bool, path: Path) -> int:
     """The index of the column of tags. Raises InputError if several columns may be the one."""
-    if width <= word + 2:
-        return width - 1
     cells = {i: {row[i] for block in blocks for row in block.rows} for i in range(word + 1, width)}
     types = {i: {tag[2:] for tag in tags if tag[2:]} for i, tags in cells.items() if all(map(is_typed, tags))}
     typed = [i for i, found in types.items() if found]
-    if not numbered and (not typed or typed[-1] != width - 1):
+    if width <= word + 2 or not (numbered or width - 1 in typed):
         return width - 1
+    if not typed and width == len(CONLLU):
+        return CONLLU.index("upos")
     if not typed:
-        if width == len(CONLLU):
-            return CONLLU.index("upos")
         raise InputError(f"{path}: {width} columns, and none has tags of entities; name that of the tags with --label")
     tag = typed.pop()
     while typed and types[typed[-1]] & types[tag]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
-from .offsets import Place
+from .questions import Place
 from .sequences import Integers, TokenIds, distinct, edges_of, ranges, tokenize_with_offsets
 
 WORD = re.compile("[^ \t\r\n\u202f]+")  # what the original's reader takes for a word: other spaces do not end one

@@ -5,7 +5,6 @@ Rows that belong together are drawn together: the sentences of a tagged document
 
 import hashlib
 import itertools
-import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -38,18 +37,15 @@ class Division:
                 raise InputError(f"{flag} {value}: expected 0 or more")
         if not isinstance(self.dev_share, Real) or not 0 <= self.dev_share < 1:
             raise InputError(f"--dev-share {shorten(self.dev_share)}: expected a share of at least 0 and less than 1")
-        if not isinstance(self.group, str):
-            raise InputError(f"--group {shorten(self.group)}: expected the name of a column")
         if self.group and not self.dev_share:
             raise InputError("--group divides a file into training and development rows: add --dev-share")
 
     def said_of(self, table: str) -> str:
-        """A divided table in words, for results.json; DIVIDED reads it."""
+        """A divided table in words, for results.json."""
         return f"{table}, {self.dev_share:g} of it to develop on, seed {self.seed}"
 
 
 WHOLE = Division()
-DIVIDED = re.compile(r"(?P<table>.+), (?P<share>[\d.e-]+) of it to develop on, seed (?P<seed>\d+)", re.DOTALL)
 
 
 def in_part(text: str, part: str) -> bool:
@@ -85,7 +81,7 @@ def divide_rows(
     tagged file with too few documents is divided by sentences.
     Raises InputError if there are too few groups for two parts.
     """
-    keys = [_own_group(row) if group_of is None else group_of[row.line] for row in rows]
+    keys = [_group_of(row, getattr(row, "text", "")) if group_of is None else group_of[row.line] for row in rows]
     groups = _drawn_groups(keys, (seed, 4))
     back = _about(groups, share * len(rows))
     if not 0 < len(back) < len(rows) and group_of is None and hasattr(rows[0], "document"):
@@ -97,9 +93,10 @@ def divide_rows(
     return [row for i, row in enumerate(rows) if i not in back], [rows[i] for i in sorted(back)]
 
 
-def _own_group(row: Any) -> Hashable:
-    fields = ("document", "title", "context", "text")
-    return next((name, value) for name in fields if (value := getattr(row, name, "")) != "" or name == "text")
+def _group_of(row: Any, otherwise: Hashable) -> Hashable:
+    """The document, article or context of a row."""
+    values = (getattr(row, name, "") for name in ("document", "title", "context"))
+    return next((value for value in values if value != ""), otherwise)
 
 
 def draw_rows(rows: Sequence[Any], count: int, seed: int) -> list[Any]:
@@ -138,9 +135,7 @@ def _about(documents: list[list[int]], wanted: float) -> set[int]:
 
 def _drawn_documents(rows: Sequence[Any], seed: int) -> list[list[int]]:
     """The numbers of the rows of each document, the documents in an order drawn by the seed."""
-    names = ("document", "title", "context")
-    keys = (next((found for name in names if (found := getattr(row, name, "")) != ""), i) for i, row in enumerate(rows))
-    return _drawn_groups(keys, (seed, 3))
+    return _drawn_groups([_group_of(row, i) for i, row in enumerate(rows)], (seed, 3))
 
 
 def _drawn_groups(keys: Iterable[Hashable], seed: tuple[int, int]) -> list[list[int]]:

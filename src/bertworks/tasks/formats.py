@@ -11,35 +11,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from ..data.corpus import MARKUP, PARQUET, REFUSED_STARTS
+from ..data.corpus import MARKUP, REFUSED_STARTS
 from ..data.encodings import UTF8, as_utf8, codec_of, hint
-from ..data.streams import BZIP2, ZSTD
 from ..files import InputError, parse_json, read_json, shorten
 from ..tokenizer import normalize
 
 MAX_LINE = 16 << 20  # bytes of a line, characters of a cell; a line of 100 MB would take gigabytes of memory
 BATCH = 1024  # rows of a Parquet file held at a time
 EXPECTED = "expected UTF-8 text, a line each, or a table: .csv, .tsv, .jsonl, .parquet, .xlsx"
-_COMPRESSED = ("a compressed file", "unpack it")
-_REFUSED = {  # by regular expressions of first bytes
-    **{start: kind for start, kind in REFUSED_STARTS.items() if kind != MARKUP},  # a text may begin with <html>
-    **dict.fromkeys((rb"\x1f\x8b", BZIP2, rb"\xfd7zXZ", *map(re.escape, ZSTD)), _COMPRESSED),
-    PARQUET: ("a Parquet file", "give it a name that ends in .parquet"),
-    rb"\xff\xfe|\xfe\xff": ("UTF-16 text", "give --encoding utf-16, or save it as UTF-8"),
-}
+_NO_TEXT = (
+    rb"\x1f\x8b",
+    *(start for start, kind in REFUSED_STARTS.items() if kind != MARKUP),
+)  # gzip; <html> is a text
 _CELL = re.compile(r'"(?:[^"]|"")*"')
 _QUOTED = re.compile(rf'(?:{_CELL.pattern}|[^"\t]*)(?:\t(?:{_CELL.pattern}|[^"\t]*))*')  # a record of a quoted table
 _NEEDS = re.compile(r'""|[\t\r\n]')
 
 Cells = Iterator[tuple[int, list[str]]]  # (line, cells) of each record
 Objects = Iterator[tuple[int, dict[str, Any]]]  # (line, item or row, counted from 1; object)
-
-
-def refuse_kind(start: bytes, where: str) -> None:
-    """Raises InputError if a file that begins with these bytes is no text; the message names its kind."""
-    for first, (found, advice) in _REFUSED.items():
-        if re.match(first, start):
-            raise InputError(f"{where}: {found}; {EXPECTED}; {advice}")
 
 
 def decoded(file: IO[bytes], where: str, encoding: str = "utf-8") -> Iterator[str]:
@@ -53,8 +42,8 @@ def decoded(file: IO[bytes], where: str, encoding: str = "utf-8") -> Iterator[st
     number = 0
     while line := file.readline(MAX_LINE + 1):
         number += 1
-        if number == 1:
-            refuse_kind(line, where)
+        if number == 1 and (b"\0" in line or any(re.match(start, line) for start in _NO_TEXT)):
+            raise InputError(f"{where}: not a text file; {EXPECTED}; unpack it, or give --encoding utf-16")
         if len(line) > MAX_LINE:
             raise InputError(f"{where}, line {number}: more than {MAX_LINE:,} bytes; expected shorter lines; divide it")
         try:
@@ -169,7 +158,7 @@ def json_list(path: Path) -> Objects:
 
 
 def json_items(path: Path) -> Any:
-    """What a .json file holds: its value, or the list of the values of its lines."""
+    """The value of a .json file, or of the key `data` in it; or the list of the objects of its lines."""
     try:
         value = read_json(path)
     except InputError:
@@ -181,16 +170,15 @@ def json_items(path: Path) -> Any:
 
 
 def parquet_objects(path: Path, names: Sequence[str]) -> Objects:
-    """The cells of these columns of each row; of all columns without names, and if one is missing, for the message."""
+    """The cells of these columns of each row; of all columns if there are no names, or one of them is missing."""
     import pyarrow
     from pyarrow import parquet
 
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            ours = {normalize("NFC", name): name for name in file.schema_arrow.names}
-            known = names and {*names} <= {*ours}
-            wanted = [ours[name] for name in dict.fromkeys(names)] if known else list(ours.values())
+            own = {normalize("NFC", name): name for name in file.schema_arrow.names}
+            wanted = [own[name] for name in dict.fromkeys(names)] if names and {*names} <= {*own} else None
             for batch in file.iter_batches(BATCH, columns=wanted):
                 for cells in batch.to_pylist():
                     number += 1

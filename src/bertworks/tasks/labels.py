@@ -1,8 +1,7 @@
 """The labels of one or two texts as files write them: names, numbers, and several names in one cell.
 
-Several labels in one cell are names with | between them, a list (JSON, Python, NumPy), or names with commas or
-semicolons between them if each is a label by itself elsewhere in the file. A list of 0 and 1 for each label
-(multi-hot) is read by position: the task's names, or else 0, 1, 2 ... What could mean two things is refused.
+Several labels in one cell are names with | between them, or a list (JSON, Python, NumPy). A list of 0 and 1 for each
+label (multi-hot) is read by position: the task's names, or else 0, 1, 2 ... What could mean two things is refused.
 """
 
 import re
@@ -20,13 +19,12 @@ from .cells import NUMBER, TRUTH, as_list, plain_value
 LARGEST = float(np.finfo(np.float32).max)  # number that can be learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
 HOW = 'write several labels as law|art or ["law", "art"], and one with a comma as ["law, art"]'
-_LISTLIKE = re.compile(
-    r"\[.*\]|array\(.*|frozenset\(\{.*\}\)|[({]\s*['\"].*[)}]|\{\s*[-+\d.][^{}]*\}|\([^()]*,[^()]*\)", re.DOTALL
-)
-_EMPTY = re.compile(r"(?:(?:frozen)?set)?\(\s*\)|\{\s*\}")  # as Python prints tuples and sets without items
 _MISSING = {"None", "nan", "NaN", "<NA>", "null"}  # as Python, pandas and JSON print no value; beside lists no label
-_VECTOR = re.compile(r"[01](?:[ ,;]+[01])+")
-_COMMA = re.compile("[,;\n]")
+_VECTOR = re.compile(r"[01](?: [01])+")
+# other collections, and lists whose names have no quotes, as Python and NumPy print them
+_COLLECTION = re.compile(
+    r"""\[.*\]|(?:frozen)?set\(\)|\w+\(\s*[\[({'"].*\)|[({]\s*['"].*[)}]|\{.*\}|\([^()]*,[^()]*\)|\(\)""", re.DOTALL
+)
 
 
 def label_in(cell: str) -> str:
@@ -136,104 +134,84 @@ def several_labels(
     vectors. All cells of a file decide how one is read. Raises InputError for a cell that is neither names nor a list,
     and for one that could be one name or several.
     """
-    lists = [None if cell in names else _list_in(cell, where) for cell, where in zip(cells, places, strict=True)]
+    lists = [None if cell in names else _items_of(cell, where) for cell, where in zip(cells, places, strict=True)]
+    known = {*names} or {name for items in lists for name in items or ()}
     if any(items is not None and cell and SEPARATOR not in cell for cell, items in zip(cells, lists, strict=True)):
-        missing = _MISSING - {*names, *(name for items in lists for name in items or ())}
-        lists = [[] if cell in missing else items for cell, items in zip(cells, lists, strict=True)]
-    vectors = [
-        re.split("[ ,;]+", cell) if items is None and _VECTOR.fullmatch(cell) else items
-        for cell, items in zip(cells, lists, strict=True)
-    ]
-    if _are_vectors(cells, vectors, names, places):
-        if not ordered and not all(name.isdecimal() for name in names.values()):
-            i = next(i for i, items in enumerate(vectors) if items)
-            raise InputError(f"{places[i]}: label {shorten(cells[i])} is 0 or 1 for each label, but the training rows "
-                             f"have names ({listed([*names.values()], LABELS)}) without an order; {HOW}")  # fmt: skip
-        rows = zip(cells, vectors, places, strict=True)
-        return [_positions(items or [], cell, names, where) for cell, items, where in rows]
-    alone = (cell for cell, items in zip(cells, lists, strict=True) if items is None and not _COMMA.search(cell))
-    known = {*names} or {*alone, *(name for items in lists for name in items or ())}
-    return [
-        SEPARATOR.join(
-            known_label(name, names, where) for name in (_split(cell, known, where) if items is None else items)
-        )
-        for cell, items, where in zip(cells, lists, places, strict=True)
-    ]
-
-
-def _list_in(cell: str, where: str) -> list[str] | None:
-    """The labels of a cell that is a list or has | between them; None of any other cell."""
-    if _EMPTY.fullmatch(cell):
-        return []
-    listlike = _LISTLIKE.fullmatch(cell) is not None
-    text = cell[len("frozenset(") : -1] if cell.startswith("frozenset({") else cell
-    found = as_list(text, "[({" if listlike else "[")
-    if found is None and listlike:
-        raise InputError(f"{where}: label {shorten(cell)} is not a list of names in quotes; {HOW}")
-    if found is not None and any(SEPARATOR in name for name in found):
-        raise InputError(f"{where}: label {cell}; expected names without {SEPARATOR}, which stands between them")
-    if found is None and (not cell or SEPARATOR in cell):
-        found = cell.split(SEPARATOR)
-    return None if found is None else [name for name in map(label_in, found) if name]
-
-
-def _split(cell: str, known: set[str], where: str) -> list[str]:
-    """The labels of a cell that is no list: one, or several known ones with commas or semicolons between."""
-    if cell in known or not _COMMA.search(cell):
-        return [cell]
-    found = [part for part in map(label_in, _COMMA.split(cell)) if part]
-    if not {*found} <= known:
-        raise InputError(f"{where}: label {shorten(cell)} may be one name or several; {HOW}")
+        lists = [[] if cell in _MISSING - known else items for cell, items in zip(cells, lists, strict=True)]
+    if _are_vectors(cells, lists, names, places):
+        return _positions(cells, lists, names, places, ordered)
+    found = []
+    for cell, items, where in zip(cells, lists, places, strict=True):
+        if items is None and cell not in known and re.search("[,;\n]", cell):
+            raise InputError(f"{where}: label {shorten(cell)} may be one name or several; {HOW}")
+        labels = [cell] if items is None else items
+        found.append(SEPARATOR.join(known_label(name, names, where) for name in labels))
     return found
+
+
+def _items_of(cell: str, where: str) -> list[str] | None:
+    """The items of a cell that is a list, a vector, or has | between names; None of any other cell."""
+    items = as_list(cell)
+    if items is None and _VECTOR.fullmatch(cell):
+        items = cell.split()
+    elif items is None and _COLLECTION.fullmatch(cell):
+        raise InputError(f"{where}: label {shorten(cell)} is not a list of names in quotes; {HOW}")
+    elif items is None and (not cell or SEPARATOR in cell):
+        items = cell.split(SEPARATOR)
+    elif items is not None and any(SEPARATOR in name for name in items):
+        raise InputError(f"{where}: label {cell}; expected names without {SEPARATOR}, which stands between them")
+    return None if items is None else [name for name in map(label_in, items) if name]
 
 
 def _are_vectors(
     cells: Sequence[str], lists: Sequence[list[str] | None], names: Mapping[str, str], places: Sequence[str]
 ) -> bool:
-    """Whether the cells are 0 or 1 for each label. Raises InputError if they are and differ in length, or may be names.
+    """Whether the lists are 0 or 1 for each label, rather than names. Raises InputError if they may be either."""
+    places_of = [i for i, items in enumerate(lists) if items and SEPARATOR not in cells[i]]
+    values = [[item.lower() for item in lists[i] or ()] for i in places_of]
+    for items in values:
+        if len({*items}) < len(items) and all(item in TRUTH or NUMBER.fullmatch(item) for item in items):
+            return True  # a list of names has none twice
+    different = {item for items in values for item in items}
+    if not values or not different <= {*TRUTH}:
+        return False
+    if not different <= {"0", "1"} or (names and {"0", "1"}.isdisjoint(names)):
+        return True
+    empty = sum(cell in {"", *_MISSING} for cell in cells)
+    if any(len(items) != 2 for items in values) or len(values) + empty < len(cells):
+        return False
+    if {*names} == {"0", "1"} and values.count(values[0]) < len(values):
+        return True  # as names, all rows would have both, in two orders
+    i = places_of[0]
+    found = f"label {shorten(cells[i])} may be 0 or 1 for each label, or the names 0 and 1"
+    raise InputError(f"{places[i]}: {found}; use one column per label (--label law,art), or {HOW}")
 
-    A list of names has none twice, as [1, 0, 1] has, and neither booleans nor fractions.
+
+def _positions(
+    cells: Sequence[str],
+    lists: Sequence[list[str] | None],
+    names: Mapping[str, str],
+    places: Sequence[str],
+    ordered: bool,
+) -> list[str]:
+    """The labels of vectors of 0 and 1, with | between them: by position the task's, or else the numbers from 0.
+
+    Raises InputError for a cell of another length, or with other values.
     """
-    values = [items for items in lists if items]
-    fit = all(item.lower() in TRUTH for items in values for item in items)
-    numbers = [items for cell, items in zip(cells, lists, strict=True) if items and (fit or _has_numbers(cell, items))]
-    if not any(len({*items}) < len(items) for items in numbers):
-        unnamed = not names or not {"0", "1"}.isdisjoint(names)  # whether 0 and 1 may be names
-        if not values or not fit:
-            return False
-        if unnamed and all(item in ("0", "1") for items in values for item in items):
-            if not all(_may_be_two(cell, items) for cell, items in zip(cells, lists, strict=True)):
-                return False
-            if {*names} != {"0", "1"} or len({*map(tuple, values)}) < 2:  # else, as names, all have both, in two orders
-                i = next(i for i, items in enumerate(lists) if items)
-                found = f"label {shorten(cells[i])} may be 0 or 1 for each label, or the names 0 and 1"
-                raise InputError(f"{places[i]}: {found}; use one column per label (--label law,art), or {HOW}")
-    length = statistics.mode(map(len, numbers))
+    length = statistics.mode(len(items) for cell, items in zip(cells, lists, strict=True) if items)
+    known, found = [*names.values()], []
+    numbered = all(name.isdecimal() for name in known)
     for cell, items, where in zip(cells, lists, places, strict=True):
-        if len(items or ()) != length or not all(item.lower() in TRUTH for item in items or ()):
+        if items is None or len(items) != length or not all(item.lower() in TRUTH for item in items):
             raise InputError(f"{where}: label {shorten(cell)}; expected a list of {length} values, 0 or 1 for each "
                              "label, as in the other rows")  # fmt: skip
-    return True
-
-
-def _may_be_two(cell: str, items: Sequence[str] | None) -> bool:
-    """Whether a cell may be a vector of two labels, or has no value; an empty list and 0|1 are names."""
-    return len(items) == 2 and SEPARATOR not in cell if items else items is not None and cell in {"", *_MISSING}
-
-
-def _has_numbers(cell: str, items: Sequence[str]) -> bool:
-    """Whether a cell is a list of numbers or booleans, not of names with | between them."""
-    return SEPARATOR not in cell and all(NUMBER.fullmatch(item) or item.lower() in TRUTH for item in items)
-
-
-def _positions(items: Sequence[str], cell: str, names: Mapping[str, str], where: str) -> str:
-    """The labels of a vector of 0 and 1, with | between them: by position the task's, or else the numbers from 0."""
-    known = [*names.values()]
-    if all(name.isdecimal() for name in known):
-        found = [known_label(str(i), names, where) for i, item in enumerate(items) if TRUTH[item.lower()]]
-    elif len(known) != len(items):
-        raise InputError(f"{where}: label {shorten(cell)} has {len(items)} values; expected {len(known)}, one for each "
-                         f"of {listed(known, LABELS)}")  # fmt: skip
-    else:
-        found = [name for name, item in zip(known, items, strict=True) if TRUTH[item.lower()]]
-    return SEPARATOR.join(found)
+        if not numbered and not ordered:
+            raise InputError(f"{where}: label {shorten(cell)} is 0 or 1 for each label, but the training rows have "
+                             f"names ({listed(known, LABELS)}) without an order; {HOW}")  # fmt: skip
+        if not numbered and length != len(known):
+            raise InputError(f"{where}: label {shorten(cell)} has {length} values; expected {len(known)}, one for "
+                             f"each of {listed(known, LABELS)}")  # fmt: skip
+        ones = [i for i, item in enumerate(items) if TRUTH[item.lower()]]
+        labels = [known_label(str(i), names, where) if numbered else known[i] for i in ones]
+        found.append(SEPARATOR.join(labels))
+    return found

@@ -12,16 +12,18 @@
 A question without an answer is one that its paragraph does not answer (SQuAD 2.0).
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import InputError, shorten
+from ..files import InputError, parse_json, shorten
 from .base import Task
-from .cells import as_list, as_objects, truth, whole_number
-from .formats import MAX_LINE, json_items
+from .cells import truth, whole_number
+from .formats import json_items
 from .records import Source
-from .table import ending_of, location, names_of, read_table
+from .rows import check_characters
+from .table import ending_of, locator, names_of, read_table
 
 START = "answer_start"
 Answers = tuple[tuple[str, int], ...]  # texts, and the character of the context where each begins; -1: nowhere
@@ -44,46 +46,57 @@ class Question(NamedTuple):
         return self.impossible or bool(self.answers)
 
 
+class Place(NamedTuple):
+    """The characters `start` up to `end` of a context."""
+
+    start: int
+    end: int
+
+
+def locate(context: str, text: str, start: int) -> Place | None:
+    """Where `text` is: at the character `start`, else where it occurs if it occurs once; None if neither.
+
+    White space may differ in length.
+    """
+    words = text.split()
+    if not words:
+        return None
+    if start >= 0 and context.startswith(text, start):
+        return Place(start, start + len(text))
+    pattern = re.compile(r"\s+".join(map(re.escape, words)))
+    if start >= 0 and (found := pattern.match(context, start)):
+        return Place(*found.span())
+    places = [Place(*found.span()) for found in pattern.finditer(context)]
+    return places[0] if len(places) == 1 else None
+
+
 def read(task: Task, path: Source, labelled: bool = True) -> list[Question]:
     """The questions of one file; answers are not looked at unless `labelled`.
 
     Raises InputError with file and place if it is damaged, has another layout, or uses an id twice.
     """
-    found: list[Question] = []
-    places: dict[str, str] = {}
-    rows = _table(task, path, labelled)
+    rows = None
     if isinstance(path, Path) and ending_of(path) == ".json":
         articles = json_items(path)
         first = articles[0] if isinstance(articles, list) and articles else None
         if not isinstance(first, dict) or "paragraphs" in first:
-            rows = _squad(articles, path, labelled)
-    for where, question in rows:
-        first = places.setdefault(question.id, where.rpartition(", ")[2])
-        if len(places) == len(found):
-            raise InputError(f"{where}: the id {shorten(question.id)} is already that of {first}; give each its own")
-        _encodable(question, f"{where}, question {shorten(question.id)}")
-        found.append(question)
+            rows = _of_squad(articles, path, labelled)
+    found: dict[str, Question] = {}
+    for where, question in rows or _of_table(task, path, labelled):
+        if question.id in found:
+            raise InputError(f"{where}: the id {shorten(question.id)} is there twice; give each question its own")
+        for text in (question.question, question.context, *(text for text, _ in question.answers)):
+            check_characters(text, f"{where}, question {shorten(question.id)}")
+        found[question.id] = question
     if not found:
         raise InputError(f"{path}: no questions in this file")
-    return found
-
-
-def _encodable(question: Question, where: str) -> None:
-    """Raises InputError for what no tokenizer takes: halves of characters, which JSON may hold, and endless texts."""
-    if len(question.question) + len(question.context) > MAX_LINE:
-        size = len(question.question) + len(question.context)
-        raise InputError(f"{where}: {size:,} characters; expected at most {MAX_LINE:,}; divide the context")
-    try:
-        "".join((question.question, question.context, *(text for text, _ in question.answers))).encode()
-    except UnicodeEncodeError as error:
-        half = ord(error.object[error.start])
-        raise InputError(f"{where}: U+{half:04X} is half a character; save the text as UTF-8 again") from None
+    return [*found.values()]
 
 
 # ---- SQuAD's layout
 
 
-def _squad(articles: Any, path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
+def _of_squad(articles: Any, path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
     """(place in the file, question) for each; paragraphs are counted through all articles, from 1."""
     number = 0
     for article in articles if isinstance(articles, list) else _part(articles, "data", list, f"{path}"):
@@ -96,31 +109,24 @@ def _squad(articles: Any, path: Path, labelled: bool) -> Iterator[tuple[str, Que
             for item in _part(paragraph, "qas", list, where):
                 name = str(_part(item, "id", str | int, where))
                 inside = f"{where}, question {shorten(name)}"
-                text = _part(item, "question", str, inside)
-                answers, impossible = _answers(item, inside) if labelled else ((), False)
-                yield where, Question(name, text, context, answers, impossible, title=title)
+                text, answers = _part(item, "question", str, inside), Answers()
+                if labelled and not truth(item.get("is_impossible"), f"{inside}: 'is_impossible'"):
+                    answers = _with_places(_part(item, "answers", list | dict, inside), inside)
+                yield where, Question(name, text, context, answers, labelled and not answers, title=title)
 
 
-def _answers(item: Any, where: str) -> tuple[Answers, bool]:
-    """The answers of one question, and whether it has none. Those of an impossible question are only plausible."""
-    if truth(item.get("is_impossible"), f"{where}: 'is_impossible'"):
-        return (), True
-    answers = _listed(_part(item, "answers", list | dict, where), where)
-    return answers, not answers
-
-
-def _listed(items: Any, where: str) -> Answers:
+def _with_places(items: Any, where: str) -> Answers:
     """The answers that are no white space, each with its offset: of a list of objects, or of an object of two lists."""
     if isinstance(items, dict):
         texts, places = _part(items, "text", list, where), _part(items, START, list, where)
         if len(texts) != len(places):
             raise InputError(f"{where}: answers {shorten(items)}; expected as many values of {START} as of text")
         items = [{"text": text, START: place} for text, place in zip(texts, places, strict=True)]
-    given = (
+    answers = (
         (_part(answer, "text", str, where), whole_number(_part(answer, START, object, where), f"{where}: {START}"))
         for answer in items
     )
-    return tuple((text, start) for text, start in given if text.strip())
+    return tuple((text, start) for text, start in answers if text.strip())
 
 
 def _part(value: Any, key: str, kind: Any, where: str) -> Any:
@@ -137,39 +143,36 @@ def _part(value: Any, key: str, kind: Any, where: str) -> Any:
 # ---- tables
 
 
-def _table(task: Task, path: Source, labelled: bool) -> Iterator[tuple[str, Question]]:
+def _of_table(task: Task, path: Source, labelled: bool) -> Iterator[tuple[str, Question]]:
     """(place in the file, question) for each row."""
-    names = names_of(path, task.form)
+    place, names = locator(path), names_of(path, task.form)
     label = ("answers" if task.label not in names and "answers" in names else task.label) if labelled else ""
     columns = (*task.text, *([label] if labelled else []))
     optional = ("id", START, "is_impossible")
-    lists = (label,) if labelled else ()
-    for row in read_table(path, columns, task.header, optional, lists, task.form):
-        cells, where = dict(zip((*columns, *optional), row.values, strict=True)), location(path, row.line)
-        question, context = (cells[name] for name in task.text)
-        impossible = labelled and truth(cells["is_impossible"], f"{where}: 'is_impossible'")
-        answers = _answers_in(cells[label], cells[START].strip(), context, where) if labelled and not impossible else ()
-        name = cells["id"].strip() or str(row.line)
-        yield where, Question(name, question, context, answers, labelled and not answers, row.line)
+    for line, cells in read_table(path, columns, task.header, optional, (label,), task.form):
+        *texts, name, start, impossible = cells
+        where, answers = place(line), Answers()
+        if labelled and not truth(impossible, f"{where}: 'is_impossible'"):
+            answers = _answers_in(texts[2], start.strip(), texts[1], where)
+        yield where, Question(name.strip() or str(line), texts[0], texts[1], answers, labelled and not answers, line)
 
 
 def _answers_in(cell: str, start: str, context: str, where: str) -> Answers:
-    """The answers in a cell: a text, a list of texts, or objects of texts and offsets, as JSON or Python write them."""
-    found = as_objects(cell)
-    if isinstance(found, list) or (isinstance(found, dict) and "text" in found):
-        return _listed(found, where)
-    if cell.lstrip().startswith(("{'text'", '{"text"')):
-        raise InputError(f'{where}: answers {shorten(cell)}; expected JSON, as in {{"text": [...], "{START}": [...]}}')
+    """The answers in a cell: a text, or in JSON a list of texts, or objects of texts and offsets."""
+    found: Any = None
+    if cell.lstrip().startswith(("{", "[")) and cell not in context:
+        try:
+            found = parse_json(cell, where)
+        except InputError:
+            example = f'{{"text": [...], "{START}": [...]}}'
+            raise InputError(f"{where}: answers {shorten(cell)}; expected a text, or JSON as in {example}") from None
+    if isinstance(found, list) and not start and all(isinstance(one, str) for one in found):
+        return tuple((text, context.find(text)) for text in found if text.strip())
+    if isinstance(found, dict | list):
+        return _with_places(found, where)
     if not cell.strip():
         return ()
-    texts = None if cell in context else as_list(cell)
-    if texts is not None and (not start or len(texts) < 2):
-        return tuple((text, _number(start, where) if start else context.find(text)) for text in texts if text.strip())
-    return ((cell, _number(start, where) if start else context.find(cell)),)
-
-
-def _number(text: str, where: str) -> int:
-    found = whole_number(text, f"{where}: {START}")
-    if found < 0:
-        raise InputError(f"{where}: {START} {shorten(text)}; expected a whole number of characters, or nothing")
-    return found
+    place = whole_number(start, f"{where}: {START}") if start else context.find(cell)
+    if start and place < 0:
+        raise InputError(f"{where}: {START} {shorten(start)}; expected a whole number of characters, or nothing")
+    return ((cell, place),)

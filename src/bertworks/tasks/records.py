@@ -39,11 +39,6 @@ class Records:
     def __str__(self) -> str:
         return self.name
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The composed names of all columns; (): every row has its own."""
-        return (*self.own,)
-
     def location(self, line: int) -> str:
         """The expression of a row, counted from 1."""
         return f"{self.name}{'.iloc' * ('pandas' in self.form)}[{line - 1}]"
@@ -57,9 +52,8 @@ class Records:
         for line, row in enumerate(self._dictionaries(names), 1):
             if not isinstance(row, Mapping):
                 found = f"{self.location(line)} is a {type(row).__name__} ({shorten(row)})"
-                expected = ", ".join(f"{name!r}: ..." for name in names)
-                raise InputError(f"{found}; expected a dictionary, such as {{{expected}}}")
-            cells = {normalize("NFC", str(name)): _cell(cell) for name, cell in row.items()}
+                raise InputError(f"{found}; expected a dictionary, such as {{{names[0]!r}: ...}}")
+            cells = {normalize("NFC", str(name)): _plain(cell) for name, cell in row.items()}
             missing = [name for name in self.texts if name in cells and cells[name] is None]
             if missing:
                 advice = "leave the row out, or give it an empty text"
@@ -105,15 +99,12 @@ def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
         columns = getattr(data, "column_names", None) or data.columns
         own = {normalize("NFC", str(column)): column for column in columns}
         if len(own) < len(columns):
-            raise InputError(
-                f"{name}: several columns of one name; found {list_names([*map(str, columns)])}; rename one"
-            )
+            found = f"several columns of one name; found {list_names([*map(str, columns)])}"
+            raise InputError(f"{name}: {found}; rename one")
         return Records(name, data, form, own, texts)
     refuse_no_rows(data, name, EXPECTED)
     rows = data if isinstance(data, Sequence) else [*data]
-    if rows and hasattr(rows[0], "_fields"):
-        return None
-    return Records(name, rows, "a list of dictionaries", {}, texts)
+    return None if rows and hasattr(rows[0], "_fields") else Records(name, rows, "a list of dictionaries", {}, texts)
 
 
 def could_be_path(text: str | Path) -> bool:
@@ -158,12 +149,12 @@ def _frame(data: Any) -> str:
 
 def _class_names(feature: Any) -> Sequence[str]:
     """The names of a ClassLabel, or of a list of them; () of any other column."""
-    feature = feature[0] if isinstance(feature, list) else feature
-    return getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None) or ()
+    feature = feature[0] if isinstance(feature, list) else getattr(feature, "feature", feature)
+    return getattr(feature, "names", None) or ()
 
 
 def _named(cell: Any, names: Sequence[str]) -> Any:
-    """A class label as its name; -1, which stands for none, as None."""
+    """A class label as its name; -1, which is no label, as None."""
     if isinstance(cell, list):
         return [_named(one, names) for one in cell]
     if not names or not isinstance(cell, int):
@@ -171,14 +162,12 @@ def _named(cell: Any, names: Sequence[str]) -> Any:
     return names[cell] if cell >= 0 else None
 
 
-def _cell(value: Any) -> Any:
-    """A cell as plain Python: numbers and arrays of NumPy too; what stands for a missing value is None."""
+def _plain(value: Any) -> Any:
+    """A cell as plain Python: numbers and arrays of NumPy too; a missing value is None."""
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
         value = value.tolist()
     if type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value):
         return None
-    if isinstance(value, set | frozenset):
-        value = sorted(value, key=str)
     if isinstance(value, dict):
-        return {key: _cell(item) for key, item in value.items()}
-    return [_cell(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

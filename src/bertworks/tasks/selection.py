@@ -56,7 +56,7 @@ class DevRows:
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
     encoding: str = "utf-8"  # encoding of the rows' files: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
-    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first, in a sheet behind titles
+    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first
     sides: ClassVar[tuple[str, ...]] = ("dev",)
 
     def find(self) -> tuple[Task, list[Any]]:

@@ -3,10 +3,10 @@
     .conll, .conllu, .txt ...    a word per line (column_files.py); .tsv too if it has no names of columns
     .tsv, .csv                   a sentence per row: words with spaces between, tags with spaces between
     .jsonl, .json, .parquet      a sentence per row: lists of words and tags
-    .jsonl, .json, .parquet      a text per row with spans of characters: doccano, Prodigy, Label Studio (span_files.py)
+    .jsonl, .json, .parquet      a text per row with spans of characters: doccano, Prodigy (span_files.py)
 
 Where `Task.text` is ("character",), the units are characters, and nothing stands between them: a letter that is written
-with several code points (NFD) is one unit. Without -DOCSTART- every sentence is a document of its own.
+with several code points (NFD) is one unit.
 """
 
 import itertools
@@ -23,25 +23,14 @@ from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
 from .cells import as_list
-from .column_files import is_column_file, read_columns
+from .column_files import Sentence, is_column_file, read_columns
 from .records import Source
 from .span_files import SPANS, Span, read_spans, tags_of
-from .table import location, read_table
+from .table import locator, read_table
 from .tags import OUTSIDE, PARTS_OF_SPEECH, Scheme, read_scheme, to_iob2
 
-MANY_TAGS = 50  # different tags without prefixes, from which they are checked against the number of words
 _SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
 _INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided
-
-
-class Sentence(NamedTuple):
-    """Words and tags."""
-
-    line: int  # counted from 1; the row's number in a Parquet file
-    document: int
-    words: list[str]
-    tags: list[str] | None
-    scheme: str = ""  # how the file writes tags (tags.Scheme)
 
 
 def by_character(task: Task) -> bool:
@@ -56,19 +45,20 @@ def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> lis
     differ in number, or the file mixes two schemes.
     """
     path = Path(path) if isinstance(path, str) else path
-    places: dict[str, str] = {}  # where each tag is first met
     if isinstance(path, Path) and is_column_file(path, task):
-        found = list(_of_columns(task, path, labelled, places))
+        found = read_columns(task, path, labelled)
     else:
-        found = list(_rows(task, path, labelled, places))
+        found = list(_of_table(task, path, labelled))
     if not found:
         raise InputError(f"{path}: no sentences in this file")
     if not labelled:
         return found
+    where, places = locator(path), dict[str, str]()  # where each tag is first met
+    for sentence in found:
+        for i, tag in enumerate(sentence.tags or ()):
+            if tag not in places:
+                places[tag] = where(sentence.lines[i] if sentence.lines else sentence.line)
     scheme = _scheme(task, places, str(path))
-    if scheme.name and len(scheme.standard) > max(MANY_TAGS, sum(len(sentence.words) for sentence in found) // 10):
-        found_tags = f"{len(scheme.standard):,} different tags such as {shorten(next(iter(places)))}"
-        raise InputError(f"{path}: {found_tags}; is this another column? Name that of the tags with --label")
     return [
         sentence._replace(tags=[scheme.standard[tag] for tag in sentence.tags or ()], scheme=scheme.name)
         for sentence in found
@@ -91,43 +81,16 @@ def _scheme(task: Task, places: dict[str, str], file: str) -> Scheme:
     return scheme
 
 
-def _of_columns(task: Task, path: Path, labelled: bool, places: dict[str, str]) -> Iterator[Sentence]:
-    """The sentences of a file with a word per line. places: gets the place of each new tag."""
-    blocks = read_columns(task, path, labelled)
-    documents = bool(blocks and blocks[-1].document)
-    for number, block in enumerate(blocks):
-        for tag, line in zip(block.tags, block.lines, strict=False):
-            if labelled and tag not in places:
-                places[tag] = f"{path}, line {line}"
-        yield Sentence(
-            block.line, block.document if documents else number, block.words, block.tags if labelled else None
-        )
-
-
-def _rows(task: Task, path: Source, labelled: bool, places: dict[str, str]) -> Iterator[Sentence]:
-    """One sentence per row. places: gets the place of each new tag."""
-    columns = [task.text[0], *([task.label] if labelled else [])]
-    characters = by_character(task)
+def _of_table(task: Task, path: Source, labelled: bool) -> Iterator[Sentence]:
+    """One sentence per row."""
+    columns, characters, place = [task.text[0], *([task.label] if labelled else [])], by_character(task), locator(path)
     for document, (line, (text, *cells)) in enumerate(read_table(path, columns, lists=columns, form=task.form)):
-        where = location(path, line)
-        words, tags = words_of(text, characters, where), None
-        if labelled:
-            tags = _units(cells[0])
-            if len(words) != len(tags):
-                words = _recomposed(words, len(tags), characters, where)
-            for tag in tags:
-                places.setdefault(tag, where)
+        words, tags = words_of(text, characters, place(line)), _units(cells[0]) if labelled else None
+        if tags is not None and len(words) != len(tags):
+            what = "characters" if characters else "words"
+            found = f"{len(words)} {what}, but {len(tags)} tags"
+            raise InputError(f"{place(line)}: {found}; expected a tag for each of them")
         yield Sentence(line, document, words, tags)
-
-
-def _recomposed(words: list[str], count: int, characters: bool, where: str) -> list[str]:
-    """As many units as there are tags: of characters in another Unicode form. Raises InputError if there are none."""
-    text = "".join(words)
-    for units in (list(text), characters_of(text)):
-        if characters and len(units) == count:
-            return units
-    what = "characters" if characters else "words"
-    raise InputError(f"{where}: {len(words)} {what}, but {count} tags; expected a tag for each of them")
 
 
 def words_of(cell: str, characters: bool, where: str) -> list[str]:
@@ -139,11 +102,11 @@ def words_of(cell: str, characters: bool, where: str) -> list[str]:
 
 
 def _units(cell: str, characters: bool = False) -> list[str]:
-    """The strings of a list; else the characters of a text, or what stands between its blanks."""
+    """The strings of a list; else the characters of a text, or the words between its blanks."""
     found = as_list(cell)
-    if found is None:
-        found = characters_of(cell) if characters else cell.split()
-    return found
+    if found is not None:
+        return found
+    return characters_of(cell) if characters else cell.split()
 
 
 def characters_of(text: str) -> list[str]:
@@ -190,11 +153,11 @@ def _of_spans(
 
     The units are characters: `units.in_words` makes words of them, which depend on the tokenizer.
     """
-    types, document = {label[2:] for label in task.labels if label != OUTSIDE}, -1
+    types, document, place = {label[2:] for label in task.labels if label != OUTSIDE}, -1, locator(path)
     for document, (line, text, spans) in enumerate(rows):
         if types and (unknown := [kind for _, _, kind in spans if kind not in types]):
             expected = ", ".join(sorted(types))
-            raise InputError(f"{location(path, line)}: {shorten(unknown[0])}; expected one of the types {expected}")
+            raise InputError(f"{place(line)}: {shorten(unknown[0])}; expected one of the types {expected}")
         units = character_units(text)
         yield Tagged(text, units, tuple(tags_of(units, spans)) if labelled else None, line, document, SPANS)
     if document < 0:

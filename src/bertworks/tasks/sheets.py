@@ -1,15 +1,13 @@
 """The rows of a sheet of a workbook as text, read by python-calamine (the extra `excel`).
 
-A cell that is merged over several rows is the value of each of them. calamine gives errors of Excel and formulas
-without a saved value as empty cells, so these are looked for in an .xlsx file itself.
+A cell that is merged over several rows is the value of each of them. calamine returns errors of Excel and formulas
+without a saved value as empty cells, so these are searched in an .xlsx file itself.
 """
 
 import datetime
 import functools
-import itertools
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
@@ -24,11 +22,11 @@ _CELL = re.compile(rb'<(?:\w+:)?c\s[^>]*?\br="([A-Z]{1,3})([0-9]{1,7})"[^>]*(?<!
 
 
 def sheet_records(file: IO[bytes], path: Path, sheet: str, header_row: int) -> Cells:
-    """(row, cells) of each row that is not empty, from the one that names the columns; all equally long.
+    """(row, cells) of each row that is not empty; empty cells right of the names of the columns are left out.
 
-    sheet: its name; "": the file's only one. header_row: row with the names of the columns, from 1; 0: the first row
-    that is no title. Raises InputError if there is no such sheet, it has several and none is named, the file is
-    damaged, or a cell holds an error of Excel or a formula without a saved value.
+    sheet: its name; "": the file's only one. header_row: of the names, from 1; 0: the first that is not empty. Raises
+    InputError if there is no such sheet, it has several and none is named, the file is damaged, or a cell holds an
+    error of Excel or a formula without a saved value.
     """
     try:
         import python_calamine
@@ -37,7 +35,7 @@ def sheet_records(file: IO[bytes], path: Path, sheet: str, header_row: int) -> C
         raise InputError(message) from None
     try:
         book = python_calamine.CalamineWorkbook.from_filelike(file)
-        name = _name_of(book.sheet_names, sheet, path)
+        name = _sheet_name(book.sheet_names, sheet, path)
         if path.suffix.lower() in (".xlsx", ".xlsm"):
             _check_values(file, name, f"{path}, sheet {name!r}")
         found = book.get_sheet_by_name(name)
@@ -49,31 +47,14 @@ def sheet_records(file: IO[bytes], path: Path, sheet: str, header_row: int) -> C
         fault = shorten(f"{type(error).__name__}: {error}", 200)
         message = f"{path}: not a readable {path.suffix} file ({fault})"
         raise InputError(f"{message}; save it again without a password, or save the sheet as .csv") from None
-    wide = [range(first, last + 1) for (first, left), (last, right) in merged if right > left]
     for (first, left), (last, _) in merged:
         for row in rows[first + 1 : last + 1]:
             row[left : left + 1] = rows[first][left : left + 1]  # nothing right of the last column with a value
-    yield from _whole_rows(rows, header_row or _header_row(rows, wide))
-
-
-def _header_row(rows: Sequence[Sequence[str]], wide: Sequence[range]) -> int:
-    """The first row that is no title, from 1. A title has merged columns (`wide`) and fewer cells than the next row."""
-    filled = [i for i, row in enumerate(rows) if any(row)]
-    for i, following in itertools.pairwise(filled):
-        is_merged = any(i in merged for merged in wide)
-        if not is_merged or sum(map(bool, rows[i])) >= sum(map(bool, rows[following])):
-            return i + 1
-    return filled[-1] + 1 if filled else 1
-
-
-def _whole_rows(rows: Sequence[list[str]], first: int) -> Iterator[tuple[int, list[str]]]:
-    width = 0
-    for number, cells in enumerate(rows[first - 1 :], first):
-        while cells and not cells[-1] and (not width or len(cells) > width):
-            cells.pop()  # empty cells right of the table
+    header = next(filter(any, rows[max(0, header_row - 1) :]), [])
+    width = max((i for i, cell in enumerate(header, 1) if cell), default=0)
+    for number, cells in enumerate(rows, 1):
         if any(cells):
-            width = width or len(cells)
-            yield number, cells
+            yield number, cells if any(cells[width:]) else cells[:width]
 
 
 def _text(value: Any) -> str:
@@ -87,7 +68,7 @@ def _text(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
 
 
-def _name_of(names: Sequence[str], name: str, path: Path) -> str:
+def _sheet_name(names: list[str], name: str, path: Path) -> str:
     if name not in names and (name or len(names) != 1):
         expected = f"no sheet {name!r}; name one of them" if name else "expected one; name the sheet to read"
         raise InputError(f"{path}: sheets {list_names(names)}; {expected} with --sheet")

@@ -27,8 +27,7 @@ from .answers import NOTHING_FOUND, Answer, Answers, Decoder
 from .base import Judged, Kind, Limits, Prepared, Task
 from .contexts import Contexts, answer_tokens, tokenize_contexts
 from .inputs import Inputs
-from .offsets import Unit, locate, unit_of_offsets
-from .questions import Question, read
+from .questions import Question, locate, read
 from .sequences import Integers, Spans, Windows, distinct, frame, strided_windows, tokenize
 from .squad_scores import Rule, Scores, grade_korquad, grade_v1, grade_v2, reachable_threshold, score
 
@@ -52,7 +51,6 @@ class AnswerPlaces(NamedTuple):
     spans: Integers  # (Q, 2) first and last token; -1: there is no answer, -100: not known, or not found
     moved: list[Question]  # questions whose answer is not at its offset, but was found
     skipped: list[Question]  # questions whose answer was not found
-    unit: Unit  # what the offsets count
 
 
 @dataclass(frozen=True)
@@ -68,9 +66,8 @@ class SpanRows(Prepared):
 
     def notes(self) -> list[str]:
         """What a user should hear about these rows: a sentence for each thing that was left out."""
-        unit = "" if self.places.unit == "characters" else f" (answer_start counts {self.places.unit})"
-        skipped = "questions are not trained on: their answer is not in its context at answer_start, nor near it"
-        moved = f"answers are not at answer_start and were found near it{unit}"
+        skipped = "questions are not trained on: their answer is not at answer_start, nor exactly once in the context"
+        moved = "answers are not at answer_start, but occur once in their context"
         found = []
         for what, questions in ((skipped, self.places.skipped), (moved, self.places.moved)):
             if questions:
@@ -230,14 +227,13 @@ def _find_answers(
     """The tokens of each question's first answer."""
     spans = np.full((len(questions), 2), IGNORED, np.int64)
     answers = _tokens_of(tokenizer, [question.answers[0][0] if question.answers else "" for question in questions])
-    unit = unit_of_offsets([(question.context, *question.answers[0]) for question in questions if question.answers])
     moved, skipped = list[Question](), list[Question]()
     for i, question in enumerate(questions):
         if question.impossible:
             spans[i] = NO_ANSWER
         elif question.answers:
             text, start = question.answers[0]
-            place, span = locate(question.context, text, start, unit), None
+            place, span = locate(question.context, text, start), None
             if place is not None:
                 own = answers.tokens[answers.start[i] : answers.start[i] + answers.length[i]].tolist()
                 span = answer_tokens(contexts, int(context[i]), place, own if tokenizer.kind == "wordpiece" else None)
@@ -246,7 +242,7 @@ def _find_answers(
                 skipped.append(question)
             else:
                 spans[i] = span
-    return AnswerPlaces(spans, moved, skipped, unit)
+    return AnswerPlaces(spans, moved, skipped)
 
 
 def _labels(windows: Windows, offset: Integers, answers: Integers) -> Integers:

@@ -1,12 +1,10 @@
-"""Tagging rows of texts with spans of characters, as annotation tools export them.
+"""Tagging examples from texts with spans of characters, as annotation tools export them.
 
-    doccano         {"text", "label": [[start, end, type], ...]}, also "labels" or "entities" [{start_offset, ...}]
+    doccano         {"text", "label": [[start, end, type], ...]}, also "labels", or "entities" [{"start_offset", ...}]
     Prodigy, spaCy  {"text", "spans": [{"start", "end", "label"}]}, also "ents"; rows that are not accepted are left out
-    Label Studio    {"data": {"text"}, "annotations": [{"result": [{"value": {"start", "end", "text", "labels"}}]}]};
-                    also its JSON-MIN; tasks without an annotation are left out if labels are wanted
 
-The rows come from JSON, Parquet or memory. A model's tokenizer divides the texts into words, as
-for prediction (units.py). Offsets count characters; where a span has its text, it decides (offsets.py).
+The rows come from JSON, Parquet or memory. The tokenizer of a model divides the texts into words, as in prediction
+(units.py). Offsets count characters.
 """
 
 import itertools
@@ -14,89 +12,59 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..files import InputError, shorten
-from ..typed import check_fields
 from .cells import whole_number
-from .offsets import locate
 from .records import Source
 from .rows import text_of
-from .table import TableForm, has_objects, location, objects_of
+from .table import TableForm, has_objects, locator, objects_of
 
 Span = tuple[int, int, str]  # first character, the one after the last, type
-KEYS = ("spans", "entities", "ents", "labels", "label")  # of the spans of a row
-LABEL_STUDIO = {"data": dict, "annotations?": [{"result?": ([{"value?": (dict, None)}], None)}]}
+KEYS = ("spans", "entities", "ents", "labels", "label")  # usual names of the column of spans
 SPANS = "spans of characters"  # how the rows write tags, as tags.Scheme has it
-MORE = ("text", "answer", "data", "annotations")
 
 
 def read_spans(
-    path: Source, columns: tuple[str, str], form: TableForm, labelled: bool = True
+    source: Source, columns: tuple[str, str], form: TableForm, labelled: bool = True
 ) -> Iterator[tuple[int, str, list[Span]]] | None:
     """(line, text, spans) of each row; None if the rows are no texts with spans. columns: of text and spans.
 
     Raises InputError with file and line, while iterating, for a span that is none, and for spans that overlap. Without
-    `labelled`, the spans are not read: no row has any.
+    `labelled` the spans are not read.
     """
-    forms = (_is_spans(row, columns) for _, row in _objects(path, columns, form))
-    if not next((found for found in forms if found is not None), False):
+    if not has_objects(source):
         return None
-    return _spans(path, columns, form, labelled)
+    names = (*columns, "text", "answer", *KEYS)
+    kinds = (_has_spans(row, columns) for _, row in objects_of(source, names, form))
+    if not next((kind for kind in kinds if kind is not None), False):
+        return None
+    return _spans(source, columns, names, form, labelled)
 
 
 def _spans(
-    path: Source, columns: tuple[str, str], form: TableForm, labelled: bool
+    source: Source, columns: tuple[str, str], names: Sequence[str], form: TableForm, labelled: bool
 ) -> Iterator[tuple[int, str, list[Span]]]:
-    for line, row in _objects(path, columns, form):
-        where = location(path, line)
-        if isinstance(row.get("data"), dict):
-            found = _label_studio(row, where, labelled)
-        else:
-            accepted = not labelled or row.get("answer", "accept") == "accept"
-            found = _given(row, columns) if accepted else None
-        if found is not None:
-            text = text_of(found[0], f"{where}: the text")
-            yield line, text, spans_of(text, found[1] or (), where) if labelled else []
+    where = locator(source)
+    for line, row in objects_of(source, names, form):
+        if labelled and row.get("answer", "accept") != "accept":
+            continue
+        text, spans = _fields(row, columns)
+        text = text_of(text, f"{where(line)}: the text")
+        yield line, text, spans_of(text, spans or (), where(line)) if labelled else []
 
 
-def _objects(path: Source, columns: tuple[str, str], form: TableForm) -> Iterable[tuple[int, Mapping[str, Any]]]:
-    """(line, row) of a source that can hold objects; nothing of other sources."""
-    return objects_of(path, (*columns, *KEYS, *MORE), form) if has_objects(path) else ()
-
-
-def _given(row: Mapping[str, Any], columns: tuple[str, str]) -> tuple[Any, Any]:
-    """The values of a row that may be its text and its spans."""
+def _fields(row: Mapping[str, Any], columns: tuple[str, str]) -> tuple[Any, Any]:
+    """The text of a row, and its list of spans, None if it has none."""
     text, label = columns
-    return row.get(text, row.get("text")), next((row[k] for k in (label, *KEYS) if isinstance(row.get(k), list)), None)
+    lists = (row[key] for key in (label, *KEYS) if isinstance(row.get(key), list))
+    return row.get(text, row.get("text")), next(lists, None)
 
 
-def _is_spans(row: Mapping[str, Any], columns: tuple[str, str]) -> bool | None:
-    """Whether a row is a text with spans, rather than words with tags; None if it may be either."""
-    if isinstance(row.get("annotations", []), list) and isinstance(row.get("data"), dict):
-        return True
-    text, spans = _given(row, columns)
-    others = () if spans is not None or "answer" in row else (columns[1], *KEYS)
-    if not isinstance(text, str) or any(row.get(key) is not None for key in others):
+def _has_spans(row: Mapping[str, Any], columns: tuple[str, str]) -> bool | None:
+    """Whether a row is a text with spans; None if it is a text without any, which may be either."""
+    text, spans = _fields(row, columns)
+    labels = () if spans is not None or "answer" in row else (columns[1], *KEYS)
+    if not isinstance(text, str) or any(row.get(key) is not None for key in labels):
         return False
     return all(isinstance(span, list | dict) for span in spans) if spans else None
-
-
-def _label_studio(row: Mapping[str, Any], where: str, labelled: bool) -> tuple[Any, list[Any]] | None:
-    """The text and the spans of a task of Label Studio; None if spans are wanted and nobody has annotated it."""
-    check_fields(row, LABEL_STUDIO, where, "export the task again")
-    data, done = row["data"], [one for one in row.get("annotations", ()) if not one.get("was_cancelled")]
-    texts = [value for value in data.values() if isinstance(value, str)]
-    text = data.get("text") or (texts[0] if len(texts) == 1 else None)
-    values = [[item.get("value") or {} for item in one.get("result") or ()] for one in done]
-    results = [[value for value in given if "labels" in value] for given in values]
-    if not labelled:
-        return text, []
-    if not results:
-        return None
-    if any(sorted(map(str, other)) != sorted(map(str, results[0])) for other in results[1:]):
-        raise InputError(f"{where}: {len(results)} annotations that differ; expected one; export one for each task")
-    return text, results[0]
-
-
-# ---- spans and words
 
 
 def spans_of(text: str, given: Iterable[Any], where: str) -> list[Span]:
@@ -113,23 +81,20 @@ def spans_of(text: str, given: Iterable[Any], where: str) -> list[Span]:
 
 
 def _span(text: str, given: Any, where: str) -> Span | None:
-    """A span of any form; None if it holds white space alone."""
+    """A span that is a list or a dictionary; None if it holds white space alone."""
     expected = None
     if isinstance(given, Mapping):
-        expected, ends = given.get("text"), [given.get(key, given.get(f"{key}_offset")) for key in ("start", "end")]
-        given = [*ends, *(given.get("labels") or [given.get("label")])]
+        expected = given.get("text")
+        given = [*(given.get(key, given.get(f"{key}_offset")) for key in ("start", "end")), given.get("label")]
     if not isinstance(given, Sequence) or len(given) != 3 or not isinstance(given[2], str) or not given[2].strip():
         raise InputError(f"{where}: span {shorten(given)}; expected start, end and one label")
     start, end = whole_number(given[0], f"{where}: start of a span"), whole_number(given[1], f"{where}: end of a span")
-    if isinstance(expected, str) and expected.strip() and text[start:end] != expected:
-        place = locate(text, expected, start, "UTF-16 units")
-        if place is None:
-            found = f"the span {shorten(expected)} is not at {start}, where {shorten(text[start:end])} is"
-            raise InputError(f"{where}: {found}; expected offsets in characters of the text")
-        start, end = place
     if not 0 <= start < end <= len(text):
         raise InputError(f"{where}: span {start} to {end}; expected a part of the text's {len(text)} characters")
     inner = text[start:end]
+    if isinstance(expected, str) and expected.strip() != inner.strip():
+        found = f"the span {shorten(expected)} is not at {start}, where {shorten(inner)} is"
+        raise InputError(f"{where}: {found}; expected offsets in characters of the text")
     start, end = start + len(inner) - len(inner.lstrip()), end - len(inner) + len(inner.rstrip())
     return (start, end, given[2].strip()) if start < end else None
 

@@ -12,16 +12,13 @@ Text files are UTF-8, or have the encoding that is declared (`TableForm`), with 
 or Windows line ends. Names of columns are compared in their composed form (NFC).
 """
 
-import difflib
 import itertools
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ..data.encodings import codec_of
 from ..data.parsers import list_names
 from ..files import InputError, not_found, shorten
 from ..tokenizer import normalize
@@ -43,7 +40,7 @@ from .sheets import SHEETS, sheet_records
 OBJECTS = (".jsonl", ".json", ".parquet")  # files whose rows are objects
 TABLES = (".csv", ".tsv", *OBJECTS, *SHEETS)  # .txt is one too where a table is asked for: NSMC's files
 PARTS = ("train", "dev")
-SAMPLE = 1024  # objects at the beginning of a .json or .jsonl file whose keys are its columns
+SAMPLE = 1024  # objects at the beginning of a file or in memory whose keys are its columns
 
 
 class TableForm(NamedTuple):
@@ -52,23 +49,17 @@ class TableForm(NamedTuple):
     encoding: str = "utf-8"  # of .csv, .tsv, .txt and .jsonl files; any of Python's
     sheet: str = ""  # name of the sheet of a workbook; "": its only one
     unquoted: bool = False  # whether quotes of .tsv and .txt files are ordinary characters whatever they look like
-    header_row: int = 0  # row or line with the names of the columns, from 1; 0: the first (in a sheet, behind titles)
+    header_row: int = 0  # row or line with the names of the columns, from 1; 0: the first
     joined: bool = False  # whether .tsv rows that are broken by line ends are put together; needs known labels
 
 
 PLAIN = TableForm()
-STORED = ("encoding", "sheet", "header_row")  # fields that results.json keeps
 
 
 def form_facts(form: TableForm) -> dict[str, Any]:
-    """What results.json says of the form of a run's tables, which `form_of` reads; {} of plain ones."""
-    return {name: value for name in STORED if (value := getattr(form, name)) != getattr(PLAIN, name)}
-
-
-def form_of(results: Mapping[str, Any]) -> TableForm:
-    """The form of a run's tables. Raises InputError for an encoding that Python does not know."""
-    encoding, sheet, row = (results.get(name, getattr(PLAIN, name)) for name in STORED)
-    return TableForm(codec_of(str(encoding)), str(sheet), header_row=row if isinstance(row, int) else 0)
+    """What results.json says of the form of a run's tables; {} of plain ones."""
+    stored = ("encoding", "sheet", "header_row")
+    return {name: value for name in stored if (value := getattr(form, name)) != getattr(PLAIN, name)}
 
 
 class Row(NamedTuple):
@@ -113,27 +104,24 @@ def objects_of(source: Source, names: Sequence[str], form: TableForm = PLAIN) ->
     """(line, object) of each row of a source that `has_objects`, with these columns at least, where there are such."""
     if isinstance(source, Records):
         return source.rows(names)
-    if ending_of(source) == ".parquet":
-        return parquet_objects(_existing(source), names)
-    return (
-        json_objects(_existing(source), form.encoding)
-        if ending_of(source) == ".jsonl"
-        else json_list(_existing(source))
-    )
+    path, ending = _existing(source), ending_of(source)
+    if ending == ".parquet":
+        return parquet_objects(path, names)
+    return json_objects(path, form.encoding) if ending == ".jsonl" else json_list(path)
 
 
 def names_of(source: Source, form: TableForm = PLAIN) -> tuple[str, ...]:
     """The composed names of a source's columns, of JSON all keys of its first objects; () of a file not there."""
     if isinstance(source, Path) and not source.is_file():
         return ()
-    if isinstance(source, Records) and source.columns:
-        return source.columns
+    if isinstance(source, Records) and source.own:
+        return (*source.own,)
     if has_objects(source):
         objects = itertools.islice(objects_of(source, (), form), SAMPLE)
         return (*dict.fromkeys(normalize("NFC", name) for _, value in objects for name in value),)
     assert isinstance(source, Path)
     with open(source, "rb") as file:
-        return tuple(normalize("NFC", name) for name in next(_records_of(file, source, 0, form, 1), (0, []))[1])
+        return tuple(_header(_records_of(file, source, 0, form, 1))[1])
 
 
 def locator(source: Source | str) -> Callable[[int], str]:
@@ -164,24 +152,6 @@ def ending_of(path: Path | str) -> str:
     return part_of(path)[0].suffix.lower()
 
 
-def check_header(header: Sequence[str], columns: Sequence[str], optional: Sequence[str], where: str) -> None:
-    """Raises InputError if a column is missing or not the only one of its name."""
-    found = list_names(header) if header else "nothing: the file is empty"
-    for name in columns:
-        if name not in header:
-            raise MissingColumn(f"{where}: no column {shorten(name)}; found {found}{_nearest(name, header)}")
-    for name in (*columns, *optional):
-        if header.count(name) > 1:
-            raise InputError(f"{where}: several columns {shorten(name)}; found {found}; rename one of them")
-
-
-def _nearest(name: str, names: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, names, 1)
-    if near and "," in near[0]:  # typed as it is, it would be two names
-        return f" ({shorten(near[0])} has a comma: rename the column, or name it in Python, in a list)"
-    return f" (did you mean {shorten(near[0])}?)" if near else ""
-
-
 def _existing(path: Path) -> Path:
     if not path.is_file():
         raise InputError(f"{path}: {not_found(path)}")
@@ -192,20 +162,27 @@ def _existing(path: Path) -> Path:
 
 
 def _records_of(file: IO[bytes], path: Path, width: int, form: TableForm, most: int | None = None) -> Cells:
-    """(line, cells) of each record from the names of the columns on. most: lines that decide about quotes."""
+    """(line, cells) of each record from the header on. most: lines that decide about quotes."""
     ending = ending_of(path)
     if ending in SHEETS:
-        return sheet_records(file, path, form.sheet, form.header_row)
-    quoted = ending == ".csv"
-    if not quoted and not form.unquoted:
-        quoted = is_quoted(itertools.islice(decoded(file, str(path), form.encoding), most), not width)
-        file.seek(0)
-    lines = decoded(file, str(path), form.encoding)
-    if quoted:
-        records = csv_records(lines, path, "," if ending == ".csv" else "\t")
+        records = sheet_records(file, path, form.sheet, form.header_row)
     else:
-        records = tsv_records(lines, width, form.joined)
+        quoted = ending == ".csv"
+        if not quoted and not form.unquoted:
+            quoted = is_quoted(itertools.islice(decoded(file, str(path), form.encoding), most), not width)
+            file.seek(0)
+        lines = decoded(file, str(path), form.encoding)
+        if quoted:
+            records = csv_records(lines, path, "," if ending == ".csv" else "\t")
+        else:
+            records = tsv_records(lines, width, form.joined)
     return itertools.dropwhile(lambda record: record[0] < form.header_row, records) if form.header_row else records
+
+
+def _header(records: Cells) -> tuple[int, list[str]]:
+    """The line and the composed names of the header; no names of an empty file."""
+    line, names = next(records, (1, []))
+    return line, [normalize("NFC", name) for name in names]
 
 
 def _from_records(
@@ -217,17 +194,9 @@ def _from_records(
         raise InputError(f"{path}: {expected}; a file with a word per line needs --kind tagging")
     with open(_existing(path), "rb") as file:
         records = _records_of(file, path, len(header), form)
-        first = 1
-        if not header:
-            first, names = next(records, (1, []))
-            header = [normalize("NFC", name) for name in names]
-            if ending_of(path) in SHEETS and first > 1 and not form.header_row:
-                note = f"the names of the columns are read from row {first}; --header-row names another row"
-                print(f"{path}: {note}", file=sys.stderr)
-        try:
-            check_header(header, columns, optional, location(path, first))
-        except MissingColumn as error:
-            raise MissingColumn(f"{error}{_later_header(records, columns)}") from None
+        first, header = (1, header) if header else _header(records)
+        advice = "; --header-row gives another row" if ending_of(path) in SHEETS else ""
+        _check_header(header, columns, optional, location(path, first), advice)
         indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:
             if len(cells) != len(header):
@@ -236,12 +205,17 @@ def _from_records(
             yield Row(line, [cells[i] if i >= 0 else "" for i in indices])
 
 
-def _later_header(records: Cells, columns: Sequence[str]) -> str:
-    """The end of a message about a missing column, if one of the next rows has the names of the columns."""
-    for line, cells in itertools.islice(records, 10):
-        if {*columns} <= {normalize("NFC", cell) for cell in cells}:
-            return f"; row {line} has the names of the columns: give --header-row {line}"
-    return ""
+def _check_header(
+    header: Sequence[str], columns: Sequence[str], optional: Sequence[str], where: str, advice: str = ""
+) -> None:
+    """Raises InputError if a column is missing or not the only one of its name."""
+    found = list_names(header) if header else "nothing: the file is empty"
+    for name in columns:
+        if name not in header:
+            raise MissingColumn(f"{where}: no column {shorten(name)}; found {found}{advice}")
+    for name in (*columns, *optional):
+        if header.count(name) > 1:
+            raise InputError(f"{where}: several columns {shorten(name)}; found {found}; rename one of them")
 
 
 # ---- objects
@@ -251,14 +225,13 @@ def _from_objects(
     source: Source, columns: Sequence[str], optional: Sequence[str], lists: Sequence[str], form: TableForm
 ) -> Iterator[Row]:
     wanted, where = (*columns, *optional), locator(source)
-    if isinstance(source, Records) and source.columns:
-        check_header(source.columns, columns, optional, str(source))
+    if isinstance(source, Records) and source.own:
+        _check_header([*source.own], columns, optional, str(source))
     for line, found in objects_of(source, wanted, form):
         cells = {normalize("NFC", name): cell for name, cell in found.items()}
         for name in columns:
             if name not in cells:
-                message = f"{where(line)}: no key {shorten(name)}; found {list_names(cells)}"
-                raise MissingColumn(f"{message}{_nearest(name, [*cells])}")
+                raise MissingColumn(f"{where(line)}: no key {shorten(name)}; found {list_names(cells)}")
         yield Row(line, [_text(cells.get(name), name in lists, f"{where(line)}: {shorten(name)}") for name in wanted])
 
 
@@ -269,10 +242,9 @@ def _text(value: Any, may_be_list: bool, where: str) -> str:
     """
     if value is None:
         return ""
-    objects = value if isinstance(value, list) else [value]
-    if may_be_list and objects and all(isinstance(one, dict) and "text" in one for one in objects):
-        return json.dumps(value, ensure_ascii=False)
     items = value if may_be_list and isinstance(value, list) else [value]
+    if may_be_list and items and all(isinstance(item, dict) and "text" in item for item in items):
+        return json.dumps(value, ensure_ascii=False)
     wrong = [item for item in items if not isinstance(item, str | int | float)]
     if wrong:
         expected = "a string" + (", or a list of strings" if may_be_list else "")

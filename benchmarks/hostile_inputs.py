@@ -122,7 +122,7 @@ READERS = [
     *(of_table(kind, form) for kind, form in FORMS),
     Reader("evaluate", "run-single=run single.csv", "csv", ("evaluate --model in/run --dev in/single.csv",)),
     *(of_task(name, folder) for name, folder in TASKS.items()),
-    *(of_corpus(name) for name in ("markdown", "wiki", "jsonl", "parquet")),
+    *(of_corpus(name) for name in ("wiki", "jsonl", "parquet")),
     of_corpus("text"),
     of_corpus("archive"),
     Reader(

@@ -22,14 +22,11 @@ def write_texts(base: Path) -> None:
         " ".join([word, *(f"{len(word) * i / 7:.3f}" for i in range(4))]) for word in ("good", "bad", "river", ",")
     ]
     (base / "vectors.txt").write_text("\n".join(["4 4", *vectors]) + "\n")
-    for kind in ("text", "markdown", "wiki", "jsonl", "parquet", "archive"):
+    for kind in ("text", "wiki", "jsonl", "parquet", "archive"):
         (base / f"corpus-{kind}").mkdir()
     for name in ("a.txt", "b.txt", "c.txt"):
         for kind in ("text", "archive"):
             (base / f"corpus-{kind}" / name).write_text("\n\n".join(texts[ord(name[0]) % 3 :: 3]))
-    for i in range(5):
-        marked = "\n\n* a\n* *b* _c_\n\n---\n\n```\ncode\n```\n"
-        (base / f"corpus-markdown/{i}.md").write_text("# Title\n\n" + "\n\n".join(texts[i::5]) + marked)
     wiki = "".join(
         f'<doc id="{i}" url="u?curid={i}" title="T{i}">\nT{i}\n\n{text}\n</doc>\n' for i, text in enumerate(texts)
     )

@@ -124,8 +124,7 @@ def test_bad_input_leaves_no_store_and_can_be_mended(tokenizer, tmp_path, small_
     path.write_text(good + "\n\n" + document(5000))
     with pytest.raises(
         InputError,
-        match=r"unfinished build of something else \(--language en, now ko; splitter "
-        r"sentencex .*, now Korean rules 2\)",
+        match=r"unfinished build of something else \(splitter sentencex .*, now Korean rules 2, --language en, now ko",
     ):
         run(path, tokenizer, tmp_path / "store", language="ko")
     run(path, tokenizer, tmp_path / "store")
@@ -165,7 +164,7 @@ def test_an_occupied_folder_is_refused(corpus, tokenizer, tmp_path):
     assert run(corpus, tokenizer, tmp_path / "store") == first
     with pytest.raises(
         InputError,
-        match=r"finished store of something else \(--language en, now ko; splitter sentencex .*, now Korean rules 2\)",
+        match=r"finished store of something else \(splitter sentencex .*, now Korean rules 2, --language en, now ko\)",
     ):
         run(corpus, tokenizer, tmp_path / "store", language="ko")
     corpus.write_text(corpus.read_text() + "\n\nMore.")

@@ -122,13 +122,3 @@ def test_the_command(place, capsys, tmp_path):
     with pytest.raises(SystemExit):
         main(["evaluate", str(place / "masked"), "--text", text])
     assert "give the table with --dev, or for the perplexity" in capsys.readouterr().err
-
-
-def test_advice_names_no_flags_that_evaluate_does_not_have(place, tmp_path):
-    files = {"a.txt": b"One.\nTwo\0.\n", "b.txt": b"bad \xff byte\n", "c.jsonl": b'{"text": "a\\u0000"}\n'}
-    files |= {"d.jsonl": b'{"body": "a"}\n', "e.csv": b"a,b\n", "f.jsonl": b'{"text": "\\ud800"}\n'}
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match=name) as error:
-            perplexity(place / "masked", [tmp_path / name])
-        assert "--input." not in str(error.value)

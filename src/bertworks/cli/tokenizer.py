@@ -58,8 +58,7 @@ def train(argv: list[str]) -> None:
 
 
 def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
-    """Warnings about the beginning of the training text: a wrong encoding, characters without a token."""
-    from ..data.encodings import misread
+    """Warnings about the beginning of the training text: characters without a token."""
     from ..tokenizer.check import check
 
     beginning, size = list[str](), 0
@@ -68,8 +67,6 @@ def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
         size += len(beginning[-1])
         if size >= LOOKED_AT:
             break
-    if wrong := misread("\n".join(beginning), arguments.input.encoding):
-        yield wrong
     if reason := check(tokenizer, beginning).lacking:
         yield (
             f"{reason}; raise --vocab-size, --limit-alphabet or --character-coverage, or look whether this is the "

@@ -3,7 +3,7 @@
 streams.py     files, folders, compressed files and archives -> named byte streams
 encodings.py   text in other encodings -> UTF-8, and advice about text that is not UTF-8
 wrapping.py    hard-wrapped lines: how they are recognised and joined
-parsers.py     formats (text, Markdown, WikiExtractor, JSONL, Parquet) -> documents
+parsers.py     formats (text, WikiExtractor, JSONL, Parquet) -> documents
 corpus.py      `Reader`: guesses formats, reads the documents of all inputs, counts what it leaves out
 pieces.py      files -> the pieces that workers read on their own
 languages.py   language codes, and which languages have rules for sentences

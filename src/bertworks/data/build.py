@@ -179,9 +179,7 @@ class _Build:
             refuse_unknown(share, f"{_names(self.inputs)}, its beginning")
         if self.config.splitter == "auto" and (note := missing_rules(self.config.language)):
             self.progress.say(note)
-        config = self.config
-        by_line = config.input.documents == "line"
-        for warning in check_documents(documents, config.language, config.splitter, by_line):
+        for warning in check_documents(documents, self.config.language, self.config.splitter):
             self.progress.say(f"warning: {warning}")
 
     def workers(self) -> Pool:
@@ -272,8 +270,7 @@ class _Build:
             found = f"documents with text: {sum(part.documents for part in parts):,}"
             advice = (
                 "give a file for each document, or tell `bertworks corpus build` how they are separated "
-                "(--input.documents blank-line or line; for Markdown --input.format text too), or hold nothing out "
-                "(--validation-share 0)"
+                "(--input.documents blank-line or line), or hold nothing out (--validation-share 0)"
             )
             raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
 
@@ -299,7 +296,6 @@ class _Build:
     def _manifest(self, entries: list[dict[str, Any]], read: Counter[str], parts: list[Part]) -> dict[str, Any]:
         text = sum((Counter(part.counts()) for part in parts), Counter[str]())
         dropped = {reason: read[reason] for reason in ("empty", "short", "long")}
-        dropped |= {reason: read[reason] for reason in ("no field", "other kind") if read[reason]}
         dropped |= {"no tokens": text["no tokens"], "duplicate": sum(entry.pop("duplicates") for entry in entries)}
         near, libraries = sum(entry.pop("near-duplicates", 0) for entry in entries), ["tokenizers"]
         if str(self.identity["splitter"]).startswith("sentencex"):  # the splitter names the other libraries itself
@@ -331,7 +327,7 @@ class _Build:
                 **{key: text[key] for key in ("bytes", "characters", "words")},
             },
             "counts": {
-                "documents": sum(read[reason] for reason in ("documents", "empty", "short", "long", "no field")),
+                "documents": sum(read[reason] for reason in ("documents", "empty", "short", "long")),
                 "dropped": dropped,
                 "sentences cut": text["sentences cut"],
                 **kept,

@@ -24,21 +24,23 @@ import zstandard
 from ..files import InputError
 from ..tokenizer import normalize
 from .encodings import UTF8, as_utf8
-from .parsers import NO_FIELD, PARSERS, Document, InputOptions, Lines, parse_parquet
-from .streams import Allowance, bare_name, find_files, open_span, open_streams
+from .parsers import COMMANDS, PARSERS, Document, InputOptions, Lines, parse_parquet
+from .streams import bare_name, find_files, open_streams
 
 __all__ = ["Document", "InputOptions", "Reader", "guess_format", "read_documents"]
 
 DAMAGED = (EOFError, OSError, lzma.LZMAError, zlib.error, tarfile.TarError, zstandard.ZstdError)
-FORMATS = {".md": "markdown", ".markdown": "markdown", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
-EXPECTED = "expected plain text, WikiExtractor, Markdown, JSONL or Parquet, as it is, compressed or in a tar archive"
-AS_TEXT = ", or set --input.format text"  # the end of some advice
+FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
+EXPECTED = "expected plain text, WikiExtractor, JSONL or Parquet, as it is, compressed or in a tar archive"
+AS_TEXT = f", or set --input.format text {COMMANDS}"
 TABLE = "a table", f"save its texts as a column of Parquet, as JSONL or as plain text{AS_TEXT}"
 OFFICE = "a zip archive, a spreadsheet or an office document", "unpack it, or save the text in it as plain text"
+MARKDOWN = "Markdown", f"convert it: pandoc -t plain --wrap=none{AS_TEXT}"
 MARKUP = "HTML or XML", f"extract its text first (WikiExtractor for a dump of Wikipedia){AS_TEXT}"
 BINARY = "not text", "save the text in it as plain text"
 REFUSED_NAMES = {
     **dict.fromkeys((".csv", ".tsv"), TABLE),
+    **dict.fromkeys((".md", ".markdown"), MARKDOWN),
     **dict.fromkeys((".xlsx", ".xls", ".ods", ".docx", ".doc", ".odt", ".pptx", ".epub", ".zip"), OFFICE),
     **dict.fromkeys((".html", ".htm", ".xhtml", ".xml"), MARKUP),
 }
@@ -68,21 +70,18 @@ REFUSED_STARTS = {
     rb"SQLite format 3\x00": ("an SQLite database", BINARY[1]),
 }
 START = 512  # bytes of a file that decide its format
-
-
-class OtherKind(InputError):
-    """A file of a kind that holds no plain text."""
+BLOCK = 1 << 20  # bytes in which lines are counted
 
 
 def guess_format(name: str, stream: io.BufferedReader) -> str:
-    """The format of a stream: text, wikiextractor, markdown, jsonl or parquet. Raises OtherKind for other kinds."""
+    """The format of a stream: text, wikiextractor, jsonl or parquet. Raises InputError for other kinds of files."""
     bare = bare_name(name)
     start = stream.peek(START)[:START].removeprefix(b"\xef\xbb\xbf").lstrip()
     refused = next((kind for first, kind in REFUSED_STARTS.items() if re.match(first, start)), None)
     refused = refused or next((kind for ending, kind in REFUSED_NAMES.items() if bare.endswith(ending)), None)
     if refused:
-        raise OtherKind(f"{name}: {refused[0]}; {EXPECTED}; {refused[1]}")
-    if bare.endswith(".parquet") or re.match(PARQUET, start):
+        raise InputError(f"{name}: {refused[0]}; {EXPECTED}; {refused[1]}")
+    if re.match(PARQUET, start):
         return "parquet"
     if found := next((kind for ending, kind in FORMATS.items() if bare.endswith(ending)), None):
         return found
@@ -92,8 +91,8 @@ def guess_format(name: str, stream: io.BufferedReader) -> str:
 class Reader:
     """Iterates over the documents of `inputs`, composed (NFC), and counts what it leaves out. Use it once.
 
-    `counts`: files; documents (kept), and documents left out by reason: empty, short, long, "no field"; files left out:
-    "other kind". `position` of `size`: bytes of the input files read so far.
+    `counts`: files; documents (kept), and documents left out by reason: empty, short, long.
+    `position` of `size`: bytes of the input files read so far.
     """
 
     def __init__(self, inputs: Sequence[str | Path], options: InputOptions | None = None) -> None:
@@ -102,7 +101,7 @@ class Reader:
         self.size = sum(path.stat().st_size for path in self.files)
         self.counts: Counter[str] = Counter()
         self._before = 0
-        self._file: io.FileIO | None = None
+        self._file: io.BufferedReader | None = None
         self._where = ""  # what is read now, for errors
 
     @property
@@ -112,64 +111,50 @@ class Reader:
 
     def __iter__(self) -> Iterator[Document]:
         for path in self.files:
-            self._where = str(path)
-            with self._faults_named(), open(path, "rb", buffering=0) as self._file:
-                allowance = Allowance(self._where)
-                for name, stream in open_streams(str(path), self._file, self.options.max_window, allowance):
+            with self._opened(path) as self._file:
+                for name, stream in open_streams(str(path), self._file):
                     self._where = name
                     self.counts["files"] += 1
-                    yield from self._documents(name, stream, allowance)
+                    yield from self._kept(self._parsed(name, stream))
                 self._before += path.stat().st_size
 
     @contextlib.contextmanager
-    def _faults_named(self) -> Iterator[None]:
-        """Raise InputError, which names the file, for one that cannot be read."""
+    def _opened(self, path: Path) -> Iterator[io.BufferedReader]:
+        """The open file. Raises InputError, which names the file, for one that cannot be read."""
+        self._where = str(path)
         try:
-            yield
+            with open(path, "rb") as file:
+                yield file
         except PermissionError:
             raise InputError(f"{self._where}: no permission to read this file") from None
         except DAMAGED as error:
             if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # the disk of temporary files
                 raise
-            if isinstance(error, (lzma.LZMAError, zstandard.ZstdError)) and "memory" in str(error).lower():
-                found = f"needs a window of more than {self.options.max_window:,} bytes ({error})"
-                advice = "raise --input.max-window if there is memory for it" if self.options.flags else "unpack it"
-                raise InputError(f"{self._where}: {found}; {advice}") from None
             found = f"cannot be read to its end ({type(error).__name__}: {error})"
             raise InputError(f"{self._where}: {found}; the file is cut or damaged") from None
 
-    def _documents(self, name: str, stream: io.BufferedReader, allowance: Allowance) -> Iterator[Document]:
-        try:
-            format = self.options.format if self.options.format != "auto" else guess_format(name, stream)
-        except OtherKind as error:
-            if self.options.other_kinds == "refuse":
-                skip = "; or leave such files out with --input.other-kinds skip"
-                raise InputError(f"{error}{skip}" if self.options.flags else str(error).removesuffix(AS_TEXT)) from None
-            self.counts["other kind"] += 1
-            return
+    def _parsed(self, name: str, stream: io.BufferedReader) -> Iterator[Document]:
+        format = self._format(name, stream)
         if self.options.encoding not in UTF8 and format != "parquet":
-            remedy = ", or set --input.invalid repair" if self.options.flags else ""
-            stream = as_utf8(stream, self.options.encoding, name, self.options.invalid == "repair", remedy)
-            format = self.options.format if self.options.format != "auto" else guess_format(name, stream)
+            stream = as_utf8(stream, self.options.encoding, name, self.options.invalid == "repair")
+            format = self._format(name, stream)
         if format == "parquet":
-            found = parse_parquet(name, stream, self.options)
-        else:
-            found = PARSERS[format](Lines(name, stream, self.options, allowance.earn), self.options)
-        yield from self._kept(found)
+            return parse_parquet(name, stream, self.options)
+        return PARSERS[format](Lines(name, stream, self.options), self.options)
+
+    def _format(self, name: str, stream: io.BufferedReader) -> str:
+        return self.options.format if self.options.format != "auto" else guess_format(name, stream)
 
     def _kept(self, found: Iterable[Document]) -> Iterator[Document]:
         """The documents that are not left out, composed; all are counted."""
         for document in found:
-            if (reason := self._why_dropped(document)) is None:
+            if (reason := self._why_dropped(document.text)) is None:
                 self.counts["documents"] += 1
                 yield Document(normalize("NFC", document.text), document.source)
             else:
                 self.counts[reason] += 1
 
-    def _why_dropped(self, document: Document) -> str | None:
-        text = document.text
-        if document is NO_FIELD:
-            return "no field"
+    def _why_dropped(self, text: str) -> str | None:
         if not text or text.isspace():
             return "empty"
         if len(text) < self.options.min_document_chars:
@@ -189,6 +174,7 @@ class RangeReader(Reader):
         self.start, self.stop, self.format = start, stop, format
 
     def __iter__(self) -> Iterator[Document]:
+        self.counts["files"] += self.start == 0
         try:
             yield from self._read(0 if self.start == 0 else None)
         except InputError:
@@ -200,17 +186,15 @@ class RangeReader(Reader):
 
     def _read(self, before: int | None) -> Iterator[Document]:
         """The documents. before: lines of the file before the range, if they have been counted."""
-        self._where = str(self.files[0])
-        self.counts["files"] += self.start == 0
-        with self._faults_named(), open(self.files[0], "rb", buffering=0) as self._file:
-            stream = open_span(self._file, self.start, self.stop)
-            lines = Lines(self._where, stream, self.options, lambda count: None, before)
+        with self._opened(self.files[0]) as file:
+            file.seek(self.start)
+            lines = Lines(self._where, file, self.options, self.stop - self.start, before)
             yield from self._kept(PARSERS[self.format](lines, self.options))
 
     def _lines_before(self) -> int:
-        with open(self.files[0], "rb", buffering=0) as file:
-            stream = open_span(file, 0, self.start, 1 << 20)
-            return sum(block.count(b"\n") for block in iter(stream.read1, b""))
+        with open(self.files[0], "rb") as file:
+            sizes = (min(BLOCK, self.start - at) for at in range(0, self.start, BLOCK))
+            return sum(file.read(size).count(b"\n") for size in sizes)
 
 
 def read_documents(inputs: Sequence[str | Path], options: InputOptions | None = None) -> Iterator[Document]:

@@ -12,20 +12,16 @@ UTF8 = ("utf-8", "utf-8-sig")
 # codecs of names, literals and mail that Python counts as text encodings: their text is not that of a file
 NOT_OF_FILES = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7")
 BLOCK = 1 << 16
-MISREAD = 0.3  # fraction of the characters beyond ASCII that text of the Latin script does not reach
 
 
 def codec_of(encoding: str) -> str:
     """Python's name of a text encoding. Raises InputError if it knows none of this name."""
-    try:
+    with contextlib.suppress(LookupError, ValueError):
         found = codecs.lookup(encoding)
-    except (LookupError, ValueError):
-        found = None
-    named = found is not None and found.name.replace("_", "-") in NOT_OF_FILES
-    if found is None or named or not found._is_text_encoding or found.incrementaldecoder is None:
-        advice = "expected a text encoding of Python, such as utf-8, cp949, euc-kr or utf-16"
-        raise InputError(f"--encoding {shorten(encoding)}: unknown; {advice}")
-    return found.name
+        if found._is_text_encoding and found.incrementaldecoder and found.name.replace("_", "-") not in NOT_OF_FILES:
+            return found.name
+    advice = "expected a text encoding of Python, such as utf-8, cp949, euc-kr or utf-16"
+    raise InputError(f"--encoding {shorten(encoding)}: unknown; {advice}")
 
 
 def hint(raw: bytes) -> str:
@@ -34,51 +30,19 @@ def hint(raw: bytes) -> str:
     return f"it looks like {likely[1]}: give --encoding {likely[0]}" if likely else "give its --encoding if you know it"
 
 
-def misread(text: str, encoding: str = "utf-8") -> str:
-    """A warning if text that was read as `encoding` looks like that of another one; "" if it looks right.
-
-    An encoding that has a character for every byte (latin-1) never fails.
-    """
-    shown = "".join(text.split())
-    if encoding in UTF8 or sum(character > "\x7f" for character in shown) < max(1, MISREAD * len(shown)):
-        return ""
-    raw = text.encode(encoding, "ignore")
-    likely = ("utf-8", "UTF-8") if _is_utf8(raw) else likely_encoding(raw)
-    if likely is None or codec_of(likely[0]) == codec_of(encoding):
-        return ""
-    return f"the text looks like {likely[1]} that was read as {encoding}; give --encoding {likely[0]}"
-
-
-def as_utf8(
-    stream: BinaryIO | Any, encoding: str, name: str, repair: bool = False, remedy: str = ""
-) -> io.BufferedReader:
+def as_utf8(stream: BinaryIO | Any, encoding: str, name: str, repair: bool = False) -> io.BufferedReader:
     """A stream of the same text in UTF-8. Reading raises InputError at bytes that the encoding does not have.
 
-    repair: such bytes become U+FFFD instead. name: the file's, for the message. remedy: what else a user can do.
+    repair: such bytes become U+FFFD instead. name: the file's, for the message.
     """
-    reader: io.BufferedReader = io.BufferedReader(_Recoded(stream, encoding, name, repair, remedy), BLOCK)
-    return reader
-
-
-def _advice(raw: bytes, remedy: str) -> str:
-    """What to do about bytes that are not of the encoding that was declared. remedy: where they are just damaged."""
-    if raw.startswith(codecs.BOM_UTF8) or _is_utf8(raw):
-        return "it looks like UTF-8: leave --encoding out, or convert all files to one encoding if they have several"
-    return hint(raw) if likely_encoding(raw) else f"give the --encoding that the file has, or mend the file{remedy}"
-
-
-def _is_utf8(raw: bytes) -> bool:
-    """Whether bytes are text in UTF-8 with more than ASCII in it; the last character may be cut."""
-    with contextlib.suppress(UnicodeDecodeError):
-        return not codecs.getincrementaldecoder("utf-8")().decode(raw).isascii()
-    return False
+    return io.BufferedReader(_Recoded(stream, encoding, name, repair), BLOCK)  # type: ignore[type-var]
 
 
 class _Recoded(io.RawIOBase):
     """The raw stream of `as_utf8`."""
 
-    def __init__(self, stream: Any, encoding: str, name: str, repair: bool, remedy: str) -> None:
-        self.stream, self.encoding, self.name, self.remedy = stream, codec_of(encoding), name, remedy
+    def __init__(self, stream: Any, encoding: str, name: str, repair: bool) -> None:
+        self.stream, self.encoding, self.name = stream, codec_of(encoding), name
         self.decoder = codecs.getincrementaldecoder(self.encoding)("replace" if repair else "strict")
         self.ready, self.lines, self.ended = memoryview(b""), 1, False
 
@@ -99,14 +63,19 @@ class _Recoded(io.RawIOBase):
         try:
             text = self.decoder.decode(block, self.ended)
         except UnicodeError as error:
-            before, byte, raw = "", "", block
+            before, raw = "", block
             if isinstance(error, UnicodeDecodeError):
                 raw = error.object
                 before = raw[: error.start].decode(self.encoding, "replace")
-                byte = f"byte 0x{raw[error.start]:02x} is " if error.start < len(raw) else ""
             where = f"{self.name}, line {self.lines + before.count(chr(10))}"
-            reason = "" if byte else f" ({error})"
-            advice = _advice(raw, self.remedy)
-            raise InputError(f"{where}: {byte}not valid {self.encoding}{reason}; {advice}") from None
+            raise InputError(f"{where}: not valid {self.encoding} ({error}); {self._advice(raw)}") from None
         self.lines += text.count("\n")
         return text
+
+    def _advice(self, raw: bytes) -> str:
+        with contextlib.suppress(UnicodeDecodeError):
+            if not codecs.getincrementaldecoder("utf-8")().decode(raw).isascii():  # the last character may be cut
+                return "it looks like UTF-8: leave --encoding out, or convert all files to one encoding"
+        if likely_encoding(raw):
+            return hint(raw)
+        return f"mend the file, or remove what is not {self.encoding} with `iconv -c -f {self.encoding} -t utf-8`"

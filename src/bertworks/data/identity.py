@@ -9,25 +9,26 @@ from ..tokenizer import Tokenizer
 from .manifest import VERSION, flag_of
 from .sentences import splitter_version
 
-LATER = {  # settings that stores from before them do not name, nor those that have the default
+DEFAULTS = {  # of settings that a manifest may not name: from before the setting existed, without it, or the default
+    "input.encoding": "utf-8",
+    "input.max_line_bytes": 16 << 20,
+    "input.max_heading_width": 50,
     "input.missing": "refuse",
     "input.other_kinds": "refuse",
-    "input.encoding": "utf-8",
     "near_duplicates": 0.0,
     "splitter": "auto",
 }
+WITHOUT_EFFECT = ("workers", "scheduler", "allow_unknown")  # settings on which the tokens of a store do not depend
 
 
 def identity_of(config: dict[str, Any], tokenizer: Tokenizer, files: Sequence[Path]) -> dict[str, Any]:
     """The version, tokenizer, files, settings and splitter of a build. config: all fields of a BuildConfig."""
-    settings = {**config, "input": {**config["input"]}}
-    for key in ("workers", "scheduler", "allow_unknown"):  # the tokens of a store do not depend on these
-        del settings[key]
-    del settings["input"]["max_window"]
-    for key, default in LATER.items():
+    settings: dict[str, Any] = {"input": {}}
+    for key, value in flat(config).items():
+        if key in WITHOUT_EFFECT or value == DEFAULTS.get(key):
+            continue
         of, name = (settings["input"], key.removeprefix("input.")) if "." in key else (settings, key)
-        if of[name] == default:
-            del of[name]
+        of[name] = value
     return {
         "version": VERSION,
         "tokenizer": tokenizer.fingerprint,
@@ -50,33 +51,18 @@ def identity_in(manifest: dict[str, Any]) -> dict[str, Any]:
 
 def decides_parts(identity: dict[str, Any]) -> dict[str, Any]:
     """What decides the content of a part beside its texts. All else may change while a build is unfinished."""
-    settings = identity["settings"]
-    keys = {key: settings[key] for key in ("language", "max_sentence_tokens")}
-    return {
-        "version": identity["version"],
-        "tokenizer": identity["tokenizer"],
-        **keys,
-        "splitter": identity["splitter"],
-    }
+    settings = {key: identity["settings"][key] for key in ("language", "max_sentence_tokens")}
+    return {**{key: identity[key] for key in ("version", "tokenizer", "splitter")}, "settings": settings}
 
 
 def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
-    """What differs between two builds' identities, in words; "" if they agree in all keys of `ours`.
-
-    Settings are named by their flags, and one that an identity leaves out has its default.
-    """
-    found = []
-    for key in ours:
-        if key == "settings":
-            before, now = ({**LATER, **_flat(one[key])} for one in (theirs, ours))
-            found.append([_difference(flag_of(k), before.get(k), now[k]) for k in now if before.get(k) != now[k]])
-        elif theirs.get(key) != ours[key]:
-            name = flag_of(key) if key in ("language", "max_sentence_tokens") else key
-            found.append([_difference(name, theirs.get(key), ours[key])])
-    return "; ".join(", ".join(one) for one in found if one)
+    """What differs between two builds' identities, in words; "" if they agree."""
+    before, now = ({**DEFAULTS, **flat(one.pop("settings")), **one} for one in (dict(theirs), dict(ours)))
+    found = [key for key in now if before.get(key) != now[key]]
+    return ", ".join(_difference(key, before.get(key), now[key]) for key in found)
 
 
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
+def flat(settings: dict[str, Any]) -> dict[str, Any]:
     """The settings, those of the table `input` under dotted keys."""
     inner = {f"input.{key}": value for key, value in settings.get("input", {}).items()}
     return {**inner, **{key: value for key, value in settings.items() if key != "input"}}
@@ -87,4 +73,5 @@ def _difference(name: str, theirs: Any, ours: Any) -> str:
     if name == "inputs":
         return f"inputs of {len(theirs or [])} files, now {len(ours)}, or other names or sizes"
     before, now = (shorten(value).strip("'\"") for value in (theirs, ours))
-    return f"{name} {before}, now {now}"
+    what = name if name in ("version", "tokenizer", "splitter") else flag_of(name)
+    return f"{what} {before}, now {now}"

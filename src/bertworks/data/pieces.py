@@ -1,7 +1,7 @@
 """Input files -> pieces that workers read on their own: a few files together, one file, or a range of a large one.
 
 A large file is divided where one of its documents ends, if it is plain text with blank lines between documents,
-WikiExtractor's output, or JSONL. Compressed files, archives, Markdown and Parquet are read whole. The pieces depend on
+WikiExtractor's output, or JSONL. Compressed files, archives and Parquet are read whole. The pieces depend on
 the files alone. So does the order of documents, whoever reads which piece.
 """
 
@@ -16,7 +16,7 @@ from ..files import InputError
 from .corpus import RangeReader, Reader, guess_format
 from .encodings import UTF8
 from .parsers import InputOptions
-from .streams import is_plain, open_span
+from .streams import is_plain
 
 PIECE_BYTES = 1 << 24  # of the files of a piece, or of a range of one; about eight parts of plain text
 STEP = 1 << 20  # bytes in which the end of a document is looked for at once
@@ -75,7 +75,7 @@ def _ranges(path: Path, size: int, options: InputOptions) -> Iterator[Piece]:
         yield Piece((path,), size)
         return
     start = 0
-    with open(path, "rb", buffering=0) as file:
+    with open(path, "rb") as file:
         while start < size:
             stop = _end_of_document(file, ENDS[format], start + PIECE_BYTES, size)
             yield Piece((path,), stop - start, start, stop, format)
@@ -87,11 +87,10 @@ def _format_of_ranges(path: Path, options: InputOptions) -> str:
     if options.encoding not in UTF8:
         return ""  # its bytes may have a line end inside a character
     try:
-        with open(path, "rb", buffering=0) as file:
-            stream = open_span(file, 0, 1 << 62)
-            if not is_plain(stream):
+        with open(path, "rb") as file:
+            if not is_plain(file):
                 return ""
-            format = options.format if options.format != "auto" else guess_format(str(path), stream)
+            format = options.format if options.format != "auto" else guess_format(str(path), file)
     except (OSError, InputError):
         return ""
     if format == "text" and options.documents == "file":
@@ -99,11 +98,11 @@ def _format_of_ranges(path: Path, options: InputOptions) -> str:
     return format if format in ENDS else ""
 
 
-def _end_of_document(file: io.FileIO, end: re.Pattern[bytes], start: int, size: int) -> int:
+def _end_of_document(file: io.BufferedReader, end: re.Pattern[bytes], start: int, size: int) -> int:
     """The offset after the first end of a document from `start` on; the size of the file if there is none."""
     while start < size:
-        block = open_span(file, start, start + STEP + LONGEST_END).read()
-        if found := end.search(block):
+        file.seek(start)
+        if found := end.search(file.read(STEP + LONGEST_END)):
             return start + found.end()
         start += STEP
     return size

@@ -136,77 +136,27 @@ def document_batches(documents: Iterable[Document], chars: int) -> Iterator[list
         yield batch
 
 
-def check_documents(
-    documents: Iterable[Document],
-    language: str = "en",
-    splitter: Splitter = "auto",
-    by_line: bool = False,
-) -> list[str]:
-    """Warnings about these documents, so that wrong boundaries of documents are seen before a long build.
-
-    by_line: whether the settings make each line a document.
-    """
-    lines: list[str] = []
-    sentences: list[int] = []
-    size = 0
-    for document in documents:
-        sentences.append(len(split_sentences(document.text, language, splitter)))
-        lines += document.text.split("\n")[:100]
-        size += len(document.text)
-    if not sentences:
-        return []
-    found = (
-        _check_counts(sentences, size, by_line),
-        _check_wrapping(lines),
-        _check_script(lines, language),
-    )
-    return [one for one in found if one]
-
-
-def _check_script(lines: list[str], language: str) -> str | None:
-    """Korean ends its sentences otherwise than the languages whose rules a forgotten --language chooses."""
+def check_documents(documents: Iterable[Document], language: str = "en", splitter: Splitter = "auto") -> list[str]:
+    """Warnings about these documents, so that wrong documents, lines or sentences are seen before a long build."""
+    texts = [document.text for document in documents]
+    lines = [line for text in texts for line in text.split("\n")[:100]]
     letters = [char for line in lines for char in line if char.isalpha()]
-    hangul = sum("가" <= char <= "힣" for char in letters)
-    if base_of(language) != KOREAN and hangul > len(letters) / 2:
-        return (
-            f"{hangul / len(letters):.0%} of the letters are Hangul, and the language is {language!r}: its rules miss "
-            "the ends of Korean sentences; give --language ko"
+    found = []
+    if len(texts) == 1:
+        found.append(
+            f"the whole input is one document ({len(texts[0]):,} characters), and next-sentence prediction needs many: "
+            "one file per document, or --input.documents blank-line or line"
         )
-    return None
-
-
-def _check_counts(sentences: list[int], size: int, by_line: bool) -> str | None:
-    median = statistics.median(sentences)
-    if by_line and len(sentences) == 1:
-        return f"the whole input is one line ({size:,} characters), so one document; give more lines"
-    if by_line and median < 2:
-        return (
-            f"each line is a document, and half of the first {len(sentences):,} have one sentence at most. "
-            "Next-sentence pairs need neighbours: separate documents by blank lines, or pre-train with --objective mlm"
+    elif texts and statistics.median(len(split_sentences(text, language, splitter)) for text in texts) < 2:
+        found.append(
+            f"half of the first {len(texts):,} documents have one sentence at most, and next-sentence prediction needs "
+            "neighbours: check how documents are separated (--input.documents, --input.format), or pre-train with "
+            "--objective mlm"
         )
-    if len(sentences) == 1:
-        return (
-            f"the whole input is one document ({size:,} characters). Next-sentence prediction needs many: put each "
-            "document into a file of its own, or separate them by blank lines and give `bertworks corpus build` "
-            "--input.documents blank-line (for Markdown --input.format text too)"
-        )
-    if median < 2:
-        return (
-            f"your documents are one line long: of the first {len(sentences)} documents half have at most {median:g} "
-            "sentence. Next-sentence pairs need neighbours; check how documents are separated, and give "
-            "`bertworks corpus build` --input.documents or --input.format"
-        )
-    return None
-
-
-def _check_wrapping(lines: list[str]) -> str | None:
-    """Lines that stop in mid-sentence are wrapped text, where each would be a paragraph, or messages of a chat."""
     if looks_like_chat(lines):
-        return (
-            "lines begin with a time and a name: an exported chat; expected the text of the messages alone: remove "
-            "what is before it. Do not join the lines, because each is a message"
-        )
-    if looks_wrapped(lines):
-        advice = "join its lines (`bertworks corpus build` --input.paragraphs blank-line)"
-        return f"lines end in mid-sentence: the text looks wrapped; {advice}"
-    return None
+        found.append("lines begin with a time and a name, as in an exported chat: remove these; do not join the lines")
+    elif looks_wrapped(lines):
+        found.append("lines end in mid-sentence: the text looks wrapped; join them with --input.paragraphs blank-line")
+    if base_of(language) != KOREAN and sum("가" <= char <= "힣" for char in letters) > len(letters) / 2:
+        found.append(f"most letters are Hangul, and the language is {language!r}: give --language ko")
+    return found

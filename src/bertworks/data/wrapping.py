@@ -39,12 +39,12 @@ def looks_wrapped(lines: Sequence[str]) -> bool:
     return sum(abs(widths[line] - usual) <= RAGGED for line in wrapped) > 0.6 * len(wrapped)
 
 
-def joined_paragraphs(lines: Iterable[str], collect: Callable[[Iterable[str]], list[str]]) -> Iterator[str]:
+def joined_paragraphs(lines: Iterable[str], longest: int) -> Iterator[str]:
     """The paragraphs of hard-wrapped text, which blank lines separate, each as one line.
 
     Lines are joined by a space; Korean lines that were filled to their last column without one if the cut is inside a
     word. If no line begins with white space, the width does not always say it; then words that the text
-    has inside lines decide. `collect` returns those of a paragraph's lines that are used.
+    has inside lines decide. A paragraph of more than `longest` characters is cut, but remains longer than that.
     """
     lines, head, size = iter(lines), list[str](), 0
     for line in itertools.islice(lines, HEAD):
@@ -57,14 +57,14 @@ def joined_paragraphs(lines: Iterable[str], collect: Callable[[Iterable[str]], l
     words = {word for line in head for word in line.split()[1:-1]} if width and stripped else None
     for blank, group in itertools.groupby(itertools.chain(head, lines), key=lambda line: not line.strip()):
         if not blank:
-            yield _joined(collect(line.rstrip("\r\n") for line in group), measure, width, words)
+            yield _joined([*itertools.islice(group, longest + 1)], measure, width, words)
 
 
 def _filled(lines: Iterable[str]) -> tuple[Callable[[str], int], int]:
     """How lines are measured, and the size to which Korean ones are filled; 0 if they are wrapped between words."""
     full: list[str] = []
     for blank, group in itertools.groupby(lines, key=lambda line: not line.strip()):
-        full += [] if blank else [line.rstrip("\r\n") for line in group][:-1]
+        full += [] if blank else [*group][:-1]
     if len(full) < 5 or 2 * sum(bool(_HANGUL.search(line[-1:])) for line in full) < len(full):
         return len, 0
     for measure in (len, columns):

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from ..batch import IGNORED
-from ..data.corpus import Document, Reader
-from ..data.parsers import FixedOptions
+from ..data.corpus import Document, InputOptions, Reader
 from ..files import InputError
 from ..tasks.inputs import Inputs
 from ..tokenizer import Tokenizer
@@ -62,7 +61,7 @@ def perplexity(
     if "mlm" not in loaded.model.heads:
         raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
     inputs = [inputs] if isinstance(inputs, (str, Path)) else inputs
-    reader = iter(Reader(inputs, FixedOptions(documents="blank-line", encoding=encoding)))
+    reader = iter(Reader(inputs, InputOptions(documents="blank-line", encoding=encoding)))
     tokenizer, length = loaded.tokenizer, loaded.limits.max_seq_length
     sums: list[NDArray[np.float64]] = []  # of each document: summed loss, predictions
     tokens = unknown = 0

@@ -12,7 +12,6 @@ from typing import Any
 from ..data.build import BuildConfig, build
 from ..data.corpus import InputOptions, read_documents
 from ..data.languages import KOREAN, base_of
-from ..data.parsers import FixedOptions
 from ..files import InputError, read_json_object, shorten, write_json
 from ..tokenizer import Tokenizer, TokenizerConfig
 
@@ -27,7 +26,7 @@ def build_from_texts(
     What is already made is kept. A tokenizer of other settings is trained anew as long as no store was begun with it.
     Raises InputError if one was, and as `data.build.build`.
     """
-    corpus, options = Path(corpus), FixedOptions(encoding=encoding)
+    corpus, options = Path(corpus), InputOptions(encoding=encoding)
     made = {"texts": [os.path.abspath(text) for text in texts], "language": language, "encoding": encoding}
     tokenizer = _tokenizer(texts, corpus, options, {**made, "vocab_size": vocab_size})
     try:

@@ -1,0 +1,205 @@
+"""Tables, column files and spreadsheets: encodings, sheets, merged cells, rows of names."""
+
+import codecs
+import datetime
+
+import pytest
+
+from bertworks.files import InputError
+from bertworks.inference.file_inputs import Columns, read_inputs
+from bertworks.tasks.kinds import own_task, read_rows
+from bertworks.tasks.table import TableForm, read_table
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+@pytest.mark.parametrize("encoding", ["cp949", "utf-16"])
+def test_tables(tmp_path, name, encoding):
+    text = {"a.csv": '글,값\n"좋은, 영화",1\n', "a.tsv": "글\t값\n좋은, 영화\t1\n"}
+    path = tmp_path / name
+    path.write_bytes(text.get(name, '{"글": "좋은, 영화", "값": 1}\n').encode(encoding))
+    task = own_task("single", ("글",), "값").__class__
+    assert [row.values for row in read_table(path, ["글", "값"], form=TableForm(encoding))] == [["좋은, 영화", "1"]]
+    rows = read_rows(task("table", ("글",), "값", form=TableForm(encoding)), path)
+    assert [(row.text, row.label) for row in rows] == [("좋은, 영화", "1")]
+
+
+def test_tagged_and_plain_lines(tmp_path):
+    (tmp_path / "a.txt").write_bytes("좋은\tO\n영화\tB-X\n\n".encode("cp949"))
+    task = own_task("tagging", ("text",), "label").__class__
+    (row,) = read_rows(task("table", kind="tagging", form=TableForm("cp949")), tmp_path / "a.txt")
+    assert row.text == "좋은 영화" and row.tags == ("O", "B-X")
+    items = read_inputs(str(tmp_path / "a.txt"), "single", Columns(form=TableForm("cp949")))
+    assert [item.texts[0] for item in items] == ["좋은\tO", "영화\tB-X", ""]
+
+
+@pytest.fixture
+def book(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    made = openpyxl.Workbook()
+    made.active.title = "자료"
+    rows = (
+        ("글", "값", "날"),
+        ("좋은 영화", 1.0, datetime.datetime(2026, 1, 2)),
+        (None, None, None),
+        ("나쁜", 2.5, True),
+    )
+    for row in rows:
+        made.active.append(row)
+    made.save(tmp_path / "a.xlsx")
+    made.create_sheet("다른").append(["글", "값"])
+    made["다른"].append(["둘", "#N/A"])
+    made["다른"]["B2"].data_type = "e"
+    made.save(tmp_path / "two.xlsx")
+    return tmp_path
+
+
+def test_a_sheet(book):
+    rows = list(read_table(book / "a.xlsx", ["글", "값", "날"]))
+    assert rows == [(2, ["좋은 영화", "1", "2026-01-02"]), (4, ["나쁜", "2.5", "true"])]
+    with pytest.raises(InputError, match="no column 'text'; found '글'"):
+        list(read_table(book / "a.xlsx", ["text"]))
+
+
+def test_which_sheet(book):
+    with pytest.raises(InputError, match=r"two\.xlsx: sheets .*expected one; name the sheet to read with --sheet"):
+        list(read_table(book / "two.xlsx", ["글"]))
+    with pytest.raises(InputError, match="no sheet 'x'; name one of them"):
+        list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="x")))
+    assert len(list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="자료")))) == 2
+    (book / "locked.xlsx").write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(4096))
+    with pytest.raises(InputError, match=r"locked\.xlsx: not a readable \.xlsx file"):
+        list(read_table(book / "locked.xlsx", ["글"]))
+    with pytest.raises(InputError, match="sheet '다른', cell B2: the error #N/A"):
+        list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="다른")))
+
+
+def test_a_formula_without_a_saved_value(book):
+    import zipfile
+
+    import openpyxl
+
+    made = openpyxl.Workbook()
+    made.active.append(["글", "값"])
+    made.active.append(["둘", None])
+    made.active.append(["셋", "=1+1"])
+    made.save(book / "b.xlsx")
+    with pytest.raises(InputError, match=r"b\.xlsx, sheet 'Sheet', cell B3: a formula without a saved value; open"):
+        list(read_table(book / "b.xlsx", ["글"]))
+    with zipfile.ZipFile(book / "b.xlsx") as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    saved = {"2": ('<c r="B3">', "<v>2</v>"), "": ('<c r="B3" t="str">', "<v></v>")}  # an empty text is a value
+    for value, (cell, written) in saved.items():
+        changed = parts[sheet].replace('<c r="B3">', cell).replace("<v />", written).replace("<v/>", written)
+        changed = changed if written in changed else changed.replace("<v></v>", written)
+        with zipfile.ZipFile(book / "c.xlsx", "w") as archive:
+            for name, text in parts.items():
+                archive.writestr(name, changed if name == sheet else text)
+        assert [row.values for row in read_table(book / "c.xlsx", ["글", "값"])] == [["둘", ""], ["셋", value]]
+
+
+def test_damaged_sheets(book):
+    whole = (book / "a.xlsx").read_bytes()
+    at = whole.index(b"xl/worksheets/sheet1.xml")
+    for content in (whole[:-300], whole[:at] + b"\0" * 400 + whole[at + 400 :], b"PK\x03\x04", b"no zip"):
+        (book / "b.xlsx").write_bytes(content)
+        with pytest.raises(InputError, match=r"b\.xlsx: not a readable \.xlsx file"):
+            list(read_table(book / "b.xlsx", ["글"]))
+
+
+def test_a_missing_library_names_its_extra(book, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    with pytest.raises(InputError, match=r"pip install 'bertworks\[excel\]'"):
+        list(read_table(book / "a.xlsx", ["글"]))
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    (tmp_path / "a.csv").write_bytes(codecs.BOM_UTF16_LE + "text\nA.\n".encode("utf-16-le"))
+    for encoding in ("utf-16", "utf-16-le"):
+        assert [row.values for row in read_table(tmp_path / "a.csv", ["text"], form=TableForm(encoding))] == [["A."]]
+
+
+def sheet_of(path, rows, *merged):
+    """A workbook with these rows and merged ranges."""
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    for cells in merged:
+        book.active.merge_cells(cells)
+    book.save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rows", "merged", "first", "expected"),
+    [
+        # a title over the names, and a label that is merged over three rows
+        (
+            [["제목", None], ["글", "값"], ["a", "x"], ["b", None], ["c", None], ["d", "y"]],
+            ["A1:B1", "B3:B5"],
+            2,
+            "xxxy",
+        ),
+        # two rows of names: those of the second count
+        ([["글", "값들", None], [None, "값", "값2"], ["a", "x", "1"], ["b", "y", "2"]], ["A1:A2", "B1:C1"], 2, "xy"),
+        # cells of the table itself are merged: no titles
+        ([["글", "값", None], ["a", "x", None], ["b", "y", None]], ["B1:C1", "B2:C2"], 1, "xy"),
+        ([["글", "값"], ["a", "x"]], [], 1, "x"),
+    ],
+)
+def test_merged_cells(tmp_path, capsys, rows, merged, first, expected):
+    path = sheet_of(tmp_path / "a.xlsx", rows, *merged)
+    found = read_rows(own_task("single", ("글",), "값"), path)
+    assert "".join(row.label for row in found) == expected and found[0].line == first + 1
+    note = f"a.xlsx: the names of the columns are read from row {first}; --header-row names another row"
+    assert (note in capsys.readouterr().err) == (first > 1)
+
+
+def test_the_row_of_the_names_is_given(tmp_path, capsys):
+    rows = [["제목"], [], ["글", "값"], ["a", "x"]]
+    (tmp_path / "a.csv").write_text("제목,\n,\n글,값\na,x\n", "utf-8")
+    for path in (sheet_of(tmp_path / "a.xlsx", rows), tmp_path / "a.csv"):
+        with pytest.raises(
+            InputError, match=r"no column '글'.*row 3 has the names of the columns: give --header-row 3"
+        ):
+            list(read_table(path, ["글"]))
+        assert list(read_table(path, ["글", "값"], form=TableForm(header_row=3))) == [(4, ["a", "x"])]
+    assert not capsys.readouterr().err
+
+
+def test_a_sheet_of_open_document(tmp_path):
+    import zipfile
+
+    def row(*cells):
+        each = (f'<table:table-cell office:value-type="string"><text:p>{c}</text:p></table:table-cell>' for c in cells)
+        return f"<table:table-row>{''.join(each)}</table:table-row>"
+
+    names = " ".join(
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
+    )
+    body = f'<table:table table:name="one">{row("text", "label")}{row("a", "x")}</table:table>'
+    for name in ("spreadsheet", "body", "document-content"):
+        body = f"<office:{name}{f' {names}' * (name == 'document-content')}>{body}</office:{name}>"
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    with zipfile.ZipFile(tmp_path / "a.ods", "w") as archive:
+        archive.writestr("mimetype", kind)
+        archive.writestr("META-INF/manifest.xml", "<manifest/>")
+        archive.writestr("content.xml", body)
+    assert list(read_table(tmp_path / "a.ods", ["text", "label"])) == [(2, ["a", "x"])]
+
+
+def test_a_cell_far_away_is_refused(tmp_path):
+    """The library would take memory for all cells before it, and end the process."""
+    import openpyxl
+
+    book = openpyxl.load_workbook(sheet_of(tmp_path / "a.xlsx", [["글", "값"], ["a", "x"]]))
+    book.active["XFD1048576"] = "far"
+    book.save(tmp_path / "a.xlsx")
+    with pytest.raises(
+        InputError, match="cells in 1,048,576 rows and 16,384 columns; expected at most 20,000,000 cells"
+    ):
+        list(read_table(tmp_path / "a.xlsx", ["글"]))

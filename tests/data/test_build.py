@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +16,7 @@ from bertworks.data import build as build_module
 from bertworks.data import worker as worker_module
 from bertworks.data.corpus import InputOptions
 from bertworks.data.store import Store
-from bertworks.files import InputError, try_lock, write_json
+from bertworks.files import InputError, try_lock
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.builds import content, document, documents, run
 
@@ -256,29 +255,9 @@ def test_what_kills_left_is_removed_by_the_next_start(corpus, tokenizer, tmp_pat
         assert content(store) == content(tmp_path / "whole"), finished
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("build.json", []),
-        ("build.json", {"version": "1"}),
-        ("read.json", {"parts": 3, "counts": {}}),
-        ("read.json", {"parts": [None], "counts": {}}),
-    ],
-)
-def test_notes_of_an_unfinished_build_that_were_changed(corpus, tokenizer, tmp_path, name, value):
-    stop(corpus, tokenizer, tmp_path / "store")
-    write_json(tmp_path / "store" / ".parts" / name, value)
-    with pytest.raises(InputError, match=rf"{name}: .*; expected .*; delete .*store and start the build again"):
-        run(corpus, tokenizer, tmp_path / "store")
-    shutil.rmtree(tmp_path / "store")
-    run(corpus, tokenizer, tmp_path / "store")
-
-
-def test_a_part_that_was_changed(corpus, tokenizer, tmp_path):
+def test_a_part_that_was_cut(corpus, tokenizer, tmp_path):
     stop(corpus, tokenizer, tmp_path / "store")
     (part,) = (tmp_path / "store" / ".parts").glob("*.part")
-    content = part.read_bytes()
-    for head in ([-1, 5, 5, 5], [2**62, 2**62, 2**62, 2**62], [0, 0, 0, 0]):
-        part.write_bytes(np.array(head, np.int64).tobytes() + content[32:])
-        with pytest.raises(InputError, match=r"\.part: [\d,]+ bytes; not a whole part"):
-            run(corpus, tokenizer, tmp_path / "store")
+    part.write_bytes(part.read_bytes()[:-1])
+    with pytest.raises(InputError, match=r"\.part: [\d,]+ bytes; not a whole part"):
+        run(corpus, tokenizer, tmp_path / "store")

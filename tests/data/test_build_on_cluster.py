@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from bertworks.data import build as build_module
-from bertworks.data import pieces as pieces_module
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.files import InputError
@@ -35,7 +34,7 @@ def document(seed: int) -> str:
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """A text that is divided, one that cannot be, and small files, with duplicates among all."""
+    """A text, a compressed one, and small files, with duplicates among all."""
     folder = tmp_path_factory.mktemp("texts")
     texts = [document(seed) for seed in (*range(900), *range(60))]
     (folder / "a.txt").write_text("\n\n".join(texts[:400]))
@@ -54,7 +53,6 @@ def tokenizer():
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(build_module, "BATCH_CHARS", 10_000)
-    monkeypatch.setattr(pieces_module, "PIECE_BYTES", 50_000)
 
 
 def run(inputs, tokenizer, out, **settings):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bertworks.data.duplicates import FEWEST, duplicate_key, find_near_duplicates, word_shingles
+from bertworks.data.near_duplicates import FEWEST, duplicate_key, find_near_duplicates, word_shingles
 
 WORDS = [a + b for a in "abcdefghij" for b in "klmnopqrst"]
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from bertworks.data import build as build_module
-from bertworks.data import near as near_module
+from bertworks.data import near_duplicates as near_module
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
-from bertworks.data.sketches import VALUES, Sketcher, shingles
+from bertworks.data.near_duplicates import VALUES, Sketcher, shingles
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig

@@ -5,14 +5,11 @@ encodings.py   text in other encodings -> UTF-8, and advice about text that is n
 wrapping.py    hard-wrapped lines: how they are recognised and joined
 parsers.py     formats (text, WikiExtractor, JSONL, Parquet) -> documents
 corpus.py      `Reader`: guesses formats, reads the documents of all inputs, counts what it leaves out
-pieces.py      files -> the pieces that workers read on their own
 languages.py   language codes, and which languages have rules for sentences
 korean.py      rules for Korean sentences
 sentences.py   documents -> sentences, and warnings about documents that look wrong
-sketches.py    MinHash sketches of documents
 parts.py       a batch of documents -> one part file: sentences, token ids, hashes
-near.py        sketches -> the near-duplicates that a store leaves out
-duplicates.py  duplicates and near-duplicates among texts in memory
+near_duplicates.py  near-duplicates: those that a store leaves out, and those among texts in memory
 shards.py      part files -> shards in hash order, without duplicates
 config.py      the settings of a build
 worker.py      the tasks of a build: what its worker processes do

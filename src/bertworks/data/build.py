@@ -1,7 +1,7 @@
 """Inputs + tokenizer -> corpus store: parallel, in constant memory, continued after a kill (contract 1 of the design).
 
-1. Workers read pieces of the input (pieces.py) and write batches of documents as part files (parts.py) under
-   STORE/.parts. A file that is too large a piece for one worker is read here, and its batches go to all of them.
+1. This process reads the input and hands batches of documents to workers, which write them as part files (parts.py)
+   under STORE/.parts. A part is named by a hash of its texts, so that parts which exist are not made again.
 2. A document's hash decides where it goes: the lowest are held out, the rest fall into equal ranges, one a shard. Parts
    are in hash order, so a shard is gathered from one slice of each part (shards.py). The documents are shuffled once
    and for all, and the result depends on neither workers nor interruptions. Each worker gathers shards of its own.
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
-from ..files import InputError, NotWritten, remove_temporaries, try_lock, write_json
+from ..files import InputError, NotWritten, read_json, remove_temporaries, try_lock, write_json
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_share
 from ..workers import Pool, WorkersLost, open_pool
@@ -32,24 +32,18 @@ from .config import BuildConfig as BuildConfig
 from .corpus import Reader
 from .identity import decides_parts, differences, identity_in, identity_of
 from .languages import missing_rules
-from .manifest import COUNT, FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
-from .near import NEAR, comparisons
+from .manifest import FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
+from .near_duplicates import NEAR, comparisons
 from .parts import Part, is_written, part_name
-from .pieces import Piece, divide
 from .sentences import check_documents, document_batches
-from .shards import ShardPlan, plan_shards, save_array
-from .sketches import Sketcher
+from .shards import plan_shards, save_array, unigrams_of
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
-from .worker import READ, BuildWorker, WorkerSettings, open_parts, read_note, read_result, unigrams_of
+from .worker import READ, BuildWorker, WorkerSettings, open_parts
 
 BUILD = "build.json"  # in the working folder: the identity of the build
-BEGUN = {"version": int, "tokenizer": str, "settings": {"language": str, "max_sentence_tokens": COUNT}, "splitter": str,
-         "inputs": list}  # fmt: skip
-ENTRY = {"name": str, **dict.fromkeys((*KINDS, "duplicates"), COUNT), "files": {str: {"bytes": COUNT, "checksum": str}}}
 SAMPLE_CHARS = 10_000  # characters of a document that are tokenized before a build, to see whether the vocabulary fits
 SAMPLE_DOCUMENTS = 500  # documents looked at before a build, or fewer with BATCH_CHARS characters
-BATCH_CHARS = 2_000_000  # characters of a part; each worker's queue holds several, which decides its memory
-LEAST_PIECES = 4  # for each worker; fewer would leave some workers idle at the end
+BATCH_CHARS = 2_000_000  # characters of a part; each worker's queue holds two, which decides its memory
 
 
 def build(
@@ -99,7 +93,6 @@ class _Build:
         self.parts = out / PARTS
         self.dtype = np.dtype(token_dtype(tokenizer.vocab_size))
         self.reader = Reader(inputs, config.input)
-        self.sketcher = Sketcher(config.near_duplicates) if config.near_duplicates else None
         self.identity = identity_of(dataclasses.asdict(config), tokenizer, self.reader.files)
 
     def reuse(self) -> dict[str, Any]:
@@ -142,7 +135,7 @@ class _Build:
         path = self.parts / BUILD
         if not path.exists():
             return None
-        begun: dict[str, Any] = read_note(path, BEGUN)
+        begun: dict[str, Any] = read_json(path)
         self._refuse(decides_parts(begun), decides_parts(self.identity), "holds an unfinished build")
         return begun
 
@@ -171,12 +164,12 @@ class _Build:
         reader = Reader(self.inputs, self.config.input)
         documents = next(document_batches(itertools.islice(reader, SAMPLE_DOCUMENTS), BATCH_CHARS), [])
         if not documents:
-            raise InputError(f"{_names(self.inputs)}: no document in it ({_counts(reader.counts)}); nothing to build")
+            left_out = ", ".join(f"{count:,} {name}" for name, count in sorted(reader.counts.items()))
+            raise InputError(f"{_names(self.inputs)}: no document in it ({left_out}); nothing to build")
         if not self.config.allow_unknown:
             ids = self.tokenizer.ids_of([document.text[:SAMPLE_CHARS] for document in documents])
             counts = np.bincount([i for own in ids for i in own] or [0], minlength=self.tokenizer.vocab_size)
-            share = unknown_share(self.tokenizer, counts)
-            refuse_unknown(share, f"{_names(self.inputs)}, its beginning")
+            refuse_unknown(unknown_share(self.tokenizer, counts), f"{_names(self.inputs)}, its beginning")
         if self.config.splitter == "auto" and (note := missing_rules(self.config.language)):
             self.progress.say(note)
         for warning in check_documents(documents, self.config.language, self.config.splitter):
@@ -185,104 +178,60 @@ class _Build:
     def workers(self) -> Pool:
         """The processes that write parts and shards."""
         out = self.out.absolute() if self.config.scheduler else self.out
-        settings = WorkerSettings(out, self.config, BATCH_CHARS)
-        return open_pool(self.config.scheduler, self.config.workers, BuildWorker.of, settings)
+        return open_pool(self.config.scheduler, self.config.workers, BuildWorker.of, WorkerSettings(out, self.config))
 
     def make_parts(self, pool: Pool) -> None:
         """Pass 1: write the parts, and read.json, which names them and counts what was left out."""
-        existing = {path.name for path in self.parts.iterdir()}
-        if self._is_read(READ, existing):
-            return
-        files = [file.absolute() for file in self.reader.files] if self.config.scheduler else self.reader.files
-        pieces = [*divide(files, self.config.input)]
-        read_here: dict[str, dict[str, Any]] = {}  # by name: notes of pieces whose parts the workers may still write
-        with self.progress.stage("reading", self.reader.size, "B"):
-            done = 0
-            for piece in pieces:
-                if self._is_read(piece.note, existing):
-                    done += piece.size
-                elif piece.size * LEAST_PIECES * pool.count > self.reader.size and not piece.stop:
-                    read_here[piece.note] = self._read(piece, pool, done)
-                    done += piece.size
-                else:
-                    pool.submit(BuildWorker.read, piece)
-                done += sum(pool.ended())
-                self.progress.at(done)
-            while left := pool.ended(wait=True):
-                done += sum(left)
-                self.progress.at(done)
-        notes = [read_here.get(piece.note) or read_result(self.parts, piece.note) for piece in pieces]
-        counts = sum((Counter(note["counts"]) for note in notes), Counter[str]())
-        write_json(self.parts / READ, {"parts": [name for note in notes for name in note["parts"]], "counts": counts})
-
-    def _is_read(self, note: str, existing: set[str]) -> bool:
-        """Whether an earlier start has read what `note` is about, and its parts are still there."""
-        if note not in existing:
-            return False
-        parts = read_result(self.parts, note)["parts"]
-        sketches = [self.sketcher.path(Path(part)).name for part in parts] if self.sketcher else []
-        return existing.issuperset([*parts, *sketches])
-
-    def _read(self, piece: Piece, pool: Pool, done: int) -> dict[str, Any]:
-        """Read a piece and hand its batches to the workers; returns its note. done: bytes that were read before."""
-        reader = piece.reader(self.config.input)
+        near = bool(self.config.near_duplicates)
+        if (self.parts / READ).exists():
+            names = read_json(self.parts / READ)["parts"]
+            if all(is_written(self.parts / name, near) for name in names):
+                return
         names = []
-        for documents in document_batches(reader, BATCH_CHARS):
-            texts = [document.text for document in documents]
-            names.append(part_name(texts))
-            if not is_written(self.parts / names[-1], self.sketcher):
-                pool.submit(BuildWorker.write_part, names[-1], texts)
-            self.progress.at(done + reader.position)
-        return {"parts": names, "counts": reader.counts}
+
+        def missing() -> Iterator[tuple[str, list[str]]]:
+            for documents in document_batches(self.reader, BATCH_CHARS):
+                texts = [document.text for document in documents]
+                names.append(part_name(texts))
+                if not is_written(self.parts / names[-1], near):
+                    yield names[-1], texts
+                self.progress.at(self.reader.position)
+
+        with self.progress.stage("reading", self.reader.size, "B"):
+            for _ in pool.run(BuildWorker.write_part, missing()):
+                pass
+        write_json(self.parts / READ, {"parts": names, "counts": self.reader.counts})
 
     def make_store(self, pool: Pool) -> dict[str, Any]:
         """Pass 2: write shards, unigram counts and manifest. Returns the manifest."""
-        read, parts = read_result(self.parts), open_parts(self.parts, self.dtype)
-        plan = plan_shards(
-            parts, self.config.validation_share, self.config.min_validation_documents, self.config.shard_tokens
-        )
-        self._refuse_too_few([shard.name for shard in plan], parts)
-        if self.config.near_duplicates:
-            self._compare(sum(part.documents for part in parts), pool)
-        self._write_shards(plan, pool)
-        entries = [read_note(self.parts / f"{shard.name}.json", ENTRY) for shard in plan]
-        self._refuse_too_few([entry["name"] for entry in entries if entry["documents"]], parts)
+        config, parts = self.config, open_parts(self.parts, self.dtype)
+        plan = plan_shards(parts, config.validation_share, config.min_validation_documents, config.shard_tokens)
+        if config.near_duplicates:
+            tasks = comparisons(sum(part.documents for part in parts), config.near_duplicates)
+            self._run("comparing", "task", BuildWorker.compare, {task.name: task for task in tasks}, pool)
+        self._run("writing", "shard", BuildWorker.write_shard, {f"{shard.name}.json": shard for shard in plan}, pool)
+        entries = [read_json(self.parts / f"{shard.name}.json") for shard in plan]
         for name in [name for entry in entries if not entry["documents"] for name in entry["files"]]:
             (self.out / name).unlink(missing_ok=True)  # of a shard that held nothing but near-duplicates
-        unigrams = np.zeros(self.tokenizer.vocab_size, np.int64)
-        for entry in entries:
-            if entry["name"].startswith("train"):
-                unigrams += np.load(unigrams_of(self.parts, entry["name"]))
-        share = unknown_share(self.tokenizer, unigrams)
-        self.progress.say(f"{self.out}: {share:.2%} of the tokens are [UNK]")
-        if not self.config.allow_unknown:
-            refuse_unknown(share, str(self.out))
-        save_array(self.out / UNIGRAMS, unigrams, self.parts)
-        manifest = self._manifest(entries, Counter(read["counts"]), parts)
-        if share > MAX_UNKNOWN:
-            manifest["unknown allowed"] = True
-        write_json(self.out / MANIFEST, manifest)
-        return manifest
-
-    def _refuse_too_few(self, shards: list[str], parts: list[Part]) -> None:
-        """Raise InputError if none of the shards, given by name, is one to train on."""
-        if not any(name.startswith("train") for name in shards):
+        train = [entry["name"] for entry in entries if entry["documents"] and entry["name"].startswith("train")]
+        if not train:
             found = f"documents with text: {sum(part.documents for part in parts):,}"
             advice = (
                 "give a file for each document, or tell `bertworks corpus build` how they are separated "
                 "(--input.documents blank-line or line), or hold nothing out (--validation-share 0)"
             )
             raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
-
-    def _compare(self, documents: int, pool: Pool) -> None:
-        """Have near-duplicates found, so that shards can leave them out."""
-        assert self.sketcher is not None
-        tasks = comparisons(documents, self.sketcher.bands[0])
-        self._run("comparing", "task", BuildWorker.compare, {task.name: task for task in tasks}, pool)
-
-    def _write_shards(self, plan: list[ShardPlan], pool: Pool) -> None:
-        """Have the shards gathered."""
-        self._run("writing", "shard", BuildWorker.write_shard, {f"{shard.name}.json": shard for shard in plan}, pool)
+        unigrams = unigrams_of([self.out / f"{name}.tokens.npy" for name in train], self.tokenizer.vocab_size)
+        share = unknown_share(self.tokenizer, unigrams)
+        self.progress.say(f"{self.out}: {share:.2%} of the tokens are [UNK]")
+        if not config.allow_unknown:
+            refuse_unknown(share, str(self.out))
+        save_array(self.out / UNIGRAMS, unigrams, self.parts)
+        manifest = self._manifest(entries, parts)
+        if share > MAX_UNKNOWN:
+            manifest["unknown allowed"] = True
+        write_json(self.out / MANIFEST, manifest)
+        return manifest
 
     def _run(self, stage: str, unit: str, task: Callable[..., None], given: dict[str, Any], pool: Pool) -> None:
         """Have `task` run for each value of `given`, unless the working folder has the file that its key names."""
@@ -293,11 +242,12 @@ class _Build:
                 done += 1
                 self.progress.at(done)
 
-    def _manifest(self, entries: list[dict[str, Any]], read: Counter[str], parts: list[Part]) -> dict[str, Any]:
+    def _manifest(self, entries: list[dict[str, Any]], parts: list[Part]) -> dict[str, Any]:
+        read = Counter(read_json(self.parts / READ)["counts"])
         text = sum((Counter(part.counts()) for part in parts), Counter[str]())
         dropped = {reason: read[reason] for reason in ("empty", "short", "long")}
         dropped |= {"no tokens": text["no tokens"], "duplicate": sum(entry.pop("duplicates") for entry in entries)}
-        near, libraries = sum(entry.pop("near-duplicates", 0) for entry in entries), ["tokenizers"]
+        near, libraries = sum(entry.pop("near-duplicates") for entry in entries), ["tokenizers"]
         if str(self.identity["splitter"]).startswith("sentencex"):  # the splitter names the other libraries itself
             libraries.insert(0, "sentencex")
         if self.config.near_duplicates:
@@ -339,7 +289,3 @@ class _Build:
 
 def _names(inputs: Sequence[str | Path]) -> str:
     return ", ".join(map(str, inputs[:3])) + (", ..." if len(inputs) > 3 else "")
-
-
-def _counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items())) or "no files"

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 from ..files import InputError
 from .manifest import flag_of
+from .near_duplicates import check_threshold
 from .parsers import InputOptions
 from .sentences import Splitter, check_splitter
-from .sketches import check_threshold
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,6 @@ REFUSED_STARTS = {
     rb"SQLite format 3\x00": ("an SQLite database", BINARY[1]),
 }
 START = 512  # bytes of a file that decide its format
-BLOCK = 1 << 20  # bytes in which lines are counted
 
 
 def guess_format(name: str, stream: io.BufferedReader) -> str:
@@ -160,41 +159,6 @@ class Reader:
         if len(text) < self.options.min_document_chars:
             return "short"
         return "long" if len(text) > self.options.max_document_chars else None
-
-
-class RangeReader(Reader):
-    """Iterates over the documents of a range of one plain file; `counts` has the file if the range begins it.
-
-    The range begins and ends between two documents. Messages name lines of the whole file, whose number is counted
-    when there is something to report.
-    """
-
-    def __init__(self, path: Path, options: InputOptions, start: int, stop: int, format: str) -> None:
-        super().__init__([path], options)
-        self.start, self.stop, self.format = start, stop, format
-
-    def __iter__(self) -> Iterator[Document]:
-        self.counts["files"] += self.start == 0
-        try:
-            yield from self._read(0 if self.start == 0 else None)
-        except InputError:
-            if self.start == 0:
-                raise
-            for _ in self._read(self._lines_before()):
-                pass
-            raise
-
-    def _read(self, before: int | None) -> Iterator[Document]:
-        """The documents. before: lines of the file before the range, if they have been counted."""
-        with self._opened(self.files[0]) as file:
-            file.seek(self.start)
-            lines = Lines(self._where, file, self.options, self.stop - self.start, before)
-            yield from self._kept(PARSERS[self.format](lines, self.options))
-
-    def _lines_before(self) -> int:
-        with open(self.files[0], "rb") as file:
-            sizes = (min(BLOCK, self.start - at) for at in range(0, self.start, BLOCK))
-            return sum(file.read(size).count(b"\n") for size in sizes)
 
 
 def read_documents(inputs: Sequence[str | Path], options: InputOptions | None = None) -> Iterator[Document]:

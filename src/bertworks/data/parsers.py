@@ -70,32 +70,20 @@ def list_names(names: Iterable[str]) -> str:
 
 
 class Lines:
-    """The lines of a stream as checked text.
+    """The lines of a stream as checked text; `name` is the stream's, for errors."""
 
-    name: the stream's, for errors. length: bytes to read, if not all. before: lines of the file before the stream's
-    first one, None if unknown.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        stream: io.BufferedReader,
-        options: InputOptions,
-        length: int = 1 << 62,
-        before: int | None = 0,
-    ) -> None:
-        self.name, self.stream, self.options, self.left = name, stream, options, length
-        self.number, self.whole = before or 0, before == 0  # number of the last line, from 1
+    def __init__(self, name: str, stream: io.BufferedReader, options: InputOptions) -> None:
+        self.name, self.stream, self.options = name, stream, options
+        self.number = 0  # of the last line, from 1
 
     def __iter__(self) -> Iterator[str]:
         repair = self.options.invalid == "repair"
-        while self.left > 0 and (raw := self.stream.readline(MAX_LINE + 1)):
+        for raw in iter(lambda: self.stream.readline(MAX_LINE + 1), b""):
             self.number += 1
-            self.left -= len(raw)
             if len(raw) > MAX_LINE:
                 raise InputError(f"{self.where}: a line of more than {MAX_LINE:,} bytes; expected text; divide it")
             line = _decoded(raw, self.where, repair)
-            yield (line.removeprefix("\ufeff") if self.number == 1 and self.whole else line).rstrip("\r\n")
+            yield (line.removeprefix("\ufeff") if self.number == 1 else line).rstrip("\r\n")
 
     @property
     def where(self) -> str:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ..files import InputError, atomic_write
 from ..tokenizer import Tokenizer, normalize
+from .near_duplicates import Sketcher, save_sketches, sketches_of
 from .sentences import Splitter, split_sentences
-from .sketches import Sketcher
 from .store import token_dtype
 
 HEAD = 4  # int64 at the head of a part: documents, sentences, tokens, bytes of the counts
@@ -48,7 +48,7 @@ class PartWriter:
                 counts["no tokens"] += 1
         rows.sort(key=lambda row: row[0])  # stable: of equal texts the one read first stays first
         if self.sketcher:
-            self.sketcher.save(path, (np.frombuffer(b"".join(found), self.dtype) for _, found in rows))
+            save_sketches(path, (np.frombuffer(b"".join(found), self.dtype) for _, found in rows), self.sketcher)
         self._save(path, rows, counts)
 
     def _in_context(self, sentences: list[str]) -> Iterator[str]:
@@ -92,9 +92,9 @@ class PartWriter:
             file.writelines(sentence for _, found in rows for sentence in found)
 
 
-def is_written(part: Path, sketcher: Sketcher | None) -> bool:
+def is_written(part: Path, near_duplicates: bool) -> bool:
     """Whether a part exists, with its sketches if near-duplicates are looked for."""
-    return part.exists() and (sketcher is None or sketcher.path(part).exists())
+    return part.exists() and (not near_duplicates or sketches_of(part).exists())
 
 
 def _digest(words: list[str]) -> bytes:
@@ -118,8 +118,7 @@ class Part:
         self.path, self.dtype = path, dtype
         head = np.fromfile(path, np.int64, HEAD)
         size = path.stat().st_size
-        possible = len(head) == HEAD and head.min() >= 0 and head.max() <= size
-        self.documents, self.sentences, self.tokens, self._counts = map(int, head) if possible else [0] * 4
+        self.documents, self.sentences, self.tokens, self._counts = map(int, head)
         sizes = {
             "counts": self._counts,
             "digests": 16 * self.documents,
@@ -129,7 +128,7 @@ class Part:
         }
         *starts, end = itertools.accumulate(sizes.values(), initial=8 * HEAD)
         self._starts = dict(zip(sizes, starts, strict=True))  # offset of each array in the file, in bytes
-        if not possible or size != end:
+        if size != end:
             raise InputError(f"{path}: {size:,} bytes; not a whole part of a build; delete it and rerun the command")
 
     def _read(self, array: str, dtype: Any, first: int, last: int) -> NDArray[Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ..files import atomic_write
 from .manifest import PARTS
-from .near import are_among, removed_between
+from .near_duplicates import are_similar
 from .parts import Part
 from .store import ARRAYS, file_entries
 
@@ -71,35 +71,30 @@ def _tokens_before(part: Part, document: int) -> int:
     return int(part.offsets("sentences", sentence, sentence)[0])
 
 
-def write_shard(
-    shard: ShardPlan, parts: Sequence[Part], out: Path, vocab_size: int, similar: Sequence[Path] = ()
-) -> tuple[NDArray[np.int64], dict[str, Any]]:
-    """Gather and write one shard. Returns its token counts (V,) and its entry in the manifest.
+def write_shard(shard: ShardPlan, parts: Sequence[Part], out: Path, similar: Sequence[Path] = ()) -> dict[str, Any]:
+    """Gather and write one shard. Returns its entry in the manifest.
 
-    similar: files with the hashes of the near-duplicates that are to be left out (near.py).
+    similar: files with the hashes of the near-duplicates that are to be left out (near_duplicates.py).
     """
     digests, sentences_per, tokens_per, lengths, tokens = _gather(shard, parts)
     order = np.lexsort((digests[:, 1], digests[:, 0]))  # stable: of duplicates the one that was read first is kept
     order = order[np.append(True, (np.diff(digests[order], axis=0) != 0).any(axis=1))]
     different = len(order)
     if similar:
-        lowest, highest = (int(digests[order[end], 0]) for end in (0, -1))
-        order = order[~are_among(digests[order], removed_between(similar, lowest, highest))]
+        order = order[~are_similar(digests[order], similar)]
     documents = _offsets(sentences_per[order])
     lengths = lengths[_ranges(_starts(sentences_per)[order], sentences_per[order])]
     sentences = _offsets(lengths)
     save_array(out / f"{shard.name}.sentences.npy", sentences, out / PARTS)
     save_array(out / f"{shard.name}.documents.npy", documents, out / PARTS)
-    unigrams, starts = np.zeros(vocab_size, np.int64), _starts(tokens_per)
+    starts = _starts(tokens_per)
 
     def write(file: Any) -> None:
         for some in np.array_split(order, 1 + len(tokens) // CHUNK):
-            chunk = tokens[_ranges(starts[some], tokens_per[some])]
-            unigrams[:] += np.bincount(chunk, minlength=vocab_size)
-            file.write(chunk.data)
+            file.write(tokens[_ranges(starts[some], tokens_per[some])].data)
 
     _save(out / f"{shard.name}.tokens.npy", (int(sentences[-1]),), tokens.dtype, write, out / PARTS)
-    entry = {
+    return {
         "name": shard.name,
         "documents": len(order),
         "sentences": len(lengths),
@@ -108,7 +103,16 @@ def write_shard(
         "near-duplicates": different - len(order),
         "files": file_entries(out, [f"{shard.name}.{array}.npy" for array in ARRAYS]),
     }
-    return unigrams, entry
+
+
+def unigrams_of(shards: Sequence[Path], vocab_size: int) -> NDArray[np.int64]:
+    """How often each token occurs in some files of tokens, (V,)."""
+    counts = np.zeros(vocab_size, np.int64)
+    for path in shards:
+        tokens = np.load(path, mmap_mode="r")
+        for start in range(0, len(tokens), CHUNK):
+            counts += np.bincount(tokens[start : start + CHUNK], minlength=vocab_size)
+    return counts
 
 
 def _gather(shard: ShardPlan, parts: Sequence[Part]) -> list[NDArray[Any]]:

@@ -79,11 +79,6 @@ def open_streams(name: str, file: io.BufferedReader) -> Iterator[tuple[str, io.B
             yield f"{name}:{member}", inside
 
 
-def is_plain(stream: io.BufferedReader) -> bool:
-    """Whether `stream` is neither compressed nor an archive."""
-    return _decompressor(stream) is None and not _is_tar(stream)
-
-
 def bare_name(name: str) -> str:
     """`name` in lower case without the endings of compression; its own ending tells the format of the content."""
     name = name.lower()

@@ -1,7 +1,7 @@
 """Checks of labelled data before training: what would make its scores wrong, or worse than they could be.
 
 `bertworks.finetune`, the command line and `bertworks doctor` call `check_labelled_data`. Two texts count as equal if
-their words are, whatever their case, punctuation, white space and Unicode form (data/duplicates.py).
+their words are, whatever their case, punctuation, white space and Unicode form (data/near_duplicates.py).
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data.duplicates import duplicate_key, find_near_duplicates, word_shingles
+from ..data.near_duplicates import duplicate_key, find_near_duplicates, word_shingles
 from ..files import InputError, clip
 from ..reporting.run_files import TRAINED_ON
 from ..reporting.tables import counted

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.duplicates import find_near_duplicates
-from ...data.sketches import shingles
+from ...data.near_duplicates import find_near_duplicates, shingles
 from ...data.store import Store
 from ...tasks.checks import Finding, percent
 from ...tokenizer import Tokenizer

@@ -239,8 +239,7 @@ def test_the_run_folder(trained, teacher):
     assert 0 < header < 10_000
     assert other["layers of the teacher"] == [0, 3] and other["mlm_loss"] == metrics["mlm_loss"]
     assert one["name"] == "teacher" and one["parameters"] > other["parameters"]
-    for key in ("mlm_loss", "mlm_accuracy", "sequences_per_second", "tokens_per_second"):
-        assert one[key] > 0 or key == "mlm_accuracy"
+    assert one["mlm_loss"] > 0 and "mlm_accuracy" in one
     assert results["ratio"]["parameters"] == other["parameters"] / one["parameters"]
     card = (trained / "model" / "README.md").read_text()
     assert "# A student of teacher" in card and "## Teacher" in card and str(teacher) not in card

@@ -196,10 +196,8 @@ def test_the_estimate_measures_every_phase(tiny_store, tmp_path, monkeypatch):
     config = dataclasses.replace(load_recipe(write_recipe(tmp_path), PretrainConfig), snapshots=(20, 40))
     found = estimate(config, tiny_store.path, 2)
     assert {*lengths} == {24, 40}
-    parts = [found[f"phase_{name}_hours"] for name in ("1_length_24", "2_length_40")]
-    assert found["hours"] == pytest.approx(sum(parts)) and min(parts) > 0 and found["memory"] > 10**7
-    rates = [found[f"phase_{name}_tokens_per_second"] for name in ("1_length_24", "2_length_40")]
-    assert found["tokens"] == pytest.approx(3600 * sum(h * r for h, r in zip(parts, rates, strict=True)))
+    assert found["tokens"] == pytest.approx(3600 * found["hours"] * found["tokens_per_second"])
+    assert found["hours"] > 0 and found["memory"] > 10**7
 
 
 @pytest.mark.parametrize("path", sorted((RECIPES / "pretrain").glob("*.toml")), ids=lambda path: path.stem)
@@ -235,15 +233,14 @@ def test_every_recipe_can_be_estimated(path, tmp_path, monkeypatch):
     assert found["memory"] == pytest.approx(10**9 + 1000 * held)
 
 
-def test_a_shorter_run_leaves_out_later_snapshots(tiny_store, tmp_path, capsys, monkeypatch):
+def test_a_shorter_run_leaves_out_later_snapshots(tiny_store, tmp_path, capsys):
     """Where the flag of a budget shortens a recipe; a recipe that contradicts itself is refused."""
     recipe = write_recipe(tmp_path)
     recipe.write_text("snapshots = [2, 30]\n" + recipe.read_text())
-    monkeypatch.setattr("bertworks.pretraining.run.LARGE_STORE", 1)
     main([*line(recipe, tiny_store.path, tmp_path / "run"), "--loop.steps", "3"])
     said = capsys.readouterr().err
     assert "the run ends at step 3; the recipe's later snapshots are left out: 30" in said
-    assert "checking the corpus store" in said and "training; the next line comes at step" in said
+    assert "training; the next line comes at step" in said
     assert [path.name for path in (tmp_path / "run" / "snapshots").iterdir()] == ["step-2"]
 
 
@@ -274,7 +271,7 @@ def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path
         (
             "eval_batches = 2",
             "snapshots = [5, 99]",
-            "snapshots = [5, 99]; expected steps from 1 to the run's last step, 40; leave out the others",
+            "snapshots = [5, 99]; expected steps of the run, from 1 to 40",
         ),
         ("batch_size = 36", "batch_size = 100000000000", "batch_size = 100000000000; expected at most 1,048,576"),
         ("eval_batches = 2", 'objective = "ltr"', "model.direction = 'both'; expected 'left'"),

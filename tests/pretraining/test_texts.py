@@ -3,7 +3,8 @@
 import pytest
 
 from bertworks.files import InputError
-from bertworks.pretraining.texts import MADE, build_from_texts
+from bertworks.pretraining import texts as module
+from bertworks.pretraining.texts import build_from_texts
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 
 WORDS = "우리는 오늘 아침에 학교에 갔다. 날씨가 아주 좋았다. 친구들과 함께 책을 읽었다."
@@ -17,18 +18,13 @@ def texts(tmp_path):
     return [str(tmp_path / "texts")]
 
 
-def test_a_tokenizer_without_a_store_is_made_anew(texts, tmp_path):
-    store, folder = tmp_path / "store", tmp_path / "store-tokenizer"
-    Tokenizer.train([WORDS], TokenizerConfig(vocab_size=120)).save(folder)
-    (folder / MADE).write_text('{"language": "en", "vocab_size": 120}')  # a build that failed left it
-    made = build_from_texts(texts, store, 200, "ko")
-    assert not made.lowercase and Tokenizer.load(folder).fingerprint == made.fingerprint
-    assert (store / "manifest.json").exists()
-    assert build_from_texts(texts, store, 200, "ko").fingerprint == made.fingerprint  # the same command again
-
-
-def test_other_settings_than_those_of_the_store_are_refused(texts, tmp_path):
+def test_the_same_command_again_continues_and_other_settings_are_refused(texts, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # between the record and the tokenizer
+        patch.setattr(module.Tokenizer, "train", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        build_from_texts(texts, tmp_path / "store", 200, "ko")
     made = build_from_texts(texts, tmp_path / "store", 200, "ko")
+    assert not made.lowercase and Tokenizer.load(tmp_path / "store-tokenizer").fingerprint == made.fingerprint
+    assert (tmp_path / "store/manifest.json").exists()
     before = (tmp_path / "store-tokenizer/tokenizer.json").read_bytes()
     message = (
         r"store-tokenizer: made with language 'ko', vocab_size 200; this command has language 'en', vocab_size 150"
@@ -36,7 +32,6 @@ def test_other_settings_than_those_of_the_store_are_refused(texts, tmp_path):
     with pytest.raises(InputError, match=rf"{message}.* or remove .*store and .*store-tokenizer$"):
         build_from_texts(texts, tmp_path / "store", 150, "en")
     assert (tmp_path / "store-tokenizer/tokenizer.json").read_bytes() == before
-    (tmp_path / "store-tokenizer" / MADE).unlink()  # as after a kill: the same text gives the same tokenizer
     assert build_from_texts(texts, tmp_path / "store", 200, "ko").fingerprint == made.fingerprint
 
 
@@ -44,6 +39,6 @@ def test_a_tokenizer_of_somebody_else_is_kept(texts, tmp_path):
     folder = tmp_path / "store-tokenizer"
     Tokenizer.train([WORDS], TokenizerConfig(vocab_size=120)).save(folder)
     before = (folder / "tokenizer.json").read_bytes()
-    with pytest.raises(InputError, match=r"another tokenizer, without a record of its settings .*; remove "):
+    with pytest.raises(InputError, match=r"store-tokenizer: made with texts .*; give the earlier settings or another"):
         build_from_texts(texts, tmp_path / "store", 200, "ko")
     assert (folder / "tokenizer.json").read_bytes() == before

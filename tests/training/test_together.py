@@ -188,4 +188,4 @@ def estimate_together(rank, config, store):
 def test_an_estimate_of_several_processes_is_the_first_ones(tiny_store, tmp_path):
     config = load_recipe(write_recipe(tmp_path, micro=5), PretrainConfig)
     one, other = together(estimate_together, config, tiny_store.path)
-    assert one["hours"] > 0 and one["phase_2_length_40_hours"] > 0 and other == {}
+    assert one["hours"] > 0 and other == {}

@@ -8,8 +8,6 @@ fine-tuning (finetuning/teacher.py).
 
 import functools
 import re
-import statistics
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
 from ..checkpoint.weights import refuse_export, weights_checksum
 from ..data.batches import Vocabulary
@@ -30,7 +27,7 @@ from ..model.heads import Model, build_model
 from ..model.prepare import compile_layers, for_inference
 from ..training import machine
 from ..training.identity import RunIdentity
-from ..training.loop import Loop, autocast, evaluate
+from ..training.loop import Loop, evaluate
 from ..training.objectives import PretrainingObjective
 from ..training.run import Run, is_finished, refuse_other_folder, train_in_folder
 from ..training.task_objectives import DistillationObjective
@@ -48,10 +45,7 @@ def every_second(layers: int) -> tuple[int, ...]:
 def student_config(teacher: ModelConfig, layers: tuple[int, ...], where: str) -> ModelConfig:
     """The student's shape. Raises InputError for a teacher or layers that make no student."""
     plain = {"direction": "both", "layer_type": "attention", "shared_layers": "none"}
-    unlike = [
-        f"{name} = {getattr(teacher, name)!r}" for name, value in plain.items() if getattr(teacher, name) != value
-    ]
-    if unlike:
+    if unlike := [f"{k} = {getattr(teacher, k)!r}" for k, value in plain.items() if getattr(teacher, k) != value]:
         raise InputError(
             f"{where}: a teacher with {', '.join(unlike)}; expected one that sees both sides with attention layers of "
             "their own weights"
@@ -172,53 +166,21 @@ class Distillation:
         return self.source.save(run, loop, results | self.compare(run, loop, results["metrics"]))
 
     def compare(self, run: Run, loop: Loop, metrics: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-        """Teacher and student side by side: size, speed, masked LM on the held-out split."""
+        """Teacher and student side by side: size, masked LM on the held-out split."""
         assert isinstance(loop.objective, DistillationObjective)
-        config, device, teacher = self.source.config, run.world.device, loop.objective.teacher
-        data, train_data = (
-            config.data(self.source.store, split, Vocabulary.of(self.source.tokenizer), config.phases[-1].length)
-            for split in ("validation", "train")
-        )
+        config, teacher = self.source.config, loop.objective.teacher
+        vocabulary, length = Vocabulary.of(self.source.tokenizer), config.phases[-1].length
+        data = config.data(self.source.store, "validation", vocabulary, length)
         scores = evaluate(teacher, PretrainingObjective(None), data.batches(64, config.eval_batches), run.world)
-        with autocast(machine.compute_dtype(config.loop.precision, device), device):
-            batches = [*data.batches(32, 4)] or [*train_data.batches(32, 4)]  # a store may hold nothing out
-            speeds = measure({"teacher": teacher, "student": self.student}, batches, device)
-        one: dict[str, Any] = {"name": run_name(self.folder), "weights": weights_checksum(self.folder)}
-        one |= _size(teacher) | scores | speeds["teacher"]
-        other: dict[str, Any] = {"layers of the teacher": list(self.layers), **_size(self.student)}
-        other |= {key: metrics[key] for key in scores} | speeds["student"]
-        ratio = {key: other[key] / one[key] for key in ("parameters", "tokens_per_second")}
-        return {"teacher": one, "student": other, "ratio": ratio}
+        one = {"name": run_name(self.folder), "weights": weights_checksum(self.folder), **_size(teacher), **scores}
+        other = {
+            "layers of the teacher": list(self.layers),
+            **_size(self.student),
+            **{key: metrics[key] for key in scores},
+        }
+        return {"teacher": one, "student": other, "ratio": {"parameters": other["parameters"] / one["parameters"]}}
 
 
 def _size(model: Model) -> dict[str, int]:
     count = sum(p.numel() for p in model.parameters())
     return {"parameters": count, "bytes": 4 * count}
-
-
-@torch.no_grad()
-def measure(models: Mapping[str, Model], batches: list[Batch], device: torch.device, rounds: int = 5) -> dict[str, Any]:
-    """Sequences and real tokens a second of each encoder, in evaluation mode.
-
-    The models take turns batch by batch, so that whatever else the machine does meets both; the median of the rounds.
-    """
-    ready = {name: for_inference(model) for name, model in models.items()}
-    moved = [to_device(batch, device) for batch in batches]
-    seconds: dict[str, list[float]] = {name: [] for name in ready}
-    for turn in range(rounds + 1):
-        spent = dict.fromkeys(ready, 0.0)
-        for batch in moved:
-            for name, model in ready.items():
-                start = time.perf_counter()
-                model.encode(batch)
-                if device.type == "cuda":
-                    torch.cuda.synchronize()
-                spent[name] += time.perf_counter() - start
-        for name in ready if turn else ():  # the first round prepares the products
-            seconds[name].append(spent[name])
-    sequences = sum(len(batch["input_ids"]) for batch in batches)
-    tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
-    return {
-        name: {"sequences_per_second": sequences / median, "tokens_per_second": tokens / median}
-        for name, median in ((name, statistics.median(times)) for name, times in seconds.items())
-    }

@@ -18,11 +18,9 @@ CPU_TOKENS = 4096  # of the updates that are measured on a CPU, about; of larger
 
 
 class Update(NamedTuple):
-    """The updates of one size."""
+    """The updates of a phase, or smaller ones."""
 
-    rows: int  # instances of an update, over all processes
-    held: int  # tokens of a forward pass, padding included
-    tokens: float  # of an update
+    tokens: float  # of an update, without padding
     seconds: float  # that it takes
     memory: float  # bytes, at the peak
 
@@ -30,53 +28,46 @@ class Update(NamedTuple):
 def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | None = None) -> dict[str, float]:
     """How long the recipe takes and how much memory it needs, from a few steps of each phase in scratch folders.
 
-    Returns `tokens_per_second`, `memory` (bytes), `hours`, `tokens`, and of several phases the rate and hours of each.
-    Of processes that train together only the first one gets them; the others get {}.
+    Returns `tokens_per_second`, `memory` (bytes), `hours` and `tokens`. Of processes that train together only the first
+    one gets them; the others get {}.
     """
     config.loop.check()
-    updates, growth = [], -1.0
+    hours = tokens = memory = growth = 0.0
     with joined_world() as world:  # once for all phases
         for phase in config.phases:
-            sizes = _sizes(phase, world)
-            found = [_measure(config, phase, rows, corpus, steps // len(sizes), init, world) for rows in sizes]
-            pair = [one for one in found if one]
-            if len(pair) == 2 and growth < 0:  # the peak of a process never falls: only its first pair shows the growth
-                growth = _slope(pair[0].held, pair[0].memory, pair[1].held, pair[1].memory)
-            updates += [_whole(phase, pair, growth, world)] if len(pair) == 2 else pair
-    if len(updates) < len(config.phases):
-        return {}
-    rates = [update.tokens / update.seconds for update in updates]
-    seconds = [phase.share * _seconds(config, update) for phase, update in zip(config.phases, updates, strict=True)]
-    tokens = sum(spent * rate for spent, rate in zip(seconds, rates, strict=True))
-    costs = {
-        "tokens_per_second": tokens / sum(seconds),
-        "memory": max(update.memory for update in updates),
-        "hours": sum(seconds) / 3600,
-        "tokens": tokens,
-    }
-    for number, (phase, rate, spent) in enumerate(zip(config.phases, rates, seconds, strict=True), 1):
-        if len(updates) > 1:
-            name = f"phase_{number}_length_{phase.length}"
-            costs |= {f"{name}_tokens_per_second": rate, f"{name}_hours": spent / 3600}
-    return costs
-
-
-def _sizes(phase: Phase, world: World) -> tuple[int, ...]:
-    """The batch sizes to measure: the phase's own, or two smaller ones."""
-    fits = max(CPU_TOKENS // phase.length, 2 * world.size)
-    if world.device.type != "cpu" or phase.batch_size <= 2 * fits:
-        return (phase.batch_size,)
-    return (fits // 2, fits)
+            fits = max(CPU_TOKENS // phase.length, 2 * world.size)
+            is_large = world.device.type == "cpu" and phase.batch_size > 2 * fits
+            sizes = (fits // 2, fits) if is_large else (phase.batch_size,)
+            found = [_measure(config, phase, rows, corpus, steps // len(sizes), init) for rows in sizes]
+            if found[-1] is None:
+                continue
+            update = found[-1]
+            if is_large and found[0]:
+                held = [_held(phase, rows, world) for rows in (*sizes, phase.batch_size)]
+                # the peak of a process never falls: only its first pair shows how memory grows with the tokens held
+                growth = growth or (update.memory - found[0].memory) / (held[1] - held[0] or 1)
+                each = min(max(update.seconds - found[0].seconds, 0) / (fits - fits // 2), update.seconds / fits)
+                update = Update(
+                    update.tokens * phase.batch_size / fits,
+                    update.seconds + each * (phase.batch_size - fits),
+                    update.memory + growth * max(held[2] - held[1], 0),
+                )
+            spent = phase.share * _seconds(config, update)
+            hours += spent / 3600
+            tokens += spent * update.tokens / update.seconds
+            memory = max(memory, update.memory)
+    rate = tokens / hours / 3600 if hours else 0.0
+    return {"tokens_per_second": rate, "memory": memory, "hours": hours, "tokens": tokens} if hours else {}
 
 
 def _held(phase: Phase, rows: int, world: World) -> int:
-    """Tokens of a forward pass of updates of so many rows."""
+    """Tokens of a forward pass of updates of so many rows, padding included."""
     mine = len(world.share(rows))
     return phase.length * min(mine, phase.micro_batch_size or mine)
 
 
 def _measure(
-    config: PretrainConfig, phase: Phase, rows: int, corpus: Path, steps: int, init: Path | None, world: World
+    config: PretrainConfig, phase: Phase, rows: int, corpus: Path, steps: int, init: Path | None
 ) -> Update | None:
     """A run of one phase alone, in updates of so many rows; None in a process that writes no log."""
     loop = replace(
@@ -92,22 +83,7 @@ def _measure(
             return None
         last = [record for record in read_log(scratch) if record["kind"] == "train"][-1]
     tokens = last["tokens"] / last["step"]
-    return Update(rows, _held(phase, rows, world), tokens, tokens / last["tokens_per_second"], last["memory"])
-
-
-def _whole(phase: Phase, pair: list[Update], growth: float, world: World) -> Update:
-    """An update of the phase's own size, from two smaller ones; growth: bytes for each further token held."""
-    small, large = pair
-    rows, held = phase.batch_size, _held(phase, phase.batch_size, world)
-    each = min(_slope(small.rows, small.seconds, large.rows, large.seconds), large.seconds / large.rows)
-    seconds = large.seconds + each * (rows - large.rows)
-    memory = large.memory + growth * max(held - large.held, 0)
-    return Update(rows, held, large.tokens * rows / large.rows, seconds, memory)
-
-
-def _slope(x: float, y: float, larger_x: float, larger_y: float) -> float:
-    """How much y grows with x; 0 if it falls."""
-    return max(larger_y - y, 0.0) / (larger_x - x) if larger_x > x else 0.0
+    return Update(tokens, tokens / last["tokens_per_second"], last["memory"])
 
 
 def _seconds(config: PretrainConfig, update: Update) -> float:

@@ -69,11 +69,8 @@ class PretrainConfig:
         if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
             raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
         if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):
-            last = f"the run's last step, {self.loop.steps}" if self.loop.steps else "its end"
-            raise ValueError(
-                f"snapshots = {list(self.snapshots)}; expected steps from 1 to {last}; leave out the others in the "
-                "recipe (and in the variants of a study), or give --snapshots with the steps to keep, or with none"
-            )
+            last = self.loop.steps or "the end"
+            raise ValueError(f"snapshots = {list(self.snapshots)}; expected steps of the run, from 1 to {last}")
         for phase in self.phases:
             if not 5 <= phase.length <= self.model.max_length:
                 raise ValueError(

@@ -33,7 +33,6 @@ from ..training.optim import Optimizer
 from ..training.run import Run, is_finished, refuse_other_folder, run_facts, train_in_folder
 from .recipe import Phase, PretrainConfig
 
-LARGE_STORE = 1 << 28  # bytes; checking one of this size takes long enough to say so
 GPU_WORKERS = 2  # processes that make batches where a GPU leaves the processor idle
 
 
@@ -53,9 +52,6 @@ def pretrain(
     """
     config.loop.check(config.metrics)
     refuse_other_folder(out)
-    size = sum(file.stat().st_size for file in Path(corpus).glob("*.npy"))
-    if size >= LARGE_STORE and not (quiet or is_finished(out)) and machine.is_first():
-        print(f"checking the corpus store {corpus} ({size / 1e6:,.0f} MB)", file=sys.stderr)
     source = StoreTraining.open(config, corpus, is_finished(out))
     source.check_vocabulary(init)
     begun: dict[str, Any] = {} if init is None else {"continued": True}

@@ -172,7 +172,12 @@ class Distillation:
         vocabulary, length = Vocabulary.of(self.source.tokenizer), config.phases[-1].length
         data = config.data(self.source.store, "validation", vocabulary, length)
         scores = evaluate(teacher, PretrainingObjective(None), data.batches(64, config.eval_batches), run.world)
-        one = {"name": run_name(self.folder), "weights": weights_checksum(self.folder), **_size(teacher), **scores}
+        one: dict[str, Any] = {
+            "name": run_name(self.folder),
+            "weights": weights_checksum(self.folder),
+            **_size(teacher),
+            **scores,
+        }
         other = {
             "layers of the teacher": list(self.layers),
             **_size(self.student),

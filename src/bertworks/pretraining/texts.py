@@ -7,6 +7,7 @@ settings never uses it by mistake.
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..data.build import BuildConfig, build
 from ..data.corpus import InputOptions, read_documents
@@ -25,7 +26,11 @@ def build_from_texts(
     What is already made is kept. Raises InputError if it was made with other settings, and as `data.build.build`.
     """
     folder, options = Path(f"{corpus}-tokenizer"), InputOptions(encoding=encoding)
-    made = {"texts": [os.path.abspath(text) for text in texts], "language": language, "encoding": encoding}
+    made: dict[str, Any] = {
+        "texts": [os.path.abspath(text) for text in texts],
+        "language": language,
+        "encoding": encoding,
+    }
     made["vocab_size"] = vocab_size
     if folder.is_dir() and any(folder.iterdir()):
         found = read_json_object(folder / MADE) if (folder / MADE).exists() else {}

@@ -100,12 +100,12 @@ def test_jsonl_and_its_errors(tmp_path):
     assert texts(tmp_path / "b.jsonl", InputOptions(invalid="repair")) == ["One.", "a"]
 
 
-def test_parquet_also_inside_an_archive(tmp_path):
+def test_parquet(tmp_path):
     pq.write_table(pa.table({"text": ["One.", None, "Zwei."]}), tmp_path / "a.parquet")
     assert texts(tmp_path / "a.parquet") == ["One.", "Zwei."]
-    with tarfile.open(tmp_path / "a.tar", "w") as archive:
-        archive.add(tmp_path / "a.parquet", "a.parquet")
-    assert texts(tmp_path / "a.tar") == ["One.", "Zwei."]
+    for name, packed in (("a.tar", archive_of({"a.parquet": b"PAR1\0"})), ("a.parquet.gz", gzip.compress(b"PAR1\0"))):
+        with pytest.raises(InputError, match=r"Parquet inside an archive or compressed file; .*: unpack it"):
+            texts(put(tmp_path / name, packed))
     with pytest.raises(InputError, match="no column 'body'; found 'text'"):
         texts(tmp_path / "a.parquet", InputOptions(text_field="body"))
     put(tmp_path / "a.parquet", (tmp_path / "a.parquet").read_bytes()[:-20])

@@ -92,7 +92,7 @@ def test_hints():
     assert hint("가나다라마바사".encode("cp949") * 5000).endswith("give --encoding cp949")  # cut inside a character
 
 
-@pytest.mark.parametrize("encoding", ["nonsense", "base64", "rot13", "", "idna", "unicode_escape", "utf7", "punycode"])
+@pytest.mark.parametrize("encoding", ["nonsense", "base64", "rot13", ""])
 def test_unknown_encodings_are_refused(encoding):
     with pytest.raises(InputError, match="unknown; expected a text encoding"):
         codec_of(encoding)

@@ -65,8 +65,7 @@ def test_what_is_no_language_code_is_refused(language):
 
 def test_a_language_without_rules_of_its_own_is_reported():
     assert missing_rules("de-AT") == missing_rules("ko-KP") == ""
-    assert "no sentence rules for 'sw'" in missing_rules("sw") and "did you mean" not in missing_rules("sw")
-    assert missing_rules("kr").endswith("did you mean --language ko?")
+    assert "no sentence rules for 'sw'" in missing_rules("sw")
 
 
 def test_hangul_with_the_rules_of_another_language_is_reported():

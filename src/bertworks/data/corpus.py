@@ -9,7 +9,6 @@ depends on the inputs alone.
 """
 
 import contextlib
-import errno
 import io
 import lzma
 import re
@@ -127,8 +126,6 @@ class Reader:
         except PermissionError:
             raise InputError(f"{self._where}: no permission to read this file") from None
         except DAMAGED as error:
-            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):  # the disk of temporary files
-                raise
             found = f"cannot be read to its end ({type(error).__name__}: {error})"
             raise InputError(f"{self._where}: {found}; the file is cut or damaged") from None
 

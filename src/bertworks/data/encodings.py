@@ -9,8 +9,6 @@ from ..encodings import likely_encoding
 from ..files import InputError, shorten
 
 UTF8 = ("utf-8", "utf-8-sig")
-# codecs of names, literals and mail that Python counts as text encodings: their text is not that of a file
-NOT_OF_FILES = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape", "utf-7")
 BLOCK = 1 << 16
 
 
@@ -18,7 +16,7 @@ def codec_of(encoding: str) -> str:
     """Python's name of a text encoding. Raises InputError if it knows none of this name."""
     with contextlib.suppress(LookupError, ValueError):
         found = codecs.lookup(encoding)
-        if found._is_text_encoding and found.incrementaldecoder and found.name.replace("_", "-") not in NOT_OF_FILES:
+        if found._is_text_encoding and found.incrementaldecoder:
             return found.name
     advice = "expected a text encoding of Python, such as utf-8, cp949, euc-kr or utf-16"
     raise InputError(f"--encoding {shorten(encoding)}: unknown; {advice}")

@@ -11,10 +11,6 @@ from ..files import InputError
 KOREAN = "ko"
 _OWN = "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te uk"
 OWN = frozenset(_OWN.split())  # languages with rules of their own in sentencex 1.0
-MISTAKEN = {  # codes of countries, and of three letters
-    "kr": "ko", "jp": "ja", "cn": "zh", "gr": "el", "ua": "uk", "cz": "cs", "dk": "da",
-    "kor": "ko", "jpn": "ja", "zho": "zh", "eng": "en", "deu": "de", "ger": "de", "fra": "fr", "spa": "es",
-}  # fmt: skip
 
 
 def base_of(language: str) -> str:
@@ -33,5 +29,4 @@ def missing_rules(language: str) -> str:
     base = base_of(language)
     if base in OWN or base == KOREAN:
         return ""
-    meant = f"; did you mean --language {MISTAKEN[base]}?" if base in MISTAKEN else ""
-    return f"there are no sentence rules for {base!r}; those of a related language or of English are used{meant}"
+    return f"there are no sentence rules for {base!r}; those of a related language or of English are used"

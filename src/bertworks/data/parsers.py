@@ -4,13 +4,10 @@ A `Document`'s text has one paragraph a line; paragraphs bound sentences. One do
 Formats: plain text, WikiExtractor's output, JSONL, Parquet.
 """
 
-import contextlib
-import errno
 import html
 import io
 import itertools
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Literal
@@ -203,21 +200,15 @@ PARSERS: dict[str, Callable[[Lines, InputOptions], Iterator[Document]]] = {
 def parse_parquet(name: str, stream: io.BufferedReader, options: InputOptions) -> Iterator[Document]:
     import pyarrow as pa
 
-    with contextlib.ExitStack() as stack:
-        file: BinaryIO = stream
-        if not isinstance(stream.raw, io.FileIO):  # Parquet is read from its end; a stream from an archive cannot be
-            file = stack.enter_context(tempfile.TemporaryFile())
-            while block := stream.read(1 << 20):
-                file.write(block)
-        try:
-            for row, value in enumerate(_cells(name, file, options.text_field), 1):
-                where = f"{name}, row {row}"
-                yield Document(_decoded(value, where, options.invalid == "repair"), where)
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: names of columns
-            if getattr(error, "errno", None) == errno.ENOSPC:
-                raise
-            fault = shorten(str(error), 200)
-            raise InputError(f"{name}: not a readable Parquet file ({fault}); the file is cut or damaged") from None
+    if not isinstance(stream.raw, io.FileIO):
+        raise InputError(f"{name}: Parquet inside an archive or compressed file; it is read from its end: unpack it")
+    try:
+        for row, value in enumerate(_cells(name, stream, options.text_field), 1):
+            where = f"{name}, row {row}"
+            yield Document(_decoded(value, where, options.invalid == "repair"), where)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: names of columns
+        fault = shorten(str(error), 200)
+        raise InputError(f"{name}: not a readable Parquet file ({fault}); the file is cut or damaged") from None
 
 
 def _cells(name: str, file: BinaryIO, column: str) -> Iterator[bytes]:

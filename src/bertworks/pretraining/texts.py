@@ -26,11 +26,7 @@ def build_from_texts(
     What is already made is kept. Raises InputError if it was made with other settings, and as `data.build.build`.
     """
     folder, options = Path(f"{corpus}-tokenizer"), InputOptions(encoding=encoding)
-    made: dict[str, Any] = {
-        "texts": [os.path.abspath(text) for text in texts],
-        "language": language,
-        "encoding": encoding,
-    }
+    made: dict[str, Any] = {"texts": [*map(os.path.abspath, texts)], "language": language, "encoding": encoding}
     made["vocab_size"] = vocab_size
     if folder.is_dir() and any(folder.iterdir()):
         found = read_json_object(folder / MADE) if (folder / MADE).exists() else {}

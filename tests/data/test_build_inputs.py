@@ -11,7 +11,7 @@ import pytest
 
 from bertworks.cli import main
 from bertworks.data import build as build_module
-from bertworks.data.build import BuildConfig, build
+from bertworks.data.build import BuildConfig
 from bertworks.data.parts import PartWriter
 from bertworks.data.show import show
 from bertworks.data.store import Store
@@ -194,14 +194,6 @@ def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp
         store.check_unknown(store.load_tokenizer())
     show(tmp_path / "store")
     assert "of the training tokens" in capsys.readouterr().out
-
-
-def test_how_many_inputs_are_not_listed(tokenizer, tmp_path, capsys):
-    for number in range(9):
-        (tmp_path / f"{number}.txt").write_text(document(number))
-    build([*tmp_path.glob("*.txt")], tokenizer, tmp_path / "store", BuildConfig(workers=1), progress=False)
-    show(tmp_path / "store")
-    assert "and 4 more" in " ".join(capsys.readouterr().out.split())
 
 
 def test_wrong_settings():

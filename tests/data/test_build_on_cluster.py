@@ -17,26 +17,20 @@ import pytest
 
 from bertworks.data import build as build_module
 from bertworks.data.build import BuildConfig, build
-from bertworks.data.corpus import InputOptions
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.workers import cluster as cluster_module
+from support.builds import LINES, content, document
 
 pytestmark = pytest.mark.heavy
 pytest.importorskip("distributed")
-WORDS = ["the", "a", "cat", "dog", "house", "river", "walks", "sees", "takes", "old", "new", "of", "in", "it", "they"]
-
-
-def document(seed: int) -> str:
-    draw = random.Random(seed)
-    return " ".join(" ".join(draw.choices(WORDS, k=draw.randint(4, 15))).capitalize() + "." for _ in range(20))
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     """A text, a compressed one, and small files, with duplicates among all."""
     folder = tmp_path_factory.mktemp("texts")
-    texts = [document(seed) for seed in (*range(900), *range(60))]
+    texts = [document(seed, 20) for seed in (*range(900), *range(60))]
     (folder / "a.txt").write_text("\n\n".join(texts[:400]))
     (folder / "b.txt.gz").write_bytes(gzip.compress("\n\n".join(texts[400:600]).encode()))
     for number in range(6):
@@ -56,19 +50,14 @@ def small(monkeypatch):
 
 
 def run(inputs, tokenizer, out, **settings):
-    config = BuildConfig(input=InputOptions(documents="blank-line"), shard_tokens=10_000, **settings)
-    return build([inputs], tokenizer, out, config, progress=False)
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return build([inputs], tokenizer, out, BuildConfig(LINES, shard_tokens=10_000, **settings), progress=False)
 
 
 @pytest.fixture(scope="module")
 def whole(inputs, tokenizer, tmp_path_factory):
     """The files of the store as one process builds it."""
     out = tmp_path_factory.mktemp("whole") / "store"
-    build([inputs], tokenizer, out, BuildConfig(InputOptions(documents="blank-line"), shard_tokens=10_000, workers=1))
+    run(inputs, tokenizer, out, workers=1)
     return content(out)
 
 
@@ -86,15 +75,11 @@ def when(out: Path, pattern: str, count: int, do) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("workers", [2, 4])
-def test_killed_workers_change_nothing(inputs, tokenizer, whole, tmp_path, workers):
+def test_killed_workers_change_nothing(inputs, tokenizer, whole, tmp_path):
     from distributed import Client, LocalCluster
 
-    out, draw, killed = tmp_path / "store", random.Random(workers), []
-    with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as local,
-        Client(local) as client,
-    ):
+    out, draw, killed = tmp_path / "store", random.Random(2), []
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as local, Client(local) as client:
 
         def kill() -> None:
             process = draw.choice([*client.run(os.getpid).values()])

@@ -18,9 +18,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertworks.apps.probing.config import NeighbourConfig
 from bertworks.data import parsers
-from bertworks.data.build import BuildConfig
 from bertworks.data.corpus import Document, InputOptions, Reader, read_documents
 from bertworks.data.sentences import BLOCK_CHARS, check_documents, split_sentences
 from bertworks.data.streams import open_streams
@@ -355,12 +353,3 @@ def test_check_documents_warns():
     assert "the whole input is one document (9 characters)" in check_documents(documents("One. Two."))[0]
     wrapped = "\n".join(["This line of a book stops in the middle of the sentence and it goes", "on. Well then."] * 30)
     assert "wrapped" in check_documents(documents(wrapped, wrapped))[0]
-
-
-@pytest.mark.parametrize("make", [lambda code: BuildConfig(language=code), lambda code: NeighbourConfig(language=code)])
-def test_a_language_that_is_no_code_is_refused(make):
-    for code in ("en", "ko", "yue", "zh-classical"):
-        make(code)
-    for wrong in ("korean", "", "EN", "e"):
-        with pytest.raises(InputError, match=f"--language '{wrong}': not a language code; expected an ISO code"):
-            make(wrong)

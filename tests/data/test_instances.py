@@ -300,17 +300,6 @@ def test_any_way_of_taking_gives_the_same_sequence(tiny_store, small_groups):
     assert parts == whole and position == end
 
 
-def test_static_passes_come_again_in_another_order(tiny_store, small_groups):
-    stream = stream_of(tiny_store, dupe_factor=3)
-    epochs = [epoch(stream, number) for number in range(5)]
-    assert Counter(epochs[0]) == Counter(epochs[3]) and epochs[0] != epochs[3]
-    assert Counter(epochs[1]) == Counter(epochs[4])
-    assert Counter(epochs[0]) != Counter(epochs[1])
-    endless = stream_of(tiny_store)
-    assert len({frozenset(epoch(endless, number)) for number in range(5)}) == 5
-    assert epoch(stream_of(tiny_store, seed=2), 0) != epochs[0]
-
-
 def test_a_document_longer_than_a_block_is_a_block(small_groups):
     documents = [[["a"] * 9] * n for n in (300, 1, 2, 200, 1)]
     stream = InstanceStream([shard_of(documents, {"a": 5})], 32, InstanceConfig(), 1)

@@ -121,8 +121,6 @@ def test_a_missing_file(store):
             r"written by a newer bertworks \(format 3; this version reads up to 1\); install a newer one",
         ),
         ({"version": 0}, "format 0, older than this version reads; expected 1 or newer; build the store again"),
-        ({"version": None}, "format is null or missing; expected the number 1; build the store again"),
-        ({"version": True}, "format is True; expected the number 1"),
         ({"format": "other"}, "not a corpus store's manifest"),
     ],
 )
@@ -195,17 +193,6 @@ def test_an_array_that_is_cut_with_a_matching_checksum(store, name, verify):
             Store.open(store, verify)
 
 
-@pytest.mark.parametrize(
-    "change", [(b"(", b"\n"), (b"{", b"("), (b"\x01\x00", b"\x01\x54"), (b"'descr'", b"((((((("), (b"}", b" ")]
-)
-def test_an_array_with_a_damaged_header_and_a_matching_checksum(store, change):
-    path = store / "train-00000.tokens.npy"
-    path.write_bytes(path.read_bytes().replace(*change, 1))
-    entered(store, path)
-    with pytest.raises(InputError, match=r"train-00000\.tokens\.npy: .*build the store again"):
-        Store.open(store)
-
-
 @pytest.mark.parametrize("change", [(-1, 1), (1, 0)])
 def test_unigrams_of_other_text(store, change):
     values = np.load(store / "unigrams.npy")
@@ -223,16 +210,12 @@ def test_unigrams_of_other_text(store, change):
         (("files",), [], "files = .*; expected a table"),
         (("files", "../outside"), {"bytes": 1, "checksum": ""}, "'../outside' is not the name of a file"),
         (("dtype",), "float64", "dtype is 'float64'"),
-        (("tokenizer", "vocab_size"), 10**30, r"vocab_size = .*; expected 0 to 281,474,976,710,655"),
         (("tokenizer", "vocab_size"), 119, r"unigrams\.npy: int64 \(\d+,\); expected int64 \(119,\)"),
         (("shards",), {}, r"no field shards\.train; expected train, validation"),
         (("shards", "train"), [], "no shard to train on"),
-        (("shards", "train", 0, "tokens"), -5, r"shards\.train\[0\]\.tokens = -5; expected 0 to"),
         (("shards", "train", 0, "name"), "../../x", "is not the name of a train shard"),
         (("shards", "train", 0, "documents"), 0, "a document or a sentence without a token"),
         (("counts", "train", "tokens"), 7, "the counts of train are not the sums of its shards"),
-        (("counts", "dropped", "empty"), "x" * 10_000, r"dropped\.empty = 'x.{,90}; expected an integer"),
-        (("source", "inputs"), [["a", "b"]], r"inputs\[0\]\[1\] = 'b'; expected an integer"),
     ],
 )
 def test_a_manifest_of_other_values(store, place, value, message):

@@ -1,6 +1,5 @@
 """Near-duplicates: found by their text, left out by hash alone, and counted."""
 
-import itertools
 import random
 
 import numpy as np
@@ -8,12 +7,21 @@ import pytest
 
 from bertworks.data import build as build_module
 from bertworks.data import near_duplicates as near_module
-from bertworks.data.build import BuildConfig, build
-from bertworks.data.corpus import InputOptions
-from bertworks.data.near_duplicates import VALUES, Sketcher, shingles
+from bertworks.data.build import BuildConfig
+from bertworks.data.near_duplicates import (
+    FEWEST,
+    VALUES,
+    Sketcher,
+    duplicate_key,
+    find_near_duplicates,
+    shingles,
+    word_shingles,
+)
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from support import builds
+from support.builds import content, documents
 
 LETTERS = "abcdefghij"
 WORDS = [a + b + c for a in LETTERS for b in LETTERS for c in LETTERS]
@@ -47,12 +55,7 @@ def corpus(tmp_path):
 
 
 def run(path, tokenizer, out, **settings):
-    given = {"near_duplicates": 0.8, "validation_share": 0.1, "workers": 1, **settings}
-    return build([path], tokenizer, out, BuildConfig(InputOptions(documents="blank-line"), **given), progress=False)
-
-
-def content(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return builds.run(path, tokenizer, out, **{"near_duplicates": 0.8, "validation_share": 0.1, **settings})
 
 
 def test_the_version_with_the_lower_hash_stays(corpus, tokenizer, tmp_path):
@@ -61,7 +64,7 @@ def test_the_version_with_the_lower_hash_stays(corpus, tokenizer, tmp_path):
     assert kept["train"]["documents"] + kept["validation"]["documents"] == 150
     everything = run(corpus, tokenizer, tmp_path / "all", near_duplicates=0.0)
     assert "near-duplicate" not in everything["counts"]["dropped"] and "near_duplicates" not in everything["settings"]
-    stored = [{*texts(tmp_path / name, split)} for split in ("train", "validation") for name in ("near", "all")]
+    stored = [{*documents(tmp_path / name, split)} for split in ("train", "validation") for name in ("near", "all")]
     assert stored[2] <= stored[3]  # the others give way
     for seed in range(30):
         assert (ids(tokenizer, changed(seed, 0)) in stored[0] | stored[2]) != (
@@ -71,12 +74,6 @@ def test_the_version_with_the_lower_hash_stays(corpus, tokenizer, tmp_path):
 
 def ids(tokenizer, text):
     return np.array(tokenizer.ids_of([text])[0], np.uint16).tobytes()
-
-
-def texts(store, split):
-    for shard in Store.open(store).shards(split):
-        edges = shard.sentences[shard.documents]
-        yield from (shard.tokens[a:b].tobytes() for a, b in itertools.pairwise(edges))
 
 
 def test_workers_parts_and_ranges_change_nothing(corpus, tokenizer, tmp_path, monkeypatch):
@@ -136,3 +133,44 @@ def test_a_shard_of_near_duplicates_alone_is_left_out(tokenizer, tmp_path):
 def test_a_similarity_that_cannot_be_found(value):
     with pytest.raises(InputError, match=r"near_duplicates .*; expected 0, or a similarity from 0\.5 to 0\.95"):
         BuildConfig(near_duplicates=value)
+
+
+# ---- in memory
+
+PAIRS_OF_LETTERS = [a + b for a in "abcdefghij" for b in "klmnopqrst"]
+
+
+def variants(count: int, words: int) -> list[str]:
+    """Texts, and a version of each with some of its words replaced."""
+    draw, out = random.Random(0), []
+    for i in range(count):
+        text = draw.choices(PAIRS_OF_LETTERS, k=words)
+        out.append(" ".join(text))
+        for place in draw.sample(range(words), 1 + i % 6):
+            text[place] = draw.choice(PAIRS_OF_LETTERS)
+        out.append(" ".join(text))
+    draw.shuffle(out)
+    return out
+
+
+@pytest.mark.parametrize(("words", "threshold"), [(60, 0.8), (25, 0.8), (40, 0.6)])
+def test_all_pairs_above_the_threshold_are_found(words, threshold):
+    texts = variants(150, words)
+    pairs = [{*zip(text.split(), text.split()[1:], strict=False)} for text in texts]
+    similar = lambda i, j: len(pairs[i] & pairs[j]) / len(pairs[i] | pairs[j]) >= threshold  # noqa: E731
+    first = {i: next((j for j in range(i) if similar(i, j)), None) for i in range(300)}
+    expected = {i: j for i, j in first.items() if j is not None}
+    rows = [word_shingles(text) for text in texts]
+    assert 20 < len(expected) < 150 and find_near_duplicates(rows, rows, threshold) == expected
+    crossed = {
+        i: j for i in range(150) if (j := next((j for j in range(150) if similar(i, 150 + j)), None)) is not None
+    }
+    assert find_near_duplicates(rows[:150], rows[150:], threshold) == crossed
+
+
+def test_short_texts_are_not_compared_and_keys_have_no_case():
+    short, long = word_shingles("a b c d e f"), word_shingles("a b c d e f g")
+    assert len(short) == FEWEST - 1 and not find_near_duplicates([short, short], [short], 0.8)
+    assert find_near_duplicates([long], [long, long]) == {0: 0} and not find_near_duplicates([], [long])
+    assert duplicate_key("The CAT, sat!") == duplicate_key("the cat sat") and duplicate_key(" ?! ") == "?!"
+    assert duplicate_key("हिन्दी") == "हिन्दी"  # the vowel signs are parts of its word

@@ -199,7 +199,7 @@ b.build([{corpus!r}], Tokenizer.load({tokenizer!r}), {out!r}, config, progress=F
 
 @pytest.mark.parametrize(
     "how",
-    ["script", *(pytest.param(how, marks=pytest.mark.heavy) for how in ("-c", "stdin", "module"))],
+    ["script", *(pytest.param(how, marks=pytest.mark.heavy) for how in ("stdin", "module"))],
 )
 def test_a_script_without_a_guard_builds_with_workers(corpus, tokenizer, tmp_path, how):
     tokenizer.save(tmp_path / "tokenizer")
@@ -207,7 +207,7 @@ def test_a_script_without_a_guard_builds_with_workers(corpus, tokenizer, tmp_pat
     names = {"corpus": str(corpus), "tokenizer": str(tmp_path / "tokenizer"), "out": str(tmp_path / "two")}
     script = tmp_path / "a script.py" if how != "module" else tmp_path / "unguarded.py"
     script.write_text(code := UNGUARDED.format(**names))
-    arguments = {"script": [script], "-c": ["-c", code], "stdin": ["-"], "module": ["-m", "unguarded"]}[how]
+    arguments = {"script": [script], "stdin": ["-"], "module": ["-m", "unguarded"]}[how]
     given = {"input": code if how == "stdin" else None, "cwd": tmp_path if how == "module" else None}
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, **given)
     assert (done.returncode, done.stdout, done.stderr) == (0, "running\n", "")

@@ -82,7 +82,7 @@ def test_bad_input_leaves_no_store_and_can_be_mended(tokenizer, tmp_path, small_
         run(path, tokenizer, tmp_path / "store")
     with pytest.raises(InputError, match="not finished"):
         Store.open(tmp_path / "store")
-    done = set((tmp_path / "store" / ".parts").glob("*.part"))
+    done = set((tmp_path / "store" / ".parts").glob("*.tokens.npy"))
     assert len(done) > 10
     calls, write = [], PartWriter.write
     monkeypatch.setattr(PartWriter, "write", lambda *arguments: calls.append(1) or write(*arguments))

@@ -86,7 +86,7 @@ def test_killed_workers_change_nothing(inputs, tokenizer, whole, tmp_path):
             os.kill(process, signal.SIGKILL)
             killed.append(process)
 
-        threads = [when(out, "*.part", 20, kill), when(out, "train-*.json", 4, kill)]
+        threads = [when(out, "*.tokens.npy", 20, kill), when(out, "train-*.json", 4, kill)]
         run(inputs, tokenizer, out, scheduler=local.scheduler_address)
         for thread in threads:
             thread.join(60)
@@ -131,12 +131,12 @@ def test_a_scheduler_that_restarts_ends_the_build_and_the_next_call_continues(
     out, scheduler = tmp_path / "store", Scheduler(tmp_path)
     try:
         scheduler.start()
-        thread = when(out, "*.part", 20, scheduler.kill)
+        thread = when(out, "*.tokens.npy", 20, scheduler.kill)
         expected = rf"store: the scheduler {scheduler.address} ended or restarted; rerun the command to continue"
         with pytest.raises(InputError, match=expected):
             run(inputs, tokenizer, out, scheduler=scheduler.address)
         thread.join(60)
-        assert len([*(out / ".parts").glob("*.part")]) >= 20 and not (out / "manifest.json").exists()
+        assert len([*(out / ".parts").glob("*.tokens.npy")]) >= 20 and not (out / "manifest.json").exists()
         monkeypatch.setattr(cluster_module, "PATIENCE", 1.0)
         with pytest.raises(InputError, match="no scheduler answers"):
             run(inputs, tokenizer, out, scheduler=scheduler.address)

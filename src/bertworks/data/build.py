@@ -34,9 +34,9 @@ from .identity import decides_parts, differences, identity_in, identity_of
 from .languages import missing_rules
 from .manifest import FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
 from .near_duplicates import NEAR, comparisons
-from .parts import Part, is_written, part_name
+from .parts import Part, is_written, part_name, save_array
 from .sentences import check_documents, document_batches
-from .shards import plan_shards, save_array, unigrams_of
+from .shards import plan_shards, unigrams_of
 from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
 from .worker import READ, BuildWorker, WorkerSettings, open_parts
 
@@ -204,7 +204,7 @@ class _Build:
 
     def make_store(self, pool: Pool) -> dict[str, Any]:
         """Pass 2: write shards, unigram counts and manifest. Returns the manifest."""
-        config, parts = self.config, open_parts(self.parts, self.dtype)
+        config, parts = self.config, open_parts(self.parts)
         plan = plan_shards(parts, config.validation_share, config.min_validation_documents, config.shard_tokens)
         if config.near_duplicates:
             tasks = comparisons(sum(part.documents for part in parts), config.near_duplicates)

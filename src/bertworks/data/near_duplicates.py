@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, atomic_write
+from ..files import InputError
 from ..tokenizer import normalize
 
 SHINGLE, PAIR = 5, 2  # tokens, and words of a short text
@@ -144,18 +144,6 @@ def comparisons(documents: int, threshold: float) -> list[Comparison]:
         for band in range(Sketcher(threshold).bands[0])
         for i in range(count)
     ]
-
-
-def sketches_of(part: Path) -> Path:
-    """The file of a part's sketches, (D, S)."""
-    return part.with_suffix(".sketches.npy")
-
-
-def save_sketches(part: Path, documents: Iterable[NDArray[Any]], sketcher: Sketcher) -> None:
-    """Write the sketches of a part whose documents have these tokens."""
-    path = sketches_of(part)
-    with atomic_write(path, shared=path.parent) as file:
-        np.save(file, sketcher.sketches(map(shingles, documents)))
 
 
 def similar(

@@ -1,9 +1,8 @@
-"""A batch of documents -> one part file of a build: sentences, token ids and hashes. The workers write parts."""
+"""A batch of documents -> one part of a build: arrays of sentences, token ids and hashes. The workers write parts."""
 
 import array
 import hashlib
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, atomic_write
+from ..files import atomic_write
 from ..tokenizer import Tokenizer, normalize
-from .near_duplicates import Sketcher, save_sketches, sketches_of
+from .near_duplicates import Sketcher, shingles
 from .sentences import Splitter, split_sentences
 from .store import token_dtype
 
-HEAD = 4  # int64 at the head of a part: documents, sentences, tokens, bytes of the counts
+COUNTS = ("characters", "words", "bytes", "no tokens", "sentences cut")  # of the texts of a part
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class PartWriter:
     sketcher: Sketcher | None = None  # writes what near-duplicates are found by, if they are looked for
 
     def write(self, path: Path, texts: Sequence[str]) -> None:
-        """Write the part of `texts` to `path`, atomically, with the documents in the order of their hashes."""
+        """Write the arrays of the part `path` of `texts`, with the documents in the order of their hashes."""
         sentences = [split_sentences(text, self.language, self.splitter) for text in texts]
         encoded = iter(self._encode([text for own in sentences for text in self._in_context(own)]))
         counts: Counter[str] = Counter()
@@ -47,9 +46,20 @@ class PartWriter:
             else:
                 counts["no tokens"] += 1
         rows.sort(key=lambda row: row[0])  # stable: of equal texts the one read first stays first
+        size = self.dtype.itemsize
+        documents = [np.frombuffer(b"".join(found), self.dtype) for _, found in rows]
+        lengths = (len(sentence) // size for _, found in rows for sentence in found)
+        arrays: dict[str, NDArray[Any]] = {
+            "counts": np.array([counts[name] for name in COUNTS]),
+            "digests": np.frombuffer(b"".join(digest for digest, _ in rows), ">u8").astype(np.uint64).reshape(-1, 2),
+            "documents": np.cumsum([0, *(len(found) for _, found in rows)], dtype=np.int64),
+            "sentences": np.cumsum([0, *lengths], dtype=np.int64),
+        }
         if self.sketcher:
-            save_sketches(path, (np.frombuffer(b"".join(found), self.dtype) for _, found in rows), self.sketcher)
-        self._save(path, rows, counts)
+            arrays["sketches"] = self.sketcher.sketches(map(shingles, documents))
+        arrays["tokens"] = np.concatenate([np.empty(0, self.dtype), *documents])  # last: then all are there
+        for name, values in arrays.items():
+            save_array(_file(path, name), values, path.parent)
 
     def _in_context(self, sentences: list[str]) -> Iterator[str]:
         """A document's sentences as they have to be tokenized.
@@ -78,23 +88,20 @@ class PartWriter:
         counts["sentences cut"] += sum(len(sentence) > width for sentence in sentences)
         return [sentence[i : i + width] for sentence in sentences for i in range(0, len(sentence), width)]
 
-    def _save(self, path: Path, rows: list[tuple[bytes, list[bytes]]], counts: Counter[str]) -> None:
-        size = self.dtype.itemsize
-        documents = np.cumsum([0, *(len(found) for _, found in rows)], dtype=np.int64)
-        lengths = (len(sentence) // size for _, found in rows for sentence in found)
-        sentences = np.cumsum([0, *lengths], dtype=np.int64)
-        text = json.dumps(counts, sort_keys=True).encode()
-        head = np.array([len(rows), len(sentences) - 1, sentences[-1], len(text)], dtype=np.int64)
-        with atomic_write(path, shared=path.parent) as file:
-            file.write(head.tobytes() + text)
-            file.write(b"".join(digest for digest, _ in rows))
-            file.write(documents.tobytes() + sentences.tobytes())
-            file.writelines(sentence for _, found in rows for sentence in found)
+
+def _file(part: Path, array: str) -> Path:
+    return part.with_name(f"{part.name}.{array}.npy")
+
+
+def save_array(path: Path, values: NDArray[Any], working: Path) -> None:
+    """Write a .npy file, atomically; the temporary file is in the folder `working`."""
+    with atomic_write(path, shared=working) as file:
+        np.save(file, values)
 
 
 def is_written(part: Path, near_duplicates: bool) -> bool:
     """Whether a part exists, with its sketches if near-duplicates are looked for."""
-    return part.exists() and (not near_duplicates or sketches_of(part).exists())
+    return _file(part, "tokens").exists() and (not near_duplicates or _file(part, "sketches").exists())
 
 
 def _digest(words: list[str]) -> bytes:
@@ -104,51 +111,33 @@ def _digest(words: list[str]) -> bytes:
 
 
 def part_name(texts: list[str]) -> str:
-    """The file name of the part of `texts`: a hash of them, so a part that exists has the right content."""
+    """The name of the part of `texts`: a hash of them, so a part that exists has the right content."""
     digest = hashlib.blake2b(digest_size=16)
     for text in texts:
         digest.update(text.encode() + b"\0")
-    return f"{digest.hexdigest()}.part"
+    return digest.hexdigest()
 
 
+@dataclass(frozen=True)
 class Part:
-    """Reads slices of a part file. Documents are in hash order, so a shard takes one slice of each array."""
+    """Reads a part. Documents are in hash order, so a shard takes one slice of each array."""
 
-    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
-        self.path, self.dtype = path, dtype
-        head = np.fromfile(path, np.int64, HEAD)
-        size = path.stat().st_size
-        self.documents, self.sentences, self.tokens, self._counts = map(int, head)
-        sizes = {
-            "counts": self._counts,
-            "digests": 16 * self.documents,
-            "documents": 8 * (self.documents + 1),
-            "sentences": 8 * (self.sentences + 1),
-            "tokens": dtype.itemsize * self.tokens,
-        }
-        *starts, end = itertools.accumulate(sizes.values(), initial=8 * HEAD)
-        self._starts = dict(zip(sizes, starts, strict=True))  # offset of each array in the file, in bytes
-        if size != end:
-            raise InputError(f"{path}: {size:,} bytes; not a whole part of a build; delete it and rerun the command")
+    path: Path
 
-    def _read(self, array: str, dtype: Any, first: int, last: int) -> NDArray[Any]:
-        """Entries `first` to `last` - 1 of `array`."""
-        start = self._starts[array] + np.dtype(dtype).itemsize * first
-        return np.fromfile(self.path, dtype, last - first, offset=start)
+    def array(self, name: str) -> NDArray[Any]:
+        """A memory map of "tokens", "sentences", "documents" (offsets, as in a store), "digests" or "sketches".
+
+        Digests are hashes of documents as pairs of numbers that sort as the hashes do, (D, 2). A map is not kept open:
+        a build may have thousands of parts.
+        """
+        found: NDArray[Any] = np.load(_file(self.path, name), mmap_mode="r")
+        return found
+
+    @property
+    def documents(self) -> int:
+        """The number of documents."""
+        return len(self.array("documents")) - 1
 
     def counts(self) -> dict[str, int]:
-        """Counts of the part: characters, words and bytes of the texts, "no tokens" and "sentences cut"."""
-        counts: dict[str, int] = json.loads(self._read("counts", np.uint8, 0, self._counts).tobytes())
-        return counts
-
-    def digests(self, first: int, last: int) -> NDArray[np.uint64]:
-        """The hashes of documents `first` to `last` - 1 as pairs of numbers that sort as the hashes do, (n, 2)."""
-        return self._read("digests", ">u8", 2 * first, 2 * last).astype(np.uint64).reshape(-1, 2)
-
-    def offsets(self, array: str, first: int, last: int) -> NDArray[np.int64]:
-        """Entries `first` to `last`, both included, of "documents" or "sentences"."""
-        return self._read(array, np.int64, first, last + 1)
-
-    def token_ids(self, first: int, last: int) -> NDArray[Any]:
-        """Tokens `first` to `last` - 1."""
-        return self._read("tokens", self.dtype, first, last)
+        """COUNTS of the part."""
+        return dict(zip(COUNTS, self.array("counts").tolist(), strict=True))

@@ -1,6 +1,6 @@
 """Parts in hash order -> shards, each from one range of hashes, without duplicates: the second pass of a build."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..files import atomic_write
 from .manifest import PARTS
 from .near_duplicates import are_similar
-from .parts import Part
+from .parts import Part, save_array
 from .store import ARRAYS, file_entries
 
 HASHES = 1 << 64  # the first half of a document's hash, as a number, is what orders and divides documents
@@ -33,7 +33,7 @@ def plan_shards(parts: Sequence[Part], share: float, min_held_out: int, shard_to
     tokens = np.zeros(2, np.int64)
     for part in parts:
         below = _tokens_before(part, int(_documents_below(part, [edge])[0]))
-        tokens += (below, part.tokens - below)
+        tokens += (below, _tokens_before(part, part.documents) - below)
     counts = [max(1, -(-int(count) // shard_tokens)) for count in tokens]
     edges = [edge * i // counts[0] for i in range(counts[0])]
     edges += [edge + (HASHES - edge) * i // counts[1] for i in range(counts[1] + 1)]
@@ -52,7 +52,7 @@ def _held_out_edge(parts: Sequence[Part], share: float, min_held_out: int) -> in
         return 0
     lowest: NDArray[np.uint64] = np.empty(0, np.uint64)
     for part in parts:
-        keys = np.unique(part.digests(0, part.documents)[:, 0])
+        keys = np.unique(part.array("digests")[:, 0])
         lowest = np.unique(np.concatenate([lowest, keys[: min_held_out + 1]]))[: min_held_out + 1]
     if len(lowest) < 2:
         return HASHES  # nothing to divide: no document is left to train on, and the build refuses that
@@ -62,13 +62,12 @@ def _held_out_edge(parts: Sequence[Part], share: float, min_held_out: int) -> in
 
 def _documents_below(part: Part, edges: list[int]) -> NDArray[np.int64]:
     """How many documents of a part have a hash below each edge."""
-    keys = part.digests(0, part.documents)[:, 0]
+    keys = part.array("digests")[:, 0]
     return np.array([len(keys) if edge >= HASHES else np.searchsorted(keys, np.uint64(edge)) for edge in edges])
 
 
 def _tokens_before(part: Part, document: int) -> int:
-    sentence = int(part.offsets("documents", document, document)[0])
-    return int(part.offsets("sentences", sentence, sentence)[0])
+    return int(part.array("sentences")[part.array("documents")[document]])
 
 
 def write_shard(shard: ShardPlan, parts: Sequence[Part], out: Path, similar: Sequence[Path] = ()) -> dict[str, Any]:
@@ -89,11 +88,15 @@ def write_shard(shard: ShardPlan, parts: Sequence[Part], out: Path, similar: Seq
     save_array(out / f"{shard.name}.documents.npy", documents, out / PARTS)
     starts = _starts(tokens_per)
 
-    def write(file: Any) -> None:
+    header = {
+        "descr": np.lib.format.dtype_to_descr(tokens.dtype),
+        "fortran_order": False,
+        "shape": (int(sentences[-1]),),
+    }
+    with atomic_write(out / f"{shard.name}.tokens.npy", shared=out / PARTS) as file:
+        np.lib.format.write_array_header_1_0(file, header)
         for some in np.array_split(order, 1 + len(tokens) // CHUNK):
             file.write(tokens[_ranges(starts[some], tokens_per[some])].data)
-
-    _save(out / f"{shard.name}.tokens.npy", (int(sentences[-1]),), tokens.dtype, write, out / PARTS)
     return {
         "name": shard.name,
         "documents": len(order),
@@ -123,15 +126,17 @@ def _gather(shard: ShardPlan, parts: Sequence[Part]) -> list[NDArray[Any]]:
     rows, spans = [], []
     for part, first, last in zip(parts, shard.first.tolist(), shard.last.tolist(), strict=True):
         if first < last:
-            documents = part.offsets("documents", first, last)
-            sentences = part.offsets("sentences", int(documents[0]), int(documents[-1]))
+            documents = part.array("documents")[first : last + 1]
+            sentences = part.array("sentences")[documents[0] : documents[-1] + 1]
             tokens_per = np.diff(sentences[documents - documents[0]])
-            rows.append((part.digests(first, last), np.diff(documents), tokens_per, np.diff(sentences)))
+            rows.append(
+                (np.array(part.array("digests")[first:last]), np.diff(documents), tokens_per, np.diff(sentences))
+            )
             spans.append((part, int(sentences[0]), int(sentences[-1])))
-    tokens = np.empty(sum(last - first for _, first, last in spans), spans[0][0].dtype)
+    tokens = np.empty(sum(last - first for _, first, last in spans), spans[0][0].array("tokens").dtype)
     start = 0
     for part, first, last in spans:
-        tokens[start : start + last - first] = part.token_ids(first, last)
+        tokens[start : start + last - first] = part.array("tokens")[first:last]
         start += last - first
     return [*(np.concatenate(arrays) for arrays in zip(*rows, strict=True)), tokens]
 
@@ -147,17 +152,3 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """start, start + 1, ... (length of them) for each pair, joined."""
     return np.repeat(starts - _starts(lengths), lengths) + np.arange(lengths.sum())
-
-
-def save_array(path: Path, values: NDArray[Any], working: Path) -> None:
-    """Write a .npy file, atomically; the temporary file is in the folder `working`."""
-    _save(path, values.shape, values.dtype, lambda file: file.write(values.data), working)
-
-
-def _save(
-    path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], write: Callable[[Any], object], working: Path
-) -> None:
-    header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    with atomic_write(path, shared=working) as file:
-        np.lib.format.write_array_header_1_0(file, header)
-        write(file)

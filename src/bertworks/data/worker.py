@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,9 @@ from ..files import InputError, atomic_write, read_json, to_json
 from ..tokenizer import Tokenizer
 from .config import BuildConfig
 from .manifest import PARTS
-from .near_duplicates import NEAR, Comparison, Sketcher, similar, sketches_of
-from .parts import Part, PartWriter
-from .shards import ShardPlan, save_array, write_shard
+from .near_duplicates import NEAR, Comparison, Sketcher, similar
+from .parts import Part, PartWriter, save_array
+from .shards import ShardPlan, write_shard
 from .store import TOKENIZER
 
 READ = "read.json"  # in the working folder: the parts in reading order, and counts of what the reader left out
@@ -61,13 +60,13 @@ class BuildWorker:
     @cached_property
     def parts(self) -> list[Part]:
         """The parts of the build in reading order, once all are written."""
-        return open_parts(self.folder, self.writer.dtype)
+        return open_parts(self.folder)
 
     def compare(self, task: Comparison) -> None:
         """Find near-duplicates in a range of a band; their hashes go to the working folder."""
         assert self.sketcher is not None
-        sketches = [np.load(sketches_of(part.path), mmap_mode="r") for part in self.parts]
-        hashes = [part.digests(0, part.documents) for part in self.parts]
+        sketches = [part.array("sketches") for part in self.parts]
+        hashes = [np.array(part.array("digests")) for part in self.parts]
         save_array(self.folder / task.name, similar(sketches, hashes, task, self.sketcher), self.folder)
 
     def write_shard(self, shard: ShardPlan) -> None:
@@ -78,6 +77,6 @@ class BuildWorker:
             file.write(to_json(entry, indent=1) + "\n")
 
 
-def open_parts(folder: Path, dtype: Any) -> list[Part]:
+def open_parts(folder: Path) -> list[Part]:
     """All parts of a build in reading order."""
-    return [Part(folder / name, dtype) for name in read_json(folder / READ)["parts"]]
+    return [Part(folder / name) for name in read_json(folder / READ)["parts"]]

@@ -244,20 +244,13 @@ def test_a_shorter_run_leaves_out_later_snapshots(tiny_store, tmp_path, capsys):
     assert [path.name for path in (tmp_path / "run" / "snapshots").iterdir()] == ["step-2"]
 
 
-def test_a_store_that_was_cut_altered_or_is_none_is_refused(tiny_store, tmp_path, capsys):
+def test_a_store_that_was_altered_or_is_none_is_refused(tiny_store, tmp_path, capsys):
     recipe, store = write_recipe(tmp_path), tmp_path / "store"
     shutil.copytree(tiny_store.path, store)
     shard = store / "train-00000.tokens.npy"
     whole = shard.read_bytes()
-    shard.write_bytes(whole[:-2])
-    assert (
-        "train-00000.tokens.npy" in (said := refused(capsys, line(recipe, store, tmp_path / "run"))) and "cut" in said
-    )
     shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     assert "altered" in refused(capsys, line(recipe, store, tmp_path / "run"))
-    shard.write_bytes(whole)
-    (store / "tokenizer" / "tokenizer.json").unlink()
-    assert "tokenizer.json: missing" in refused(capsys, line(recipe, store, tmp_path / "run"))
     assert "no such folder" in refused(capsys, line(recipe, tmp_path / "none", tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
@@ -285,18 +278,6 @@ def test_a_recipe_with_a_mistake_is_refused(tiny_store, tmp_path, capsys, old, n
     assert old in text
     recipe.write_text(text.replace(old, new))
     assert said in refused(capsys, line(recipe, tiny_store.path, tmp_path / "run"))
-
-
-def test_a_damaged_state_is_refused(tiny_store, trained, tmp_path, capsys):
-    out = tmp_path / "run"
-    shutil.copytree(trained, out)
-    shutil.rmtree(out / "model")
-    (out / "results.json").unlink()
-    state = out / "state" / "state.safetensors"
-    state.write_bytes(state.read_bytes()[:-100])
-    recipe = write_recipe(tmp_path, steps=6)
-    said = refused(capsys, line(recipe, tiny_store.path, out, "--optim.lr", "5e-3"))
-    assert "state.safetensors: not a whole state" in said
 
 
 def test_a_finished_run_is_left_alone(tiny_store, trained):
@@ -421,6 +402,8 @@ def test_albert_from_raw_text_by_its_own_means(tmp_path):
               "--model.shared-layers", "all", "--optim.rule", "lamb", "--optim.lr", "1e-2"))  # fmt: skip
     records = [r for r in read_log(tmp_path / "run") if r["kind"] == "train"]
     assert records[-1]["mlm_loss"] < records[0]["mlm_loss"]
+    metrics = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    assert "sop_loss" in metrics and "nsp_loss" not in metrics and 0.2 < metrics["sop_accuracy"] < 0.8
     model = load_model(tmp_path / "run" / "model")
     assert len(model.encoder.layers) == 1 < model.config.num_hidden_layers
     assert model.encoder.embeddings.word.weight.shape == (size, 8)
@@ -453,17 +436,3 @@ def test_held_out_text_is_as_long_as_what_is_trained(tiny_store, tmp_path, monke
     # scores of different lengths could not be compared; the kept weights again, unless they are the last ones
     scores = [record["mlm_accuracy"] for record in read_log(tmp_path / "best") if "mlm_accuracy" in record][:4]
     assert lengths[5:] == [40] * (4 if scores[3] > max(scores[:3]) else 5)
-
-
-def test_sentence_order_is_learned_under_its_own_name(tiny_store, tmp_path):
-    recipe = write_recipe(tmp_path, steps=2)
-    main(line(recipe, tiny_store.path, tmp_path / "run", "--model.family", "albert",
-              "--objective", "mlm+sop", "--masking.ngrams", "3"))  # fmt: skip
-    metrics = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
-    assert {"mlm_loss", "mlm_accuracy", "sop_loss", "sop_accuracy"} <= metrics.keys() and "nsp_loss" not in metrics
-    assert 0.2 < metrics["sop_accuracy"] < 0.8
-    assert "sop_loss" in read_log(tmp_path / "run")[0]
-    config, store = load_recipe(tmp_path / "run" / "recipe.toml", PretrainConfig), Store.open(tiny_store.path)
-    vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
-    streams = [config.data(store, split, vocabulary, 24).stream.config for split in ("train", "validation")]
-    assert all(one.sentence_order for one in streams) and not config.instances.sentence_order

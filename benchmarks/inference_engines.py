@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertworks.apps.export.config import ExportConfig
 from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model
 from bertworks.inference.engines import can_compile
@@ -100,7 +99,7 @@ def write_exports(folder: Path, work: Path, names: Sequence[str]) -> None:
     for name in names:
         if name in EXPORTED and not missing(name):
             precision: Any = name.split(", ")[1]
-            export(folder, work / f"export-{precision}", ExportConfig(precision))
+            export(folder, work / f"export-{precision}", precision)
     if any(name.startswith(("onnx", "openvino")) and not missing(name) for name in names):
         write_graphs(folder, work, "onnxruntime, int8" in names)
 

@@ -22,8 +22,7 @@ ENGINES = {  # of benchmarks/inference.py, as the page names them
 FORMS = {  # of the exports, as the page names them
     "bfloat16": "bfloat16",
     "onnx-float32": "ONNX, float32",
-    "onnx-int8": "ONNX, int8, dynamic",
-    "onnx-int8-static": "ONNX, int8, static",
+    "onnx-int8": "ONNX, int8",
 }
 EXPORTED = {  # task: its name on the page, the metric and the metric's name there
     "sst2": ("SST-2", "accuracy", "accuracy"),

@@ -3,9 +3,8 @@
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ..apps.export.config import ExportConfig
 from ..files import InputError
 from .arguments import DevRows, Flat, Positional, flags_in, names_in, parse, refuse_beside
 
@@ -28,14 +27,12 @@ class Arguments:
     model: Positional[Path | None] = None
     """run folder, model folder or sentence-transformers folder (or: --model MODEL)"""
     out: Path | None = None  # folder to write; it must be new, empty, or an earlier export, which is replaced
-    config: Flat[ExportConfig] = field(default_factory=ExportConfig)
-    # file with your own texts, one per line, on which source and export (or engines) are compared; without it: built-in
-    # English and Korean texts, which an export is always compared on
-    texts: Path | None = None
+    precision: Literal["float32", "int8"] = "float32"  # number type of matrix products
     rows: Flat[DevRows] = field(default_factory=DevRows)
     verify: Path | None = None
     """check an exported folder instead: its files, and its scores on our texts; exit status 1 if something differs"""
     compare: bool = False  # measure the engines of this machine on the model instead of writing an export
+    texts: Path | None = None  # file with texts, one per line, for --compare; none: built-in English and Korean ones
     seconds: float = 60.0  # time limit of --compare
 
 
@@ -54,9 +51,9 @@ def export(argv: list[str]) -> None:
         from ..apps.export.comparison import compare, table
 
         found = compare(arguments.model, arguments.texts, arguments.seconds)
-        return table(found, arguments.model).show()
-    if "--seconds" in given:
-        raise InputError("--seconds is the time limit of --compare; add it, or leave --seconds out")
+        return table(found).show()
+    if alone := given & {"--seconds", "--texts"}:
+        raise InputError(f"{min(alone)} is a setting of --compare; add it, or leave {min(alone)} out")
     if arguments.out is None:
         raise InputError("no folder to write; give it with --out DIR")
     from ..apps.export.folder import export as export_folder
@@ -69,11 +66,9 @@ def export(argv: list[str]) -> None:
     dev = remembered(rows, arguments.model, names_in(argv)).read() if rows.task or rows.dev else None
     if is_export(arguments.out):
         print(f"{arguments.out}: an earlier export, which is replaced", file=sys.stderr)
-    certificate = export_folder(arguments.model, arguments.out, arguments.config, arguments.texts, dev)
+    certificate = export_folder(arguments.model, arguments.out, arguments.precision, dev)
     print(f"{arguments.out}: {', '.join(sorted({*certificate['graph']['outputs'].values()}))}")
     _print_difference(f"{certificate['difference']['texts']} built-in texts", certificate["difference"])
-    if "own_texts" in certificate:
-        _print_difference(f"{certificate['own_texts']['texts']:,} texts of {arguments.texts}", certificate["own_texts"])
     if "scores" in certificate:
         scores = certificate["scores"]
         for name, before in scores["before"].items():

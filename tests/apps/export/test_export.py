@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from bertworks.apps.export.certificate import limit_of, verify
-from bertworks.apps.export.config import ExportConfig
 from bertworks.apps.export.folder import export
 from bertworks.apps.export.samples import shipped_texts
 from bertworks.checkpoint.folder import load_model
@@ -136,14 +135,19 @@ def flip(path, at=None):
     path.write_bytes(bytes(data))
 
 
-@pytest.mark.parametrize("name", ["onnx/model.onnx", "tokenizer.json", "reference.safetensors", "README.md"])
-def test_a_flipped_bit_is_noticed(exported, name, capsys):
-    flip(exported / name)
-    with pytest.raises(InputError, match=f"altered: {name}"):
-        verify(exported)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda folder: flip(folder / "reference.safetensors"), "altered: reference.safetensors"),
+        (lambda folder: flip(folder / "README.md"), "altered: README.md"),
+        (lambda folder: (folder / "pytorch_model.bin").write_bytes(b""), "not of this export: pytorch_model.bin"),
+    ],
+)
+def test_a_change_of_any_file_is_noticed(exported, change, message, capsys):
+    change(exported)
     with pytest.raises(SystemExit) as end:
         main(["export", "--verify", str(exported)])
-    assert end.value.code == 1 and f"altered: {name}" in capsys.readouterr().err
+    assert end.value.code == 1 and message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("certified", [True, False])
@@ -199,15 +203,6 @@ def test_an_export_of_an_earlier_version_opens_with_a_note(uncertified, kept, ca
     with contextlib.suppress(SystemExit):
         main(["doctor", str(uncertified)])
     assert "no checksums of the files" in " ".join(capsys.readouterr().out.split())
-
-
-def test_a_missing_and_a_new_file_are_noticed(exported):
-    (exported / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(InputError, match=r"not of this export: pytorch_model\.bin"):
-        verify(exported)
-    (exported / "vocab.txt").unlink()
-    with pytest.raises(InputError, match=r"missing: vocab\.txt"):
-        verify(exported)
 
 
 def test_scores_that_differ_more_than_certified_are_noticed(exported):
@@ -354,16 +349,9 @@ def test_a_failed_export_leaves_nothing(source, tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"precision": "bfloat16"}, "expected float32 or int8"),
-        ({"calibrate": Path("texts.txt")}, "expected int8"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(settings, message):
-    with pytest.raises(InputError, match=message):
-        ExportConfig(**settings)
+def test_an_unknown_precision_is_refused(source, tmp_path):
+    with pytest.raises(InputError, match="expected float32 or int8"):
+        export(source, tmp_path / "out", "bfloat16")
 
 
 def test_recurrent_layers_are_refused(tmp_path):

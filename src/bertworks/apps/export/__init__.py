@@ -2,10 +2,8 @@
 
 In reading order:
 
-    config.py        the settings of an export
     folder.py        the export itself: `export`
-    graph.py         a model as an ONNX graph
-    quantization.py  the same in int8
+    graph.py         a model as an ONNX graph, in float32 or int8
     samples.py       the texts that source and export are compared on
     certificate.py   what was measured; `verify`
     card.py          README.md of an exported folder
@@ -21,7 +19,6 @@ from ..._lazy import lazy_names
 if TYPE_CHECKING:
     from .certificate import verify as verify
     from .comparison import compare as compare
-    from .config import ExportConfig as ExportConfig
     from .folder import export as export
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

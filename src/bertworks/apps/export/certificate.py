@@ -5,7 +5,6 @@ nor its texts.
 """
 
 import importlib.metadata
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from .samples import Sample, shipped_texts
 
 REFERENCE = "reference.safetensors"  # the source's scores
 EXACT = 1e-4  # what float32 scores may differ by, of values up to 1; of larger ones in proportion
-_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _NUMBERS = {"largest": float, "mean": float, "largest_score": float, "answers": int, "equal_answers": (float, None)}
 _FORM = {"source": {"files": {str: str}}, "export": {"files": {str: str}}, "difference": {**_NUMBERS, "limit": float}}
 
@@ -58,26 +57,18 @@ def limit_of(difference: dict[str, Any], precision: str) -> float:
 
 
 def write_certificate(folder: Path, graph: dict[str, Any], source: Path, more: dict[str, Any]) -> None:
-    """Write the certificate of a folder that is otherwise complete. `more`: differences, scores, calibration."""
-    versions = {name: importlib.metadata.version(name) for name in _PACKAGES if _installed(name)}
+    """Write the certificate of a folder that is otherwise complete. `more`: differences, scores."""
     write_json(
         folder / CERTIFICATE,
         {
             "format": FORMAT,
             "graph": graph,
-            "source": {
-                "name": run_name(source),
-                "files": file_sums(source),
-            },
+            "source": {"name": run_name(source), "files": file_sums(source)},
             "export": {"files": file_sums(folder)},
             **more,
-            "machine": {**facts(), **versions},
+            "machine": facts() | {name: importlib.metadata.version(name) for name in PACKAGES},
         },
     )
-
-
-def _installed(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
 
 
 def verify(folder: Path | str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from ...inference.exported import INPUTS, SENTENCE, outputs_of
 from ...model.heads import Model
 from ...model.rectangular import STATES, Rectangular
 
-MODEL = "model.onnx"
+MODEL, QUANTIZED = "model.onnx", "model_quantized.onnx"  # as other software names them
 _LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 _EXAMPLE = (2, 9)  # B, L of the batch that the graph is recorded with; any other works later
 
@@ -112,6 +113,28 @@ def write_onnx(module: Exportable, path: Path) -> None:
     _name_axes(proto, module)
     path.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(proto, str(path))
+
+
+def write_int8(source: Path, target: Path) -> None:
+    """Write the int8 form of a float32 ONNX file: matrices are 8-bit integers, all else stays float32.
+
+    Weights have one scale for each output, and each batch measures the range of its own activations. Attention's
+    products of two activations stay float32.
+    """
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    with TemporaryDirectory() as folder, quiet(""):
+        prepared = Path(folder) / "prepared.onnx"
+        quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
+        quantize_dynamic(
+            prepared,
+            target,
+            op_types_to_quantize=["MatMul", "Gemm", "Gather"],  # matrices, and tables of embeddings
+            per_channel=True,
+            weight_type=QuantType.QInt8,
+            extra_options={"MatMulConstBOnly": True, "DefaultTensorType": 1},
+        )
 
 
 def _forget_places(proto: Any) -> None:

@@ -17,6 +17,13 @@ from ...inference.predictor import Predictor
 from ...inference.steps import Steps
 
 SCORES = "Scores are logits, before the softmax; of an embedder they are the elements of its vectors"
+_STEPS = {
+    "classifier": "classifier",
+    "tagger": "tagger",
+    "span": "answerer",
+    "choice": "chooser",
+    "mlm": "mask_filler",
+}  # of Predictor, for each head
 _WORDS, _TOKENS = 16, 24  # words of a question, or of a text with a mask; tokens that a word has at most
 
 
@@ -47,30 +54,23 @@ class Sample:
     @classmethod
     def of(cls, predictor: Predictor, texts: Sequence[str]) -> "Sample":
         """Pairs, questions and choices are made of neighbouring texts; one word of each text becomes a mask."""
-        head = predictor.model.supervised_head
-        after = [*texts[1:], texts[0]]
-        rows: Sequence[Any] = texts
-        steps: Steps[Any]
-        if head == "classifier":
-            pairs = predictor.kind == "pair"
-            steps, rows = predictor.classifier, [(a, b if pairs else None) for a, b in zip(texts, after, strict=True)]
-        elif head == "tagger":
-            steps = predictor.tagger
-        elif head == "span":
-            steps, rows = (
-                predictor.answerer,
-                [(_beginning(a, predictor.max_length), f"{a} {b}") for a, b in zip(texts, after, strict=True)],
-            )
-        elif head == "choice":
-            third = [*after[1:], after[0]]
-            steps, rows = predictor.chooser, [(a, [b, c]) for a, b, c in zip(texts, after, third, strict=True)]
-        elif "mlm" in predictor.model.heads and predictor.model.config.direction == "both":
-            head, steps = "mlm", predictor.mask_filler
-            mask = predictor.tokenizer.roles["mask"]
-            rows = [_masked(_beginning(text.replace(mask, " "), predictor.max_length), mask) for text in texts]
-        else:
-            head, steps = "vectors", predictor.embedder()
-        return cls(steps, rows, steps.prepare(rows), head)
+        model, mask = predictor.model, predictor.tokenizer.roles["mask"]
+        fills_masks = "mlm" in model.heads and model.config.direction == "both"
+        kind = model.supervised_head or ("mlm" if fills_masks else "vectors")
+        steps = getattr(predictor, _STEPS[kind]) if kind in _STEPS else predictor.embedder()
+        limit = min(_WORDS, max(2, predictor.max_length // _TOKENS))
+        beginnings = [text.replace(mask, " ").split()[:limit] or [""] for text in texts]
+        second, third = [*texts[1:], texts[0]], [*texts[2:], *texts[:2]]
+        rows: list[Any] = [*texts]
+        if kind == "classifier":
+            rows = [(a, b if predictor.kind == "pair" else None) for a, b in zip(texts, second, strict=True)]
+        elif kind == "span":
+            rows = [(" ".join(q), f"{a} {b}") for q, a, b in zip(beginnings, texts, second, strict=True)]
+        elif kind == "choice":
+            rows = [(a, [b, c]) for a, b, c in zip(texts, second, third, strict=True)]
+        elif kind == "mlm":
+            rows = [" ".join([*q[: len(q) // 2], mask, *q[len(q) // 2 + 1 :]]) for q in beginnings]
+        return cls(steps, rows, steps.prepare(rows), kind)
 
     def scores(self) -> Tensor:
         """(R, K) scores by the model, or (N, D) vectors."""
@@ -117,15 +117,3 @@ def agreement(difference: dict[str, Any]) -> tuple[float | None, str]:
         return mean, f"cosines of the vectors: minimum {difference['cosine_min']:.4f}, mean {mean:.4f}"
     share = difference["equal_answers"]
     return share, "" if share is None else f"{share:.1%} of {difference['answers']:,} answers equal"
-
-
-def _beginning(text: str, limit: int) -> str:
-    """The first words of a text, at most `limit` tokens."""
-    return " ".join(text.split()[: min(_WORDS, max(2, limit // _TOKENS))])
-
-
-def _masked(text: str, mask: str) -> str:
-    """The text with a mask as its middle word."""
-    words = text.split() or [""]
-    words[len(words) // 2] = mask
-    return " ".join(words)

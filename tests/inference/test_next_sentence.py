@@ -44,7 +44,7 @@ def test_the_probability_is_that_of_the_first_output(folder):
 
 def test_long_pairs_are_cut_and_counted(folder):
     predictor = Predictor(folder, max_length=16)
-    [found] = predictor.next_sentence_stream([(LONG, "a b")])
+    [found] = predictor.stream(predictor.next_sentence_steps, [(LONG, "a b")])
     whole = len(predictor.tokenizer.tokenize(LONG)) + 2 + 3
     assert found["tokens"] == 16 and found["cut"] == whole - 16
     assert predictor.truncated == {"examples": 1, "tokens": whole - 16}

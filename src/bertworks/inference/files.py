@@ -181,14 +181,13 @@ def predict_texts(
     if kind == "tagging":
         return _tagged(predictor, (row[0] for row in rows))
     if kind == "span":
-        questions = ((row[0], row[1]) for row in rows)
-        if n_best > 1:
-            return ({"answers": found} for found in predictor.answer_stream(questions, n_best))
-        return map(dict, predictor.answer_stream(questions))
+        answers = predictor.stream(predictor.answerer, ((row[0], row[1]) for row in rows))
+        return ({"answers": best[:n_best]} if n_best > 1 else dict(best[0]) for best in answers)
     if kind == "choice":
-        return map(dict, predictor.choose_stream((row[0], row[1:]) for row in rows))
+        return map(dict, predictor.stream(predictor.chooser, ((row[0], row[1:]) for row in rows)))
     pairs = ((row[0], row[1] if len(row) == 2 else None) for row in rows)
-    return map(dict, predictor.classify_stream(pairs, all_scores))
+    classified = predictor.stream(predictor.classifier, pairs)
+    return ({k: v for k, v in one.items() if all_scores or k != "scores"} for one in classified)
 
 
 def _tagged(predictor: Predictor, texts: Iterator[str | Sequence[str]]) -> Iterator[dict[str, Any]]:

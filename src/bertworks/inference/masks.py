@@ -36,6 +36,8 @@ class Candidate(TypedDict):
 class MaskFiller(Steps["MaskRows"]):
     """Scores of all tokens at each mask of each text."""
 
+    chunk = 128  # rows; each mask has a score for every token of the vocabulary
+
     def __init__(self, loaded: LoadedModel):
         """Raises InputError if the folder has no masked-LM head, or its encoder sees one side of a word only."""
         super().__init__(loaded)

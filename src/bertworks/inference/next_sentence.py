@@ -6,7 +6,7 @@ text (label 1). The three steps are those of steps.py.
 Shapes: N pairs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..files import InputError, shorten
 from ..tasks.inputs import Inputs
+from ..tasks.rows import pairs_of, text_of
 from ..tasks.sequences import cut_pairs, frame
 from .model import LoadedModel
 from .steps import Steps, TextRows
@@ -47,6 +48,10 @@ class NextSentence(Steps["FollowingRows"]):
                 f"{loaded.folder} has no next-sentence head, so it cannot say whether B follows A; use a folder "
                 "pre-trained with next-sentence prediction, before fine-tuning"
             )
+
+    def checked(self, rows: Iterable[Any]) -> Iterator[tuple[str, str]]:
+        """The pairs, as they are. Raises InputError for any other row."""
+        return pairs_of(rows, "(text, text)", text_of)
 
     def prepare(self, rows: Sequence[tuple[str, str]]) -> "FollowingRows":
         """Pairs; the longer text is cut from its end. Raises InputError if a text has no token."""

@@ -13,7 +13,7 @@ Shapes: N texts, D width of a vector.
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,10 @@ from ..checkpoint.folder import check_size, read_config
 from ..checkpoint.locate import ModelLike, find_model
 from ..checkpoint.pooling import Pooling, read_pooling, similarity_note
 from ..checkpoint.start import network_of
-from ..files import InputError
 from ..tasks.base import PreparedRows
 from ..tasks.choice import ChoiceRows, Chosen
 from ..tasks.classification import Classified, ClassRows
-from ..tasks.rows import check_count, in_chunks, pairs_of, rows_of, text_of, text_pairs_of, texts_of
+from ..tasks.rows import check_count, in_chunks, rows_of, text_pairs_of, texts_of
 from ..tasks.span import Answered, SpanRows
 from ..tasks.tagging import Entity, TagRows, Unit
 from .engines import Computing, EngineName, Precision
@@ -37,9 +36,8 @@ from .next_sentence import Following, NextSentence
 from .steps import Embedder, HeadSteps, Steps
 
 P = TypeVar("P", bound=PreparedRows)
+R = TypeVar("R")
 
-ROWS = 1024  # rows of a chunk, which are sorted by length together
-MASKED_ROWS = 128  # rows with masks of a chunk: each mask has a score for every token of the vocabulary
 CHARACTERS = 4_000_000  # characters of a chunk: memory stays bounded whatever the length of the texts
 
 
@@ -48,8 +46,8 @@ class Predictor:
 
     `fill_mask` predicts masked tokens, `next_sentence` whether one text follows another, and `embed` gives a vector for
     each text. What fine-tuning added decides on the others: `classify` (labels and numbers), `tag` (entities), `answer`
-    (questions), `choose` (multiple choice). `kind` names the task's kind. Methods with `_stream` take any iterable and
-    keep memory bounded.
+    (questions), `choose` (multiple choice). `kind` names the task's kind. `stream` takes any
+    iterable and keeps memory bounded.
 
         Predictor("runs/sst2").classify(["a fine film", "dull"])
     """
@@ -118,7 +116,7 @@ class Predictor:
         filler, single = self.mask_filler, isinstance(text, str)
         targets = list(texts_of(targets, "targets"))
         results: list[list[list[Candidate]]] = []
-        for prepared, scores in self.scored(filler, [text_of(text, "text")] if single else texts_of(text), MASKED_ROWS):
+        for prepared, scores in self.scored(filler, texts_of([text] if single else text)):
             results += prepared.decode(scores, top_k, targets)
         return results[0] if single else results
 
@@ -139,14 +137,9 @@ class Predictor:
         Pairs that are too long are cut. Raises InputError if the folder has no next-sentence head (fine-tuned folders
         have none), a text has no token, or there are not as many of both.
         """
-        if isinstance(a, str):
-            return next(self.next_sentence_stream([(a, b)]))
-        return list(self.next_sentence_stream(text_pairs_of(a, b, ("a", "b"))))
-
-    def next_sentence_stream(self, rows: Iterable[tuple[str, str]]) -> Iterator[Following]:
-        """`next_sentence` for any number of (A, B), in constant memory, in their order."""
-        for prepared, scores in self.scored(self.next_sentence_steps, pairs_of(rows, "(text, text)", text_of)):
-            yield from prepared.decode(scores)
+        single = isinstance(a, str)
+        rows = [(a, b)] if single else text_pairs_of(a, b, ("a", "b"))
+        return _one_or_all(self.stream(self.next_sentence_steps, rows), single)
 
     # ---- labels
 
@@ -171,21 +164,12 @@ class Predictor:
         the folder has no classifier, if it was fine-tuned on pairs and gets single texts or the other way round, or if
         `pairs` and `texts` differ in length.
         """
-        if isinstance(texts, str):
-            row = (texts, None if pairs is None else text_of(pairs, "pairs"))
-            return next(self.classify_stream([row], all_scores, raw))
-        return list(self.classify_stream(rows_of(texts, pairs), all_scores, raw))
-
-    def classify_stream(
-        self, rows: Iterable[tuple[str, str | None]], all_scores: bool = False, raw: bool = False
-    ) -> Iterator[Classified]:
-        """`classify` for any number of (text, pair or None), in constant memory, in their order."""
-        classifier = self.classifier
-        for prepared, scores in self.scored(classifier, checked_pairs(rows, self.loaded.texts_a_row)):
-            for result in prepared.decode(scores, self.loaded.settings, raw):
-                if not all_scores:
-                    del result["scores"]
-                yield result
+        single = isinstance(texts, str)
+        results = list(self.stream(self.classifier, [(texts, pairs)] if single else rows_of(texts, pairs), raw))
+        if not all_scores:
+            for result in results:
+                del result["scores"]
+        return results[0] if single else results
 
     # ---- tags
 
@@ -203,12 +187,8 @@ class Predictor:
 
         Raises InputError if the folder has no tagger.
         """
-        return next(self.tag_stream([texts])) if isinstance(texts, str) else list(self.tag_stream(texts))
-
-    def tag_stream(self, texts: Iterable[str]) -> Iterator[list[Entity]]:
-        """`tag` for any number of texts, in constant memory, in their order."""
-        for prepared, scores in self.scored(self.tagger, texts_of(texts)):
-            yield from prepared.decode(scores, self.loaded.settings)
+        single = isinstance(texts, str)
+        return _one_or_all(self.stream(self.tagger, [texts] if single else texts), single)
 
     def tag_words(self, texts: Iterable[str]) -> Iterator[list[Unit]]:
         """Every word (or character) of each text with its tag and the probabilities of all tags, in constant memory."""
@@ -232,24 +212,9 @@ class Predictor:
         A folder that was fine-tuned with unanswerable questions may answer that there is none, by its own threshold.
         Raises InputError if the folder has no span head, or there are not as many contexts as questions.
         """
-        if isinstance(questions, str):
-            return next(self.answer_stream([(questions, contexts)]))
-        return list(self.answer_stream(text_pairs_of(questions, contexts, ("questions", "contexts"))))
-
-    @overload
-    def answer_stream(self, rows: Iterable[tuple[str, str]], n_best: Literal[1] = 1) -> Iterator[Answered]: ...
-    @overload
-    def answer_stream(self, rows: Iterable[tuple[str, str]], n_best: int) -> Iterator[Any]: ...
-    def answer_stream(self, rows: Iterable[tuple[str, str]], n_best: int = 1) -> Iterator[Any]:
-        """`answer` for any number of (question, context), in constant memory, in their order.
-
-        n_best: above 1 gives lists of the best answers instead, best first.
-        """
-        answerer = self.answerer
-        check_count(n_best, "n_best")
-        for prepared, scores in self.scored(answerer, pairs_of(rows, "(question, context)", text_of)):
-            for best in prepared.decode(scores, self.loaded.settings):
-                yield best[:n_best] if n_best > 1 else best[0]
+        single = isinstance(questions, str)
+        rows = [(questions, contexts)] if single else text_pairs_of(questions, contexts, ("questions", "contexts"))
+        return _one_or_all((best[0] for best in self.stream(self.answerer, rows)), single)
 
     # ---- choices
 
@@ -260,14 +225,8 @@ class Predictor:
 
     def choose(self, text: str, choices: Sequence[str]) -> Chosen:
         """Which of the choices fits the text. Raises InputError if the folder has no choice head."""
-        return next(self.choose_stream([(text, choices)]))
-
-    def choose_stream(self, rows: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Chosen]:
-        """`choose` for any number of (text, choices), all of as many choices, in constant memory, in their order."""
-        chooser = self.chooser
-        checked = pairs_of(rows, "(text, choices)", lambda choices, at: list(texts_of(choices, at)))
-        for prepared, scores in self.scored(chooser, checked):
-            yield from prepared.decode(scores, self.loaded.settings)
+        chosen: Chosen = next(self.stream(self.chooser, [(text, choices)]))
+        return chosen
 
     # ---- vectors
 
@@ -288,33 +247,31 @@ class Predictor:
         """
         embedder, single = self.embedder(pooling, normalize), isinstance(texts, str)
         vectors = [np.empty((0, embedder.width), np.float32)]
-        for prepared, scores in self.scored(embedder, [text_of(texts, "texts")] if single else texts_of(texts)):
+        for prepared, scores in self.scored(embedder, texts_of([texts] if single else texts)):
             vectors.append(prepared.decode(scores))
         whole = np.concatenate(vectors)
         return whole[0] if single else whole
 
-    # ---- the steps of a stream
+    # ---- any number of rows
 
-    def scored(self, steps: Steps[P], rows: Iterable[Any], most: int = ROWS) -> Iterator[tuple[P, Tensor]]:
-        """Chunks of rows with their scores, ready to be decoded; adds the lost tokens to `truncated`."""
-        for chunk in in_chunks(rows, most, CHARACTERS):
+    def stream(self, steps: Steps[Any], rows: Iterable[Any], *options: Any) -> Iterator[Any]:
+        """The results of any number of rows, in constant memory, in their order.
+
+        steps: `classifier`, `tagger`, `answerer`, `chooser` or `next_sentence_steps`, whose `checked` describes a row.
+        Results are those of the list methods; classifiers give the scores of all labels too, `answerer` a list of the
+        best answers.
+        """
+        for prepared, scores in self.scored(steps, steps.checked(rows)):
+            yield from prepared.decode(scores, self.loaded.settings, *options)
+
+    def scored(self, steps: Steps[P], rows: Iterable[Any]) -> Iterator[tuple[P, Tensor]]:
+        """Chunks of checked rows with their scores, ready to be decoded; adds the lost tokens to `truncated`."""
+        for chunk in in_chunks(rows, steps.chunk, CHARACTERS):
             prepared = steps.prepare(chunk)
             self.truncated["examples"] += int((prepared.cut > 0).sum())
             self.truncated["tokens"] += int(prepared.cut.sum())
             yield prepared, steps.score([prepared])[0]
 
 
-def checked_pairs(rows: Iterable[Any], count: int) -> Iterator[tuple[str, str | None]]:
-    """The rows of a classifier, (text, pair or None) each, as they are.
-
-    count: texts of a row that the model was fine-tuned on, 1 or 2; 0: not known. Raises InputError for other rows.
-    """
-
-    def second(pair: Any, where: str) -> str | None:
-        if pair is None and count == 2:
-            raise InputError(f"{where} is None; the model was fine-tuned on pairs: give `pairs` too, a text for each")
-        if pair is not None and count == 1:
-            raise InputError(f"{where} is a second text; the model was fine-tuned on single texts: leave `pairs` out")
-        return None if pair is None else text_of(pair, where)
-
-    return pairs_of(rows, "(text, pair or None)", second)
+def _one_or_all(results: Iterator[R], single: bool) -> R | list[R]:
+    return next(results) if single else list(results)

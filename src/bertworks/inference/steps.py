@@ -12,7 +12,7 @@ Shapes: N rows, S sequences, T tokens of all sequences, K scores of a sequence o
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -29,20 +29,28 @@ from ..tasks.choice import Choice
 from ..tasks.inputs import Inputs
 from ..tasks.kinds import KINDS
 from ..tasks.questions import Question
+from ..tasks.rows import pairs_of, text_of, texts_of
 from ..tasks.sentences import from_texts
 from ..tasks.sequences import Integers, frame, tokenize
 from .model import LoadedModel
 
 P = TypeVar("P", bound=PreparedRows)
 
+CHUNK = 1024  # rows
+
 
 class Steps(ABC, Generic[P]):
     """Preparing and scoring for one kind of result."""
 
     by_token = False  # whether the model scores tokens, (T, K), or sequences, (S, K)
+    chunk = CHUNK  # rows that are sorted by length together
 
     def __init__(self, loaded: LoadedModel):
         self.loaded = loaded
+
+    def checked(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """The rows, as they are: texts, unless a subclass takes others. Raises InputError for any other row."""
+        return texts_of(rows)
 
     @abstractmethod
     def prepare(self, rows: Sequence[Any]) -> P:
@@ -89,6 +97,23 @@ class HeadSteps(Steps[P]):
         super().__init__(loaded)
         loaded.check_head(kind)
         self.kind, self.by_token = kind, KINDS[kind].head in TOKEN_HEADS
+
+    def checked(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """The rows, as the class describes them. Raises InputError for any other row."""
+        if self.kind == "tagging":
+            return texts_of(rows)
+        if self.kind == "span":
+            return pairs_of(rows, "(question, context)", text_of)
+        if self.kind == "choice":
+            return pairs_of(rows, "(text, choices)", lambda choices, at: list(texts_of(choices, at)))
+        return pairs_of(rows, "(text, pair or None)", self._checked_pair)
+
+    def _checked_pair(self, pair: Any, where: str) -> str | None:
+        if pair is None and self.loaded.texts_a_row == 2:
+            raise InputError(f"{where} is None; the model was fine-tuned on pairs: give `pairs` too, a text for each")
+        if pair is not None and self.loaded.texts_a_row == 1:
+            raise InputError(f"{where} is a second text; the model was fine-tuned on single texts: leave `pairs` out")
+        return None if pair is None else text_of(pair, where)
 
     def prepare(self, rows: Sequence[Any], cut_left: bool = False) -> P:
         """Long single texts, contexts and texts to tag are read in windows; pairs, questions and choices are cut.

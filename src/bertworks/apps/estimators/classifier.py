@@ -112,7 +112,8 @@ class EncoderClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]  
             raise ValueError(f"X has rows of {len(rows[0])} texts; expected {self._texts}, as in fit")
         pairs = ((row[0], row[1] if len(row) == 2 else None) for row in rows)
         with value_errors():
-            found = [result["scores"] for result in self._model().classify_stream(pairs, all_scores=True)]
+            model = self._model()
+            found = [result["scores"] for result in model.stream(model.classifier, pairs)]
         return np.array([[scores[str(k)] for k in range(len(self.classes_))] for scores in found])
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -30,7 +30,7 @@ from .inference.config import FeatureConfig
 from .inference.engines import Computing, EngineName, Precision
 from .inference.evaluation import evaluate as evaluate_rows
 from .inference.evaluation import known_labels, remembered
-from .inference.feature_files import read_texts, write_features, writer_for
+from .inference.feature_files import check_out, read_texts, write_features
 from .inference.features import Extractor
 from .inference.file_inputs import Columns, columns_for, in_memory
 from .inference.files import Counts, check_file, predict_data, write_results
@@ -305,10 +305,9 @@ def features(
     sheet: str = "",
     header_row: int = 0,
     layers: str = "last",
-    pool: Literal["mean", "cls", "max"] | None = None,
+    pool: Literal["mean", "cls"] | None = None,
     words: Literal["first", "mean"] | None = None,
     specials: bool = False,
-    dtype: Literal["float32", "float16"] = "float32",
     precision: Literal["float32", "bfloat16"] = "float32",
     max_length: int | None = None,
     out: Path | str | None = None,
@@ -321,15 +320,15 @@ def features(
     model: model folder, run folder, or a loaded model. data: a list of texts or of pairs; a pandas or polars DataFrame,
     a datasets.Dataset, a list of dictionaries; or the path of a file ("-": standard input). text: column of a table, or
     two for pairs; by default those of the table that the model was fine-tuned on, or text. encoding, sheet: of a file.
-    layers, pool, words, ...: see FeatureConfig. out: write them to this file instead (.safetensors, .parquet), in
+    layers, pool, words, ...: see FeatureConfig. out: write them to this file instead (.safetensors), in
     constant memory, and return how many were written. device: cpu or cuda; none: a GPU if there is one. Raises
     InputError for unfit data, with the row.
     """
 
-    config = FeatureConfig(layers, pool, words, specials, dtype, precision, max_length)
+    config = FeatureConfig(layers, pool, words, specials, precision, max_length)
     source = _file_or(data)
     if out is not None:
-        writer_for(Path(out), [source], [find_model(model)])  # refused before minutes of computing
+        check_out(Path(out), [source], [find_model(model)])  # refused before minutes of computing
     source = source if isinstance(source, str) else in_memory(source)
     given = Columns(comma_separated(text), form=TableForm(encoding, sheet, header_row=header_row))
     columns = columns_for(read_task(find_model(model)), source, given)._replace(choices=())
@@ -339,7 +338,7 @@ def features(
     found = [*extractor.stream(one for _, one in read_texts(source, columns))]
     if not pool:
         return found
-    return np.stack([one.vectors for one in found]) if found else np.empty((0, extractor.width), dtype)
+    return np.stack([one.vectors for one in found]) if found else np.empty((0, extractor.width), np.float32)
 
 
 def _file_or(data: Any) -> Any:

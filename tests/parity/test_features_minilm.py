@@ -9,7 +9,7 @@ import torch
 
 from bertworks.data.corpus import read_documents
 from bertworks.inference.config import FeatureConfig
-from bertworks.inference.features import Extractor, extract
+from bertworks.inference.features import Extractor
 from support.shared_data import shared
 
 transformers = pytest.importorskip("transformers")
@@ -55,9 +55,9 @@ def theirs(minilm):
 @pytest.mark.parametrize("layers", CHOICES)
 def test_every_choice(minilm, theirs, layers):
     scale = {"sum-last-4": 4, "sum-all": 6}.get(layers, 1)  # of so many layers, each within 1e-5
-    for text, found in zip(SENTENCES, extract(minilm, SENTENCES, layers), strict=True):
+    for text, found in zip(SENTENCES, Extractor.load(minilm, FeatureConfig(layers)).stream(SENTENCES), strict=True):
         expected = CHOICES[layers](theirs(text))[1:-1]
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * scale)
+        np.testing.assert_allclose(found.vectors, expected, rtol=0, atol=1e-5 * scale)
 
 
 def test_pairs(minilm, theirs):

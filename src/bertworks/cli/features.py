@@ -14,14 +14,14 @@ class Arguments:
     """Write a vector for each token, word or whole text, with its offsets in the text.
 
     Example:
-        bertworks features runs/base texts.txt --out vectors.parquet --pool mean
+        bertworks features runs/base texts.txt --out vectors.safetensors --pool mean
     """
 
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
     # text file with a text in each line; table .csv, .tsv, .jsonl, .parquet or .xlsx; - for standard input (or: --data
     # DATA)
     data: Positional[str]
-    out: Path  # file to write: .safetensors or .parquet
+    out: Path  # file to write: .safetensors
     config: Flat[FeatureConfig] = field(default_factory=FeatureConfig)
     # text column of a table, or two columns separated by a comma for sentence pairs; empty: those of the table that the
     # model was fine-tuned on, or text

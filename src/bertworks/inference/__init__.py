@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from .feature_files import write_features as write_features
     from .features import Extractor as Extractor
     from .features import Features as Features
-    from .features import extract as extract
     from .files import predict_data as predict_data
     from .files import predict_texts as predict_texts
     from .masks import Candidate as Candidate

@@ -1,7 +1,7 @@
-"""Features of a whole file, written as safetensors or Parquet, in constant memory (docs/features.md).
+"""Features of a whole file, written as safetensors, in constant memory (docs/features.md).
 
-Parquet has one row per text. A safetensors file has a few large arrays whose sizes are known only at the end: they grow
-in nameless files beside the target and are copied into it, so they need twice the disk space while writing.
+The arrays' sizes are known only at the end: they grow in nameless files beside the target and are copied into it, so
+they need twice the disk space while writing.
 
 Shapes: N texts, R vectors of all texts, W their width.
 """
@@ -11,8 +11,7 @@ import itertools
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -22,11 +21,19 @@ from numpy.typing import NDArray
 from ..files import InputError, atomic_write, safetensors_header
 from ..reporting.outputs import check_output, naming
 from ..tasks.table import TABLES, ending_of, part_of
-from .features import Chunk, Extractor, Text
+from .features import Extractor, Text
 from .file_inputs import Columns, read_inputs
 
-Write = Callable[[Chunk, list[int]], None]  # a chunk, and the line of each of its texts
-Facts = dict[str, str]  # metadata in the file
+ENDING = ".safetensors"
+_ROWS: dict[str, tuple[str, tuple[int, ...]]] = {  # number type and shape of a row of each array but the vectors
+    "lines": ("int64", ()),
+    "edges": ("int64", ()),
+    "offsets": ("int32", (2,)),
+    "words": ("int32", ()),
+    "ids": ("int32", ()),
+    "segments": ("uint8", ()),
+}
+_NAMES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8"}  # of number types in the file
 
 
 class Written(NamedTuple):
@@ -38,14 +45,16 @@ class Written(NamedTuple):
     windowed: int  # texts that did not fit into one window
 
 
-def write_features(extractor: Extractor, file: Any, columns: Columns, out: Path, facts: Facts | None = None) -> Written:
+def write_features(
+    extractor: Extractor, file: Any, columns: Columns, out: Path, facts: dict[str, str] | None = None
+) -> Written:
     """The features of every input of `file`, in its order; `out` is replaced when all is done.
 
     file: lines of text ("-": standard input), a table with one or two text columns (tasks/table.py), or data in memory
-    (`read_inputs`). out: its ending decides, see WRITERS. facts: kept in the file beside the extractor's settings.
-    Raises InputError with file and line if an input is damaged, or if there is no writer for the ending.
+    (`read_inputs`). facts: kept in the file beside the extractor's settings. Raises InputError with file and line if an
+    input is damaged, or if `out` is no .safetensors.
     """
-    writer = writer_for(out, [file])
+    check_out(out, [file])
     if len(columns.text) > 2:
         raise InputError(f"{len(columns.text)} text columns; expected one, or two for pairs")
     if isinstance(file, str) and file != "-" and ending_of(file) not in TABLES and not part_of(file)[0].is_file():
@@ -61,13 +70,20 @@ def write_features(extractor: Extractor, file: Any, columns: Columns, out: Path,
             yield text
 
     settings = {name: str(value) for name, value in vars(extractor.config).items() if value not in (None, False)}
-    total = np.zeros(3, np.int64)
-    with writer(out, extractor, pairs, settings | (facts or {})) as write:
+    texts_written = vectors = windowed = 0
+    with _arrays(out, extractor, pairs, settings | (facts or {})) as files:
         for chunk in extractor.chunks(texts()):
             N = len(chunk.edges) - 1
-            write(chunk, [lines.popleft() for _ in range(N)])
-            total += N, chunk.edges[-1], chunk.windowed
-    return Written(int(total[0]), int(total[1]), extractor.width, int(total[2]))
+            parts: dict[str, NDArray[Any] | None] = chunk.features._asdict()
+            parts |= {"lines": np.array([lines.popleft() for _ in range(N)]), "edges": chunk.edges[1:] + vectors}
+            for name, array in files.items():
+                array.write(np.ascontiguousarray(parts[name], _ROWS.get(name, ("float32",))[0]).data)
+            texts_written, vectors, windowed = (
+                texts_written + N,
+                vectors + int(chunk.edges[-1]),
+                windowed + chunk.windowed,
+            )
+    return Written(texts_written, vectors, extractor.width, windowed)
 
 
 def read_texts(data: Any, columns: Columns) -> Iterator[tuple[int, Text]]:
@@ -78,104 +94,47 @@ def read_texts(data: Any, columns: Columns) -> Iterator[tuple[int, Text]]:
         yield given.name["line"], given.texts[0] if len(given.texts) == 1 else (given.texts[0], given.texts[1])
 
 
-def writer_for(
-    out: Path, data: Iterable[Any] = (), folders: Iterable[Any] = ()
-) -> Callable[[Path, Extractor, bool, Facts], AbstractContextManager[Write]]:
-    """What writes files of this ending. Raises InputError if nothing does, or as `check_output`."""
-    if ending_of(out) not in WRITERS:
-        raise InputError(f"{out}: no known ending; expected one of {', '.join(WRITERS)}")
+def check_out(out: Path, data: Iterable[Any] = (), folders: Iterable[Any] = ()) -> None:
+    """Raises InputError if the file has another ending, or as `check_output`."""
+    if ending_of(out) != ENDING:
+        raise InputError(f"{out}: expected a name that ends in {ENDING}")
     check_output(out, data, folders)
-    return WRITERS[ending_of(out)]
-
-
-# ---- Parquet
 
 
 @contextlib.contextmanager
-def _parquet(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Iterator[Write]:
-    """A row a text; vectors and what they belong to are lists. A chunk is a row group."""
-    import pyarrow
-    from pyarrow import parquet
+def _arrays(out: Path, extractor: Extractor, pairs: bool, facts: dict[str, str]) -> Iterator[Mapping[str, IO[bytes]]]:
+    """The nameless files of the arrays; at the end of the block they are copied into `out`.
 
-    vector = pyarrow.list_(pyarrow.from_numpy_dtype(extractor.config.dtype), extractor.width)
-    fields = [("line", pyarrow.int64())]
-    if extractor.config.pool:
-        fields.append(("vector", vector))
-    else:
-        named = [("start", "int32"), ("end", "int32"), ("word", "int32"), *([("segment", "uint8")] * pairs)]
-        fields.append(("words" if extractor.config.words else "pieces", pyarrow.list_(pyarrow.string())))
-        fields += [(name, pyarrow.list_(pyarrow.type_for_alias(kind))) for name, kind in named]
-        fields.append(("vectors", pyarrow.list_(vector)))
-    schema = pyarrow.schema(fields, metadata=facts)
-    vocab = pyarrow.array(extractor.tokenizer.vocab)
-
-    def columns(chunk: Chunk) -> Iterator[Any]:
-        features = chunk.features
-        flat = pyarrow.FixedSizeListArray.from_arrays(features.vectors.reshape(-1), extractor.width)
-        if features.offsets is None or features.words is None:
-            yield flat
-            return
-        begins = pyarrow.array(chunk.edges.astype(np.int32))
-        texts = vocab.take(pyarrow.array(features.ids)) if chunk.strings is None else chunk.strings
-        numbers = [*features.offsets.T, features.words, *([features.segments] * pairs)]
-        for part in (texts, *map(np.ascontiguousarray, numbers), flat):
-            yield pyarrow.ListArray.from_arrays(begins, part)
-
-    def write(chunk: Chunk, lines: list[int]) -> None:
-        writer.write_table(pyarrow.Table.from_arrays([pyarrow.array(lines), *columns(chunk)], schema=schema))
-
-    # compression is off: vectors do not shrink, and nothing else is large
-    with atomic_write(out) as file, parquet.ParquetWriter(file, schema, compression="none") as writer:
-        yield write
-
-
-# ---- safetensors
-
-
-@contextlib.contextmanager
-def _safetensors(out: Path, extractor: Extractor, pairs: bool, facts: Facts) -> Iterator[Write]:
-    """`vectors` (R, W), `lines` (N,), and where a text has several vectors `edges` (N + 1,) and their names."""
-    config = extractor.config
-    rows: dict[str, tuple[str, tuple[int, ...]]] = {
-        "vectors": (config.dtype, (extractor.width,)),
-        "lines": ("int64", ()),
-    }
-    if not config.pool:
-        rows |= {"edges": ("int64", ()), "offsets": ("int32", (2,)), "words": ("int32", ())}
-        rows |= ({} if config.words else {"ids": ("int32", ())}) | ({"segments": ("uint8", ())} if pairs else {})
+    `vectors` (R, W), `lines` (N,), and where a text has several vectors `edges` (N + 1,) and their names.
+    """
+    names = ["vectors", "lines"]
+    if not extractor.config.pool:
+        names += ["edges", "offsets", "words", *(["ids"] if not extractor.config.words else [])]
+        names += ["segments"] if pairs else []
     with naming(out), contextlib.ExitStack() as stack:
-        files = {name: stack.enter_context(tempfile.TemporaryFile(dir=out.parent)) for name in rows}
+        files = {name: stack.enter_context(tempfile.TemporaryFile(dir=out.parent)) for name in names}
         if "edges" in files:
             files["edges"].write(np.zeros(1, np.int64).tobytes())
-        written = 0
-
-        def write(chunk: Chunk, lines: list[int]) -> None:
-            nonlocal written
-            parts: dict[str, NDArray[Any] | None] = chunk.features._asdict()
-            parts |= {"lines": np.array(lines, np.int64), "edges": chunk.edges[1:] + written}
-            for name, file in files.items():
-                file.write(np.ascontiguousarray(parts[name], rows[name][0]).data)
-            written += int(chunk.edges[-1])
-
         target = stack.enter_context(atomic_write(out))
-        yield write
-        _save(target, files, rows, facts)
+        yield files
+        _save(target, files, _ROWS | {"vectors": ("float32", (extractor.width,))}, facts)
 
 
 def _save(
-    target: IO[bytes], files: Mapping[str, IO[bytes]], rows: Mapping[str, tuple[str, tuple[int, ...]]], facts: Facts
+    target: IO[bytes],
+    files: Mapping[str, IO[bytes]],
+    rows: Mapping[str, tuple[str, tuple[int, ...]]],
+    facts: dict[str, str],
 ) -> None:
     """The file that `safetensors.numpy.save_file` would write, which needs a path of its own: a header, then arrays."""
-    kinds = {"float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "uint8": "U8"}
     order = sorted(files, key=lambda name: -np.dtype(rows[name][0]).itemsize)  # the wider types first
-    sizes = {name: files[name].tell() for name in order}
-    shapes = {}
-    for name, (dtype, row) in rows.items():
-        shapes[name] = (sizes[name] // (np.dtype(dtype).itemsize * int(np.prod(row, dtype=np.int64))), *row)
-    target.write(safetensors_header(facts, [(name, kinds[rows[name][0]], shapes[name], sizes[name]) for name in order]))
+    arrays = []
+    for name in order:
+        dtype, row = rows[name]
+        size = files[name].tell()
+        count = size // (np.dtype(dtype).itemsize * int(np.prod(row, dtype=np.int64)))
+        arrays.append((name, _NAMES[dtype], (count, *row), size))
+    target.write(safetensors_header(facts, arrays))
     for name in order:
         files[name].seek(0)
         shutil.copyfileobj(files[name], target, 1 << 20)
-
-
-WRITERS = {".safetensors": _safetensors, ".parquet": _parquet}

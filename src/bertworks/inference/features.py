@@ -1,8 +1,8 @@
 """Vectors of raw texts from the layers of an encoder (paper, section 5.3; original code extract_features.py).
 
-`extract` gives arrays, a text after the other; an `Extractor` also what each vector belongs to; `feature_files.py`
-writes files. A text is [CLS] tokens [SEP], a pair [CLS] tokens [SEP] tokens [SEP]. What is longer than the window is
-read through several, which overlap by a quarter or more, and each token's vector is taken where it has most context.
+An `Extractor` gives each text's vectors and what they belong to; `feature_files.py` writes files. A text is
+[CLS] tokens [SEP], a pair [CLS] tokens [SEP] tokens [SEP]. What is longer than the window is read through several,
+which overlap by a quarter or more, and each token's vector is taken where it has most context.
 
 Shapes: N texts, C parts a text (2 of a pair), F tokens of all texts, S windows, T tokens of all windows, R vectors, W
 their width, B sequences of a batch, D hidden width.
@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ Text = str | tuple[str, str]  # a text or a pair
 class Features(NamedTuple):
     """The vectors of one text, or of N texts end to end. All but `vectors` are None where one is a whole text's."""
 
-    vectors: NDArray[Any]  # (R, W) float32 or float16; of one pooled text (W,)
+    vectors: NDArray[Any]  # (R, W) float32; of one pooled text (W,)
     offsets: NDArray[np.int32] | None  # (R, 2) the characters of its text; (0, 0) for [CLS] and [SEP]
     words: NDArray[np.int32] | None  # (R,) number of the word in its text, -1 for [CLS] and [SEP]
     segments: NDArray[np.uint8] | None  # (R,) 0, and 1 for the second text of a pair
@@ -59,7 +59,6 @@ class Chunk:
 
     features: Features  # of all of them
     edges: Integers  # (N + 1,) where each text's vectors begin and end
-    strings: list[str] | None  # (R,) the words, where a vector is a word's
     windowed: int  # texts that did not fit into one window
 
     def texts(self) -> Iterator[Features]:
@@ -126,8 +125,7 @@ class Extractor:
     def chunks(self, texts: Iterable[Text]) -> Iterator[Chunk]:
         """The same, many texts at a time: what files are written from.
 
-        Raises InputError if a row is neither text nor pair, the first text of a pair leaves no room for the second, or
-        a value exceeds float16.
+        Raises InputError if a row is neither text nor pair, or the first text of a pair leaves no room for the second.
         """
         characters = CHARACTERS if self.config.pool else min(CHARACTERS, 2 * VALUES // self.width)
         for pairs, group in groupby(texts_or_pairs_of(texts), lambda text: not isinstance(text, str)):
@@ -142,10 +140,9 @@ class Extractor:
         frames = tokens.framed(windows, self.tokenizer)
         target = tokens.targets(windows, frames, row, self.config.pool == "cls")
         inputs = Inputs.unlabelled(frames, self.tokenizer, self.max_length)
-        vectors = self._as_dtype(self.vectors(inputs, target, int(edges[-1])))
+        vectors = self._reduced(inputs, target, int(edges[-1]), self.choice).numpy()
         windowed = len(np.unique(windows.text[windows.start > 0]))
-        strings = contexts.words if self.config.words else None
-        return Chunk(Features(vectors, *named), edges, strings, windowed)
+        return Chunk(Features(vectors, *named), edges, windowed)
 
     def _rows(self, tokens: "_Tokens", contexts: Contexts, C: int) -> tuple[Integers, Integers, tuple[Any, ...]]:
         """(N + 1,) borders of the texts' vectors; (F,) the vector of each token, -1 if it has none; their names."""
@@ -170,29 +167,15 @@ class Extractor:
 
     # ---- vectors of prepared inputs
 
-    def vectors(self, inputs: Inputs, target: Integers, count: int) -> Tensor:
-        """(R, W) float32 on the CPU: the mean (with pool = "max" the maximum) over the tokens of each target.
+    def layers(self, inputs: Inputs, target: Integers, count: int) -> list[NDArray[np.float32]]:
+        """(R, D) vectors of the embeddings and of every layer, from one pass over the inputs: means over tokens.
 
         target (T,): the vector, below `count`, that each token of `inputs` belongs to, -1 for none. A vector without
         tokens is 0.
         """
-        return self._reduced(inputs, target, count, self.choice)
-
-    def layers(self, inputs: Inputs, target: Integers, count: int) -> list[NDArray[np.float32]]:
-        """(R, D) vectors as `vectors` gives, of the embeddings and of every layer, from one pass over the inputs."""
         every = LayerChoice(tuple(range(len(self.widths))), "concat")
         vectors = self._reduced(inputs, target, count, every)
         return [part.numpy() for part in vectors.split(self.widths, dim=1)]
-
-    def _batches(self, inputs: Inputs) -> Iterator[tuple[Integers, Batch, Tensor]]:
-        """(examples, their batch on the device, its attention mask): all inputs, without gradients.
-
-        Autocasting to bfloat16 is switched on once for all batches, because it casts the weights each time.
-        """
-        with self._computing():
-            for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
-                batch = to_device(inputs.batch(rows), self.device)
-                yield rows, batch, batch["attention_mask"]
 
     @contextlib.contextmanager
     def _computing(self) -> Iterator[None]:
@@ -201,21 +184,20 @@ class Extractor:
             yield
 
     def _reduced(self, inputs: Inputs, target: Integers, count: int, choice: LayerChoice) -> Tensor:
-        highest = self.config.pool == "max"
-        out = torch.full((count, self._width_of(choice)), -torch.inf if highest else 0.0)
-        for rows, batch, mask in self._batches(inputs):
-            targets = torch.from_numpy(target[inputs.tokens(rows)])
-            wanted = (targets >= 0).nonzero().squeeze(1)
-            cells = mask.flatten().nonzero().squeeze(1)[wanted.to(self.device)]
-            found, goal = self._states(batch, cells, choice).cpu(), targets[wanted]
-            if highest:
-                np.maximum.at(out.numpy(), goal.numpy(), found.numpy())
-            else:
-                out.index_add_(0, goal, found)
+        """(R, W) float32 on the CPU: the mean over the tokens of each target, as in `layers`.
+
+        Autocasting to bfloat16 is switched on once for all batches, because it casts the weights each time.
+        """
+        out = torch.zeros(count, self._width_of(choice))
+        with self._computing():
+            for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
+                batch = to_device(inputs.batch(rows), self.device)
+                targets = torch.from_numpy(target[inputs.tokens(rows)])
+                wanted = (targets >= 0).nonzero().squeeze(1)
+                cells = batch["attention_mask"].flatten().nonzero().squeeze(1)[wanted.to(self.device)]
+                out.index_add_(0, targets[wanted], self._states(batch, cells, choice).cpu())
         counts = np.bincount(target[target >= 0], minlength=count)
-        if highest:
-            out[torch.from_numpy(counts == 0)] = 0.0
-        elif counts.max(initial=0) > 1:
+        if counts.max(initial=0) > 1:
             out /= torch.from_numpy(counts).clamp(min=1)[:, None]
         return out
 
@@ -238,34 +220,6 @@ class Extractor:
     def _width_of(self, choice: LayerChoice) -> int:
         """W of a choice of layers; the embeddings may be narrower than the layers."""
         return choice.combine({i: torch.empty(1, width) for i, width in enumerate(self.widths)}).shape[-1]
-
-    def _as_dtype(self, vectors: Tensor) -> NDArray[Any]:
-        if self.config.dtype == "float32":
-            return vectors.numpy()
-        halves = vectors.half()
-        if not bool(halves.isfinite().all()):
-            most = float(vectors.abs().max())
-            raise InputError(f"a value of {most:.6g} does not fit into float16, which ends at 65504; ask for float32")
-        return halves.numpy()
-
-
-def extract(
-    model: ModelLike | tuple[Encoder, Tokenizer],
-    texts: Iterable[Text],
-    layers: str = "last",
-    pool: Literal["mean", "cls", "max"] | None = None,
-    words: Literal["first", "mean"] | None = None,
-) -> Iterator[NDArray[np.float32]]:
-    """The vectors of any number of texts or (text, text) pairs, in constant memory, in their order.
-
-    model: model folder, run folder, a loaded model, or an encoder with its tokenizer. Each text gives (tokens, W)
-    float32; with `words` (words, W), words being what stands between blanks; with `pool` (W,). layers:
-    model/layer_choice.py. For places,
-    word numbers and float16 use an Extractor. Raises InputError if the model has no such layers.
-    """
-    config = FeatureConfig(layers, pool, words)
-    extractor = Extractor(*model, config) if isinstance(model, tuple) else Extractor.load(model, config)
-    return (features.vectors for features in extractor.stream(texts))
 
 
 # ---- texts as windows

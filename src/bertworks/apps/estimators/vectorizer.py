@@ -28,7 +28,7 @@ class EncoderVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TextE
         model: ModelLike = "",
         *,
         layers: str = "last",
-        pool: Literal["mean", "cls", "max"] = "mean",
+        pool: Literal["mean", "cls"] = "mean",
         max_length: int | None = None,
         precision: Literal["float32", "bfloat16"] = "float32",
         device: str | None = None,

@@ -67,7 +67,7 @@ def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
         size += len(beginning[-1])
         if size >= LOOKED_AT:
             break
-    if reason := check(tokenizer, beginning).lacking:
+    if reason := check(tokenizer, beginning).reason:
         yield (
             f"{reason}; raise --vocab-size, --limit-alphabet or --character-coverage, or look whether this is the "
             "right text"

@@ -208,7 +208,7 @@ def vocabulary(tokenizer: Tokenizer, train: Sequence[Row]) -> Iterator[Finding]:
     """Words of up to SAMPLE training examples, evenly spread, that the vocabulary lacks."""
     rows = train[:: max(1, len(train) // SAMPLE)][:SAMPLE]
     sample = (normalize("NFC", "\n".join(row.texts)) for row in rows)
-    if reason := check_vocabulary(tokenizer, sample, CHARACTERS).lacking or misfit(tokenizer):
+    if reason := check_vocabulary(tokenizer, sample, CHARACTERS).reason or misfit(tokenizer):
         yield Finding("vocabulary", "warning", reason, "use a model whose vocabulary has this script and case")
 
 

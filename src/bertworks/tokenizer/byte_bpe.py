@@ -13,6 +13,7 @@ import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from ..files import InputError, read_json
+from ..typed import check_fields
 from .pipeline import ordered, read_id_lines, roles_of
 from .training import TokenizerConfig, no_text, sample_lines
 
@@ -21,38 +22,25 @@ Merges = list[tuple[str, str]]
 
 
 def read_files(folder: Path) -> tuple[dict[str, int], Merges]:
-    """vocab.json and merges.txt of a folder. Raises InputError that names file, and line or token."""
+    """vocab.json and merges.txt of a folder. Raises InputError that names the file."""
     path = folder / "vocab.json"
     vocab = read_json(path)
-    if not isinstance(vocab, dict) or not vocab or not all(type(number) is int for number in vocab.values()):
-        raise InputError(f"{path}: expected a JSON object of tokens and their ids")
+    check_fields(vocab, {str: int}, str(path))
     ordered(vocab, str(path))
-    strange = next((token for token in vocab if not BYTES.issuperset(token) and not _is_special(token)), None)
+    strange = next((token for token in vocab if not BYTES.issuperset(token) and token[:1] != "<"), None)
     if strange is not None:
         raise InputError(f"{path}: the token {strange!r} is not written in bytes; is it another kind of vocabulary?")
-    return vocab, _read_merges(folder / "merges.txt", vocab)
-
-
-def _is_special(token: str) -> bool:
-    return token[:1] == "<" and token[-1:] == ">"
-
-
-def _read_merges(path: Path, vocab: dict[str, int]) -> Merges:
+    path = folder / "merges.txt"
+    lines = [line.rstrip("\r") for line in read_id_lines(path, "a merges.txt in UTF-8 beside its vocab.json")]
     merges: Merges = []
-    for number, line in enumerate(read_id_lines(path, "a merges.txt in UTF-8 beside its vocab.json"), 1):
-        line = line.rstrip("\r")
-        if number == 1 and line.startswith("#version"):
-            continue
+    for number, line in enumerate(lines[bool(lines) and lines[0].startswith("#version") :], 1):
         first, _, second = line.partition(" ")
-        if not first or not second or " " in second:
-            raise InputError(f"{path}: line {number} is {line!r}; expected two tokens with a space between them")
-        unknown = next((token for token in (first, second, first + second) if token not in vocab), None)
-        if unknown is not None:
-            raise InputError(f"{path}: line {number} needs the token {unknown!r}, which vocab.json lacks")
+        if first + second not in vocab or not {first, second} <= vocab.keys():
+            raise InputError(f"{path}: merge {number} is {line!r}; expected two tokens of vocab.json that make a third")
         merges.append((first, second))
     if not merges:
         raise InputError(f"{path}: no merge in it; expected two tokens a line")
-    return merges
+    return vocab, merges
 
 
 def pipeline_of(
@@ -92,7 +80,7 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
     lines = sample_lines(texts, config.max_chars)
     if not any(line.strip() for line in lines):
         raise no_text()
-    *first, mask = sorted(config.specials, key=lambda token: token == "<mask>")
+    *first, mask = config.specials
     least = len(BYTES) + len(config.specials)
     if config.vocab_size < least:
         raise InputError(f"vocab_size = {config.vocab_size}; expected at least {least}, the bytes and special tokens")

@@ -2,7 +2,6 @@
 
 import collections
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,7 @@ from .training import ASCII
 
 MAX_CHARS = 10_000_000  # of text that is examined
 MAX_UNKNOWN = 0.02  # fraction of [UNK] above which a vocabulary does not fit
-MAX_SUBWORDS, MIN_CHARS = 4, 1.5  # subwords per word and characters per subword, if words are spelled
 MAX_DEAD = 0.01  # fraction of subwords that the normalizer may exclude
-BATCH = 10_000  # words encoded at a time
 
 
 @dataclass(frozen=True)
@@ -30,40 +27,28 @@ class CheckReport:
     missing: list[str]  # characters without a subword: the text's, the most frequent first, then those of ASCII
 
     @property
-    def lacking(self) -> str:
-        """A message if many subwords are [UNK]; "" if not."""
-        if self.unknown <= MAX_UNKNOWN * self.subwords:
-            return ""
-        more = f" and {len(self.missing) - 10:,} more" if len(self.missing) > 10 else ""
-        missing = f"; missing characters: {' '.join(self.missing[:10])}{more}" if self.missing else ""
-        return f"{self.unknown / self.subwords:.1%} of the subwords are [UNK]{missing}"
-
-    @property
     def reason(self) -> str:
         """Why the vocabulary does not fit the text; "" if it does."""
-        if self.lacking:
-            return self.lacking
-        if self.subwords > max(MAX_SUBWORDS * self.words, self.chars / MIN_CHARS):
-            return f"words are spelled: {self.subwords / self.words:.1f} subwords per word"
-        return ""
+        if self.unknown <= MAX_UNKNOWN * self.subwords:
+            return ""
+        missing = f"; missing characters: {' '.join(self.missing[:10])}" if self.missing else ""
+        return f"{self.unknown / self.subwords:.1%} of the subwords are [UNK]{missing}"
 
 
 def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS) -> CheckReport:
     """Tokenize the words in the first `max_chars` characters of `texts`."""
     words: collections.Counter[str] = collections.Counter()  # subwords never cross white space: each is encoded once
     letters: collections.Counter[str] = collections.Counter()
-    chars = subwords = unknown = 0
+    chars = 0
     for line in itertools.chain.from_iterable(text.split("\n") for text in texts):
         words.update(line.split())
         letters.update(line)
         chars += len(line)
         if chars >= max_chars:
             break
-    for start in range(0, len(words), BATCH):
-        batch = [*itertools.islice(words.items(), start, start + BATCH)]
-        found = tokenizer.ids_of([tokenizer.inside(word) for word, _ in batch])
-        subwords += sum(count * len(ids) for (_, count), ids in zip(batch, found, strict=True))
-        unknown += sum(count * ids.count(tokenizer.unk_id) for (_, count), ids in zip(batch, found, strict=True))
+    ids = tokenizer.ids_of([tokenizer.inside(word) for word in words])
+    subwords = sum(count * len(word) for count, word in zip(words.values(), ids, strict=True))
+    unknown = sum(count * word.count(tokenizer.unk_id) for count, word in zip(words.values(), ids, strict=True))
     alphabet = [*dict.fromkeys([*sorted(letters, key=lambda char: (-letters[char], char)), *ASCII])]
     missing = [char for char, ids in zip(alphabet, tokenizer.ids_of(alphabet), strict=True) if tokenizer.unk_id in ids]
     return CheckReport(chars, words.total(), subwords, unknown, missing)
@@ -79,17 +64,11 @@ def unknown_share(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) ->
 
 
 def misfit(tokenizer: Tokenizer) -> str:
-    """A message if the normalizer excludes many subwords, so that they match no text; "" if it does not.
-
-    A vocabulary of jamo that is loaded as cased keeps its subwords, but Korean text then stays in syllables.
-    """
-    subwords = [tokenizer.readable(i) for i, p in enumerate(tokenizer.vocab) if not re.fullmatch(r"\[.+\]|<.+>", p)]
+    """A message if the normalizer excludes many subwords, so that they match no text; "" if it does not."""
+    special = {*tokenizer.roles.values(), *tokenizer.added}
+    subwords = [tokenizer.readable(i) for i, token in enumerate(tokenizer.vocab) if token not in special]
     subwords = [subword for subword in subwords if "\ufffd" not in subword]  # parts of characters
     dead = [subword for subword in subwords if tokenizer.normalize(subword).strip() != subword]
-    jamo, syllables = (sum(bool(re.search(kind, subword)) for subword in subwords) for kind in ("[ᄀ-ᇿ]", "[가-힣]"))
-    if jamo > syllables and tokenizer.normalize("한") == "한":
-        advice = "load the vocabulary as uncased (lowercase=True)"
-        return f"{jamo:,} subwords are made of jamo, but Hangul stays in syllables: {advice}"
     if len(dead) <= MAX_DEAD * len(subwords):
         return ""
     other = "cased (lowercase=False)" if tokenizer.lowercase else "uncased (lowercase=True)"

@@ -9,7 +9,7 @@ from ..files import InputError, not_found, read_json, write_json, write_text
 from . import byte_bpe, unigram
 from .bert_rules import BertRules
 from .pipeline import METASPACE, Layout, lowercases
-from .settings import Settings
+from .settings import AS_FAST, Settings, read_settings
 from .spiece import read_model
 from .wordpiece import evidently_syllables, pipeline_of, read_vocab
 
@@ -26,22 +26,23 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path, Settin
     settings = Settings()
     if path.is_dir():
         path = _file_in(path)
-        settings = Settings.of(path.parent, path)
+        settings = read_settings(path.parent)
     if path.suffix == ".json" and path.name != "vocab.json":
-        found = read_json(path)
-        _check_truncation(found, path)
-        return json.dumps(found, ensure_ascii=False), path, settings
+        return json.dumps(read_json(path), ensure_ascii=False), path, settings
+    settings.check_bare(path)
+    return _pipeline_of(path, lowercase, settings), path, settings
+
+
+def _pipeline_of(path: Path, lowercase: bool | None, settings: Settings) -> str:
+    """The tokenizer.json of a bare vocabulary."""
     said = settings.values.get
     if path.name in ("vocab.json", "merges.txt"):
         vocab, merges = byte_bpe.read_files(path.parent)
-        ignored = bool(settings.rebuilds)  # RobertaTokenizer does not lower-case
-        lower = (bool(said("do_lower_case")) and not ignored) if lowercase is None else lowercase
-        return byte_bpe.pipeline_of(vocab, merges, str(path), lower, bool(said("add_prefix_space"))), path, settings
+        return byte_bpe.pipeline_of(vocab, merges, str(path), bool(lowercase), bool(said("add_prefix_space")))
     lowercase = said("do_lower_case") if lowercase is None else lowercase
     if path.suffix == ".model":
-        keep_accents = bool(said("keep_accents"))
-        cased = lowercase is False and settings.rebuilds == "Albert"
-        return unigram.pipeline_of_model(read_model(path), str(path), lowercase, keep_accents, cased), path, settings
+        cased = lowercase is False and settings.name == "Albert"
+        return unigram.pipeline_of_model(read_model(path), str(path), lowercase, bool(said("keep_accents")), cased)
     if lowercase is None:
         raise InputError(
             f"{path}: a vocab.txt does not record whether it is uncased; give --cased or --uncased (in Python "
@@ -51,14 +52,7 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path, Settin
     _check_wordpiece(tokens, path)
     compose = lowercase and evidently_syllables(tokens)
     rules = BertRules(lowercase, compose, said("strip_accents"), said("tokenize_chinese_chars") is not False)
-    return pipeline_of(tokens, rules), path, settings
-
-
-def _check_truncation(found: Any, path: Path) -> None:
-    """Raises InputError for a tokenizer.json that cuts texts at their beginning."""
-    cut = found.get("truncation") if isinstance(found, dict) else None
-    if isinstance(cut, dict) and cut.get("direction") == "Left":
-        raise InputError(f'{path}: truncation.direction = "Left"; expected "Right": texts are cut at their end here')
+    return pipeline_of(tokens, rules)
 
 
 def _check_wordpiece(tokens: Iterable[str], path: Path) -> None:
@@ -67,8 +61,7 @@ def _check_wordpiece(tokens: Iterable[str], path: Path) -> None:
     if begin > sum(token.startswith("##") for token in tokens):
         raise InputError(
             f"{path}: {begin:,} tokens begin with U+2581, as the pieces of a SentencePiece model; expected WordPiece, "
-            "whose tokens continue a word with ##. Save it as a fast tokenizer (tokenizer.json) with the software it "
-            "comes from"
+            f"whose tokens continue a word with ##; {AS_FAST}"
         )
 
 
@@ -86,9 +79,7 @@ def _file_in(folder: Path) -> Path:
             return _file_in(folder / name)
     found = f"{len(files)} .model files in this folder" if files else "no vocabulary in this folder"
     expected = f"expected a run, model or tokenizer folder, with one of {', '.join(_VOCABULARIES)} and *.model"
-    runs = sorted(str(model.parent) for model in folder.glob("*/model"))
-    advice = f"; give one of its runs: {', '.join(runs[:8])}{', ...' if len(runs) > 8 else ''}" if runs else ""
-    raise InputError(f"{folder}: {found}; {expected}{advice}")
+    raise InputError(f"{folder}: {found}; {expected}")
 
 
 WRITTEN = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")  # by `write_files`

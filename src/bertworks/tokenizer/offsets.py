@@ -3,13 +3,8 @@
 import re
 import unicodedata
 
-import tokenizers
-
-from .pipeline import METASPACE, SPACE, library_errors_named
-
 Offsets = list[tuple[int, int]]
 _SPACES = frozenset(" \t")  # a line break is a token of its own, or separates words
-_PROBES = ("Kim lives in (New) York, 12 cats.", " kim  lives", "\ub098\ub294 \uc11c\uc6b8")
 _CONTINUES = re.compile("[^\\w\\s\\x00-\\x7f]|[\u1160-\u11ff\ud7b0-\ud7fb]")  # some of these continue a letter
 
 
@@ -43,22 +38,3 @@ def without_spaces(text: str, offsets: Offsets) -> Offsets:
             end -= 1
         out.append((start, end))
     return out
-
-
-def needs_trimming(library: tokenizers.Tokenizer, where: str) -> bool:
-    """Whether spaces must be cut off the offsets here, and not by the library's post-processor.
-
-    That cuts a character off the offsets for each space that a token begins with. Where pre-tokenizers put that space
-    before a word (white space is split off first), it is not in the text, and the word would lose its first letter.
-    """
-    processor = library.post_processor
-    with library_errors_named(where):
-        cut = [library.encode(text, add_special_tokens=False) for text in _PROBES]
-        library.post_processor = None  # type: ignore[assignment]
-        whole = [library.encode(text, add_special_tokens=False).offsets for text in _PROBES]
-    library.post_processor = processor
-    return any(
-        token.strip(SPACE + METASPACE) and ours != theirs
-        for text, encoding, offsets in zip(_PROBES, cut, whole, strict=True)
-        for token, ours, theirs in zip(encoding.tokens, encoding.offsets, without_spaces(text, offsets), strict=True)
-    )

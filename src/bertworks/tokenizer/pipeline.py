@@ -51,18 +51,22 @@ def check_pipeline(pipeline: str, where: str) -> str:
         raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
-    read = library_of(_without_gaps(found, pipeline, where), where).to_str()
+    read = library_of(pipeline, where).to_str()
     parts = json.loads(read)
+    model, prefix = parts["model"], parts["model"].get("continuing_subword_prefix")
+    byte_level = any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer"))
+    faults = {
+        "its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's": kind == "BPE" and not byte_level,
+        "its BPE leaves out merges by chance (model.dropout); expected null": model.get("dropout"),
+        f"its model.continuing_subword_prefix is {prefix!r}; expected '##'": kind == "WordPiece" and prefix != "##",
+        "its model.unk_id is null; expected an id": kind == "Unigram" and model["unk_id"] is None,
+        'its truncation.direction is "Left"; expected "Right"': (found.get("truncation") or {}).get("direction")
+        == "Left",
+    }
+    for fault, is_found in faults.items():
+        if is_found:
+            raise InputError(f"{where}: {fault}")
     _check_growth(steps(parts, "normalizer"), where)
-    if kind == "BPE" and not any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer")):
-        raise InputError(f"{where}: its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's")
-    if parts["model"].get("dropout"):
-        raise InputError(f"{where}: its BPE leaves out merges by chance (model.dropout); expected null")
-    prefix = parts["model"].get("continuing_subword_prefix")
-    if prefix != "##" and kind == "WordPiece":
-        raise InputError(f"{where}: its model.continuing_subword_prefix is {prefix!r}; expected '##'")
-    if kind == "Unigram" and parts["model"]["unk_id"] is None:
-        raise InputError(f"{where}: its model.unk_id is null; expected the id of the unknown token")
     return read
 
 
@@ -75,23 +79,6 @@ def read_id_lines(path: Path, expected: str) -> list[str]:
             "without one; save the same lines as UTF-8 without a byte order mark"
         )
     return lines
-
-
-def _without_gaps(parts: dict[str, Any], pipeline: str, where: str) -> str:
-    """`pipeline`, in which each id has a token; transformers leaves out those of repeated lines of a vocab.txt.
-
-    Raises InputError for an id far above the others: counting to it takes minutes and all memory.
-    """
-    vocab, added = parts["model"].get("vocab"), parts.get("added_tokens")
-    if not isinstance(vocab, dict) or not all(type(number) is int for number in vocab.values()):
-        return pipeline
-    more = [token.get("id") for token in added if isinstance(token, dict)] if isinstance(added, list) else []
-    if (highest := max(vocab.values(), default=-1)) >= 2 * (len(vocab) + len(more)):
-        raise InputError(f"{where}: a token has the id {highest}, far above those of {len(vocab):,} tokens")
-    if len({*vocab.values()}) < len(vocab):
-        return pipeline  # refused later
-    filled = without_gaps(vocab, [number for number in more if type(number) is int])
-    return pipeline if len(filled) == len(vocab) else json.dumps(parts | {"model": parts["model"] | {"vocab": filled}})
 
 
 def without_gaps(vocab: Mapping[str, int], others: Iterable[int] = ()) -> dict[str, int]:

@@ -1,56 +1,50 @@
 """The files beside a vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json.
 
-What transformers' class computes by them is computed here (`Settings.applied`), or refused by name. Other keys change
-no id, or are ignored by transformers too. tests/tokenizer/test_settings.py compares ids with those of transformers.
+Where there is a tokenizer.json, it decides. A setting is refused by name if transformers gives other ids because of it.
+tests/tokenizer/test_settings.py compares ids with those of transformers.
 """
 
 import itertools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ..files import InputError, read_json_object, shorten
 from ..typed import check_fields
 from .bert_rules import BertRules
-from .pipeline import KINDS, ROLES, Kind, bert_template, library_of, lowercases, steps
+from .pipeline import ROLES, Kind, lowercases, steps
 
 CONFIG, MAP, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 _FLAGS = ("do_lower_case", "strip_accents", "keep_accents", "add_prefix_space", "tokenize_chinese_chars")
 _LISTS = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
-_ADDED_TOKEN = {"content": str} | dict.fromkeys(("single_word?", "lstrip?", "rstrip?", "normalized?", "special?"), bool)
+_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+_ADDED_TOKEN = {"content": str} | {f"{flag}?": bool for flag in _TOKEN_FLAGS}
 _TOKEN = (str, _ADDED_TOKEN)
 _FORM = {
-    **dict.fromkeys((f"{flag}?" for flag in _FLAGS), (bool, None)),
-    **dict.fromkeys((f"{key}?" for key in _LISTS), ([_TOKEN], {str: _TOKEN}, None)),
+    **{f"{flag}?": (bool, None) for flag in _FLAGS},
+    **{f"{key}?": ([_TOKEN], {str: _TOKEN}, None) for key in _LISTS},
     "added_tokens_decoder?": ({str: _ADDED_TOKEN}, None),
     "model_input_names?": ([str], None),
     "tokenizer_class?": (str, None),
 }
-# Settings that are refused with another value than these; the second table without a tokenizer.json alone.
-ONLY: dict[str, tuple[Any, ...]] = {
+ONLY: dict[str, tuple[Any, ...]] = {  # refused with another value than these
     "truncation_side": ("right", None),
     "split_special_tokens": (False, None),
-    "fast_tokenizer_files": (["tokenizer.json"], None),
+    "do_basic_tokenize": (True, None),
+    "never_split": ([], None),
     "word_tokenizer_type": ("basic", None),  # of BertJapaneseTokenizer
     "subword_tokenizer_type": ("wordpiece", None),
 }
-ONLY_WITHOUT_PIPELINE: dict[str, tuple[Any, ...]] = {
-    "do_basic_tokenize": (True, None),
-    "never_split": ([], None),
-    "sp_model_kwargs": ({}, None),
-    "remove_space": (True, None),
-}
-_AS_IS = ("PreTrained", "TokenizersBackend", "PythonBackend")  # classes that add nothing to tokenizer.json
-_LIKE_BERT = "Bert DistilBert Electra ConvBert MobileBert SqueezeBert LayoutLM DPRContextEncoder DPRQuestionEncoder"
-CLASSES: dict[Kind, tuple[str, ...]] = {  # those that rebuild the rules, without "Tokenizer" and "Fast"
-    "wordpiece": (*_LIKE_BERT.split(), "DPRReader"),
+CLASSES: dict[Kind, tuple[str, ...]] = {  # without "Tokenizer" and "Fast": those that rebuild the rules from settings
+    "wordpiece": ("Bert", "DistilBert", "Electra", "ConvBert", "MobileBert", "SqueezeBert", "LayoutLM"),
     "bpe": ("Roberta", "Longformer", "Bart", "LED", "GPT2"),
     "unigram": ("Albert", "XLMRoberta", "Camembert"),
 }
+_AS_IS = ("PreTrained", "TokenizersBackend", "PythonBackend")  # classes that add nothing to tokenizer.json
 _ONLY_PIPELINE = ("GPT2", "XLMRoberta", "Camembert")  # their bare vocabularies have ids or a layout of their own
-AddedToken = dict[str, Any]
+AS_FAST = "save it with the software it comes from as a fast tokenizer (tokenizer.json)"
 
 
 def check_only(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]], where: str) -> None:
@@ -67,193 +61,131 @@ class Settings:
 
     where: str = CONFIG  # opens every message
     values: Mapping[str, Any] = field(default_factory=dict)  # of tokenizer_config.json
-    rebuilds: str = ""  # the class that rebuilds the rules from `values`, without "Tokenizer" and "Fast"; "": none does
-    added: tuple[AddedToken, ...] = ()  # with "id" if a file gives it
-    names: Mapping[str, str] = field(default_factory=dict)  # texts of special tokens by role
+    name: str = ""  # the class, without "Tokenizer" and "Fast"; "": unknown
     named: bool = False  # whether a file names the class; else it follows from the model type
-    whole: bool = False  # whether there is a tokenizer.json
+    added: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # special and added tokens: flags, id
+    roles: Mapping[str, str] = field(default_factory=dict)  # texts of special tokens by role
 
-    @classmethod
-    def of(cls, folder: Path, file: Path) -> "Settings":
-        """The settings of a folder whose vocabulary is in `file`. Raises InputError for a setting not computed here."""
-        path, whole = folder / CONFIG, file.name == "tokenizer.json"
-        values = read_json_object(path) if path.exists() else {}
-        check_only(values, ONLY if whole else ONLY | ONLY_WITHOUT_PIPELINE, str(path))
-        check_fields(values, _FORM, str(path))
-        rebuilds, is_named = _class_of(folder, values, whole)
-        named, added = _tokens(folder, values)
-        names = {role: text for role in ROLES if (text := named.get(f"{role}_token"))}
-        return cls(str(path), values, rebuilds, tuple(added), names, is_named, whole)
+    @property
+    def segments(self) -> bool:
+        """Whether a model gets type ids: transformers gives it the inputs that are named, or all."""
+        return "token_type_ids" in (self.values.get("model_input_names") or ["token_type_ids"])
 
-    def applied(self, pipeline: str) -> str:
-        """A checked tokenizer.json as transformers' class changes it. Raises InputError for a contradiction."""
-        before, parts = json.loads(pipeline), json.loads(pipeline)
-        kind = KINDS[parts["model"]["type"]]
-        fits = self.rebuilds in CLASSES[kind]
-        if self.named and self.rebuilds and not fits:
-            expected = ", ".join(f"{name}Tokenizer" for name in CLASSES[kind])
-            raise InputError(
-                f"{self.where}: tokenizer_class = {self.rebuilds}Tokenizer, but the vocabulary is {kind}; expected "
-                f"{expected} or PreTrainedTokenizerFast"
-            )
-        if self.named and not self.rebuilds and self.whole and not parts["post_processor"]:
+    def check_bare(self, where: Path) -> None:
+        """Raise InputError for a class whose vocabulary is not read without a tokenizer.json."""
+        if self.name in _ONLY_PIPELINE:
+            raise InputError(f"{where}: a vocabulary of {self.name}Tokenizer without a tokenizer.json; {AS_FAST}")
+
+    def check(self, parts: Mapping[str, Any], kind: Kind, is_bare: bool) -> None:
+        """Raise InputError if transformers gives other ids by these settings than a tokenizer.json does.
+
+        is_bare: `parts` were made of a vocabulary and these settings, because there is no tokenizer.json.
+        """
+        if self.name in _AS_IS and not parts["post_processor"]:
             raise InputError(
                 f"{self.where}: tokenizer_class = {self.values.get('tokenizer_class')}, and tokenizer.json has no "
                 "post_processor: other software adds no special tokens to a text; expected one that adds them"
             )
-        if fits and self.whole and kind == "wordpiece":
-            self._rebuild_bert(parts)
-        if fits and self.whole and kind == "bpe":
-            self._rebuild_bpe(parts)
-        if fits and kind != "bpe":
-            self._check_rules(parts)
-        self._add(parts)
-        if fits and kind == "wordpiece":
-            self._frame_like_bert(parts)
-        if "token_type_ids" not in (self.values.get("model_input_names") or ["token_type_ids"]):
-            _without_segments(parts)
-        return pipeline if parts == before else library_of(json.dumps(parts), self.where).to_str()
-
-    def _rebuild_bert(self, parts: dict[str, Any]) -> None:
-        """The rules with these settings, which win over those of tokenizer.json in transformers."""
-        rules = BertRules.of(parts)
-        if rules is None:
-            return
-        lower, chinese = self.values.get("do_lower_case"), self.values.get("tokenize_chinese_chars")
-        new = replace(
-            rules,
-            lowercase=rules.lowercase if lower is None else lower,
-            strip_accents=self.values.get("strip_accents", rules.strip_accents),
-            chinese=rules.chinese if chinese is None else chinese,
-        )
-        if new.steps != rules.steps:
-            library = parts["pre_tokenizer"] == rules.library_steps["pre_tokenizer"]
-            parts |= new.library_steps if library else new.steps
-
-    def _rebuild_bpe(self, parts: dict[str, Any]) -> None:
-        prefix = self.values.get("add_prefix_space")
-        for step in [*steps(parts, "pre_tokenizer"), parts["post_processor"] or {}]:
-            if step.get("type") in ("ByteLevel", "RobertaProcessing") and prefix is not None:
-                step["add_prefix_space"] = prefix
-
-    def _check_rules(self, parts: dict[str, Any]) -> None:
-        """Raise InputError for a setting that contradicts the rules of a tokenizer.json, which are not rebuilt."""
-        kinds = {step["type"] for step in steps(parts, "normalizer")}
-        found: dict[str, bool] = {}
-        if self.whole and self.rebuilds in ("Albert", *CLASSES["wordpiece"]):
-            found["do_lower_case"] = lowercases(parts)
-        if self.whole and self.rebuilds == "Albert":
-            found["keep_accents"] = not {"NFKD", "StripAccents"} & kinds
-        if self.rebuilds in CLASSES["unigram"]:
-            found["add_prefix_space"] = True
-        for key, expected in found.items():
-            if self.values.get(key) not in (None, expected):
+        if self.named and self.name not in (*CLASSES[kind], *_AS_IS):
+            expected = ", ".join(f"{name}Tokenizer" for name in CLASSES[kind])
+            raise InputError(
+                f"{self.where}: tokenizer_class = {self.name}Tokenizer, but the vocabulary is {kind}; expected "
+                f"{expected} or PreTrainedTokenizerFast"
+            )
+        rules = dict(_rules(parts, self.name)) if self.name in CLASSES[kind] and not is_bare else {}
+        given = dict(self.values)
+        if given.get("strip_accents", True) is None:  # as do_lower_case
+            given["strip_accents"] = rules.get("do_lower_case")
+        for key, rule in rules.items():
+            if given.get(key) not in (None, rule):
+                found, expected = json.dumps(self.values[key]), json.dumps(rule)
                 raise InputError(
-                    f"{self.where}: {key} = {json.dumps(self.values[key])}, but the vocabulary's rules say "
-                    f"{json.dumps(expected)}; correct one of the two"
+                    f"{self.where}: {key} = {found}, but tokenizer.json says {expected}; correct one of them"
+                )
+        self._check_added({token["content"]: token for token in parts["added_tokens"]})
+
+    def _check_added(self, known: Mapping[str, Mapping[str, Any]]) -> None:
+        """Raise InputError for a token that the pipeline lacks, or finds by other flags.
+
+        The special tokens of the layout are never found in a text, so only their ids count.
+        """
+        controls = {*self.roles.values(), *itertools.chain.from_iterable(ROLES.values())}
+        for text, token in self.added.items():
+            if text in controls:
+                fits = text not in known or token.get("id") in (None, known[text]["id"])
+            else:
+                fits = text in known and all(known[text][key] == value for key, value in token.items())
+            if not fits:
+                raise InputError(
+                    f"{self.where}: the added token {shorten(text)} is not in the vocabulary, or is another one there; "
+                    f"{AS_FAST}, which has all added tokens"
                 )
 
-    def _add(self, parts: dict[str, Any]) -> None:
-        """Added tokens as added_tokens of tokenizer.json: those without an id come after all others."""
-        vocab = parts["model"]["vocab"]
-        ids = {token: i for i, (token, _) in enumerate(vocab)} if isinstance(vocab, list) else dict(vocab)
-        entries = {token["content"]: token for token in parts["added_tokens"]}
-        ids |= {text: token["id"] for text, token in entries.items()}
-        wins = self.values.get("added_tokens_decoder") is not None  # over tokenizer.json; added_tokens.json does not
-        for token in self.added:
-            text = token["content"]
-            number = ids.setdefault(text, len(ids))
-            if token.get("id", number) != number:
-                raise InputError(
-                    f"{self.where}: the added token {shorten(text)} has the id {token['id']}; expected {number}, which "
-                    "the vocabulary and the tokens before it leave: use the vocabulary of the same folder"
-                )
-            if text not in entries or (wins and "id" in token):
-                flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
-                flags["normalized"] = not token.get("special")
-                entries[text] = {**flags, **token, "id": number}
-        parts["added_tokens"] = sorted(entries.values(), key=lambda token: int(token["id"]))
 
-    def _frame_like_bert(self, parts: dict[str, Any]) -> None:
-        """[UNK], [CLS] and [SEP] under the names that these settings give them."""
-        ids = {token["content"]: token["id"] for token in parts["added_tokens"]}
-        usual = {role: next((text for text in texts if text in ids), "") for role, texts in ROLES.items()}
-        cls, sep, unk = (self.names.get(role, usual[role]) for role in ("cls", "sep", "unk"))
-        if unk in ids:
-            parts["model"]["unk_token"] = unk
-        step = parts["post_processor"] or {}
-        template = step.get("type") == "TemplateProcessing" and {*step["special_tokens"]}
-        if template and template != {cls, sep} <= ids.keys():
-            parts["post_processor"] = json.loads(bert_template(ids, cls, sep).__getstate__())
+def _rules(parts: Mapping[str, Any], name: str) -> Iterator[tuple[str, bool]]:
+    """The settings that the steps of a tokenizer.json stand for, of a class that rebuilds them in transformers."""
+    if name in CLASSES["wordpiece"]:
+        yield "do_lower_case", lowercases(parts)
+        if rules := BertRules.of(parts):
+            yield "strip_accents", rules.lowercase if rules.strip_accents is None else rules.strip_accents
+            yield "tokenize_chinese_chars", rules.chinese
+    elif name == "Albert":
+        yield "do_lower_case", lowercases(parts)
+        yield "keep_accents", "StripAccents" not in {step["type"] for step in steps(parts, "normalizer")}
+    else:
+        yield "add_prefix_space", name in CLASSES["unigram"] or steps(parts, "pre_tokenizer")[-1]["add_prefix_space"]
 
 
-def _class_of(folder: Path, values: Mapping[str, Any], whole: bool) -> tuple[str, bool]:
-    """The class that rebuilds the rules, without "Tokenizer" and "Fast", "" if none does; and whether a file names it.
+def read_settings(folder: Path) -> Settings:
+    """The settings of a folder. Raises InputError for a class or a setting that is not computed here."""
+    path = folder / CONFIG
+    values = read_json_object(path) if path.exists() else {}
+    check_only(values, ONLY, str(path))
+    check_fields(values, _FORM, str(path))
+    name, is_named = _class_of(folder, values)
+    tokens = dict(values)
+    if values.get("added_tokens_decoder") is None and (folder / MAP).exists():  # as in transformers
+        tokens |= read_json_object(folder / MAP)
+        check_fields(tokens, _FORM, str(folder / MAP))
+    special = {key: _token(value, f"{folder}: {key}") for key, value in tokens.items() if _is_token(key, value)}
+    added = {text: dict[str, Any]() for text in special.values()}
+    for key in _LISTS:
+        listed = tokens.get(key) or []
+        added |= {_token(one, key): {} for one in (listed.values() if isinstance(listed, dict) else listed)}
+    if (folder / ADDED).exists():
+        table = read_json_object(folder / ADDED)
+        check_fields(table, {str: int}, str(folder / ADDED))
+        added |= {text: {"id": number} for text, number in table.items()}
+    for number, token in (values.get("added_tokens_decoder") or {}).items():
+        flags = {flag: token[flag] for flag in _TOKEN_FLAGS if flag in token}
+        added[token["content"]] = {**flags, "id": int(number) if number.isdecimal() else number}
+    roles = {role: special[f"{role}_token"] for role in ROLES if f"{role}_token" in special}
+    return Settings(str(path), values, name, is_named, added, roles)
 
-    whole: whether there is a tokenizer.json. Raises InputError for a class whose rules are not computed here.
+
+def _class_of(folder: Path, values: Mapping[str, Any]) -> tuple[str, bool]:
+    """The class, without "Tokenizer" and "Fast", "" if it is not known; and whether a file names it.
+
+    Raises InputError for a class whose rules are not computed here.
     """
     path, config = folder / CONFIG, folder / "config.json"
     model = read_json_object(config) if config.exists() else {}
-    advice = "save it as a fast tokenizer (tokenizer.json) with the software it comes from, if that can"
-    if whole:
-        advice = "if tokenizer.json alone gives the same ids, name PreTrainedTokenizerFast and remove auto_map"
     code = values.get("auto_map")
-    code = code.get("AutoTokenizer") if isinstance(code, dict) else code
-    if code and (not isinstance(code, list) or any(code)):
-        raise InputError(f"{path}: auto_map names the program {shorten(code)}, which is not run here; {advice}")
-    if model.get("model_type") == "modernbert":  # of which transformers takes tokenizer.json, whatever class is named
-        return "", True
-    where = config if values.get("tokenizer_class") is None else path
+    if code and (not isinstance(code, dict) or code.get("AutoTokenizer")):
+        raise InputError(f"{path}: auto_map names the program {shorten(code)}, which is not run here; {AS_FAST}")
     found = values.get("tokenizer_class") or model.get("tokenizer_class")
-    classes = [name for names in CLASSES.values() for name in names]
+    classes = [*CLASSES["wordpiece"], *CLASSES["bpe"], *CLASSES["unigram"]]
     if found is None:  # the class follows from the model type: "xlm-roberta" is that of XLMRoberta
         kind = str(model.get("model_type")).replace("-", "")
-        name = next((name for name in classes if name.lower() == kind), "")
-    else:
-        name = str(found).removesuffix("Fast").removesuffix("Tokenizer")
-        if name in _AS_IS:
-            return "", True
-        if name not in classes:
-            raise InputError(
-                f"{where}: tokenizer_class = {shorten(found)}, whose rules are not computed here; expected one of "
-                f"{', '.join(f'{name}Tokenizer' for name in classes)}; {advice}"
-            )
-    if name in _ONLY_PIPELINE and not whole:
-        raise InputError(f"{where}: {name}Tokenizer without a tokenizer.json, which is not read; {advice}")
-    return name, found is not None
-
-
-def _tokens(folder: Path, values: Mapping[str, Any]) -> tuple[dict[str, str], list[AddedToken]]:
-    """Texts of special tokens by their keys, and added tokens in the order in which transformers adds them.
-
-    As there, special_tokens_map.json and added_tokens.json are read only where tokenizer_config.json has no
-    added_tokens_decoder.
-    """
-    values, decoder, listed = dict(values), values.get("added_tokens_decoder"), {*_LISTS[:2]}
-    added: list[AddedToken] = []
-    if decoder is not None:
-        if wrong := [key for key in decoder if not key.isdecimal() or len(key) > 9]:
-            raise InputError(
-                f"{folder / CONFIG}: added_tokens_decoder has the key {shorten(wrong[0])}; expected a token's id"
-            )
-        added = [{**token, "id": int(key)} for key, token in sorted(decoder.items(), key=lambda item: int(item[0]))]
-    elif (folder / MAP).exists():
-        found = read_json_object(folder / MAP)
-        check_fields(found, _FORM, str(folder / MAP))
-        values |= {key: value for key, value in found.items() if key in _LISTS[:2] or _is_token(key, value)}
-        listed -= {"additional_special_tokens"} & found.keys()
-    named = {key: _special(value, f"{folder}: {key}") for key, value in values.items() if _is_token(key, value)}
-    lists = {key: value.values() if isinstance(value := values.get(key) or (), dict) else value for key in _LISTS}
-    extra = {key: [_special(token, f"{folder}: {key}") for token in tokens] for key, tokens in lists.items()}
-    if decoder is None and (folder / ADDED).exists():
-        table = read_json_object(folder / ADDED)
-        check_fields(table, {str: int}, str(folder / ADDED))
-        # As transformers 5 does, which overlooks the additional_special_tokens of special_tokens_map.json here.
-        texts = {token["content"] for token in [*named.values(), *(one for key in listed for one in extra[key])]}
-        for text, number in sorted(table.items(), key=lambda item: int(item[1])):
-            added.append({"content": text, "id": number, "special": text in texts, "normalized": text not in texts})
-    special = [*named.values(), *itertools.chain.from_iterable(extra.values())]
-    return {key: str(token["content"]) for key, token in named.items()}, [*added, *special]
+        return next((name for name in classes if name.lower() == kind), ""), False
+    name = str(found).removesuffix("Fast").removesuffix("Tokenizer")
+    if name not in (*classes, *_AS_IS):
+        where = path if values.get("tokenizer_class") else config
+        raise InputError(
+            f"{where}: tokenizer_class = {shorten(found)}, whose rules are not computed here; expected one of "
+            f"{', '.join(f'{name}Tokenizer' for name in classes)}; {AS_FAST} and the class PreTrainedTokenizerFast"
+        )
+    return name, True
 
 
 def _is_token(key: str, value: Any) -> bool:
@@ -261,19 +193,7 @@ def _is_token(key: str, value: Any) -> bool:
     return key.endswith("_token") and (isinstance(value, str) or (isinstance(value, dict) and "content" in value))
 
 
-def _special(value: Any, where: str) -> AddedToken:
-    """A special token that is given as its text, or with its flags (and keys of transformers such as __type)."""
+def _token(value: Any, where: str) -> str:
+    """The text of a token that is given as text, or with its flags."""
     check_fields(value, _TOKEN, where)
-    token = {"content": value} if isinstance(value, str) else value
-    return {key: token[key] for key in token if f"{key}?" in _ADDED_TOKEN or key == "content"} | {"special": True}
-
-
-def _without_segments(parts: dict[str, Any]) -> None:
-    """Type id 0 for both texts: without token_type_ids among its inputs, transformers gives none to the model."""
-    step = parts.get("post_processor") or {}
-    if step.get("type") == "BertProcessing":
-        (cls, i), (sep, j) = step["cls"], step["sep"]
-        step = parts["post_processor"] = json.loads(bert_template({cls: i, sep: j}, cls, sep).__getstate__())
-    for one in step.get("processors", [step]):
-        for cell in one.get("pair", ()) if one.get("type") == "TemplateProcessing" else ():
-            next(iter(cell.values()))["type_id"] = 0
+    return str(value if isinstance(value, str) else value["content"])

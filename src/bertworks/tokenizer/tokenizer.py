@@ -9,8 +9,10 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +23,7 @@ from ..files import InputError, shorten
 from . import byte_bpe, unigram, wordpiece
 from .bert_rules import BertRules
 from .folder import read_pipeline, write_files
-from .offsets import needs_trimming, with_whole_letters, without_spaces
+from .offsets import with_whole_letters, without_spaces
 from .pipeline import (
     KINDS,
     METASPACE,
@@ -37,7 +39,6 @@ from .pipeline import (
     steps,
     without_controls,
 )
-from .settings import Settings
 from .training import TokenizerConfig
 from .wordpiece import SPECIAL_TOKENS, KnownWords, splits_like_bert
 
@@ -62,21 +63,26 @@ class Encoding(NamedTuple):
 class Tokenizer:
     """Text to ids and back. Make one with `load` or `train`; unpickling one in another process gives the same."""
 
-    def __init__(self, pipeline: str, where: str = "tokenizer.json", settings: Settings | None = None):
-        """`pipeline` is the text of a tokenizer.json; `where` names it in errors; `settings`: of the files beside it.
+    def __init__(
+        self,
+        pipeline: str,
+        where: str = "tokenizer.json",
+        roles: Mapping[str, str] = MappingProxyType({}),
+        segments: bool = True,
+    ):
+        """`pipeline` is the text of a tokenizer.json; `where` names it in errors.
 
-        Raises InputError if it is unusable.
+        roles: texts of special tokens, by role, that are not the usual ones. segments: whether the second text of a
+        pair may have type id 1. Raises InputError if the pipeline is unusable.
         """
-        settings = settings or Settings()
-        self._json, self._where = settings.applied(check_pipeline(pipeline, where)), where
-        self._names = settings.names
+        self._json, self._where = check_pipeline(pipeline, where), where
         parts = json.loads(self._json)
         self.kind = KINDS[parts["model"]["type"]]
         self._special = library_of(self._json, where)
         ids = self._special.get_vocab(with_added_tokens=True)
         self.vocab = ordered(ids, where)
         self.vocab_size = len(self.vocab)
-        self.roles = roles_of(ids, where, settings.names)
+        self.roles = roles_of(ids, where, roles)
         if self.kind == "wordpiece" and parts["model"]["unk_token"] != self.roles["unk"]:
             found = shorten(parts["model"]["unk_token"])
             raise InputError(f"{where}: its model.unk_token is {found}; expected {self.roles['unk']!r}")
@@ -95,17 +101,17 @@ class Tokenizer:
             step["type"] == "ByteLevel" and not step["add_prefix_space"] for step in steps(parts, "pre_tokenizer")
         )
         self._known = KnownWords(self._plain, self.lowercase) if splits_like_bert(parts) and not self.added else None
-        self._trims = False
-        self._check_frame(parts)
+        # Offsets are trimmed here: the library's post-processor cuts the first letter of a word off if white space is
+        # split off before byte-level BPE.
         spaced = (token for token in parts["added_tokens"] if token["content"] in self.added)
-        self._trims = any(token["lstrip"] or token["rstrip"] for token in spaced) or (
-            self.kind != "wordpiece" and needs_trimming(self._plain, where)
-        )
-        if self._trims:
-            self._plain.post_processor = self._special.post_processor = None  # type: ignore[assignment]
+        self._trims = self.kind != "wordpiece" or any(token["lstrip"] or token["rstrip"] for token in spaced)
+        self._check_frame(parts)
+        self._plain.post_processor = self._special.post_processor = None  # type: ignore[assignment]
+        if not segments:
+            self.layout = replace(self.layout, segments=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tokenizer, (self._json, self._where, Settings(names=self._names))
+        return Tokenizer, (self._json, self._where, self.roles, self.layout.segments)
 
     # ---- making one
 
@@ -120,7 +126,8 @@ class Tokenizer:
         Raises InputError if a file is missing, damaged, or contradicts `lowercase`.
         """
         pipeline, found, settings = read_pipeline(Path(path), lowercase)
-        tokenizer = cls(pipeline, str(found), settings)
+        tokenizer = cls(pipeline, str(found), settings.roles, settings.segments)
+        settings.check(json.loads(tokenizer.pipeline), tokenizer.kind, is_bare=found.name != "tokenizer.json")
         if lowercase not in (None, tokenizer.lowercase):
             raise InputError(f"{found}: lowercase is {tokenizer.lowercase} here, not {lowercase}; leave it out")
         return tokenizer

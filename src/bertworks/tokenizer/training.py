@@ -37,14 +37,10 @@ class TokenizerConfig:
     min_frequency: int = 2  # a pair of subwords seen less often is not merged; unigram merges nothing
     character_coverage: float = 0.9999  # share of the text's characters that get a token; no effect on bpe
     limit_alphabet: int = 0  # largest number of single characters; 0: a quarter of vocab_size, for Korean up to a third
-    special_tokens: tuple[str, ...] = ()  # special tokens in order of ids (bpe's <mask> last); none: the usual five
 
     def __post_init__(self) -> None:
         if self.algorithm not in get_args(VocabModel):
             raise InputError(f"algorithm = {self.algorithm!r}; expected one of {', '.join(get_args(VocabModel))}")
-        missing = [token for token in LAYOUTS[self.algorithm] if token not in self.specials]
-        if missing:
-            raise InputError(f"special_tokens lacks {', '.join(missing)}")
         if self.vocab_size < 100 or not 0 < self.character_coverage <= 1 or self.max_chars < 10_000:
             raise InputError(
                 f"vocab_size = {self.vocab_size}, max_chars = {self.max_chars}, character_coverage = "
@@ -61,7 +57,7 @@ class TokenizerConfig:
     @property
     def specials(self) -> tuple[str, ...]:
         """The special tokens in the order of their ids."""
-        return self.special_tokens or LAYOUTS[self.algorithm]
+        return LAYOUTS[self.algorithm]
 
 
 def sample_lines(texts: Iterable[str], max_chars: int) -> list[str]:

@@ -128,8 +128,9 @@ FOLDERS = {
                  "% of the weights are denormal"),
     "another vocab.txt": (lambda f: (f / "vocab.txt").write_text("[PAD]\nx\n"), "tokenizer", "error",
                           "vocab.txt and tokenizer.json have different tokens"),
-    "another case": (lambda f: (f / "tokenizer_config.json").write_text('{"do_lower_case": false}'), "tokenizer",
-                     "warning", "do_lower_case = false in tokenizer_config.json, but tokenizer.json lower-cases"),
+    "another case": (lambda f: (f / "tokenizer_config.json").write_text(
+                         '{"do_lower_case": false, "tokenizer_class": "PreTrainedTokenizerFast"}'),
+                     "tokenizer", "warning", "do_lower_case = false in tokenizer_config.json, but tokenizer.json"),
     "too long": (lambda f: (f / "tokenizer_config.json").write_text('{"model_max_length": 512}'), "tokenizer",
                  "warning", "model_max_length = 512 in tokenizer_config.json, but the model has 32 positions"),
     "another tokenizer": (lambda f: other_tokenizer(f, "\n".join([*SPECIAL_TOKENS, *"abc"]) + "\n"), "files", "error",

@@ -13,7 +13,6 @@ from typing import Any
 
 from ...files import InputError, read_lines
 from ...tokenizer import Tokenizer
-from ...tokenizer.settings import Settings
 from ..folder import CONFIG, find_model, load_model, read_config, save_folder
 from ..locate import new_folder
 from ..metadata import metadata_of
@@ -90,7 +89,7 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], where: str) -> Extended:
         shown = "; ".join(f"{word}: {why}" for word, why in list(skipped.items())[:5]) or "there are none"
         raise InputError(f"{where}: no word to add ({shown})")
     slots = _add_words(parts, [*added])
-    new = Tokenizer(json.dumps(parts, ensure_ascii=False), where, Settings(names=tokenizer.roles))
+    new = Tokenizer(json.dumps(parts, ensure_ascii=False), where, tokenizer.roles, tokenizer.layout.segments)
     subwords = {parts["model"]["vocab"][word]: ids for word, ids in added.items()}
     return Extended(new, subwords, slots, skipped)
 

@@ -184,37 +184,6 @@ def test_a_full_disk_names_the_new_folder(named, saved, tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_old_pickle_in_several_files(tmp_path):
-    """As transformers wrote them above 10 GB, with an index."""
-    model = old_pickle(tmp_path)
-    folder, out = tmp_path / "src", tmp_path / "out"
-    tensors = torch.load(folder / "pytorch_model.bin", weights_only=True)
-    (folder / "pytorch_model.bin").unlink()
-    names = [f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)]
-    places = {name: names[i % 2] for i, name in enumerate(tensors)}
-    for file in names:
-        torch.save({name: tensor for name, tensor in tensors.items() if places[name] == file}, folder / file)
-    index = folder / "pytorch_model.bin.index.json"
-    index.write_text(json.dumps({"weight_map": places}))
-    assert f"only {index.name}, which is not read here; a pickle can run code" in refusal(folder, out)
-    with pytest.raises(InputError, match="a pickle can run code; bertworks convert"):
-        load_model(folder)
-    convert(folder, out, ConvertOptions(allow_pickle=True, do_lower_case=False))
-    same_outputs(model, type(model).from_pretrained(out))
-    for broken, message in (
-        ({**places, "more": names[0]}, f"{names[0]}: it and {index.name} do not agree on more"),
-        ({**places, "more": "../x.bin"}, "names ../x.bin, which is no file of this folder"),
-        ({**places, "more": "\0" * 100_000}, "which is no file of this folder"),
-        ({**places, "more": "x" * 100_000}, "which is no file of this folder"),
-    ):
-        index.write_text(json.dumps({"weight_map": broken}))
-        found = refusal(folder, tmp_path / "other", allow_pickle=True, do_lower_case=False)
-        assert message in found and len(found) < 500
-    (folder / names[0]).write_bytes(b"x")
-    index.write_text(json.dumps({"weight_map": places}))
-    assert "damaged" in refusal(folder, tmp_path / "other", allow_pickle=True, do_lower_case=False)
-
-
 class Trap:
     """Unpickling one makes a folder."""
 

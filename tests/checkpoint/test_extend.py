@@ -139,7 +139,7 @@ def test_words_in_another_encoding_are_named(tmp_path):
 
 
 def test_the_pooling_of_sentence_transformers_stays(saved, tmp_path):
-    pooling = Pooling(("cls", "mean"), normalize=True, max_length=17)
+    pooling = Pooling("cls", normalize=True, max_length=17)
     write_pooling(saved, pooling, 16)
     extend_folder(saved, tmp_path / "words.txt", tmp_path / "new")
     assert read_pooling(tmp_path / "new") == (tmp_path / "new", pooling)

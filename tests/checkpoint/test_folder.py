@@ -234,7 +234,7 @@ def refusal(folder: Path, call=load_model) -> str:
 def test_missing_folder_config_and_weights(saved, tmp_path):
     assert "no such folder" in refusal(tmp_path / "nowhere")
     saved = saved.rename(tmp_path / "other")
-    assert f"there is one in {saved}" in refusal(tmp_path)
+    assert "no config.json: this is no model folder" in refusal(tmp_path)
     (saved / "model.safetensors").unlink()
     assert "no model.safetensors" in refusal(saved)
     (saved / "pytorch_model.bin").write_bytes(b"")
@@ -243,8 +243,7 @@ def test_missing_folder_config_and_weights(saved, tmp_path):
     (saved / "config.json").unlink()
     assert "no config.json" in refusal(saved)
     (saved / "state").mkdir()
-    said = "an unfinished run (it has a state and no model yet); rerun the command that began it"
-    assert refusal(saved) == f"{saved}: {said}"
+    assert "no config.json: this is an unfinished run; rerun its command" in refusal(saved)
 
 
 def test_a_damaged_file_is_named(saved):
@@ -313,7 +312,6 @@ REFUSED = [
     ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob = 1.5; expected a rate from 0, below 1"),
     ({"classifier_dropout": -1}, "classifier_dropout = -1.0; expected a rate"),
     ({"num_hidden_layers": HUGE}, "num_hidden_layers = 1000000000; expected a positive number of at most 1,000"),
-    ({"num_hidden_layers": 900}, "num_hidden_layers = 900 in config.json, but only"),
     ({"num_hidden_layers": HUGE, "model_type": "albert", "embedding_size": 16}, "num_hidden_layers = 1000000000"),
     ({"vocab_size": HUGE}, "vocab_size = 1000000000; expected a positive number of at most 16,777,216"),
     ({"hidden_size": 1 << 24}, "word_embeddings.weight: found 35x16 float32, expected 35x16777216"),
@@ -517,34 +515,11 @@ def test_a_run_folder_means_its_model(saved):
     assert load_tokenizer(saved.parent).vocab == VOCAB and read_config(saved.parent) == read_config(saved)
 
 
-def write_scored(run, **metrics):
-    """What is read of a finished run to name it: results.json and the config of its model."""
-    (run / "model").mkdir(parents=True)
-    (run / "model/config.json").write_text("{}")
-    (run / "results.json").write_text(json.dumps({"metrics": {"loss": 9.0, **metrics}}))
-
-
-def test_of_several_seeds_the_best_one_is_named(tmp_path):
-    for seed, accuracy in ((1, 0.5), (2, 0.75), (3, 0.25)):
-        write_scored(tmp_path / f"seed-{seed}", accuracy=accuracy)
-    with pytest.raises(InputError) as found:
+def test_of_several_runs_one_must_be_given(tmp_path):
+    for name in ("tags/seed-2", "tags/seed-1", *(f"seed-{seed}" for seed in range(10, 18))):
+        (tmp_path / name / "model").mkdir(parents=True)
+        (tmp_path / name / "model/config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"holds several runs; give one of .*seed-10, .*seed-17 and 2 more$"):
         find_model(tmp_path)
-    runs = ", ".join(map(str, sorted(tmp_path.iterdir())))
-    assert str(found.value).endswith(f"holds several runs; give one of {runs}")
-    (tmp_path / "results.json").write_text('{"seeds": [1, 2, 3]}')
-    with pytest.raises(InputError) as found:
-        find_model(tmp_path)
-    assert f"; {tmp_path / 'seed-2'} has the best development score (accuracy 0.7500)" in str(found.value)
-    (tmp_path / "seed-2/results.json").write_text("{")  # damaged: the others are named all the same
-    with pytest.raises(InputError, match="seed-1 has the best development score"):
-        find_model(tmp_path)
-
-
-def test_runs_of_a_demo_are_listed_too(tmp_path):
-    runs = [tmp_path / "pretrain", *(tmp_path / f"finetune/tags/random/lr-0.1/seed-{seed}" for seed in range(1, 10))]
-    for run in runs:
-        write_scored(run, f1=0.5)
-    (tmp_path / "results.json").write_text('{"kind": "demo"}')
-    with pytest.raises(InputError) as found:
-        find_model(tmp_path)
-    assert str(found.value).endswith(f"give one of {', '.join(map(str, runs[:8]))} and 2 more")
+    with pytest.raises(InputError, match=r"give one of [^ ]*tags/seed-1, [^ ]*tags/seed-2$"):
+        find_model(tmp_path / "tags")

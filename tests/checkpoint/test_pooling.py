@@ -26,23 +26,30 @@ def modules(*paths):
         (MODULES, modules("", LONG), "path = 'xxx"),
         (MODULES, [{"type": LONG, "path": ""}], "its modules are xxx"),
         (MODULES, [{"type": {}, "path": ""}], "[0].type = {}"),
-        ("1_Pooling/config.json", {"pooling_mode": ["mean"] * 10_000}, "pooling = 'mean' and"),
-        ("1_Pooling/config.json", {"pooling_mode": [["mean"], {}]}, "pooling = ['mean'] and {}; expected some of cls"),
+        ("1_Pooling/config.json", {"pooling_mode": ["mean"] * 10_000}, "pooling = ['mean', "),
+        ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, "pooling = ['cls', 'mean']; expected one of cls"),
+        ("1_Pooling/config.json", {"pooling_mode": [["mean"], {}]}, "pooling = [['mean'], {}]; expected one of cls"),
         ("1_Pooling/config.json", {"pooling_mode": 5}, "pooling = 5"),
-        ("1_Pooling/config.json", {f"pooling_mode_{LONG}": True}, "pooling_mode_xxx"),
+        (
+            "1_Pooling/config.json",
+            {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True},
+            "pooling = ['mean",
+        ),
+        ("1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "pooling = ['pooling_mode_lasttoken']"),
+        ("1_Pooling/config.json", {f"pooling_mode_{LONG}": True}, "pooling = ['pooling_mode_xxx"),
         ("sentence_bert_config.json", {"max_seq_length": LONG}, "max_seq_length = 'xxx"),
         ("config_sentence_transformers.json", {"default_prompt_name": "a", "prompts": "abc"}, "prompts = 'abc'"),
         ("config_sentence_transformers.json", {"default_prompt_name": ["a"], "prompts": {}}, "name = ['a']"),
         (
             "config_sentence_transformers.json",
-            {"default_prompt_name": "a", "prompts": {"a": 5}},
+            {"default_prompt_name": "a", "prompts": {"b": "x"}},
             "expected the name of",
         ),
     ],
 )
 def test_hostile_settings_end_in_a_short_message_with_the_file(file, content, message, tmp_path):
-    write_pooling(tmp_path, Pooling(("cls", "mean")), 16)
-    assert read_pooling(tmp_path) == (tmp_path, Pooling(("cls", "mean")))
+    write_pooling(tmp_path, Pooling("cls"), 16)
+    assert read_pooling(tmp_path) == (tmp_path, Pooling("cls"))
     (tmp_path / file).write_text(json.dumps(content))
     with pytest.raises(InputError, match=re.escape(message)) as caught:
         read_pooling(tmp_path)

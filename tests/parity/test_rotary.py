@@ -6,7 +6,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from bertworks.checkpoint.convert import convert
+from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.families import BERT
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.checkpoint.start import initial_model

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from bertworks.checkpoint import load_model
+from bertworks.checkpoint.folder import load_model
 from bertworks.model import kernels
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model

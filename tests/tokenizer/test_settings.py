@@ -582,18 +582,12 @@ def embedder(tmp_path: Path) -> Path:
 def test_keys_of_sentence_transformers(embedder: Path) -> None:
     """Keys that would change a vector are refused with another value; another similarity is noted."""
     assert not Predictor(embedder).note
-    modules = json.loads((embedder / "modules.json").read_text())
-    folders = [embedder / module["path"] for module in modules]
-    names = ("sentence_bert_config.json", "config.json", "config.json")
-    files = dict(zip(("sentence_bert_config.json", "1_Pooling", "2_Normalize"), folders, strict=True))
-    paths = {key: folder / file for (key, folder), file in zip(files.items(), names, strict=True)}
-    paths |= {name: embedder / name for name in ("modules.json", "config_sentence_transformers.json")}
+    folder = embedder / json.loads((embedder / "modules.json").read_text())[0]["path"]
+    paths = {name: file for name in pooling.ONLY for file in (folder / name, embedder / name) if file.exists()}
     for name, only in pooling.ONLY.items():
-        before = paths[name].read_text() if paths[name].exists() else "{}"
+        before = paths[name].read_text()
         for key in only:
-            content = json.loads(before)
-            changed = [{**content[0], key: "x"}, *content[1:]] if isinstance(content, list) else {**content, key: "x"}
-            paths[name].write_text(json.dumps(changed))
+            paths[name].write_text(json.dumps({**json.loads(before), key: "x"}))
             with pytest.raises(InputError, match=f"{key} = 'x'; expected"):
                 Predictor(embedder)
         paths[name].write_text(before)

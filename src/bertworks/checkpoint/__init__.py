@@ -15,29 +15,3 @@ In reading order:
     pooling.py   sentence-transformers folders
     convert/     other software's files to a folder, longer vocabularies, longer inputs
 """
-
-from typing import TYPE_CHECKING
-
-from .._lazy import lazy_names
-
-if TYPE_CHECKING:
-    from .folder import check_size as check_size
-    from .folder import load_encoder as load_encoder
-    from .folder import load_model as load_model
-    from .folder import load_tokenizer as load_tokenizer
-    from .folder import read_config as read_config
-    from .folder import save_folder as save_folder
-    from .locate import find_model as find_model
-    from .locate import new_folder as new_folder
-    from .locate import run_name as run_name
-    from .metadata import input_length as input_length
-    from .metadata import labels_of as labels_of
-    from .metadata import task_of as task_of
-    from .pooling import Pooling as Pooling
-    from .pooling import read_pooling as read_pooling
-    from .pooling import write_pooling as write_pooling
-    from .start import concatenate as concatenate
-    from .start import initial_model as initial_model
-    from .weights import weights_checksum as weights_checksum
-
-__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -23,56 +23,20 @@ from .keys import (
 )
 from .names import Family
 
-_BERT_LAYER = {
-    "query": "attention.self.query",
-    "key": "attention.self.key",
-    "value": "attention.self.value",
-    "attention_output": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "intermediate": "intermediate.dense",
-    "output": "output.dense",
-    "output_norm": "output.LayerNorm",
-}
-_ALBERT_LAYER = {
-    "query": "attention.query",
-    "key": "attention.key",
-    "value": "attention.value",
-    "attention_output": "attention.dense",
-    "attention_norm": "attention.LayerNorm",
-    "intermediate": "ffn",
-    "output": "ffn_output",
-    "output_norm": "full_layer_layer_norm",
-}
-_MODERNBERT_LAYER = {
-    "query": "attn.query",
-    "key": "attn.key",
-    "value": "attn.value",
-    "attention_output": "attn.Wo",
-    "attention_norm": "attn_norm",
-    "intermediate": "mlp.Wi",
-    "output": "mlp.Wo",
-    "output_norm": "mlp_norm",
-}
-_DISTILBERT_LAYER = {
-    "query": "attention.q_lin",
-    "key": "attention.k_lin",
-    "value": "attention.v_lin",
-    "attention_output": "attention.out_lin",
-    "attention_norm": "sa_layer_norm",
-    "intermediate": "ffn.lin1",
-    "output": "ffn.lin2",
-    "output_norm": "output_layer_norm",
-}
-_JINA_LAYER = {
-    "query": "self_attn.q_proj",
-    "key": "self_attn.k_proj",
-    "value": "self_attn.v_proj",
-    "attention_output": "self_attn.o_proj",
-    "attention_norm": "post_attention_layernorm",
-    "intermediate": "mlp.fc1",
-    "output": "mlp.fc2",
-    "output_norm": "post_mlp_layernorm",
-}
+# Modules of a layer: ours, and those of each family.
+_LAYER = """
+ours             bert                       albert                distilbert        modernbert jina
+query            attention.self.query       attention.query       attention.q_lin   attn.query self_attn.q_proj
+key              attention.self.key         attention.key         attention.k_lin   attn.key   self_attn.k_proj
+value            attention.self.value       attention.value       attention.v_lin   attn.value self_attn.v_proj
+attention_output attention.output.dense     attention.dense       attention.out_lin attn.Wo    self_attn.o_proj
+attention_norm   attention.output.LayerNorm attention.LayerNorm   sa_layer_norm     attn_norm  post_attention_layernorm
+intermediate     intermediate.dense         ffn                   ffn.lin1          mlp.Wi     mlp.fc1
+output           output.dense               ffn_output            ffn.lin2          mlp.Wo     mlp.fc2
+output_norm      output.LayerNorm           full_layer_layer_norm output_layer_norm mlp_norm   post_mlp_layernorm
+"""
+_ROWS = [row.split() for row in _LAYER.split("\n")[1:-1]]
+LAYERS = {name: {row[0]: row[i] for row in _ROWS[1:]} for i, name in enumerate(_ROWS[0])}
 
 
 def _modules(prefix: str, layer: str, inside: Mapping[str, str], pooler: str, mlm: tuple[str, ...]) -> dict[str, str]:
@@ -130,7 +94,7 @@ BERT = Family(
     modules=_modules(
         "bert",
         "bert.encoder.layer.{}",
-        _BERT_LAYER,
+        LAYERS["bert"],
         pooler="bert.pooler.dense",
         mlm=(f"{_CLS}.transform.dense", f"{_CLS}.transform.LayerNorm", f"{_CLS}.decoder", _CLS),
     ),
@@ -148,7 +112,7 @@ ROBERTA = Family(
     modules=_modules(
         "roberta",
         "roberta.encoder.layer.{}",
-        _BERT_LAYER,
+        LAYERS["bert"],
         pooler="roberta.pooler.dense",
         mlm=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head"),
     ),
@@ -165,7 +129,7 @@ ALBERT = Family(
     modules=_modules(
         "albert",
         "albert.encoder.albert_layer_groups.{}.albert_layers.0",
-        _ALBERT_LAYER,
+        LAYERS["albert"],
         pooler="albert.pooler",
         mlm=("predictions.dense", "predictions.LayerNorm", "predictions.decoder", "predictions"),
     ),
@@ -189,7 +153,7 @@ DISTILBERT = Family(
     modules=_modules(
         "distilbert",
         "distilbert.transformer.layer.{}",
-        _DISTILBERT_LAYER,
+        LAYERS["distilbert"],
         pooler="pre_classifier",  # its heads have it there
         mlm=("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector"),
     ),
@@ -216,7 +180,7 @@ JINA = Family(  # BERT and RoBERTa with rotary positions, in transformers from 5
     modules=_modules(
         "roberta",
         "roberta.layers.{}",
-        _JINA_LAYER,
+        LAYERS["jina"],
         pooler="roberta.pooler.dense",
         mlm=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head"),
     ),
@@ -250,7 +214,11 @@ MODERNBERT = Family(
     prefix="model",
     modules={
         **_modules(
-            "model", "model.layers.{}", _MODERNBERT_LAYER, "pooler", ("head.dense", "head.norm", "decoder", "decoder")
+            "model",
+            "model.layers.{}",
+            LAYERS["modernbert"],
+            "pooler",
+            ("head.dense", "head.norm", "decoder", "decoder"),
         ),
         "encoder.embeddings.word": "model.embeddings.tok_embeddings",
         "encoder.embeddings.norm": "model.embeddings.norm",

@@ -46,17 +46,14 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
     """
     path = find_model(path)
     if not path.is_dir():
-        found, offline = f"{path}: {not_found(path, 'folder')}; a model folder has {CONFIG} and {WEIGHTS}", ""
-        if not path.exists():
-            offline = "; bertworks downloads nothing: give a folder on this machine (docs/bridges.md)"
-        raise InputError(found + offline)
+        raise InputError(
+            f"{path}: {not_found(path, 'folder')}; expected a model folder on this machine, with {CONFIG} and {WEIGHTS}"
+        )
     if not (path / CONFIG).exists():
-        if (path / "state").is_dir():
-            raise InputError(
-                f"{path}: an unfinished run (it has a state and no model yet); rerun the command that began it"
-            )
-        inner = next((f"; there is one in {p.parent}" for p in sorted(path.glob(f"*/{CONFIG}"))), "")
-        raise InputError(f"{path}: no {CONFIG} in this folder, so it is not (or not yet) a model folder{inner}")
+        what = (
+            "this is an unfinished run; rerun its command" if (path / "state").is_dir() else "this is no model folder"
+        )
+        raise InputError(f"{path}: no {CONFIG}: {what}")
     settings = read_json_object(path / CONFIG)
     hf.check_known(settings, str(path / CONFIG))
     settings = hf.by_family(settings) | cross_encoder_settings(path)
@@ -126,9 +123,6 @@ class FolderContents(NamedTuple):
         unread, tensors = family.unread_in(tensors), family.canonical(tensors, str(path))
         if not config.tie_word_embeddings:
             tensors = family.untied(tensors)
-        layers = config.num_hidden_layers
-        if config.shared_layers != "all" and layers > len(tensors):  # before anything is built of such a size
-            raise InputError(f"{path}: num_hidden_layers = {layers:,} in {CONFIG}, but only {len(tensors):,} tensors")
         parts = family.parts_of(tensors, settings)
         hf.check_pooling(parts, settings, str(path / CONFIG))
         return cls(family, settings, tensors, parts, unread, path)
@@ -285,9 +279,8 @@ def check_size(tokenizer: Tokenizer, config: ModelConfig, where: str) -> str:
             "them out of the tokenizer's files, or train rows for them (resize_token_embeddings of transformers)"
         )
     if rows != tokens and not is_padded(rows, tokens):
-        blank = "" if tokenizer.vocab[-1] else " (the last line of the vocabulary is empty, and counts as one)"
         raise InputError(
-            f"{where}: the tokenizer has {tokens} tokens{blank}, the model's embedding table {rows} rows; use the "
+            f"{where}: the tokenizer has {tokens} tokens, the model's embedding table {rows} rows; use the "
             "tokenizer the model was trained with"
         )
     spare = f"the embedding table has {rows - tokens} rows more than the tokenizer has tokens ({tokens:,}); "

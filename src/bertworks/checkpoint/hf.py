@@ -20,23 +20,12 @@ from .names import TOP, Family
 
 FORMAT = "bertworks_format"  # our key: the number of the format, in folders for bertworks alone
 LATEST = 1  # the format that is written; folders without a number are older, and read too
-_PLAIN = (  # fields that BERT's own config.json has
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_act",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "max_position_embeddings",
-    "type_vocab_size",
-    "initializer_range",
-    "layer_norm_eps",
-    "pad_token_id",
-    "classifier_dropout",
-    "tie_word_embeddings",
-)
+_WORDS = """
+vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act hidden_dropout_prob
+attention_probs_dropout_prob max_position_embeddings type_vocab_size initializer_range layer_norm_eps pad_token_id
+classifier_dropout tie_word_embeddings
+"""
+_PLAIN = _WORDS.split()  # fields that BERT's own config.json has
 _SHORT = {"position_embedding_type": "positions", "layer_type": "layers"}  # of our own keys
 _SYNONYMS = {"gelu_pytorch_tanh": "gelu_new", "gelu_python": "gelu", "swish": "silu"}
 _ALONE = " (bertworks alone computes this model)"  # behind a number, so that classes of transformers refuse the folder
@@ -48,15 +37,6 @@ def own_key(name: str) -> str:
     return f"bertworks_{_SHORT.get(name, name)}"
 
 
-# Keys of BERT-like encoders that are read beside those of the fields; keys.py has what no field stands for.
-_WORDS = """
-model_type architectures problem_type id2label label2id is_decoder tokenizer_class
-num_hidden_groups inner_group_num embedding_size sinusoidal_pos_embds rope_scaling rope_parameters rope_theta head_dim
-attention_bias mlp_bias norm_bias classifier_bias decoder_bias classifier_activation classifier_pooling mlp_dropout
-position_embedding_type layer_types local_attention sliding_window global_attn_every_n_layers global_rope_theta
-local_rope_theta sentence_transformers sbert_ce_default_activation_function
-"""
-READ = frozenset([*_WORDS.split(), *_PLAIN, *(key for family in FAMILIES.values() for key in family.keys.values())])
 ONLY: dict[str, tuple[Any, ...]] = {  # refused with another value than these
     "add_cross_attention": (False, None),
     "is_encoder_decoder": (False, None),
@@ -79,11 +59,8 @@ _OWN_KEYS = {FORMAT, TASK, TOP, *(own_key(f.name) for f in dataclasses.fields(Mo
 def by_family(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A config.json under its family's names: XLM-R and CamemBERT become RoBERTa, whose tensors they have."""
     found, classes = settings.get("model_type"), settings.get("architectures")
-    settings = {
-        key: value for key, value in settings.items() if key in READ | ONLY.keys() or key.startswith("bertworks_")
-    }
     if not isinstance(found, str) or found not in _ALIASES:
-        return settings
+        return dict(settings)
     family, prefix = _ALIASES[found]
     renamed: dict[str, Any] = {"model_type": family}
     if isinstance(classes, list):

@@ -3,7 +3,6 @@
 Each family reads more fields from a config.json, and writes more keys of it; families.py names the functions.
 """
 
-from functools import partial
 from typing import Any
 
 from ..files import shorten
@@ -79,8 +78,12 @@ def write_jina(config: ModelConfig) -> dict[str, Any]:
 # ---- ModernBERT (Warner et al. 2024)
 
 _BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias")
-_THETAS = {"full": ("global_rope_theta", 160000.0), "sliding": ("local_rope_theta", 10000.0)}  # old keys, defaults
-_MOST_LAYERS = 1_000
+_SAME = (  # keys for which one field stands: the encoder has one setting for all of them
+    (False, _BIASES),
+    ("gelu", ("hidden_activation", "classifier_activation")),
+    (0.0, ("embedding_dropout", "mlp_dropout")),
+)
+_KINDS = ("full_attention", "sliding_attention")
 
 
 def write_modernbert(config: ModelConfig) -> dict[str, Any]:
@@ -101,53 +104,37 @@ def write_modernbert(config: ModelConfig) -> dict[str, Any]:
 
 def read_modernbert(settings: Settings) -> dict[str, Any]:
     """The fields that these keys stand for. Raises ValueError for what this encoder does not compute."""
-    _check_alike(settings)
-    every, theta, local_theta = _every(settings), *map(partial(_theta, settings), _THETAS)
-    values = {
+    for usual, keys in _SAME:
+        values = [settings.get(key, usual) for key in keys]
+        if any(value != values[0] for value in values):
+            found = ", ".join(f"{key} = {shorten(value)}" for key, value in zip(keys, values, strict=True))
+            raise ValueError(f"{found}; expected one value: the encoder has one setting for them")
+    expected: dict[str, Any] = {"decoder_bias": True, "rope_scaling": None}
+    for key, only in expected.items():
+        if settings.get(key, only) != only:
+            raise ValueError(f"{key} = {shorten(settings[key])}; expected {only}: nothing else is computed here")
+    theta, local_theta = _thetas(settings)
+    fields = {
         "bias": settings.get("norm_bias", False),
         "classifier_pooling": settings.get("classifier_pooling", "cls"),
         "rope_theta": theta,
     }
+    every = _every(settings)
     if every == 1:  # no layer is local
-        return values
+        return fields
     local = {"global_every": every, "attention_window": _span(settings)}
-    return values | local | {"local_rope_theta": 0.0 if local_theta == theta else local_theta}
-
-
-def _check_alike(settings: Settings) -> None:
-    """Raises ValueError for keys that differ where one field says all of them: biases, activations, dropout rates."""
-    biases = {key: settings.get(key, False) for key in _BIASES}
-    if any(value is not biases["norm_bias"] for value in biases.values()):
-        found = ", ".join(f"{key} = {shorten(value)}" for key, value in biases.items())
-        raise ValueError(f"{found}; expected all true or all false")
-    if not settings.get("decoder_bias", True):
-        raise ValueError("decoder_bias = False; expected true: the masked-LM head has an output bias here")
-    activation, other = (settings.get(f"{part}_activation", "gelu") for part in ("hidden", "classifier"))
-    if activation != other:
-        raise ValueError(f"classifier_activation = {shorten(other)}; expected {shorten(activation)}, as in the layers")
-    inside, rate = (settings.get(f"{part}_dropout", 0.0) for part in ("mlp", "embedding"))
-    if inside != rate:
-        raise ValueError(
-            f"mlp_dropout = {shorten(inside)}, embedding_dropout = {shorten(rate)}; expected one rate, which "
-            "hidden_dropout_prob has here; give both keys in config.json the rate to train with"
-        )
+    return fields | local | {"local_rope_theta": 0.0 if local_theta == theta else local_theta}
 
 
 def _span(settings: Settings) -> Any:
     """The attention span of local layers, on each side. Raises ValueError for none, and for two keys that differ."""
     both = settings.get("local_attention", 128)
-    span = both // 2 if isinstance(both, int) else both
-    if "sliding_window" in settings:  # the same on one side; transformers 5 lets it win, older versions do not read it
-        side = settings["sliding_window"]
-        if "local_attention" in settings and side != span:
-            raise ValueError(
-                f"sliding_window = {shorten(side)}, local_attention = {shorten(both)}; expected local_attention to be "
-                "twice sliding_window: correct one of them"
-            )
-        span = side
-    if isinstance(span, int) and span < 1:
-        key, least = ("local_attention", 2) if "local_attention" in settings else ("sliding_window", 1)
-        raise ValueError(f"{key} = {shorten(settings[key])}; expected {least} or more")
+    half = both // 2 if isinstance(both, int) else both
+    span = settings.get("sliding_window", half)  # transformers 5 lets it win, older versions do not read it
+    if isinstance(span, int) and (span < 1 or ("local_attention" in settings and span != half)):
+        raise ValueError(
+            f"sliding_window = {shorten(span)}, local_attention = {shorten(both)}; expected at least 1, and twice that"
+        )
     return span
 
 
@@ -157,10 +144,12 @@ def _every(settings: Settings) -> int:
     types = settings.get("layer_types")
     if not isinstance(every, int) or every < 1:
         raise ValueError(f"global_attn_every_n_layers = {shorten(every)}; expected a number of at least 1")
-    if types is None or not isinstance(layers, int) or layers > _MOST_LAYERS:  # a field of its own refuses those
+    if types is None:
         return every
-    for n in (every, *range(1, layers + 1)):
-        if types == ["sliding_attention" if i % n else "full_attention" for i in range(layers)]:
+    names = types if isinstance(types, list) else []
+    second = next((i for i, kind in enumerate(names) if i and kind == _KINDS[0]), max(len(names), 1))
+    for n in (every, second):
+        if len(names) == layers and names == [_KINDS[int(i % n > 0)] for i in range(len(names))]:
             return n
     raise ValueError(
         f"layer_types = {shorten(types)}; expected {layers}, of which layers 0, n, 2 n, ... are full_attention and the "
@@ -168,13 +157,13 @@ def _every(settings: Settings) -> int:
     )
 
 
-def _theta(settings: Settings, kind: str) -> Any:
-    """The base of rotary positions in one kind of layers. Raises ValueError for positions that are scaled."""
-    old, usual = _THETAS[kind]
-    if "rope_scaling" in settings:
-        raise ValueError(f"rope_scaling = {shorten(settings['rope_scaling'])}; expected no scaling of positions")
-    tables, kinds = settings.get("rope_parameters", {}), [f"{kind}_attention" for kind in _THETAS]
-    if not isinstance(tables, dict) or tables.keys() - {*kinds}:
-        raise ValueError(f"rope_parameters = {shorten(tables)}; expected a table for each of {', '.join(kinds)}")
-    name = f"{kind}_attention"
-    return _unscaled_theta(tables.get(name, {}), f"rope_parameters.{name}", settings.get(old, usual))
+def _thetas(settings: Settings) -> list[Any]:
+    """The bases of rotary positions in global and in local layers. Raises ValueError for positions that are scaled."""
+    tables = settings.get("rope_parameters", {})
+    if not isinstance(tables, dict) or tables.keys() - {*_KINDS}:
+        raise ValueError(f"rope_parameters = {shorten(tables)}; expected a table for each of {', '.join(_KINDS)}")
+    old = (settings.get("global_rope_theta", 160000.0), settings.get("local_rope_theta", 10000.0))
+    return [
+        _unscaled_theta(tables.get(kind, {}), f"rope_parameters.{kind}", theta)
+        for kind, theta in zip(_KINDS, old, strict=True)
+    ]

@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..files import InputError, ended, flush_folder, read_json_object, shorten
-from ..reporting.run_files import RESULTS
+from ..files import InputError, ended, flush_folder, shorten
+from .names import listed
 from .weights import CERTIFICATE as CERTIFICATE
 from .weights import WEIGHTS
 from .weights import is_export as is_export
 from .weights import refuse_export as refuse_export
 
 CONFIG = "config.json"
-DEEPEST = 5  # folders between a demo and a run: finetune/TASK/WEIGHTS/RATE/SEED
-_MOST = 8  # runs that a message lists
 EXPECTED = "expected a model folder, a run folder, or what load_model or Predictor returns"
 
 
@@ -49,40 +47,10 @@ def find_model(model: ModelLike) -> Path:
         return path
     if (path / "model").exists():
         return path / "model"
-    if runs := _runs_in(path):
-        best = _best_of(runs) if _results(path).get("seeds") else ""
-        more = f" and {len(runs) - _MOST} more" if len(runs) > _MOST else ""
-        raise InputError(f"{path} holds several runs; give one of {', '.join(map(str, runs[:_MOST]))}{more}{best}")
+    inside = [*path.glob("*/model"), *path.glob("*/*/model")]
+    if runs := sorted(str(model.parent) for model in inside if (model / CONFIG).exists()):
+        raise InputError(f"{path} holds several runs; give one of {listed(runs)}")
     return path
-
-
-def _runs_in(folder: Path) -> list[Path]:
-    """The runs with a model in a folder, those of a demo or a study too, which are deeper in it."""
-    found = (folder.glob("*/" * depth + f"model/{CONFIG}") for depth in range(1, DEEPEST + 1))
-    return [config.parent.parent for configs in found for config in sorted(configs)]
-
-
-def _best_of(runs: list[Path]) -> str:
-    """The end of a message: which of the runs of several seeds has the best first metric; "" if none has a metric."""
-    scores = {run: next(iter(_metrics(run).items()), None) for run in runs}
-    known = {run: score for run, score in scores.items() if score is not None}
-    if not known:
-        return ""
-    best = max(known, key=lambda run: known[run][1])
-    return "; {} has the best development score ({} {:.4f})".format(best, *known[best])
-
-
-def _metrics(run: Path) -> dict[str, float]:
-    """The metrics of a finished run; none where results.json is missing or damaged, which is for others to report."""
-    found = _results(run).get("metrics")
-    items = found.items() if isinstance(found, dict) else ()
-    return {name: float(value) for name, value in items if name != "loss" and isinstance(value, int | float)}
-
-
-def _results(run: Path) -> dict[str, Any]:
-    with contextlib.suppress(InputError):
-        return read_json_object(run / RESULTS)
-    return {}
 
 
 def run_folder(model: Path) -> Path:

@@ -1,5 +1,6 @@
 """What a model folder says beside its encoder and weights: labels, task, top, the longest input."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
@@ -77,14 +78,11 @@ def labels_of(settings: Mapping[str, Any], where: str) -> list[str] | None:
         "".join(labels).encode()
     except (KeyError, ValueError, AttributeError):
         raise InputError(f"{where}: id2label = {shorten(names)}; expected one label for each number from 0") from None
-    numbers: dict[str, int] = {}
-    for i, label in enumerate(labels):
-        if (first := numbers.setdefault(label, i)) != i:
-            raise InputError(
-                f"{where}: id2label has the name {shorten(label)} for {first} and {i}; expected different names, since "
-                "results are keyed by them; rename one, for example "
-                f"{shorten(f'{label} {i}')}"
-            )
+    if twice := next((label for label, count in Counter(labels).items() if count > 1), None):
+        raise InputError(
+            f"{where}: id2label has the name {shorten(twice)} twice; expected different names, since results are keyed "
+            "by them; rename one"
+        )
     return labels
 
 
@@ -119,21 +117,14 @@ _TASK_FORM = {  # the settings of a task that are read again
     "max_query_length?": _COUNT,
     "n_best_size?": _COUNT,
     "max_answer_length?": _COUNT,
+    "scale?": float,  # of an embedder: see `stored_scale`
 }
 
 
 def stored_scale(folder: Path) -> float:
-    """What an embedder's folder says its training scores were divided by; 0 if it says nothing.
-
-    Raises InputError if that is no positive number.
-    """
+    """What an embedder's folder says its training scores were divided by; 0 if it says nothing."""
     path = folder / CONFIG
-    task = read_json_object(path).get(TASK) or {}
-    check_fields(task, {"scale?": float}, f"{path}: {TASK}")
-    scale = float(task.get("scale", 0.0))
-    if not 0 <= scale < float("inf"):
-        raise InputError(f"{path}: {TASK}.scale = {scale}; expected a positive number; restore the file")
-    return scale
+    return float(stored_task(read_json_object(path).get(TASK) or {}, str(path)).get("scale", 0.0))
 
 
 def task_of(settings: Mapping[str, Any], head: str, where: str = CONFIG) -> dict[str, Any]:
@@ -182,15 +173,9 @@ def stored_task(task: dict[str, Any], where: str = CONFIG) -> dict[str, Any]:
 def check_thresholds(task: Mapping[str, Any], labels: Sequence[str], where: str) -> None:
     """Raises InputError for a threshold of a label that the folder does not have, or that is no probability."""
     for name, value in task.get("thresholds", {}).items():
-        if name not in labels:
-            found = listed([*map(shorten, labels)], LABELS)
+        if name not in labels or not 0 <= value <= 1:
             raise InputError(
-                f"{where}: {TASK}.thresholds has the label {shorten(name)}; expected some of {found}; remove the "
-                "thresholds, which may be those of another model, and choose them with `bertworks evaluate "
-                "--save-thresholds`"
-            )
-        if not 0 <= value <= 1:
-            raise InputError(
-                f"{where}: {TASK}.thresholds of {shorten(name)} is {value}; expected a probability from 0 to 1; remove "
-                "the thresholds, and choose them with `bertworks evaluate --save-thresholds`"
+                f"{where}: {TASK}.thresholds has {value} for the label {shorten(name)}; expected probabilities of "
+                f"{listed([*map(shorten, labels)], LABELS)}; remove the thresholds, which may be those of another "
+                "model, and choose them with `bertworks evaluate --save-thresholds`"
             )

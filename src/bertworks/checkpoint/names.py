@@ -206,8 +206,7 @@ class Family:
                 )
         unread = [f"{name}: left over, no part of the model reads it" for name in left]
         if faults or unread:
-            most = max(4, 8 - len(unread))  # of 8 lines
-            shown = [clip(fault, 200) for fault in [*faults[:most], *unread][:8]]
+            shown = [clip(fault, 200) for fault in [*faults[:4], *unread[:4]]]
             more = len(faults) + len(unread) - len(shown)
             shown += [f"... and {more} more"] if more else []
             raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))

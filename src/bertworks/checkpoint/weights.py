@@ -1,6 +1,5 @@
 """The files of a folder that hold its weights: model.safetensors, or several that an index names."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from ..files import InputError, checksum, clip, read_json_object
 from .names import listed
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+PICKLE = "pytorch_model.bin"
 CERTIFICATE = "certificate.json"  # of an exported folder
-_FOREIGN = (PICKLE, PICKLE_INDEX, "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
+_FOREIGN = (PICKLE, "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
 _WRAPPERS = ("module.", "_orig_mod.", "model.")
 
 
@@ -33,25 +32,24 @@ def refuse_export(folder: Path) -> None:
 def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
     """The tensors of a folder, from one file or from those that an index names, without the names of wrappers.
 
-    allow_pickle: read pytorch_model.bin or its shards where there is no safetensors file, by torch's restricted loader.
+    allow_pickle: read pytorch_model.bin where there is no safetensors file, by torch's restricted loader.
     Raises InputError if the folder is an export, a file is missing or damaged, or an index names other tensors.
     """
     refuse_export(path)
     name = weights_name(path)
-    if not name or (name in (PICKLE, PICKLE_INDEX) and not allow_pickle):
+    if not name or (name == PICKLE and not allow_pickle):
         foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), None)
         way = (
             f", only {foreign}, which is not read here; {_way_to_read(foreign, path)}" if foreign else " in this folder"
         )
         raise InputError(f"{path}: no {WEIGHTS}{way}")
-    read = read_pickle if name in (PICKLE, PICKLE_INDEX) else _read_safetensors
     if name in (WEIGHTS, PICKLE):
-        return _unwrapped(read(path / name))
+        return _unwrapped((read_pickle if name == PICKLE else _read_safetensors)(path / name))
     tensors: dict[str, Tensor] = {}
-    for file, names in _shards(path, name).items():
-        shard = read(file)
+    for file, names in _shards(path).items():
+        shard = _read_safetensors(file)
         if wrong := sorted(shard.keys() ^ names):
-            raise InputError(f"{file}: it and {name} do not agree on {clip(wrong[0])}; copy or download both again")
+            raise InputError(f"{file}: it and {INDEX} do not agree on {clip(wrong[0])}; copy or download both again")
         tensors |= shard
     return _unwrapped(tensors)
 
@@ -65,33 +63,29 @@ def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def weights_name(path: Path) -> str | None:
     """The file of a folder that holds its weights, or the index of several; None if there is none."""
-    return next((name for name in (WEIGHTS, INDEX, PICKLE, PICKLE_INDEX) if (path / name).exists()), None)
+    return next((name for name in (WEIGHTS, INDEX, PICKLE) if (path / name).exists()), None)
 
 
-def _shards(path: Path, index: str) -> dict[Path, set[str]]:
+def _shards(path: Path) -> dict[Path, set[str]]:
     """The files that an index names, and the tensors that each should have."""
-    files = read_json_object(path / index).get("weight_map")
+    files = read_json_object(path / INDEX).get("weight_map")
     if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
-        raise InputError(f"{path / index}: no weight_map from tensors to files; copy or download it again")
+        raise InputError(f"{path / INDEX}: no weight_map from tensors to files; copy or download it again")
     found: dict[Path, set[str]] = {}
+    here = {file.name for file in path.iterdir()}  # names with a path in them are none of these
     for tensor, name in sorted(files.items(), key=lambda pair: pair[1]):
-        if not _is_name(name) or not (path / name).is_file():
+        if name not in here:
             raise InputError(
-                f"{path / index}: names {clip(name)}, which is no file of this folder; copy or download it"
+                f"{path / INDEX}: names {clip(name)}, which is no file of this folder; copy or download it"
             )
         found.setdefault(path / name, set()).add(tensor)
     return found
 
 
-def _is_name(name: str) -> bool:
-    """Whether `name` is a file name that this system accepts, and no path."""
-    return Path(name).name == name and "\0" not in name and len(os.fsencode(name)) < 256
-
-
 def weight_files(path: Path) -> list[Path]:
     """The files that hold a folder's weights, in order; none if they are not there."""
     name = weights_name(path)
-    return [path / WEIGHTS] if name == WEIGHTS else [*_shards(path, INDEX)] if name == INDEX else []
+    return [path / WEIGHTS] if name == WEIGHTS else [*_shards(path)] if name == INDEX else []
 
 
 def weights_checksum(path: Path) -> str:
@@ -130,6 +124,6 @@ def _way_to_read(foreign: str, path: Path) -> str:
     """How weights of other software become readable."""
     if foreign.endswith(".index"):
         return f"bertworks convert {path / foreign.removesuffix('.index')} NEW-FOLDER reads it"
-    if foreign in (PICKLE, PICKLE_INDEX):
+    if foreign == PICKLE:
         return f"a pickle can run code; bertworks convert {path} NEW-FOLDER --allow-pickle reads tensors alone"
     return "convert it, for instance with transformers: AutoModel.from_pretrained(...).save_pretrained(...)"

@@ -158,11 +158,11 @@ class LoadedModel:
 
     @torch.no_grad()
     def pooled(self, inputs: Inputs, pooling: Pooling) -> Tensor:
-        """(S, D) vectors of sequences, on the CPU, or (S, D * modes), pooled as sentence-transformers does.
+        """(S, D) vectors of sequences, on the CPU, pooled as sentence-transformers does.
 
         Special tokens count, as they do there. Raises InputError if a number is NaN or infinite.
         """
-        out = torch.empty(len(inputs.first), self.model.encoder.width * len(pooling.modes))
+        out = torch.empty(len(inputs.first), self.model.encoder.width)
         for rows, batch in self._batches(inputs):
             out[torch.from_numpy(inputs.sequences(rows))] = pooling.pool(
                 self.engine.states(batch), batch["attention_mask"]

@@ -233,8 +233,7 @@ class Predictor:
     def embedder(self, pooling: str | None = None, normalize: bool | None = None) -> Embedder:
         """The steps of `embed`. Raises InputError if the pooling is unknown."""
         how = self.pooling or Pooling()
-        modes = how.modes if pooling is None else (pooling,)
-        how = replace(how, modes=modes, normalize=how.normalize if normalize is None else normalize)
+        how = replace(how, mode=pooling or how.mode, normalize=how.normalize if normalize is None else normalize)
         return Embedder(self.loaded, how)
 
     def embed(
@@ -242,7 +241,7 @@ class Predictor:
     ) -> NDArray[np.float32]:
         """(N, D) vectors of texts, pooled from those of their tokens in the last layer; (D,) for a single text.
 
-        pooling: mean, cls, or another of checkpoint.pooling.MODES. normalize: scale every vector to length 1. By
+        pooling: mean, cls or max. normalize: scale every vector to length 1. By
         default both are what a sentence-transformers folder says, else the mean, not normalised.
         """
         embedder, single = self.embedder(pooling, normalize), isinstance(texts, str)

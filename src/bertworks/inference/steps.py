@@ -181,7 +181,7 @@ class Embedder(Steps[EmbeddingRows]):
         super().__init__(loaded)
         loaded.check_vectors()
         self.pooling = pooling
-        self.width = loaded.model.encoder.width * len(pooling.modes)  # D
+        self.width = loaded.model.encoder.width  # D
 
     def prepare(self, rows: Sequence[str]) -> EmbeddingRows:
         tokenizer, limit = self.loaded.tokenizer, self.loaded.limits.max_seq_length

@@ -140,7 +140,7 @@ FOLDERS = {
     "no names": (lambda f: edit_config(f, id2label={"0": "LABEL_0", "1": "LABEL_1"}), "labels", "note",
                  "the 2 classes have no names"),
     "one name twice": (lambda f: edit_config(f, id2label={"0": "a", "1": "a"}), "files", "error",
-                       "id2label has the name 'a' for 0 and 1"),
+                       "id2label has the name 'a' twice"),
     "numbers exchanged": (lambda f: edit_config(f, id2label={"0": "a", "1": "b"}, label2id={"a": 1, "b": 0}),
                           "labels", "error", "id2label gives 'a' the number 0, label2id 1"),
     "other names": (lambda f: edit_config(f, id2label={"0": "a", "1": "b"}, label2id={"a": 0, "c": 1}),

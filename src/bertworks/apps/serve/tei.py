@@ -186,7 +186,7 @@ async def info(request: Request) -> dict[str, Any]:
     labels = {str(i): label for i, label in enumerate(first.predictor.loaded.labels)}
     kinds: dict[str, Any] = {}
     if "embed" in first.steps:  # an exported classifier cannot
-        kinds = {"embedding": {"pooling": "+".join(first.embedder.pooling.modes)}}
+        kinds = {"embedding": {"pooling": first.embedder.pooling.mode}}
     if "classify" in first.steps:
         kind = {"id2label": labels, "label2id": {label: int(i) for i, label in labels.items()}}
         kinds = {"reranker" if len(labels) == 1 else "classifier": kind}

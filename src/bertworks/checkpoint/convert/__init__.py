@@ -10,16 +10,3 @@ In reading order:
     tensorflow.py        the variable names of google-research/bert and google-research/albert
     tensorflow_files.py  TensorFlow's checkpoint files, read without TensorFlow
 """
-
-from typing import TYPE_CHECKING
-
-from ..._lazy import lazy_names
-
-if TYPE_CHECKING:
-    from .conversion import Converted as Converted
-    from .conversion import convert as convert
-    from .extension import Extended as Extended
-    from .extension import extend_folder as extend_folder
-    from .options import ConvertOptions as ConvertOptions
-
-__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -136,7 +136,7 @@ def _write(folder: Path, model: Model, found: Source, options: ConvertOptions) -
     length = metadata["max_length"] if options.positions or not pooling.max_length else pooling.max_length
     chosen = replace(
         pooling,
-        modes=(options.pooling,) if options.pooling else pooling.modes,
+        mode=options.pooling or pooling.mode,
         normalize=pooling.normalize if options.normalize is None else options.normalize,
         max_length=length,
     )

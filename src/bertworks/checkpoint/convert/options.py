@@ -13,6 +13,6 @@ class ConvertOptions:
     positions: int = 0  # longest input: position table cut, or repeated from its start; 0: unchanged
     do_lower_case: bool | None = None  # for a vocab.txt that does not say it: --do-lower-case or --cased
     hidden_act: Literal["gelu", "gelu_new"] | None = None  # of TensorFlow checkpoints before February 2019: gelu
-    pooling: str | None = None  # for sentence-transformers: cls, max, mean, ...; none: the source's, or mean
+    pooling: str | None = None  # for sentence-transformers: cls, max or mean; none: the source's, or mean
     normalize: bool | None = None  # for sentence-transformers: scale vectors to length 1; none: as the source
     allow_pickle: bool = False  # allow reading pytorch_model.bin, by torch's restricted loader

@@ -14,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from ...files import InputError, read_json_object
-from ..families import FAMILIES
+from ..families import FAMILIES, LAYERS
 from ..names import listed
 from .tensorflow_files import Bundle, find_prefix, open_bundle
 
@@ -36,15 +36,8 @@ _SCOPES = {  # with a kernel and a bias, or with gamma and beta: our modules
     "cls/predictions/transform/LayerNorm": "heads.mlm.norm",
 }
 _BERT_LAYER = {
-    "attention/self/query": "query",
-    "attention/self/key": "key",
-    "attention/self/value": "value",
-    "attention/output/dense": "attention_output",
-    "attention/output/LayerNorm": "attention_norm",
-    "intermediate/dense": "intermediate",
-    "output/dense": "output",
-    "output/LayerNorm": "output_norm",
-}
+    theirs.replace(".", "/"): ours for ours, theirs in LAYERS["bert"].items()
+}  # Hugging Face took these over
 _ALBERT_LAYER = {
     "attention_1/self/query": "query",
     "attention_1/self/key": "key",

@@ -130,14 +130,6 @@ def test_a_tokenizer_alone(tmp_path):
     assert not (tmp_path / "new" / "config.json").exists()
 
 
-def test_words_in_another_encoding_are_named(tmp_path):
-    tokenizer_of(tmp_path).save(tmp_path / "tok")
-    (tmp_path / "words.txt").write_bytes("aspirin\n아스피린\n".encode("cp949"))
-    with pytest.raises(InputError, match=r"byte 8 is not UTF-8; .*it looks like CP949 .*: save it as UTF-8"):
-        extend_folder(tmp_path / "tok", tmp_path / "words.txt", tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
 def test_the_pooling_of_sentence_transformers_stays(saved, tmp_path):
     pooling = Pooling("cls", normalize=True, max_length=17)
     write_pooling(saved, pooling, 16)

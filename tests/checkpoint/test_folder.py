@@ -22,7 +22,6 @@ from bertworks.checkpoint.folder import (
 )
 from bertworks.checkpoint.hf import LATEST
 from bertworks.checkpoint.locate import find_model
-from bertworks.checkpoint.metadata import input_length
 from bertworks.checkpoint.start import initial_model
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
@@ -290,43 +289,23 @@ def test_weights_that_are_no_numbers_are_refused_by_name_unless_told(saved, valu
 HUGE = 10**9
 REFUSED = [
     ({"model_type": "gpt2"}, "model_type = 'gpt2'; expected one of bert, roberta"),
-    ({"model_type": ["bert"]}, "model_type = ['bert']"),
     ({"model_type": "roberta"}, "roberta.embeddings.word_embeddings.weight: missing"),
-    ({"model_type": None, "hidden_size": None}, "model_type = None"),
     ({"hidden_act": "mish"}, "hidden_act = 'mish'; expected one of gelu"),
     ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
     ({"add_cross_attention": True}, "add_cross_attention = True; expected false"),
     ({"pruned_heads": {"0": [1]}}, "pruned_heads = "),
     ({"quantization_config": {"load_in_8bit": True}}, "quantization_config = "),
     ({"auto_map": {"AutoModel": "modeling.Own"}}, "auto_map names the program 'modeling.Own'"),
-    ({"hidden_size": "16"}, "hidden_size = '16'; expected"),
     ({"num_attention_heads": 3}, "not divisible"),
     ({"vocab_size": 40}, "word_embeddings.weight: found 35x16 float32, expected 40x16 float32 (vocab_size"),
     ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight: missing"),
     ({"num_hidden_layers": 1}, "bert.encoder.layer.1.attention.self.query.weight: left over"),
-    ({"architectures": 5}, "architectures = 5; expected a list"),
-    ({"architectures": [["BertModel"]]}, "architectures[0] = ['BertModel']; expected a text"),
-    ({"problem_type": ["regression"]}, "problem_type = ['regression']; expected a text"),
-    ({metadata.TASK: "single"}, "bertworks_task = 'single'; expected a table"),
-    ({"hidden_act": ["gelu"]}, "hidden_act = ['gelu']; expected one of gelu"),
     ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob = 1.5; expected a rate from 0, below 1"),
-    ({"classifier_dropout": -1}, "classifier_dropout = -1.0; expected a rate"),
     ({"num_hidden_layers": HUGE}, "num_hidden_layers = 1000000000; expected a positive number of at most 1,000"),
-    ({"num_hidden_layers": HUGE, "model_type": "albert", "embedding_size": 16}, "num_hidden_layers = 1000000000"),
     ({"vocab_size": HUGE}, "vocab_size = 1000000000; expected a positive number of at most 16,777,216"),
     ({"hidden_size": 1 << 24}, "word_embeddings.weight: found 35x16 float32, expected 35x16777216"),
-    ({"intermediate_size": 10**90}, "intermediate_size = 1000"),
-    ({"pad_token_id": 1 << 40}, "pad_token_id = 1099511627776"),
-    ({"max_position_embeddings": -1}, "max_position_embeddings = -1"),
     ({"layer_norm_eps": -1e-12}, "layer_norm_eps = -1e-12; expected a number from 0 to 1"),
-    ({"layer_norm_eps": 10**90}, "layer_norm_eps = 1e+90"),
     ({metadata.TOP: {"bilstm_layers": HUGE}}, "expected top.bilstm_layers of 0 to 100"),
-    ({metadata.TOP: {"layers": "concat-last-1000000000"}}, "concat-last-1000000000"),
-    ({metadata.TOP: [1]}, "config.json"),
-    ({"hidden_act": "x" * 100_000}, "hidden_act = 'xxx"),
-    ({"architectures": "x" * 100_000}, "architectures = 'xxx"),
-    ({"model_type": ["x" * 100_000]}, "model_type = ['xxx"),
-    ({"position_embedding_type": {"x": "x" * 100_000}}, "position_embedding_type = {'x'"),
 ]
 
 
@@ -335,17 +314,6 @@ def test_what_would_be_computed_differently_is_refused_at_once(saved, changes, m
     change_config(saved, **changes)
     found = refusal(saved)
     assert message in found and len(found) < 3000
-
-
-def test_config_json_that_is_nested_or_has_endless_numbers(saved):
-    whole = (saved / "config.json").read_text()
-    for value, message in (
-        ("[" * 100_000, "nested"),
-        ("9" * 5_000, "an integer of more than 100 digits"),
-        ("NaN", "NaN, Infinity"),
-    ):
-        (saved / "config.json").write_text(whole.replace('"vocab_size": 35', f'"vocab_size": {value}'))
-        assert message.replace("nested", "inside each other") in refusal(saved)
 
 
 def test_a_folder_for_bertworks_alone_has_the_number_of_its_format(tmp_path):
@@ -379,11 +347,8 @@ def test_a_folder_of_a_newer_bertworks_is_refused(tmp_path, more, message):
     ("task", "message"),
     [
         ({"kind": "span"}, "bertworks_task.kind = 'span' of a classifier; expected single, pair"),
-        ({"kind": ["single"]}, "bertworks_task.kind = ['single'] of a classifier"),
-        ({"name": 5}, "name = 5; expected a text"),
         ({"null_score_diff_threshold": "high"}, "null_score_diff_threshold = 'high'; expected a number"),
         ({"doc_stride": 0}, "doc_stride = 0; expected 1 to 2,147,483,647"),
-        ({"n_best_size": 10**50}, "n_best_size = 1000"),
     ],
 )
 def test_what_a_task_stored_is_checked(task, message):
@@ -402,12 +367,6 @@ def test_labels_that_are_no_labels_are_refused(names):
     with pytest.raises(InputError, match="id2label = ") as error:
         metadata.labels_of({"id2label": names}, "config.json")
     assert len(str(error.value)) < 200
-
-
-def test_a_tokenizer_config_that_is_no_table_is_refused(saved):
-    (saved / "tokenizer_config.json").write_text("[]")
-    with pytest.raises(InputError, match=r"tokenizer_config.json: found a list; expected a table"):
-        input_length(saved, 12)
 
 
 def test_labels_with_gaps_and_of_another_number_are_refused(tmp_path):
@@ -495,14 +454,6 @@ def test_a_kill_while_files_are_replaced_never_mixes_two_models(saved, tokenizer
         assert any(found.config == model.config and same_state(found, model) for model in (old, new))
     save_folder(saved, new, tokenizer)  # the next try succeeds, whatever lies about
     assert same_state(load_model(saved), new) and load_model(saved).config == new.config
-
-
-def test_remains_of_a_killed_run_are_cleared(saved):
-    remains = saved.parent / ".model.tmp"
-    remains.mkdir()
-    (remains / "model.safetensors").write_text("half")
-    save_folder(saved, build_model(TINY, seed=2), None)
-    assert not remains.exists()
 
 
 def test_a_run_folder_means_its_model(saved):

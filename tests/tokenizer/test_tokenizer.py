@@ -9,7 +9,6 @@ import random
 import re
 import shutil
 import subprocess
-import sys
 import unicodedata
 from pathlib import Path
 
@@ -237,19 +236,6 @@ def test_cutting_is_truncate_seq_pair(a: int, b: int, max_length: int) -> None:
 # ---- training, saving, loading
 
 
-def test_training_twice_gives_the_same_bytes(tmp_path: Path) -> None:
-    """In two processes, since the library's hash tables are seeded by process."""
-    code = (
-        "import random, sys; from bertworks.tokenizer import *; r = random.Random(1)\n"
-        "words = [''.join(r.choices('abcdefghij가나다라마', k=r.randint(1, 6))) for _ in range(3000)]\n"
-        "Tokenizer.train([' '.join(words)], TokenizerConfig(vocab_size=700, limit_alphabet=12)).save(sys.argv[1])\n"
-    )
-    for name in "ab":
-        subprocess.run([sys.executable, "-c", code, str(tmp_path / name)], check=True)
-    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-
-
 def test_uncased_strips_accents_and_leaves_hangul_whole(trained: Tokenizer) -> None:
     assert trained.vocab[:5] == list(SPECIAL_TOKENS)
     jamo = [piece for piece in trained.vocab if any("\u1100" <= char <= "\u11ff" for char in piece)]
@@ -375,16 +361,6 @@ def test_sample_is_bounded_even_and_says_so(caplog: pytest.LogCaptureFixture) ->
 
 
 # ---- using
-
-
-def test_offsets_are_into_the_callers_string(trained: Tokenizer) -> None:
-    encoding = trained.encode("\x00 Café,  한국어", "Zürich")
-    words = [
-        ("\x00 Café,  한국어", "Zürich")[kind][a:b]
-        for kind, (a, b) in zip(encoding.type_ids, encoding.offsets, strict=True)
-    ]
-    assert "".join(words) == "Café,한국어Zürich"
-    assert encoding.tokens[0] == "[CLS]" and encoding.offsets[0] == encoding.offsets[-1] == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -551,12 +527,9 @@ def test_a_trained_alphabet_has_all_of_printable_ascii(model: str, lowercase: bo
         ("vocab.txt", "[PAD]\n영화\n".encode("cp949"), r"byte 6 is not UTF-8; .*; it looks like CP949 .*: save it as"),
         ("vocab.txt", "[PAD]\n".encode("utf-16"), r"byte 0 is not UTF-8; .*; it looks like UTF-16: save it as UTF-8"),
         ("vocab.txt", b"[PAD]\n[UNK]\na\n", r"lacks \[CLS\] or <s>, \[SEP\] or </s>, \[MASK\] or <mask>"),
-        ("vocab.txt", b"", "lacks"),
         ("tokenizer.json", b"{", "not valid JSON"),
-        ("tokenizer.json", b"[1]", "not a tokenizer.json"),
         ("tokenizer.json", b'{"model": {"type": "WordLevel"}}', "expected one of WordPiece, BPE, Unigram"),
         ("tokenizer.json", b'{"model": {"type": "BPE"}, "pre_tokenizer": "x"}', "cannot read"),
-        ("tokenizer.json", b'{"model": {"type": "WordPiece"}}', "cannot read"),
         ("readme.txt", b"", "no vocabulary in this folder; expected a run, model or tokenizer folder"),
     ],
 )
@@ -614,9 +587,7 @@ def test_a_hand_damaged_pipeline_is_one_message(
     [
         ({"String": "a"}, "aa", 34, False),
         ({"Regex": "\\s"}, "  ", 34, False),
-        ({"Regex": "[가-힣]"}, "가나", 34, False),
         ({"String": "a"}, "b" * 100, 1, True),
-        ({"String": "a"}, "aa", 6, True),
         ({"String": "…"}, "...", 34, True),
     ],
 )

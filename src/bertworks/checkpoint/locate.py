@@ -1,14 +1,13 @@
 """Find a model folder; put a new one in place: it is written beside its final path and moved there when complete."""
 
 import contextlib
-import glob
 import os
-import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..files import InputError, ended, flush_folder, shorten
+from ..files import InputError, flush_folder, shorten
 from .names import listed
 from .weights import CERTIFICATE as CERTIFICATE
 from .weights import WEIGHTS
@@ -71,32 +70,26 @@ def _nothing(folder: Path) -> bool:
 def new_folder(out: Path | str, replaces: Callable[[Path], bool] = _nothing) -> Iterator[Path]:
     """A folder to write, which becomes `out` (of a link: its target) when the block ends without an error.
 
-    Each process writes a folder of its own; those of killed processes are removed first. A process killed while it
-    puts its folder in the place of an earlier one may leave none; the next call puts the earlier one back. replaces:
-    whether an earlier folder may be replaced. Raises InputError if `out` holds anything else, before or after it was
-    written.
+    It is written in a hidden folder beside `out`, which a killed process leaves. replaces: whether an earlier folder
+    may be replaced. Raises InputError if `out` holds anything else, before or after it was written.
     """
     out = Path(os.path.realpath(out))
-    for left in out.parent.glob(f".{glob.escape(out.name)}.*.new"):
-        process = left.name.removeprefix(f".{out.name}.").removesuffix(".new")
-        if process.isdecimal() and (int(process) == os.getpid() or ended(int(process))):
-            _clear(left, out)
     _refuse_existing(out, replaces)
-    work = out.with_name(f".{out.name}.{os.getpid()}.new")
-    staging = work / out.name  # beside it, so inside `work`, are its writers' temporary files
-    try:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".new", dir=out.parent) as work:
+        staging, earlier = Path(work) / out.name, Path(work) / f"{out.name}.earlier"
         with named_for(staging, out):
             yield staging
         if replaces(out):
-            out.rename(_earlier(work, out))
+            out.rename(earlier)
         try:
             staging.rename(out)  # in one step, and refused if another process has filled `out` meanwhile
         except OSError:
             _refuse_existing(out, _nothing)
+            if earlier.exists():
+                earlier.rename(out)
             raise
         _flush(out)
-    finally:
-        _clear(work, out)
 
 
 @contextlib.contextmanager
@@ -111,19 +104,6 @@ def named_for(staging: Path, out: Path) -> Iterator[None]:
     except OSError as error:
         error.filename = str(error.filename or out).replace(str(staging), str(out))
         raise
-
-
-def _earlier(work: Path, out: Path) -> Path:
-    """Where the folder that is replaced waits until the new one is in its place."""
-    return work / f"{out.name}.earlier"
-
-
-def _clear(work: Path, out: Path) -> None:
-    """Remove a process's own folder; an earlier `out` in it is put back if nothing took its place."""
-    if _earlier(work, out).exists() and not out.exists():
-        _earlier(work, out).rename(out)
-        _flush(out)
-    shutil.rmtree(work, ignore_errors=True)
 
 
 def _refuse_existing(out: Path, replaces: Callable[[Path], bool]) -> None:

@@ -206,7 +206,7 @@ class Family:
                 )
         unread = [f"{name}: left over, no part of the model reads it" for name in left]
         if faults or unread:
-            shown = [clip(fault, 200) for fault in [*faults[:4], *unread[:4]]]
+            shown = [clip(fault, 200) for fault in [*faults[: max(4, 8 - len(unread))], *unread][:8]]
             more = len(faults) + len(unread) - len(shown)
             shown += [f"... and {more} more"] if more else []
             raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))

@@ -95,21 +95,16 @@ def find_prefix(path: Path | str) -> Path:
     Raises InputError that says which checkpoints there are, if there is none of that name, or several.
     """
     path = Path(path)
-    if path.is_dir():
-        folder, found = path, prefixes(path)
-        if len(found) == 1:
-            return found[0]
-        what = "several checkpoints" if found else "no checkpoint (no file ends in .index)"
-    else:
-        prefix = path.with_name(path.name.removesuffix(".index").partition(".data-")[0])
-        if prefix.with_name(prefix.name + ".index").exists():
-            return prefix
-        folder, found = path.parent, prefixes(path.parent)
-        what = f"no {prefix.name} and no {prefix.name}.index in this folder"
-        if path.is_file():
-            what = f"{path.name} is no checkpoint of format V2 (index and data files), the only one that is read"
-    there = f"; there is {', '.join(prefix.name for prefix in found)}; give one of them" if found else ""
-    raise InputError(f"{folder}: {what}{there}")
+    prefix = path.with_name(path.name.removesuffix(".index").partition(".data-")[0])
+    if not path.is_dir() and prefix.with_name(prefix.name + ".index").exists():
+        return prefix
+    folder = path if path.is_dir() else path.parent
+    found = prefixes(folder)
+    if path.is_dir() and len(found) == 1:
+        return found[0]
+    there = f"give one of {', '.join(prefix.name for prefix in found)}" if found else "there is no .index file"
+    what = f"{path}: no single" if path.is_dir() else f"{path}: no"
+    raise InputError(f"{what} checkpoint of TensorFlow's format V2 (index and data files); {there}")
 
 
 def prefixes(folder: Path) -> list[Path]:

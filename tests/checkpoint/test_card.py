@@ -80,17 +80,5 @@ def test_how_facts_are_written(tmp_path):
     assert "| cores | 2 |" in text and "gpu" not in text and "| None |" not in text and "77" not in text
 
 
-def test_the_snippets_run(card):
-    """Ours and that of transformers, on the folder itself."""
-    pytest.importorskip("transformers")
-    blocks = re.findall(r"```python\n(.*?)```", card.read_text(), re.DOTALL)
-    assert ["transformers" in block for block in blocks] == [False, True]
-    for block in blocks:
-        names: dict[str, object] = {}
-        exec(block.replace("this folder", str(card.parent)), names)
-        assert "model" in names
-    assert names["outputs"].logits.shape == (1, 2)
-
-
 def test_every_public_task_names_its_data():
     assert all(re.fullmatch(r"[\w-]+/[\w.-]+", task.dataset) for task in TASKS.values())

@@ -54,14 +54,14 @@ def check_pipeline(pipeline: str, where: str) -> str:
     read = library_of(pipeline, where).to_str()
     parts = json.loads(read)
     model, prefix = parts["model"], parts["model"].get("continuing_subword_prefix")
+    cut = found.get("truncation") or {}
     byte_level = any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer"))
     faults = {
         "its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's": kind == "BPE" and not byte_level,
         "its BPE leaves out merges by chance (model.dropout); expected null": model.get("dropout"),
         f"its model.continuing_subword_prefix is {prefix!r}; expected '##'": kind == "WordPiece" and prefix != "##",
         "its model.unk_id is null; expected an id": kind == "Unigram" and model["unk_id"] is None,
-        'its truncation.direction is "Left"; expected "Right"': (found.get("truncation") or {}).get("direction")
-        == "Left",
+        'its truncation.direction is "Left"; expected "Right"': cut.get("direction") == "Left",
     }
     for fault, is_found in faults.items():
         if is_found:

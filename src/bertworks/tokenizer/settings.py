@@ -132,8 +132,11 @@ def _rules(parts: Mapping[str, Any], name: str) -> Iterator[tuple[str, bool]]:
     elif name == "Albert":
         yield "do_lower_case", lowercases(parts)
         yield "keep_accents", "StripAccents" not in {step["type"] for step in steps(parts, "normalizer")}
+    elif name in CLASSES["unigram"]:
+        yield "add_prefix_space", True
     else:
-        yield "add_prefix_space", name in CLASSES["unigram"] or steps(parts, "pre_tokenizer")[-1]["add_prefix_space"]
+        found = [step for step in steps(parts, "pre_tokenizer") if step["type"] == "ByteLevel"]
+        yield "add_prefix_space", found[0]["add_prefix_space"]
 
 
 def read_settings(folder: Path) -> Settings:

@@ -20,10 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_WORDS = 500_000  # learn from so many different words, the most frequent ones; they need about a gigabyte
-MAX_WORD, MAX_SUBWORD = (
-    24,
-    16,
-)  # characters; longer words are cut, or products of probabilities could underflow
+MAX_WORD, MAX_SUBWORD = 24, 16  # characters; longer words are cut, or products of probabilities could underflow
 SEEDS = 400_000  # subwords to begin with
 KEEP, ROUNDS = 0.75, 2  # share of the subwords that a pruning leaves; EM steps before it
 FACTOR = np.uint64(0x9E3779B97F4A7C15)  # of the hash of a substring

@@ -101,7 +101,6 @@ def test_folders_of_every_family(name, tmp_path):
     model = theirs(name)
     model.save_pretrained(tmp_path / "src")
     done = convert(tmp_path / "src", tmp_path / "out")
-    assert done.tensor_difference == 0 and done.output_difference == 0
     assert any("no tokenizer" in note for note in done.notes)
     held = safetensors.torch.load_file(tmp_path / "src" / "model.safetensors")
     assert {row.theirs for row in done.mapping} | done.ignored.keys() == held.keys()
@@ -260,7 +259,6 @@ def test_an_original_albert(tmp_path):
     (tmp_path / "src" / "albert_config.json").write_text(json.dumps(settings))
     done = convert(tmp_path / "src", tmp_path / "out")
     assert {row.theirs for row in done.mapping} | done.ignored.keys() == arrays.keys()
-    assert done.tensor_difference == done.output_difference == 0
     assert set(done.ignored.values()) == {"optimizer slot", "count of training steps"}
     back = type(model).from_pretrained(tmp_path / "out")
     same_outputs(model, back)
@@ -314,7 +312,7 @@ def test_the_command_prints_mapping_ignored_and_check(tmp_path, capsys):
     assert line.split(" -> ")[1] == "encoder.layers.1.intermediate.weight  64 x 32"
     assert any(line.startswith("not written, optimizer slot: 92 (") for line in printed)
     assert "not written, count of training steps: 1 (global_step)" in printed
-    assert "46 tensors, each used once. Read back they differ by 0, outputs on a fixed text by 0" in printed[-1]
+    assert "46 tensors, each used once; read back, they and the settings are equal" in printed[-1]
     assert read_config(tmp_path / "out")[0].hidden_act == "gelu_new" and load_tokenizer(tmp_path / "out").lowercase
 
 
@@ -339,7 +337,7 @@ def test_positions_are_cut_or_tiled(length, family, tmp_path):
     config = ModelConfig(**SHAPE | changes, family=family, position_offset=offset)
     save_folder(tmp_path / "src", build_model(config, ("mlm",), seed=1), None)
     done = convert(tmp_path / "src", tmp_path / "out", ConvertOptions(positions=length))
-    assert done.tensor_difference == 0 and any("positions" in note for note in done.notes)
+    assert any("positions" in note for note in done.notes)
     assert any(note.startswith("warning: positions 20 to 49 are copies") for note in done.notes) == (length == 50)
     one, other = load_model(tmp_path / "src"), load_model(tmp_path / "out")
     assert other.config.max_length == length
@@ -412,6 +410,6 @@ def test_a_killed_or_failed_convert_leaves_no_half_folder(saved, tmp_path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "load_model", worse)
-        assert "not written: read back, tensors differ by 0.0001" in refusal(saved, tmp_path / "out")
+        assert "not written: read back, encoder.pooler.bias differ" in refusal(saved, tmp_path / "out")
     convert(saved, tmp_path / "out")
     assert (tmp_path / "out" / "config.json").exists()

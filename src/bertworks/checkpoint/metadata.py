@@ -122,9 +122,15 @@ _TASK_FORM = {  # the settings of a task that are read again
 
 
 def stored_scale(folder: Path) -> float:
-    """What an embedder's folder says its training scores were divided by; 0 if it says nothing."""
+    """What an embedder's folder says its training scores were divided by; 0 if it says nothing.
+
+    Raises InputError if that is no positive number.
+    """
     path = folder / CONFIG
-    return float(stored_task(read_json_object(path).get(TASK) or {}, str(path)).get("scale", 0.0))
+    scale = float(stored_task(read_json_object(path).get(TASK) or {}, str(path)).get("scale", 0.0))
+    if not 0 <= scale < float("inf"):
+        raise InputError(f"{path}: {TASK}.scale = {scale}; expected a positive number; restore the file")
+    return scale
 
 
 def task_of(settings: Mapping[str, Any], head: str, where: str = CONFIG) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,7 +66,7 @@ class Tokenizer:
         self,
         pipeline: str,
         where: str = "tokenizer.json",
-        roles: Mapping[str, str] = MappingProxyType({}),
+        roles: Mapping[str, str] | None = None,
         segments: bool = True,
     ):
         """`pipeline` is the text of a tokenizer.json; `where` names it in errors.
@@ -82,7 +81,7 @@ class Tokenizer:
         ids = self._special.get_vocab(with_added_tokens=True)
         self.vocab = ordered(ids, where)
         self.vocab_size = len(self.vocab)
-        self.roles = roles_of(ids, where, roles)
+        self.roles = roles_of(ids, where, roles or {})
         if self.kind == "wordpiece" and parts["model"]["unk_token"] != self.roles["unk"]:
             found = shorten(parts["model"]["unk_token"])
             raise InputError(f"{where}: its model.unk_token is {found}; expected {self.roles['unk']!r}")

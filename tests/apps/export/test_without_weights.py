@@ -45,7 +45,7 @@ def check_refused(client, folder, route, body, why):
     assert found.status_code == 424 and why in found.text and str(folder) not in found.text, found.text
 
 
-LOOKS_INSIDE = {"/explain": {"a": "a"}, "/compare-word": {"word": "film", "sentences": ["good film", "bad film"]}}
+LOOKS_INSIDE = {"/explain": {"a": "a"}}
 
 
 def test_an_exported_classifier_is_served(classifier, capsys):
@@ -83,7 +83,7 @@ def test_an_exported_pretrained_model_is_served(tmp_path):
     export(source, tmp_path / "out")
     client, ours = client_of(tmp_path / "out"), Predictor(source)
     can = client.get("/models").json()["models"][0]["can"]
-    assert can == ["fill_mask", "embed", "embed_all", "next_sentence"]
+    assert can == ["fill_mask", "embed", "next_sentence"]
     found = client.post("/embed", json={"inputs": "good film", "normalize": False}).json()
     np.testing.assert_allclose(found[0], ours.embed("good film"), atol=1e-4)
     assert client.post("/next-sentence", json={"a": "a", "b": "b"}).json()["score"] == pytest.approx(

@@ -1,7 +1,5 @@
 """The application: answers equal to Predictor's, refusals in the form of each dialect, the guard before every route."""
 
-import json
-
 import pytest
 
 from bertworks.apps.serve.config import ServeConfig
@@ -122,8 +120,8 @@ def test_metrics_have_teis_names_and_labels_of_model_and_route(make_client):
     assert "secret" not in text
 
 
-def test_the_access_log_has_ids_and_no_texts(make_client, capsys):
-    client = make_client("tiny", access_log=True, key="correct horse")
+def test_every_answer_has_an_id_and_no_text_is_printed(make_client, capsys, caplog):
+    client = make_client("tiny", key="correct horse")
     key = {"authorization": "Bearer correct horse"}
     answers = [
         client.post("/embed?secret=1", json={"inputs": "secret"}, headers=key | {"x-request-id": "from:proxy-1"}),
@@ -132,22 +130,10 @@ def test_the_access_log_has_ids_and_no_texts(make_client, capsys):
         client.get("/health"),
         client.get("/info"),
     ]
-    shown = capsys.readouterr().out
-    lines = [json.loads(line) for line in shown.splitlines()]
-    assert "secret" not in shown and "correct" not in shown
-    assert [line["id"] for line in lines] == [answer.headers["x-request-id"] for answer in answers]
-    assert lines[0]["id"] == "from:proxy-1" and len({line["id"] for line in lines}) == 5
-    assert all(len(line["id"]) == 32 for line in lines[1:])
-    assert [(line["method"], line["route"], line["model"], line["status"], line["tokens"]) for line in lines] == [
-        ("POST", "/embed", "tiny", 200, 8),
-        ("POST", "/models/{name:path}", "tiny", 200, 8),
-        ("POST", None, None, 404, None),
-        ("GET", "/health", None, 200, None),
-        ("GET", None, None, 401, None),
-    ]
-    assert all(0 <= line["ms"] < 60_000 and line["time"].endswith("+00:00") for line in lines)
-    make_client("tiny").get("/health")
-    assert capsys.readouterr().out == ""
+    assert [answer.status_code for answer in answers] == [200, 200, 404, 200, 401]
+    ids = [answer.headers["x-request-id"] for answer in answers]
+    assert ids[0] == "from:proxy-1" and len({*ids}) == 5 and all(len(one) == 32 for one in ids[1:])
+    assert capsys.readouterr() == ("", "") and "secret" not in caplog.text
 
 
 def test_pages_of_allowed_origins_may_read_answers(make_client):

@@ -17,7 +17,6 @@ ROUTES = {  # route, and the body of many wrong elements
     "/v1/embeddings": lambda many: {"input": many},
     "/v2/rerank": lambda many: {"query": "a", "documents": many},
     "/choose": lambda many: {"text": "a", "choices": many},
-    "/compare-word": lambda many: {"word": "a", "sentences": many},
     "/": lambda many: {"inputs": many},
     "/pipeline/fill-mask": lambda many: {"inputs": "a", "parameters": {"targets": many}},
 }
@@ -124,11 +123,11 @@ def test_the_text_that_every_candidate_repeats_is_counted(http):
 
 
 def test_a_result_of_too_many_numbers_is_refused(make_client, monkeypatch):
-    monkeypatch.setattr("bertworks.apps.serve.limits.VALUES", 32 * 12)
+    monkeypatch.setattr("bertworks.apps.serve.limits.VALUES", 62 * 3)
     client = make_client("tiny")
     client.app.state.service.warm_up()
-    assert client.post("/embed_all", json={"inputs": "a " * 10}).status_code == 200  # 12 vectors of width 32
-    refused(client.post("/embed_all", json={"inputs": "a " * 11}), 413, "416 numbers")
+    assert client.post("/pipeline/fill-mask", json={"inputs": "[MASK] " * 3}).status_code == 200  # of 62 tokens each
+    refused(client.post("/pipeline/fill-mask", json={"inputs": "[MASK] " * 4}), 413, "248 numbers")
     assert client.post("/embed", json={"inputs": "a " * 11}).status_code == 200
 
 

@@ -60,7 +60,7 @@ def test_ids_are_read_as_the_text_is(api, expected, served):
 
 
 @pytest.mark.parametrize("ids", [[5, 6], [5], [2, 5], [5, 3], [2], [2, 5, 3, 5]])
-@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed", "/embed_all"])
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/embed"])
 def test_ids_that_may_be_of_another_tokenizer_are_refused(http, path, ids):
     """Other tokenizers do not begin and end with this one's [CLS] and [SEP]."""
     name = "input" if path.startswith("/v1") else "inputs"

@@ -31,13 +31,13 @@ SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 SHAPE |= {"max_position_embeddings": 128}
 EVIL = "<script>window.hit = 1</script><img src=x onerror='window.hit = 1'>"
 TABS = {
-    "masked": ["masks", "next", "similar", "word", "attention", "curves"],
-    "labels": ["labels", "similar", "word", "attention", "curves"],
-    "pairs": ["labels", "similar", "word", "attention", "curves"],
-    "number": ["labels", "similar", "word", "attention", "curves"],
-    "tags": ["entities", "similar", "word", "attention", "curves"],
-    "span": ["answer", "similar", "word", "attention", "curves"],
-    "choice": ["choose", "similar", "word", "attention", "curves"],
+    "masked": ["masks", "next", "similar", "attention"],
+    "labels": ["labels", "similar", "attention"],
+    "pairs": ["labels", "similar", "attention"],
+    "number": ["labels", "similar", "attention"],
+    "tags": ["entities", "similar", "attention"],
+    "span": ["answer", "similar", "attention"],
+    "choice": ["choose", "similar", "attention"],
 }
 OWN = {name: tabs[:2] if name == "masked" else tabs[:1] for name, tabs in TABS.items()}  # tabs of its head
 HEADS = {  # head, labels, task
@@ -51,22 +51,7 @@ HEADS = {  # head, labels, task
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run folder whose log grows while the tests run."""
-    folder = tmp_path_factory.mktemp("runs") / "first"
-    folder.mkdir()
-    log(folder, 40)
-    return folder
-
-
-def log(folder, steps):
-    rows = [{"kind": "train", "step": s, "mlm_loss": 9 - s / 50, "lr": 1e-3, "left": 100 - s} for s in range(1, steps)]
-    rows.append({"kind": "eval", "step": steps, "mlm_loss": 8.5, "mlm_accuracy": 0.2})
-    (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory, run):
+def address(tmp_path_factory):
     """A server of a model for each head, with a vocabulary made of the page's own examples."""
     folder = tmp_path_factory.mktemp("page")
     texts = (Path(bertworks.__file__).parent / "apps" / "serve" / "page" / "texts.js").read_text(encoding="utf-8")
@@ -80,7 +65,7 @@ def address(tmp_path_factory, run):
     rows = [{"text": "a word of the run", "label": "neutral"}, {"text": "another word of it"}]
     (folder / "labels" / "examples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     models = {name: ServedModel.load(f"{name}={folder / name}") for name in TABS}
-    with serving(models, ServeConfig(run=run, root_path="/bert")) as found:
+    with serving(models, ServeConfig(root_path="/bert")) as found:
         yield found
 
 
@@ -115,7 +100,7 @@ class Visit:
 
     def settle(self):
         self.page.wait_for_selector("[aria-busy=true]", state="detached")
-        self.page.wait_for_selector(".result .body > *, .result .plot, .result .empty, .explain")
+        self.page.wait_for_selector(".result .body > *, .result .empty, .explain")
 
     def check(self):
         """Nothing is wrong with what is shown."""
@@ -210,7 +195,6 @@ def test_markup_in_texts_labels_and_errors_stays_text(visit):
         ("span", "answer"): {"question": EVIL, "context": f"{EVIL} in Berlin"},
         ("choice", "choose"): {"text": EVIL, "choices": f"{EVIL}\n{EVIL} b"},
         ("masked", "similar"): {"texts": f"{EVIL}\n{EVIL} b"},
-        ("masked", "word"): {"word": "bank", "one": f"bank {EVIL}", "two": f"the bank {EVIL} of the river"},
         ("masked", "attention"): {"text": EVIL, "second": EVIL},
     }
     for (model, tab), values in asked.items():
@@ -233,7 +217,7 @@ def test_tabs_by_arrow_keys_with_a_visible_focus(visit):
     found = visit()
     page = found.page
     page.focus("[role=tab][aria-selected=true]")
-    keys = {"ArrowRight": "next", "End": "curves", "ArrowLeft": "attention", "Home": "masks"}
+    keys = {"ArrowRight": "next", "End": "attention", "ArrowLeft": "similar", "Home": "masks"}
     for key, tab in keys.items():
         page.keyboard.press(key)
         assert page.evaluate("document.activeElement.id") == f"tab-{tab}"
@@ -306,28 +290,6 @@ def test_errors_are_in_the_language_of_the_page(visit, language):
     page.wait_for_selector(".error")
 
 
-def test_curves_are_live(visit, run):
-    found = visit()
-    page = found.page
-    found.go("masked", "curves")
-    page.wait_for_selector(".plot")
-    assert "40" in page.locator(".big").inner_text()
-    log(run, 60)
-    until(page, "document.querySelector('.big').textContent.includes('60')")
-    assert page.locator(".result .note").first.inner_text() == "live"
-    titles = page.locator("figure h3").all_inner_texts()
-    assert "learning rate" in titles and "lr" not in titles
-    single = page.locator("figure", has_text="masked-LM accuracy")
-    assert single.locator("svg").count() == 0 and "held-out, step 60" in single.inner_text()
-    (run / "results.json").write_text("{}")
-    until(page, "document.querySelector('.result .note').textContent === 'finished'")
-    asked = len(found.asked)
-    found.go("masked", "masks")
-    page.wait_for_timeout(2500)
-    assert not [url for url in found.asked[asked:] if "curves" in url]  # a tab that is not seen asks nothing
-    found.check()
-
-
 # ---- what a user of the page needs besides answers
 
 HARD = 'it\'s a "test" of $HOME `x` \\n, 😀 한국어,\nin two lines'
@@ -396,13 +358,13 @@ def test_an_export_has_no_tabs_that_it_cannot_answer(visit):
     def without_vectors(route):
         models = route.fetch().json()
         for model in models["models"]:
-            model["can"] = [step for step in model["can"] if step not in ("embed", "states", "explain")]
+            model["can"] = [step for step in model["can"] if step not in ("embed", "explain")]
         route.fulfill(json=models)
 
     found.page.route("**/models", without_vectors)
     found.page.goto(f"{found.address}/?again#labels/labels")
     found.page.wait_for_selector("[role=tab]")
-    assert tabs_of(found.page) == ["labels", "curves"]
+    assert tabs_of(found.page) == ["labels"]
 
 
 @pytest.mark.parametrize("path", ["/bert/", "/bert"])

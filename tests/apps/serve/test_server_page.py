@@ -4,18 +4,13 @@ import base64
 import hashlib
 import json
 import re
-from typing import get_args
 
-import numpy as np
 import pytest
 
 pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
-from bertworks.apps.probing.config import WordConfig
 from bertworks.apps.probing.explanation import explain
-from bertworks.apps.probing.model import ProbedModel
-from bertworks.apps.probing.similarity import compare_word
 from bertworks.apps.serve import page as page_module
 from bertworks.apps.serve.app import create_app
 from bertworks.apps.serve.config import ServeConfig
@@ -23,9 +18,7 @@ from bertworks.apps.serve.models import ServedModel
 from bertworks.apps.serve.page import languages_of, page
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
-from bertworks.tasks.kinds import KINDS
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
-from bertworks.training.objectives import ObjectiveName
 from support.tiny_task import tiny_folder
 
 TWO = ["a good film , good", "bad good ."]
@@ -85,18 +78,8 @@ def test_every_text_that_is_shown_exists_and_every_text_is_shown():
     unused = [key for key in dict(words("en")) if not re.search(rf"[\"`.*]{key}[\"`]", script)]
     tabs = set(re.findall(r"\bid: \"(\w+)\"", script))
     unused = [key for key in unused if not any(key in (tab, f"{tab}Why", f"{tab}Run") for tab in tabs)]
-    families = [start for start in ("metric_", "error_", "errorWhy_") if f"`{start}${{" in script]
+    families = [start for start in ("error_", "errorWhy_") if f"`{start}${{" in script]
     assert [key for key in unused if not key.startswith(tuple(families))] == []
-
-
-def test_every_metric_has_a_name_in_both_languages():
-    metrics = {metric for kind in KINDS.values() for metric in kind.metrics}
-    metrics |= {"loss", "task_loss", "soft_loss", "cosine_loss"}
-    terms = {term for name in get_args(ObjectiveName) for term in name.split("+")}
-    metrics |= {f"{term}_{what}" for term in terms for what in ("loss", "accuracy")}
-    for language in ("en", "ko"):
-        known = dict(words(language))
-        assert {f"metric_{metric}" for metric in metrics} <= known.keys(), language
 
 
 def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
@@ -115,41 +98,11 @@ def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
 
 def test_models_say_what_they_can_and_in_which_languages(predictor):
     (found,) = client_of(predictor).get("/models").json()["models"]
-    assert found["name"] == "tiny" and {"fill_mask", "embed", "states"} <= set(found["can"])
+    assert found["name"] == "tiny" and {"fill_mask", "embed", "explain"} <= set(found["can"])
     assert found["languages"] == []  # a vocabulary of letters
     korean = Tokenizer.train(["선생님은 창문을 열고 편지를 읽었다."] * 5, TokenizerConfig(vocab_size=100))
     assert languages_of(korean) == ["ko"]
     assert languages_of(Tokenizer.load(predictor.folder)) == [] and len(SPECIAL_TOKENS) == 5
-
-
-# ---- one word in two sentences
-
-
-def test_a_word_is_compared_as_the_library_does(predictor):
-    client = client_of(predictor)
-    answer = client.post("/compare-word", json={"word": "good", "sentences": TWO})
-    expected = compare_word(ProbedModel(predictor.folder, device="cpu"), "good", TWO, WordConfig())
-    found = answer.json()
-    assert found["layers"] == expected["layers"] and found["baseline_pairs"] == expected["baseline_pairs"]
-    np.testing.assert_allclose(found["similarity"], expected["similarity"], atol=2e-6)
-    np.testing.assert_allclose(found["baseline"], expected["baseline"], atol=2e-6)
-    assert answer.headers["x-compute-tokens"] == str(found["tokens"])
-
-
-def test_a_word_that_is_missing_is_refused_without_a_path(predictor):
-    client = client_of(predictor)
-    for word, sentences, status in (
-        ("bad", ["good .", "a good"], 422),
-        ("good", ["good"], 422),
-        ("good", ["a good"] * 33, 422),
-        ("good", ["a good " * 30] * 2, 413),
-    ):
-        answer = client.post("/compare-word", json={"word": word, "sentences": sentences})
-        assert answer.status_code == status, answer.text
-        assert str(predictor.folder) not in answer.text
-    assert (
-        "the word 'bad'" in client.post("/compare-word", json={"word": "bad", "sentences": ["good .", "a good"]}).text
-    )
 
 
 # ---- the next sentence and explanations
@@ -164,33 +117,3 @@ def test_the_next_sentence_and_explanations_are_the_librarys(predictor):
     assert found.headers["x-compute-tokens"] == str(len(found.json()["tokens"]))
     alone = client.post("/explain", json={"a": "good"}).json()
     assert alone["pair"] is None and "[CLS]" in [token["text"] for token in alone["tokens"]]
-
-
-# ---- curves
-
-
-def records(count):
-    train = [{"kind": "train", "step": step, "loss": 1 / step} for step in range(1, count + 1)]
-    return [*train, {"kind": "eval", "step": count, "loss": 0.5}]
-
-
-def test_curves_follow_the_log(tmp_path, predictor):
-    run = tmp_path / "first"
-    client = client_of(predictor, run=run)
-    assert client.get("/curves").json() == {"run": "first", "finished": False, "version": "", "records": []}
-    run.mkdir()
-    log = run / "log.jsonl"
-    log.write_text("".join(json.dumps(record) + "\n" for record in records(3)))
-    found = client.get("/curves").json()
-    assert found["records"] == records(3) and not found["finished"]
-    assert client.get("/curves", params={"seen": found["version"]}).json()["records"] is None
-    log.write_text("".join(json.dumps(record) + "\n" for record in records(4)))
-    assert client.get("/curves", params={"seen": found["version"]}).json()["records"] == records(4)
-    (run / "results.json").write_text("{}")
-    assert client.get("/curves").json()["finished"]
-    log.write_text('{"kind": 3}\n')
-    answer = client.get("/curves")
-    assert answer.status_code == 424 and str(tmp_path) not in answer.text and "first/log.jsonl, line 1" in answer.text
-    assert client.get("/models").json()["run"] is True
-    assert client_of(predictor).get("/models").json()["run"] is False
-    assert client_of(predictor).get("/curves").status_code == 404

@@ -86,13 +86,13 @@ def test_the_python_of_the_page_runs(address, monkeypatch):
 
 
 def routes_named(page):
-    """The paths that are written in code, or asked by a command: whole ones, so that /embed_all names no /embed."""
+    """The paths that are written in code, or asked by a command: whole ones, so that /embed/more names no /embed."""
     words = {word.strip(",;") for code in re.findall(r"`([^`\n]+)`", page) for word in code.split()}
     return words | set(re.findall(r"localhost:8080(/[^\s?'\"`]*)", page))
 
 
 def test_only_whole_paths_are_named():
-    assert routes_named("`/embed_all`, `/v2/models`, 1/2, a/b, `curl localhost:8080/load`") & {
+    assert routes_named("`/embed/more`, `/v2/models`, 1/2, a/b, `curl localhost:8080/load`") & {
         "/",
         "/embed",
         "/v2",

@@ -64,14 +64,6 @@ def test_prompts_by_name(make_client, predictors):
     assert [token["text"] for token in tokens] == ["[CLS]", "good", ":", "film", "[SEP]"]
 
 
-def test_embed_all_gives_every_tokens_vector(post, predictors):
-    found = post("/embed_all", inputs=TEXTS, model="tiny")
-    predictor = predictors["tiny"]
-    assert [len(rows) for rows in found] == [len(predictor.tokenizer.encode(text).ids) for text in TEXTS]
-    means = [np.mean(rows, 0) for rows in found]
-    np.testing.assert_allclose(means, predictor.embed(TEXTS), atol=1e-6)
-
-
 def scores_of(results):
     """The same as TEI writes it."""
     return [[(label, score) for label, score in sorted(one["scores"].items(), key=lambda c: -c[1])] for one in results]

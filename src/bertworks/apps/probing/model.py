@@ -9,15 +9,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ...checkpoint.locate import refuse_export
 from ...files import InputError
 from ...inference.features import Extractor
 from ...inference.model import LoadedModel
-from ...inference.steps import Steps, TextRows
 from ...tasks.inputs import Inputs
 from ...tasks.rows import text_of
 from ...tokenizer import Encoding, normalize
@@ -83,32 +80,6 @@ class ProbedModel:
         width = max(self.extractor.widths)
         layers = self.extractor.layers(inputs, np.arange(len(inputs.ids)), len(inputs.ids))  # (tokens, D) each
         return np.stack([np.pad(layer, ((0, 0), (0, width - layer.shape[-1]))) for layer in layers])
-
-
-class StateSteps(Steps[TextRows]):
-    """The hidden states of every layer, in the three steps of a request. Rows are texts, cut to the positions."""
-
-    by_token = True
-
-    def __init__(self, loaded: LoadedModel):
-        super().__init__(loaded)
-        self.model = ProbedModel(loaded)
-
-    def prepare(self, rows: Sequence[str]) -> TextRows:
-        model = self.model
-        found = [model.encode(text, max_length=model.positions) for text in rows]
-        cut = np.array([encoding.n_cut for encoding in found], np.int64)
-        return TextRows(Inputs.from_ids([encoding.ids for encoding in found], model.tokenizer, model.positions, cut))
-
-    def forward(self, inputs: Inputs) -> Tensor:
-        """(tokens of all sequences, (L + 1) * D)."""
-        states = torch.from_numpy(self.model.layer_states(inputs)).transpose(0, 1).flatten(1)
-        return self.loaded.check_finite(states)
-
-    def states(self, inputs: Inputs, scores: Tensor) -> list[Floats]:
-        """(L + 1, T, D) for each sequence, as `ProbedModel.states` gives them, from the scores of all."""
-        whole = scores.unflatten(1, (self.model.layers + 1, -1)).transpose(0, 1).numpy()
-        return np.split(whole, inputs.edges[1:-1], axis=1)
 
 
 def cosine(a: Floats, b: Floats) -> Floats:

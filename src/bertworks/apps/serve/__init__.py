@@ -12,7 +12,7 @@ In reading order:
     metrics.py    Prometheus metrics under TEI's names
     service.py    from a request's rows to its answers: limits, tokenizing, queue, decoding
     routes.py     what every dialect's file shares: router, body, reply
-    guard.py      what is checked before a route is called: host, key, content type, size and time of the body; the log
+    guard.py      what is checked before a route is called: host, key, content type, size and time of the body
     app.py        `create_app`: all routes of all dialects; how a dialect plugs in
     tei.py        routes of text-embeddings-inference
     own.py        health, and the routes of our own that the page needs
@@ -21,7 +21,6 @@ In reading order:
     pipelines.py  the tasks of Hugging Face Inference: payload to rows, results to answer
     huggingface.py  their routes, and which task a payload is for
     explaining.py  `explain` as work of the compute thread
-    curves.py     the curves of a run folder
     page.py       the page at `/`; its parts are in page/
     screen.py     what is printed at the start
     server.py     the process: address, loading, signals, shutdown

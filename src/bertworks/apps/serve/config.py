@@ -21,8 +21,6 @@ class ServeConfig:
     root_path: str = ""  # path below which a proxy serves this server, such as /bert; the proxy may remove it or not
     key_file: Path | None = None
     """file with API keys, one per line; none: BERTWORKS_API_KEY, and without it no key is needed"""
-    access_log: bool = False  # print a line of JSON per request: time, id, route, model, status, ms, tokens; no text
-    run: Path | None = None  # run folder whose training curves the page shows
     # number type of weights and products, of an export its own; auto: bfloat16 where the processor multiplies it faster
     # than float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

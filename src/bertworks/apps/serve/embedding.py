@@ -8,7 +8,7 @@ Shapes: N texts, T tokens of all sequences, D width.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...checkpoint.pooling import Pooling
-from ...inference.predictor import Predictor
-from ...inference.steps import Embedder, EmbeddingRows, Steps
+from ...inference.steps import Embedder, EmbeddingRows
 from ...tasks.inputs import Inputs
 from ...tasks.sequences import Spans, edges_of, frame, tokenize
 from .errors import Refusal
@@ -101,32 +100,6 @@ def _with_ids(tokens: Spans, rows: Sequence[Text], embedder: Embedder) -> Spans:
         parts.append(row[1:-1])
     edges = edges_of([len(part) for part in parts])
     return Spans(np.fromiter(chain.from_iterable(parts), np.int32), edges[:-1], np.diff(edges))
-
-
-# ---- vectors of tokens
-
-
-class TokenEmbedder(Steps[EmbeddingRows]):
-    """The vectors of all tokens in the last layer, [CLS] and [SEP] included."""
-
-    by_token = True
-
-    def __init__(self, predictor: Predictor):
-        super().__init__(predictor.loaded)
-        self.embedder = predictor.embedder()
-
-    def prepare(self, rows: Sequence[Text]) -> EmbeddingRows:
-        return EmbeddingInput().prepare(self.embedder, {}, rows)
-
-    def forward(self, inputs: Inputs) -> Tensor:
-        """(T, D) vectors."""
-        return self.loaded.states(inputs)
-
-
-def decode_tokens(rows: EmbeddingRows, scores: Tensor) -> list[Vectors]:
-    """The vectors of each text's tokens, from (T, D)."""
-    vectors = scores.numpy()
-    return [vectors[a:b] for a, b in pairwise(rows.inputs.edges.tolist())]
 
 
 # ---- vectors of texts

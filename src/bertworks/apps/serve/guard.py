@@ -1,4 +1,4 @@
-"""What is checked before a route is called: host, key, content type, size and time of the body. And the access log.
+"""What is checked before a route is called: host, key, content type, size and time of the body.
 
 An ASGI middleware. The body is read here, whole, so that a slow client holds no route, and every route may wait for
 `http.disconnect`. Nothing of a body is ever logged.
@@ -10,11 +10,9 @@ import binascii
 import hmac
 import logging
 import re
-import time
 import traceback
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -59,15 +57,15 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        begun, status = time.perf_counter(), 0
+        started = False
         given = dict(scope["headers"]).get(b"x-request-id", b"")
         request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex.encode()
         scope = self.below_root(scope)
 
         async def answer(message: Message) -> None:
-            nonlocal status
+            nonlocal started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                started = True
                 message = {**message, "headers": self.with_headers(message["headers"], request_id)}
             await send(message)
 
@@ -78,11 +76,8 @@ class Guard:
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.error("%s in %s, line %s", type(error).__name__, where.filename, where.lineno)
-            if not status:
+            if not started:
                 await self.refuse(Refusal(500, "the server made an error; its log says where"), scope, answer)
-        finally:
-            if self.config.access_log:
-                print(log_line(scope, request_id, status, time.perf_counter() - begun), flush=True)
 
     def below_root(self, scope: Scope) -> Scope:
         """A copy of a request's scope whose path has no root path; HEAD becomes GET, whose body the protocol omits."""
@@ -210,18 +205,3 @@ def replayed(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
-
-
-def log_line(scope: Scope, request_id: bytes, status: int, seconds: float) -> str:
-    """A line of the access log: nothing that a client has written, except for an id."""
-    line = {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "id": request_id.decode(),
-        "method": scope["method"] if scope["method"] in ("GET", "POST", "OPTIONS") else "other",
-        "route": route_of(scope) or None,
-        "model": scope.get("model"),
-        "status": status,
-        "ms": round(1000 * seconds, 1),
-        "tokens": scope.get("tokens"),
-    }
-    return orjson.dumps(line).decode()

@@ -12,8 +12,6 @@ from ...inference.predictor import Predictor
 from ...inference.steps import Embedder, Steps
 from ...reporting.run_files import EXAMPLES, read_json_lines
 from ...tasks.inputs import Inputs
-from ..probing.model import StateSteps
-from .embedding import TokenEmbedder
 from .errors import Refusal, without_folders
 from .explaining import ExplainSteps
 
@@ -32,10 +30,8 @@ STEPS: dict[str, tuple[str, Make, Row]] = {
     "choose": ("choose continuations", lambda one: one.chooser, lambda one: (WORDS, ["a", "b"])),
     "fill_mask": ("fill masks", lambda one: one.mask_filler, lambda one: f"a {one.tokenizer.roles['mask']}"),
     "embed": ("embed texts", lambda one: one.embedder(), lambda one: WORDS),
-    "embed_all": ("embed tokens", TokenEmbedder, lambda one: WORDS),
     "next_sentence": ("judge next sentences", lambda one: one.next_sentence_steps, lambda one: (WORDS, WORDS)),
     "explain": ("explain", ExplainSteps, lambda one: ("a b", None)),
-    "states": ("compare words", lambda one: StateSteps(one.loaded), lambda one: WORDS),
 }
 
 EXAMPLE = {"text?": str, "pair?": str, "question?": str, "context?": str, "choices?": [str], "label?": (str, int)}

@@ -1,16 +1,8 @@
 """Our own routes: health, and what the page's tabs need beside the routes of the dialects."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from fastapi import Request, Response
 from pydantic import Field
-from torch import Tensor
 
-from ...inference.steps import TextRows
-from ..probing.config import WordConfig
-from ..probing.model import StateSteps
-from ..probing.similarity import compare_word
 from .bodies import Body, Many
 from .errors import shutting_down
 from .limits import check_rows
@@ -18,8 +10,6 @@ from .routes import dialect, reply, service_of
 from .service import Options
 
 router = dialect("bertworks")
-SENTENCES = 32  # of a word: every two are compared, in every layer
-SHOWN = ("word", "pieces", "layers", "similarity", "baseline", "baseline_pairs")
 
 
 @router.get("/health")
@@ -55,36 +45,6 @@ async def choose(body: ChooseRequest, request: Request) -> Response:
     options = Options(model=body.model, truncate=body.truncate)
     answers = await service_of(request).run(request, "choose", [(body.text, body.choices)], options)
     return reply(answers.results[0], answers)
-
-
-class WordRequest(Body):
-    """A word, and sentences that have it."""
-
-    word: str = Field(min_length=1, max_length=200)
-    sentences: Many[str] = Field(min_length=2, max_length=SENTENCES)
-    beginning: bool = False  # also find longer words that begin with it, as a Korean noun with its particle
-    model: str | None = None
-
-
-@router.post("/compare-word")
-async def compare(body: WordRequest, request: Request) -> Response:
-    """Cosines of a word's vectors in every two of S sentences, by layer: how far they move with the sentence.
-
-    word, its subwords (`pieces`), `layers` (the static vector, the embeddings, every layer), `similarity` of each layer
-    (S, S), and `baseline` of each layer: the mean of `baseline_pairs` random pairs of different words.
-    """
-    service = service_of(request)
-    steps = service.find(body.model, "states").steps_of("states")
-    assert isinstance(steps, StateSteps)
-
-    def decode(rows: TextRows, scores: Tensor) -> Sequence[Any]:
-        states = steps.states(rows.inputs, scores)
-        return [compare_word(steps.model, body.word, body.sentences, WordConfig(beginning=body.beginning), (), states)]
-
-    options = Options(body.model, truncate=False, decode=decode)  # the words of a cut sentence have no vectors
-    answers = await service.run(request, "states", body.sentences, options)
-    found = answers.results[0]
-    return reply({name: found[name] for name in SHOWN} | {"tokens": answers.tokens}, answers)
 
 
 class PairRequest(Body):

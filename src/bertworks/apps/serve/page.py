@@ -4,7 +4,6 @@ Its scripts and styles are inside it, and the Content-Security-Policy names them
 no request leaves for another host. Texts of users and names of models reach the page as JSON and are shown as text.
 """
 
-import asyncio
 import base64
 import functools
 import hashlib
@@ -14,12 +13,9 @@ from typing import NamedTuple
 
 from fastapi import Request, Response
 
-from ...files import InputError
 from ...tokenizer import Tokenizer
 from ..probing.explanation_page import SCRIPTS as EXPLAIN
 from ..probing.explanation_page import STYLE, asset
-from .curves import read_curves
-from .errors import Refusal, without_folders
 from .rerank import described
 from .routes import dialect, reply, service_of
 
@@ -27,7 +23,7 @@ LANGUAGES = {  # a sentence, and the most tokens for a character of it in a voca
     "en": ("The teacher opened the window and read the letter.", 0.4),
     "ko": ("선생님은 창문을 열고 편지를 읽었다.", 0.9),
 }
-SCRIPTS = ("texts", "base", "api", "tool", "words", "vectors", "live", "start")  # of page/, in this order
+SCRIPTS = ("texts", "base", "api", "tool", "words", "vectors", "start")  # of page/, in this order
 
 router = dialect("page")
 
@@ -70,35 +66,17 @@ async def show() -> Response:
     return Response(found.html, media_type="text/html; charset=utf-8", headers=headers)
 
 
-@router.get("/curves")
-async def curves(request: Request, seen: str = "") -> Response:
-    """The log of the run folder that the server was started with (`--run`); `records` is null if nothing is new.
-
-    seen: the `version` of the last answer. Raises Refusal (404) without a run folder.
-    """
-    service = service_of(request)
-    run = service.config.run
-    if run is None:
-        raise Refusal(404, "no run folder; start the server with --run RUN")
-    work = functools.partial(read_curves, run, seen)
-    try:
-        return reply(await asyncio.get_running_loop().run_in_executor(service.pool, work))
-    except InputError as error:
-        raise Refusal(424, without_folders(str(error), {str(run): run.resolve().name})) from None
-
-
 @router.get("/models")
 async def models(request: Request) -> Response:
     """What is loaded: name, task, labels, sizes, languages of the vocabulary, examples, and what each model can answer.
 
-    `key`: whether the request had one, so that commands for other clients need one too. `run`: whether it has curves.
+    `key`: whether the request had one, so that commands for other clients need one too.
     """
     models = [
         described(model) | {"languages": languages_of(model.predictor.tokenizer), "examples": model.examples}
         for model in service_of(request).models.values()
     ]
-    run = service_of(request).config.run is not None
-    return reply({"models": models, "key": "authorization" in request.headers, "run": run})
+    return reply({"models": models, "key": "authorization" in request.headers})
 
 
 def languages_of(tokenizer: Tokenizer) -> list[str]:

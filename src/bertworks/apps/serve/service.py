@@ -168,7 +168,6 @@ class Service:
         results = await self.in_pool(lambda: decode(prepared, scored.scores), short)
         times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
         answers = Answers(model, results, int(prepared.tokens.sum()), int(prepared.cut.sum()), *times)
-        request.scope["tokens"] = answers.tokens
         self._count(answers, int((prepared.cut > 0).sum()))
         self.metrics.success.labels(*labels).inc()
         self.metrics.duration.labels(*labels[1:]).observe(time.perf_counter() - begun)
@@ -205,8 +204,7 @@ class Service:
             read = f"the {limit} that the model {model.name!r} reads for {step}"
             if isinstance(prepared, SpanRows):
                 read = f"the {prepared.decoder.limits.max_query_length} that are read of a question"
-            advice = "" if step == "states" else ', or send "truncate": true'  # /compare-word does not cut
-            message = f"{where}{cut:,} tokens more than {read}; shorten the text{advice}"
+            message = f'{where}{cut:,} tokens more than {read}; shorten the text, or send "truncate": true'
             raise Refusal(413, message, code="context_length_exceeded")
         if (width := self.queue.widths.get(steps, 0)) > 1:
             check_values(width * steps.count(prepared.inputs))

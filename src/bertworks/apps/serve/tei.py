@@ -17,7 +17,7 @@ from ..._version import __version__
 from ...inference.steps import HeadSteps
 from ...tokenizer import Composed, Encoding, compose
 from .bodies import Body, Direction, Many
-from .embedding import EmbeddingInput, decode_tokens, decoder, rows_of
+from .embedding import EmbeddingInput, decoder, rows_of
 from .errors import Refusal
 from .limits import check_rows, check_size
 from .rerank import described, may_read_single
@@ -94,13 +94,6 @@ async def embed(body: EmbedRequest, request: Request) -> Response:
     answers = await _embedded(
         request, "embed", body, lambda model: decoder(model.embedder, body.normalize, body.dimensions)
     )
-    return reply(answers.results, answers)
-
-
-@router.post("/embed_all")
-async def embed_all(body: EmbedAllRequest, request: Request) -> Response:
-    """The vectors of all tokens of each text, [CLS] and [SEP] included, from the last layer."""
-    answers = await _embedded(request, "embed_all", body, lambda model: decode_tokens)
     return reply(answers.results, answers)
 
 

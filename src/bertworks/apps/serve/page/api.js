@@ -8,7 +8,7 @@ const askTask = (task, body, signal) => ask(`models/${encodeURIComponent(state.m
 
 async function loadModels() {
   const { value } = await ask("models");
-  Object.assign(state, { models: value.models, key: value.key, run: value.run });
+  Object.assign(state, { models: value.models, key: value.key });
 }
 
 /** Examples of a tab: the run's own, or those of the page in its language or one that the model reads. */

@@ -2,7 +2,7 @@
 const kept = name => { try { return sessionStorage.getItem(name) || ""; } catch { return ""; } };
 const keep = (name, value) => { try { sessionStorage.setItem(name, value); } catch { /* private windows */ } };
 const state = { language: kept("language") || (navigator.language.startsWith("ko") ? "ko" : "en"), theme: kept("theme"),
-  models: [], model: null, key: false, run: false, tab: "", live: {}, astray: null, snippet: "curl", open: false };
+  models: [], model: null, key: false, tab: "", live: {}, astray: null, snippet: "curl", open: false };
 const ROOT = location.pathname.replace(/\/?$/, "/");  // a proxy may serve the page below a path
 
 const find = (selector, root = document) => root.querySelector(selector);
@@ -71,62 +71,4 @@ function refusal(reply, value) {
   const found = value && (value.error?.message || value.error || value.detail), status = reply.status;
   const said = typeof found === "string" ? found : `${status} ${reply.statusText}`;
   return new Refusal(KINDS[status] || (status < 500 ? "refused" : "failed"), said, reply.headers.get("Retry-After") || 1);
-}
-
-// ---- charts: lines over x, drawn at the width that the page gives, so that their text keeps its size
-
-function stepOf(low, high, count) {
-  const rough = (high - low || 1) / count, power = 10 ** Math.floor(Math.log10(rough));
-  return [1, 2, 5, 10].map(by => by * power).find(by => by >= rough * 0.999);
-}
-function ticks(low, high, count) {
-  const step = stepOf(low, high, count), found = [];
-  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-6; at += step) found.push(+at.toPrecision(12));
-  return found;
-}
-const brief = value => Math.abs(value) >= 1e6 ? `${+(value / 1e6).toPrecision(3)}M` : Math.abs(value) >= 1e3 ? `${+(value / 1e3).toPrecision(3)}k` : String(+value.toPrecision(4));
-
-/** A chart. series: [{ name, points: [[x, y], ...], dashed, area, dots }]; names: texts of whole x, if they are no numbers; low, high: of y. */
-function chart({ series, names, low, high, height = 220, x: title = "", label = "" }) {
-  const shown = make("svg:svg", { class: "chart", role: "img", "aria-label": label, height }), readout = make("p", { class: "note number" });
-  const whole = series.flatMap(line => line.points), xs = whole.map(p => p[0]), ys = whole.map(p => p[1]).filter(Number.isFinite);
-  const from = [Math.min(...xs), low ?? Math.min(...ys)], to = [Math.max(...xs), high ?? Math.max(...ys)], count = Math.max(2, height / 45);
-  if (to[1] - from[1] < 1e-9) to[1] = from[1] + (Math.abs(from[1]) || 1);
-  const step = stepOf(from[1], to[1], count);  // the axis ends at whole steps
-  if (low === undefined) from[1] = Math.floor(from[1] / step + 1e-9) * step;
-  if (high === undefined) to[1] = Math.ceil(to[1] / step - 1e-9) * step;
-  const draw = () => {
-    const width = shown.clientWidth || 600, [left, right, top, bottom] = [44, 12, 8, title ? 38 : 24];
-    const X = x => left + (x - from[0]) / (to[0] - from[0] || 1) * (width - left - right), Y = y => height - bottom - (y - from[1]) / (to[1] - from[1]) * (height - top - bottom);
-    const put = (tag, settings, ...children) => shown.append(make(`svg:${tag}`, settings, ...children));
-    shown.replaceChildren();
-    for (const y of ticks(from[1], to[1], count)) {
-      put("line", { class: "grid", x1: left, x2: width - right, y1: Y(y), y2: Y(y) });
-      put("text", { x: left - 8, y: Y(y) + 4, "text-anchor": "end", text: brief(y) });
-    }
-    const marks = names ? names.map((_, i) => i) : ticks(from[0], to[0], Math.max(2, width / 90));
-    const every = names ? Math.ceil(names.length * 48 / (width - left - right)) : 1;
-    for (const x of marks.filter((_, i) => i % every === 0)) put("text", { x: X(x), y: height - bottom + 17, "text-anchor": names && x === from[0] ? "start" : names && x === to[0] ? "end" : "middle", text: names ? names[x] : brief(x) });
-    put("line", { class: "axis", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom });
-    if (title) put("text", { x: width - right, y: height - 3, "text-anchor": "end", text: title });
-    series.forEach((line, i) => {
-      const points = line.points.filter(p => Number.isFinite(p[1])).map(([x, y]) => `${X(x).toFixed(1)},${Y(Math.max(from[1], Math.min(to[1], y))).toFixed(1)}`);
-      const style = colour(line.colour ?? i);
-      if (line.area && points.length) put("polygon", { class: "area", style, points: `${points[0].split(",")[0]},${height - bottom} ${points.join(" ")} ${points.at(-1).split(",")[0]},${height - bottom}` });
-      put("polyline", { class: `line${line.dashed ? " dashed" : ""}`, style, points: points.join(" ") });
-      if (line.dots || points.length === 1) for (const point of points) put("circle", { style, cx: point.split(",")[0], cy: point.split(",")[1], r: 4 });
-    });
-    shown.onpointermove = event => {
-      const x = from[0] + (event.clientX - shown.getBoundingClientRect().left - left) / (width - left - right) * (to[0] - from[0]);
-      const near = series.map(line => line.points.reduce((best, p) => Math.abs(p[0] - x) < Math.abs(best[0] - x) ? p : best, line.points[0] || [NaN, NaN]));
-      const at = near.find(p => p.length)?.[0];
-      readout.textContent = [names ? names[at] : `${title} ${grouped(at)}`, ...series.map((line, i) => `${line.name} ${brief(near[i][1])}`)].join(" · ");
-      find(".rule", shown)?.remove();
-      put("line", { class: "rule", x1: X(at), x2: X(at), y1: top, y2: height - bottom });
-    };
-    shown.onpointerleave = () => { find(".rule", shown)?.remove(); readout.textContent = ""; };
-  };
-  new ResizeObserver(draw).observe(shown);
-  const legend = make("div", { class: "legend" }, series.map((line, i) => make("span", {}, make("i", { class: line.dashed ? "dashed" : "", style: colour(line.colour ?? i) }), line.name)));
-  return make("div", { class: "plot" }, shown, series.length > 1 ? legend : null, readout);
 }

@@ -1,8 +1,7 @@
 // The page itself: header, tabs, languages, colours, the key; the address behind # names model and tab.
 
-const TABS = [MASKS, LABELS, ENTITIES, ANSWER, CHOOSE, NEXT, SIMILAR, WORD, ATTENTION, CURVES];
-const tabsOf = model => TABS.filter(tab => tab.server ? tab.when() : model && tab.when(model));
-let leave = null;  // stops what the shown tab follows
+const TABS = [MASKS, LABELS, ENTITIES, ANSWER, CHOOSE, NEXT, SIMILAR, ATTENTION];
+const tabsOf = model => TABS.filter(tab => model && tab.when(model));
 
 function drawHeader() {
   const model = state.model, dark = state.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
@@ -30,17 +29,11 @@ function drawTabs() {
 }
 
 function drawMain() {
-  leave?.();
-  leave = null;
   const main = find("#main"), tab = tabsOf(state.model).find(one => one.id === state.tab);
   const note = state.astray ? [errorBox({ title: say(...state.astray), message: say("astrayNow", state.model?.name ?? "", say(state.tab)) })] : [];
   main.setAttribute("role", "tabpanel");
   main.setAttribute("aria-labelledby", `tab-${state.tab}`);
-  if (!tab) return;
-  if (!tab.build) { main.replaceChildren(...note, toolTab(tab)); return; }
-  const [whole, stop] = tab.build();
-  main.replaceChildren(...note, whole);
-  leave = stop || null;
+  if (tab) main.replaceChildren(...note, toolTab(tab));
 }
 
 function draw() {

@@ -1,4 +1,4 @@
-// The tabs that look at vectors: similarity of texts, one word in two sentences, and all steps of the encoder.
+// The tabs that look at vectors: similarity of texts, and all steps of the encoder.
 
 const linesOf = texts => texts.split("\n").map(line => line.trim()).filter(Boolean);
 
@@ -30,26 +30,6 @@ const SIMILAR = {
     const closest = pairs.slice(0, 5).map(([value, i, j], k) => bar(`${i + 1} ${lines[i]} — ${j + 1} ${lines[j]}`, value, { shown: value.toFixed(2), first: k === 0, press: () => choose(i, j) }));
     choose(pairs[0][1], pairs[0][2]);
     return [make("div", { class: "scroll", tabindex: "0" }, table), detail, N > 2 ? make("div", {}, make("h3", { text: say("closest") }), make("div", { class: "bars" }, closest)) : null];
-  },
-};
-
-const WORD = {
-  id: "word", when: model => model.can.includes("states"), fields: [{ name: "word", say: "wordField" }, { name: "one", area: true }, { name: "two", area: true }],
-  async ask({ word, one, two }, signal) {
-    const plain = text => text.trim().toLowerCase().normalize("NFD").replace(/\p{Mn}/gu, ""), lacks = [one, two].findIndex(sentence => !plain(sentence).includes(plain(word)));
-    if (lacks >= 0) throw new Refusal("word", "", word, say(["one", "two"][lacks]));
-    return askModel("compare-word", { word, sentences: [one, two], beginning: state.language === "ko" || /\p{Script=Hangul}/u.test(word) }, signal);
-  },
-  show(found, { word }) {
-    const names = found.layers.map((name, i) => i === 0 ? say("static") : i === 1 ? say("embeddings") : name), pairs = found.similarity.map(matrix => matrix[0][1]);
-    const line = values => values.map((value, i) => [i, value]), last = pairs.length - 1;
-    const rows = names.map((name, i) => make("tr", {}, make("td", { text: name }), make("td", { class: "number", text: pairs[i].toFixed(3) }), make("td", { class: "number", text: found.baseline[i].toFixed(3) })));
-    return [make("p", { text: say("wordRead", pairs[last].toFixed(2), found.baseline[last].toFixed(2)) }),
-      chart({ names, low: Math.min(0, ...pairs, ...found.baseline), high: 1, height: 240, x: say("layer"), label: say("word"), series: [
-        { name: say("wordLine", word), points: line(pairs), dots: true }, { name: say("wordBase"), points: line(found.baseline), dashed: true, colour: 7 }] }),
-      make("details", {}, make("summary", { text: say("cosine") }), make("table", { class: "list" }, make("thead", {}, make("tr", {}, make("th", { text: say("layer") }),
-        make("th", { class: "number", text: say("wordLine", word) }), make("th", { class: "number", text: say("wordBase") }))), make("tbody", {}, rows))),
-      found.pieces.length > 1 ? make("p", { class: "note", text: say("wordPieces", found.pieces.join(" ")) }) : null];
   },
 };
 

@@ -45,7 +45,6 @@ COMMANDS = {
     "probe explain": "Show how a model processes a text, as an HTML page.",
     "probe word": "Compare a word's vectors in several sentences, by layer.",
     "probe neighbours": "Find the nearest contexts of a word in a corpus.",
-    "probe particles": "Measure what Korean nouns and particles account for.",
     "probe heads": "Measure each attention head by switching it off.",
     "probe layers": "Measure each layer by linear classifiers.",
     "export": "Export a model to ONNX, or compare engines.",

@@ -1,4 +1,4 @@
-"""`bertworks probe explain`, `word`, `neighbours`, `particles`, `heads` and `layers`: what a model has learned."""
+"""`bertworks probe explain`, `word`, `neighbours`, `heads` and `layers`: what a model has learned."""
 
 import itertools
 import sys
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..apps.probing.config import HeadsConfig, LayersConfig, NeighbourConfig, ParticlesConfig, WordConfig
+from ..apps.probing.config import HeadsConfig, LayersConfig, NeighbourConfig, WordConfig
 from ..data.corpus import InputOptions, read_documents
 from ..data.sentences import split_sentences
 from ..files import to_json, write_text
@@ -81,38 +81,6 @@ def neighbours(argv: list[str]) -> None:
     results = find_neighbours(model, arguments.word, arguments.data, arguments.config, arguments.input)
     show(results)
     _write(results, arguments.out)
-
-
-@dataclass(frozen=True)
-class ParticlesArguments:
-    """Measure what Korean nouns and particles account for in a word's vector.
-
-    It needs the extra `korean`, whose analyser finds nouns and particles.
-
-    Example:
-        bertworks probe particles runs/ko --data texts
-    """
-
-    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
-    data: tuple[str, ...]  # Korean text: files, folders, globs or archives
-    config: Flat[ParticlesConfig] = field(default_factory=ParticlesConfig)
-    input: InputOptions = field(default_factory=InputOptions)
-    out: Path | None = None  # file to write, besides printing: .json, .png or .svg
-
-
-def particles(argv: list[str]) -> None:
-    """Print the table of layers, and write or draw it if asked to."""
-    arguments = parse(ParticlesArguments, argv, "probe particles", ENCODING)
-    from ..apps.probing import particles as probe
-    from ..apps.probing.model import ProbedModel
-    from ..apps.probing.pictures import check_out
-
-    check_out(arguments.out, data=arguments.data, folders=[arguments.model])
-    texts = (document.text for document in read_documents(arguments.data, arguments.input))
-    sentences = (sentence for text in texts for sentence in split_sentences(text, "ko"))
-    results = probe.probe_particles(ProbedModel(arguments.model), sentences, arguments.config)
-    probe.sheet(results).show()
-    _write(results, arguments.out, probe.plot)
 
 
 @dataclass(frozen=True)

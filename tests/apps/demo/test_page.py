@@ -13,7 +13,7 @@ from rich.console import Console
 from bertworks.apps.demo.page import page
 from bertworks.apps.demo.report import conditions, report
 from bertworks.apps.demo.run import show
-from bertworks.apps.probing.attention import Attention
+from bertworks.apps.probing.model import Attention
 from bertworks.reporting.figures import plot_groups
 
 EVIL = "<script>alert(1)</script>&\"'"
@@ -47,7 +47,7 @@ def written(results=RESULTS):
     rng = np.random.default_rng(1)
     weights = rng.dirichlet(np.ones(5), size=(2, 4, 5)).astype(np.float32)
     tokens = ["[CLS]", "sort", EVIL, "key", "[SEP]"]
-    found = Attention("runs/demo", EVIL, None, tokens, [0] * 5, [True, False, False, False, True], weights, 0)
+    found = Attention(EVIL, tokens, weights, 0)
     return page(results, RECORDS, found, ROWS, Path("runs/demo"))
 
 

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from bertworks.apps.probing.attention import attend
 from bertworks.apps.probing.config import HeadsConfig, LayersConfig, NeighbourConfig, WordConfig
 from bertworks.apps.probing.controls import by_lexicon, by_type
 from bertworks.apps.probing.heads import ablate_heads, masked
 from bertworks.apps.probing.items import read_items
 from bertworks.apps.probing.layers import probe_layers as probe
 from bertworks.apps.probing.layers import sheet as layer_sheet
-from bertworks.apps.probing.model import ProbedModel, cosine
+from bertworks.apps.probing.model import ProbedModel, attend, cosine
 from bertworks.apps.probing.neighbours import _cut_around, find_neighbours
 from bertworks.apps.probing.similarity import compare_word
 from bertworks.checkpoint.folder import load_model, save_folder
@@ -244,6 +243,23 @@ def test_neighbours_on_the_command_line(folder, tmp_path, capsys):
     assert len(json.loads((tmp_path / "n.json").read_text())["neighbours"]) == 3
     with pytest.raises(InputError, match="the word 'k' is not in"):
         verbs.neighbours([str(folder), "k", "--data", str(files)])
+
+
+# ---- attention
+
+
+@torch.no_grad()
+def test_weights_are_those_of_the_encoder(inside):
+    attention = attend(inside, "good film , a b", "bad c")
+    encoding, encoder = inside.tokenizer.encode("good film , a b", "bad c"), inside.encoder
+    ids, types = torch.tensor([encoding.ids]), torch.tensor([encoding.type_ids])
+    embeddings = encoder.embeddings
+    position = embeddings.position.weight[: ids.shape[1]]
+    x = embeddings.norm(embeddings.word(ids) + position + embeddings.token_type(types))
+    layer = encoder.layers[0]
+    q, k = (project(x).view(1, -1, 2, 16).transpose(1, 2) for project in (layer.query, layer.key))
+    np.testing.assert_allclose(attention.weights[0], (q @ k.transpose(2, 3) / 4).softmax(-1)[0], atol=1e-6)
+    assert attention.weights.shape == (2, 2, 10, 10) and attention.tokens == encoding.tokens and attention.cut == 0
 
 
 # ---- heads

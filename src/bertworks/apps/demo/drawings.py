@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..probing.attention import Attention
+from ..probing.model import Attention
 from .report import compared_weights
 
 WIDTH, LABEL = 480, 150  # of a drawing and of the names at its left; the page scales both

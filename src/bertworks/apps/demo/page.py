@@ -13,8 +13,7 @@ from typing import Any
 
 from ...files import write_text
 from ...reporting.run_files import PREDICTIONS, read_json_lines, read_log
-from ..probing.attention import Attention, attend
-from ..probing.model import ProbedModel
+from ..probing.model import Attention, ProbedModel, attend
 from .drawings import falling_loss, head_maps, score_bars
 from .report import (
     ABOUT,

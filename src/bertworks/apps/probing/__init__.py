@@ -3,12 +3,10 @@
 In reading order:
 
     config.py               the settings of each probe
-    model.py                a model folder to probe: tokens and the hidden states of every layer
+    model.py                a model folder to probe: tokens, hidden states of every layer, attention weights
     words.py                whole words among token ids
     similarity.py           how far a word's vector moves with its sentence (`probe word`)
     neighbours.py           the nearest contexts of a word in a corpus (`probe neighbours`)
-    particles.py            what Korean nouns and particles account for (`probe particles`)
-    attention.py            attention weights of one text
     explanation_arrays.py   embeddings, queries, keys, values, words by layer of one sequence
     explanation.py          one's own sentence through a model, step by step, as a dictionary
     explanation_page.py     the same as an HTML page (`bertworks probe explain`), drawn by explain*.js and .css
@@ -24,8 +22,6 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .attention import Attention as Attention
-    from .attention import attend as attend
     from .config import HeadsConfig as HeadsConfig
     from .config import LayersConfig as LayersConfig
     from .config import NeighbourConfig as NeighbourConfig
@@ -35,7 +31,9 @@ if TYPE_CHECKING:
     from .heads import ablate_heads as ablate_heads
     from .items import read_items as read_items
     from .layers import probe_layers as probe_layers
+    from .model import Attention as Attention
     from .model import ProbedModel as ProbedModel
+    from .model import attend as attend
     from .neighbours import find_neighbours as find_neighbours
     from .similarity import compare_word as compare_word
 

@@ -39,19 +39,6 @@ class NeighbourConfig:
 
 
 @dataclass(frozen=True)
-class ParticlesConfig:
-    """How `bertworks probe particles` measures."""
-
-    sentences: int = 500  # sentences with a noun and a particle to read; reading ends there
-    pairs: int = 2000  # pairs of words in each group, at most; drawn at random
-    seed: int = 1  # seed of the random choice of pairs
-
-    def __post_init__(self) -> None:
-        if min(self.sentences, self.pairs) < 1 or self.seed < 0:
-            raise InputError("expected sentences and pairs of 1 or more, and a seed of 0 or more")
-
-
-@dataclass(frozen=True)
 class HeadsConfig:
     """How `bertworks probe heads` measures."""
 

@@ -1,4 +1,4 @@
-"""A model folder to probe: the tokens of texts, and the hidden states of every layer.
+"""A model folder to probe: the tokens of texts, the hidden states of every layer, the attention of every head.
 
 Layers are numbered as people count them: 0 the embeddings, 1 to L the layers, -1 the last one, -2 the one before it.
 
@@ -6,9 +6,11 @@ Shapes: T tokens of a text, L layers, D hidden width.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ...checkpoint.locate import refuse_export
@@ -73,13 +75,10 @@ class ProbedModel:
             if longest > self.positions:
                 raise InputError(f"a text of {longest} tokens; {self.folder} takes {self.positions}: shorten it")
             inputs = Inputs.from_ids(some, self.tokenizer, self.positions)
-            yield from np.split(self.layer_states(inputs), inputs.edges[1:-1], axis=1)
-
-    def layer_states(self, inputs: Inputs) -> Floats:
-        """(L + 1, tokens of all sequences, D), embeddings first."""
-        width = max(self.extractor.widths)
-        layers = self.extractor.layers(inputs, np.arange(len(inputs.ids)), len(inputs.ids))  # (tokens, D) each
-        return np.stack([np.pad(layer, ((0, 0), (0, width - layer.shape[-1]))) for layer in layers])
+            layers = self.extractor.layers(inputs, np.arange(len(inputs.ids)), len(inputs.ids))  # (tokens, D) each
+            width = max(layer.shape[-1] for layer in layers)
+            every = np.stack([np.pad(layer, ((0, 0), (0, width - layer.shape[-1]))) for layer in layers])
+            yield from np.split(every, inputs.edges[1:-1], axis=1)
 
 
 def cosine(a: Floats, b: Floats) -> Floats:
@@ -88,6 +87,32 @@ def cosine(a: Floats, b: Floats) -> Floats:
     norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
     products: Floats = (a * b).sum(-1) / np.maximum(norms, 1e-12)
     return products
+
+
+# ---- attention
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The attention of all heads on one text or pair."""
+
+    text: str
+    tokens: list[str]  # with [CLS] and [SEP]
+    weights: Floats  # (L, N, T, T) of N heads a layer; each row of the last two sums to 1
+    cut: int  # tokens that did not fit
+
+
+@torch.no_grad()
+def attend(model: ProbedModel, text: str, pair: str | None = None) -> Attention:
+    """Every head's weights on a text, in float32; what is longer than the model's positions is cut.
+
+    Raises InputError if the model has no attention.
+    """
+    check_attention(model)
+    encoding = model.encode(text, pair, model.positions)
+    ids, types = (torch.tensor([row], device=model.device) for row in (encoding.ids, encoding.type_ids))
+    weights = torch.cat(model.encoder(ids, None, types, attentions=True).attentions).float().cpu().numpy()
+    return Attention(text, encoding.tokens, weights, encoding.n_cut)
 
 
 def check_attention(model: LoadedModel | ProbedModel) -> None:

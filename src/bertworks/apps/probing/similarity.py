@@ -8,7 +8,7 @@ words are similar. So the table also has the mean cosine of random pairs of diff
 Shapes: S sentences, L layers, W words of a sentence, D hidden width.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,23 +33,21 @@ def compare_word(
     sentences: Sequence[str],
     config: WordConfig,
     others: Sequence[str] = (),
-    states: Sequence[Floats] = (),
 ) -> dict[str, Any]:
     """Cosines of the word's vectors in every two sentences: static embedding, embeddings and each layer.
 
     A word of several subwords has the mean of their vectors; of several occurrences in a sentence the first counts.
-    others: sentences that give the baseline's words, by default `sentences`. states: those of the sentences, as
-    `model.states` gives them, where they are known. Raises InputError if a sentence lacks the word.
+    others: sentences that give the baseline's words, by default `sentences`. Raises InputError if a sentence lacks the
+    word.
     """
     if len(sentences) < 2:
         raise InputError(f"{len(sentences)} sentence; expected two or more to compare the word in")
     subwords = model.words.subwords(word)
     rows = [model.encode(text).ids for text in sentences]
     spans = [model.words.require(text, row, word, config.beginning) for text, row in zip(sentences, rows, strict=True)]
-    found = zip(rows, states or model.states(rows), spans, strict=True)
-    vectors = np.stack([_vectors(model, row, states, [span])[:, 0] for row, states, span in found])  # (S, L + 2, D)
+    vectors = np.concatenate(_vectors(model, rows, [[span] for span in spans]), 1).swapaxes(0, 1)  # (S, L + 2, D)
     similarity = cosine(vectors[:, None], vectors[None]).transpose(2, 0, 1)  # (L + 2, S, S)
-    baseline, pairs = _baseline(model, list(others)[:MOST] or sentences, config, () if others else states)
+    baseline, pairs = _baseline(model, list(others)[:MOST] or sentences, config)
     return {
         "probe": "word",
         "model": str(model.folder),
@@ -67,24 +65,22 @@ def compare_word(
     }
 
 
-def _vectors(model: ProbedModel, ids: Sequence[int], states: Floats, spans: Sequence[Span]) -> Floats:
-    """(L + 2, W, D): the static vector of each word, its embedding, and its vector of each layer."""
-    inner = list(torch.from_numpy(states).to(model.device))
-    with torch.no_grad():
-        return word_vectors(model.encoder, ids, inner, spans).float().cpu().numpy()
+def _vectors(model: ProbedModel, rows: Sequence[Sequence[int]], spans: Sequence[Sequence[Span]]) -> list[Floats]:
+    """(L + 2, W, D) of each row that has words: their static vectors, their embeddings, their vectors of each layer."""
+    found = []
+    for row, states, words in zip(rows, model.states(rows), spans, strict=True):
+        if words:
+            inner = list(torch.from_numpy(states).to(model.device))
+            with torch.no_grad():
+                found.append(word_vectors(model.encoder, row, inner, words).float().cpu().numpy())
+    return found
 
 
-def _baseline(
-    model: ProbedModel, sentences: Sequence[str], config: WordConfig, states: Iterable[Floats]
-) -> tuple[list[float], int]:
+def _baseline(model: ProbedModel, sentences: Sequence[str], config: WordConfig) -> tuple[list[float], int]:
     """The mean cosine of pairs of different words in different sentences, a number a layer; the number of pairs."""
     rows = [model.encode(text, max_length=model.positions).ids for text in sentences]
     spans = [model.words.words(row) for row in rows]
-    vectors = [
-        _vectors(model, row, inner, words)
-        for row, words, inner in zip(rows, spans, states or model.states(rows), strict=True)
-        if words
-    ]
+    vectors = _vectors(model, rows, spans)
     names = [tuple(row[a:b]) for row, words in zip(rows, spans, strict=True) for a, b in words]
     owner = np.repeat(np.arange(len(vectors)), [v.shape[1] for v in vectors])
     one, two = _pairs(names, owner, config)
@@ -161,7 +157,7 @@ def _matrix(results: dict[str, Any]) -> ResultTable:
 
 def plot(results: dict[str, Any], out: Path) -> list[Path]:
     """Draw the means over the layers. Returns the files."""
-    from .pictures import lines  # imports matplotlib, which a server does not need
+    from .pictures import lines  # imports matplotlib
 
     names = ["static", "emb.", *results["layers"][2:]]
     curves = {f"{results['word']!r} in {len(results['sentences'])} sentences": pair_means(results)}

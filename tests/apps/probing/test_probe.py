@@ -366,10 +366,9 @@ def plant(monkeypatch, layer):
 
 
 @pytest.mark.parametrize("layer", [1, 2])
-@pytest.mark.parametrize("pool", ["mean", "cls"])
-def test_what_is_planted_in_a_layer_is_found_there(inside, tmp_path, monkeypatch, layer, pool):
+def test_what_is_planted_in_a_layer_is_found_there(inside, tmp_path, monkeypatch, layer):
     plant(monkeypatch, layer)
-    task, config = own_task("", ("text",), "label"), LayersConfig(pool=pool, l2=1.0, seeds=2)
+    task, config = own_task("", ("text",), "label"), LayersConfig(l2=1.0, seeds=2)
     files = [planted_table(tmp_path / f"{seed}.csv", 300, seed) for seed in (1, 2)]
     train = read_items(task, files[0], inside.tokenizer, Limits(max_seq_length=32), 0, 1)
     dev = read_items(task, files[1], inside.tokenizer, Limits(max_seq_length=32), 0, 1, train.names)

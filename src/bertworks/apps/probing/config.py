@@ -1,7 +1,6 @@
 """The settings of each probe: the flags of `bertworks probe`. Importing them loads no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from ...data.languages import check_language
 from ...files import InputError
@@ -57,7 +56,6 @@ class LayersConfig:
 
     train_items: int = 5000  # labelled items (texts, or words of whole sentences) to train on, drawn at random; 0: all
     dev_items: int = 2000  # labelled items to evaluate on, drawn at random; 0: all
-    pool: Literal["mean", "cls"] = "mean"  # a text's vector: the mean over its tokens, or that of [CLS]
     seeds: int = 3  # probes of each layer; each leaves out a random tenth of the items and draws its own control
     first_seed: int = 1  # seed of the first probe; the next probes count up from it
     l2: float = 100.0  # L2 penalty: half of it times the squared weights is added to the summed loss

@@ -12,7 +12,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ def probe_layers(
     """
     began = time.perf_counter()
     _check_items(train, dev)
-    vectors = [layer_vectors(model, items, config.pool) for items in (train, dev)]
+    vectors = [layer_vectors(model, items) for items in (train, dev)]
     seeds = range(config.first_seed, config.first_seed + config.seeds)
     controls = [control_labels(train, dev, model.tokenizer.vocab_size, seed) for seed in seeds]
     scores = []
@@ -76,14 +76,12 @@ def _check_items(train: Items, dev: Items) -> None:
         raise InputError(f"no item to evaluate on is left of {dev.of} ({dev.left_out} were left out); give others")
 
 
-def layer_vectors(model: ProbedModel, items: Items, pool: Literal["mean", "cls"]) -> list[Floats]:
-    """(N, D) of the embeddings and each layer: a text's vectors pooled, a word's that of its first subword."""
+def layer_vectors(model: ProbedModel, items: Items) -> list[Floats]:
+    """(N, D) of the embeddings and each layer: the mean of a text's tokens, or the vector of a word's first subword."""
     inputs, N = items.inputs, len(items.labels)
     item = np.full(len(inputs.ids), -1)  # (T,) the item that each token's vector belongs to, -1: none
     if items.token is not None:
         item[items.token] = np.arange(N)
-    elif pool == "cls":
-        item[inputs.edges[:-1]] = np.arange(N)
     else:
         item = np.repeat(np.arange(N), np.diff(inputs.edges))
     return model.extractor.layers(inputs, item, N)
@@ -148,7 +146,7 @@ def sheet(results: dict[str, Any]) -> ResultTable:
         "control: labels drawn at random for " + CONTROLS[unit] + " (Hewitt and Liang 2019)",
     ]
     if unit == "texts":
-        notes.append(f"a text's vector: {'its [CLS]' if settings['pool'] == 'cls' else 'the mean of its tokens'}")
+        notes.append("a text's vector: the mean of its tokens")
     if sum(results["cut"].values()):
         notes.append(f"{sum(results['cut'].values()):,} texts were cut to {settings['max_seq_length']} tokens")
     if results["left_out"]:

@@ -17,7 +17,7 @@ from ...files import InputError
 from ...tokenizer import normalize
 from ...training.machine import facts
 from .config import NeighbourConfig
-from .model import BATCH, Floats, ProbedModel, cosine
+from .model import BATCH, ProbedModel, cosine
 from .words import Forms, Span
 
 SENTENCES = 1024  # that are tokenized together
@@ -47,7 +47,7 @@ def find_neighbours(
     text = config.sentence or word
     ids = model.encode(text).ids
     layer, span = model.layer(config.layer), model.words.require(text, ids, word, config.beginning)
-    query = _mean(next(model.states([ids])), layer, span)
+    query = next(model.states([ids]))[layer, slice(*span)].mean(0)
     reader = Reader(corpus, options)
     subwords = model.words.subwords(word)
     first = model.tokenizer.readable(subwords[0][0])
@@ -56,7 +56,7 @@ def find_neighbours(
     contexts: list[Context] = []
     while batch := list(itertools.islice(found, BATCH)):
         for (_, span, context), states in zip(batch, model.states([ids for ids, _, _ in batch]), strict=True):
-            contexts.append(context._replace(cosine=float(cosine(query, _mean(states, layer, span)))))
+            contexts.append(context._replace(cosine=float(cosine(query, states[layer, slice(*span)].mean(0)))))
     if not contexts:
         raise InputError(
             f"the word {word!r} is not in {', '.join(map(str, corpus))} ({reader.counts['documents']:,} documents); "
@@ -83,11 +83,6 @@ def find_neighbours(
         ],
         "machine": facts(),
     }
-
-
-def _mean(states: Floats, layer: int, span: Span) -> Floats:
-    vector: Floats = states[layer, span[0] : span[1]].mean(0)
-    return vector
 
 
 # ---- finding the word

@@ -49,7 +49,7 @@ LOOKS_INSIDE = {"/explain": {"a": "a"}}
 
 
 def test_an_exported_classifier_is_served(classifier, capsys):
-    from bertworks.apps.serve.screen import show
+    from bertworks.apps.serve.server import show
 
     client = client_of(classifier)
     assert client.get("/models").json()["models"][0]["can"] == ["classify"]

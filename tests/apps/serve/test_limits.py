@@ -1,19 +1,18 @@
 """What is refused before it costs anything: bodies of another form, small bodies that mean much work, full queues."""
 
 import asyncio
-import threading
 
 import pytest
 
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.errors import Refusal
 from bertworks.apps.serve.models import ServedModel
+from bertworks.apps.serve.pipelines import TASKS
 from bertworks.apps.serve.service import Service
 
 ROUTES = {  # route, and the body of many wrong elements
     "/embed": lambda many: {"inputs": many},
     "/predict": lambda many: {"inputs": many},
-    "/tokenize": lambda many: {"inputs": many},
     "/v1/embeddings": lambda many: {"input": many},
     "/v2/rerank": lambda many: {"query": "a", "documents": many},
     "/choose": lambda many: {"text": "a", "choices": many},
@@ -52,7 +51,7 @@ def test_the_first_wrong_element_ends_the_reading_of_a_list(client, route, monke
 @pytest.mark.parametrize(
     ("route", "body", "message"),
     [
-        ("/embed", {"inputs": [[1, "a"]]}, "inputs.0.1: Input should be a valid integer"),
+        ("/embed", {"inputs": [[1, "a"]]}, "inputs.0: Input should be a valid string"),
         ("/v1/embeddings", {"input": ["a", None]}, "input.1: Input should be a valid string"),
         ("/predict", {"inputs": [["a"], [None]]}, "inputs.1.0: Input should be a valid string"),
         ("/embed", {}, "inputs is missing"),
@@ -109,7 +108,7 @@ def test_a_template_has_one_place_and_no_great_length(http, template):
 
 
 def test_texts_and_labels_are_counted_before_they_are_paired(http, monkeypatch):
-    monkeypatch.setattr("bertworks.apps.serve.pipelines._entailment", lambda model: pytest.fail("pairs are built"))
+    monkeypatch.setitem(TASKS, "zero-shot-classification", ("classify", lambda *_: pytest.fail("pairs are built")))
     for labels in (["b"] * 1_000, ",".join("b" * 1_000)):
         body = {"inputs": ["a"] * 1_000, "parameters": {"candidate_labels": labels}}
         refused(http.post("/models/nli", json=body), 413, "1,000 texts with 1,000 labels", "4,000,000 tokens")
@@ -185,22 +184,4 @@ def test_a_request_of_too_many_tokens_is_refused(service, monkeypatch):
     found = refusal(service, "embed", ["good " * 20] * 5)
     assert (found.status, found.code) == (413, "max_tokens_per_request") and "110 tokens in a request" in found.message
     monkeypatch.setattr(service.models["tiny"].steps["embed"], "prepare", lambda rows: pytest.fail("tokenized"))
-    for rows in ([[5] * 101], ["a"] * 101):
-        assert "at least 101 tokens in a request; expected at most 100" in refusal(service, "embed", rows).message
-
-
-def test_work_before_a_request_is_bounded_in_tokens(service, monkeypatch):
-    """Jobs take turns, so a small request counts a batch of each large one, and a large one as much as it has."""
-    gate, entered = threading.Event(), threading.Event()
-    steps = service.models["tiny"].steps["embed"]
-    forward = steps.forward
-    monkeypatch.setattr(steps, "forward", lambda inputs: (entered.set(), gate.wait(20), forward(inputs))[2])
-    inputs = steps.prepare(["a " * 22] * 4).inputs  # 96 tokens: of these a batch of 48 is computed, 48 wait
-    service.queue.submit(steps, inputs, steps.costs(inputs))
-    assert entered.wait(20) and service.queue.ahead(1) == 48
-    service.queue.submit(steps, inputs, steps.costs(inputs))
-    assert (service.queue.ahead(1), service.queue.ahead(96)) == (48 + 64, 48 + 96)
-    found = refusal(service, "embed", ["a"])
-    assert (found.status, found.error_type, found.headers) == (429, "Overloaded", {"Retry-After": "1"})
-    assert "112 tokens of other requests come first; expected at most 100" in found.message
-    gate.set()
+    assert "at least 101 tokens in a request; expected at most 100" in refusal(service, "embed", ["a"] * 101).message

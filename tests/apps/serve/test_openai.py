@@ -51,22 +51,13 @@ def test_dimensions_are_cut_and_the_vectors_scaled_again(api, expected):
     }
 
 
-def test_ids_are_read_as_the_text_is(api, expected, served):
-    ids = [served["mlm"].predictor.tokenizer.encode(text).ids for text in TEXTS]
-    found = api.embeddings.create(model="mlm", input=ids)
-    np.testing.assert_allclose(vectors(found), expected, atol=1e-6)
-    one = api.embeddings.create(model="mlm", input=ids[0])
-    np.testing.assert_allclose(vectors(one), expected[:1], atol=1e-6)
-
-
-@pytest.mark.parametrize("ids", [[5, 6], [5], [2, 5], [5, 3], [2], [2, 5, 3, 5]])
+@pytest.mark.parametrize("ids", [[2, 5, 3], [[2, 5, 3]], ["a", [2, 5, 3]]])
 @pytest.mark.parametrize("path", ["/v1/embeddings", "/embed"])
-def test_ids_that_may_be_of_another_tokenizer_are_refused(http, path, ids):
-    """Other tokenizers do not begin and end with this one's [CLS] and [SEP]."""
+def test_token_ids_are_refused(http, path, ids):
+    """Clients that send ids, such as LangChain's by default, send those of another tokenizer."""
     name = "input" if path.startswith("/v1") else "inputs"
-    found = http.post(path, json={"model": "mlm", name: [[2, 5, 3], ids]})
-    assert found.status_code == 422 and "input 1 has token ids from" in found.text
-    assert http.post(path, json={"model": "mlm", name: [[2, 5, 3]]}).status_code == 200
+    found = http.post(path, json={"model": "mlm", name: ids})
+    assert found.status_code == 422 and "Input should be a valid string" in found.text
 
 
 @pytest.mark.parametrize(
@@ -87,21 +78,12 @@ def test_clients_are_told_to_shorten_a_text_only_if_one_is_too_long(http, given,
     assert ("input 1: " in error["message"]) == (code == "context_length_exceeded" and isinstance(given, list))
 
 
-@pytest.mark.parametrize("number", [-1, 62, 2**31, 2**63])
-def test_ids_of_another_vocabulary_are_refused(http, number):
-    found = http.post("/v1/embeddings", json={"model": "mlm", "input": [[2, number, 3]]})
-    assert found.status_code == 422
-    assert f"token id {number}; this vocabulary has 0 to 61" in found.json()["error"]["message"]
-
-
-def test_long_input_is_refused_or_cut(api, http):
+def test_long_input_is_refused_or_cut(api):
     with pytest.raises(openai.APIStatusError) as error:
         api.embeddings.create(model="mlm", input="d " * 60)
     assert error.value.status_code == 413 and "truncate" in str(error.value)
     found = api.embeddings.create(model="mlm", input="d " * 60, extra_body={"truncate": True})
     np.testing.assert_allclose(vectors(found), vectors(api.embeddings.create(model="mlm", input="d " * 30)), atol=1e-6)
-    ids = http.post("/v1/embeddings", json={"model": "mlm", "input": [2, *[5] * 60, 3], "truncate": True})
-    assert ids.headers["x-truncated-tokens"] == "30"
 
 
 def test_models(api, served):

@@ -18,8 +18,7 @@ import bertworks.inference.engines as engines
 from bertworks.apps.serve import server
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel, load_models
-from bertworks.apps.serve.screen import show
-from bertworks.apps.serve.server import KEY, bind, read_keys, serve
+from bertworks.apps.serve.server import KEY, bind, read_keys, serve, show
 from bertworks.apps.serve.service import Service
 from bertworks.cli import main
 from bertworks.files import InputError

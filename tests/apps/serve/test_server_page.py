@@ -15,7 +15,8 @@ from bertworks.apps.serve import page as page_module
 from bertworks.apps.serve.app import create_app
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel
-from bertworks.apps.serve.page import languages_of, page
+from bertworks.apps.serve.page import page
+from bertworks.apps.serve.status import languages_of
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig

@@ -17,14 +17,10 @@ def post(all_client):
     return ask
 
 
-def test_embed_takes_ids_dimensions_and_both_directions(post, predictors):
+def test_embed_takes_dimensions_and_both_directions(post, predictors):
     predictor = predictors["tiny"]
     expected = predictor.embed(TEXTS, normalize=True)
     np.testing.assert_allclose(post("/embed", inputs=TEXTS, model="tiny"), expected, atol=1e-6)
-    ids = [predictor.tokenizer.encode(text).ids for text in TEXTS]
-    np.testing.assert_allclose(post("/embed", inputs=ids, model="tiny"), expected, atol=1e-6)
-    np.testing.assert_allclose(post("/embed", inputs=ids[0], model="tiny"), expected[:1], atol=1e-6)
-    np.testing.assert_allclose(post("/embed", inputs=[ids[0], TEXTS[1]], model="tiny"), expected[:2], atol=1e-6)
     first = predictor.embed(TEXTS)[:, :5]
     short = post("/embed", inputs=TEXTS, model="tiny", dimensions=5)
     np.testing.assert_allclose(short, first / np.linalg.norm(first, axis=1, keepdims=True), atol=1e-6)
@@ -38,8 +34,6 @@ def test_embed_takes_ids_dimensions_and_both_directions(post, predictors):
 @pytest.mark.parametrize(
     "body",
     [
-        {"inputs": [[1, 999]]},
-        {"inputs": [[-1]]},
         {"inputs": "a", "dimensions": 0},
         {"inputs": "a", "dimensions": 33},
         {"inputs": "a", "prompt_name": "x"},
@@ -60,8 +54,6 @@ def test_prompts_by_name(make_client, predictors):
     np.testing.assert_allclose(found[0], predictors["tiny"].embed("good : film", normalize=True), atol=1e-6)
     refused = client.post("/embed", json={"inputs": "film", "prompt_name": "passage"})
     assert refused.status_code == 422 and "query" in refused.json()["error"]
-    tokens = client.post("/tokenize", json={"inputs": "film", "prompt_name": "query"}).json()[0]
-    assert [token["text"] for token in tokens] == ["[CLS]", "good", ":", "film", "[SEP]"]
 
 
 def scores_of(results):
@@ -149,17 +141,6 @@ def test_a_model_of_single_texts_takes_no_pair(make_client):
     assert {one["name"]: one["reads_single"] for one in listed} == {"reviews": True, "single": False}
 
 
-def test_tokenize_counts_the_callers_characters(post):
-    tokens = post("/tokenize", inputs="Go\u0301od  film", model="tiny")[0]  # the accent is a character of its own
-    assert [(one["text"], one["special"]) for one in tokens] == [
-        ("[CLS]", True), ("Go\u0301od", False), ("film", False), ("[SEP]", True)
-    ]  # fmt: skip
-    assert [(one["start"], one["stop"]) for one in tokens] == [(None, None), (0, 5), (7, 11), (None, None)]
-    ids = [one["id"] for one in tokens]
-    bare = post("/tokenize", inputs=["Go\u0301od  film"], add_special_tokens=False, model="tiny")[0]
-    assert [one["id"] for one in bare] == ids[1:-1]
-
-
 def test_info_has_teis_fields_and_no_path(make_client, head_folders):
     text = make_client("single", "tiny").get("/info").text
     assert str(head_folders["single"].parent) not in text
@@ -173,9 +154,3 @@ def test_info_has_teis_fields_and_no_path(make_client, head_folders):
     assert [model["name"] for model in info["models"]] == ["single", "tiny"]
     assert "fill_mask" in info["models"][1]["can"] and "fill_mask" not in info["models"][0]["can"]
     assert "reranker" in make_client("value").get("/info").json()["model_type"]
-
-
-def test_tokens_are_as_many_as_a_request_may_have(make_client):
-    client = make_client("tiny", max_tokens=8)
-    for given, status in (("a " * 6, 200), ("a " * 7, 413), ("a " * 9, 413)):
-        assert client.post("/tokenize", json={"inputs": given}).status_code == status

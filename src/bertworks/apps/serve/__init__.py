@@ -2,28 +2,25 @@
 
 In reading order:
 
-    config.py     the settings of a server
-    errors.py     refusals: status, error type, and how each dialect of clients writes them
-    bodies.py     fields of bodies; what is said of a body of another form
-    embedding.py  texts or token ids to embed: prompts, which end is cut; options of vectors
-    models.py     a served model: a predictor, and the steps that its heads allow
-    limits.py     how large a request is, and checks of it before anything is computed
-    queue.py      one compute thread; requests take turns, a batch at a time
-    metrics.py    Prometheus metrics under TEI's names
-    service.py    from a request's rows to its answers: limits, tokenizing, queue, decoding
-    routes.py     what every dialect's file shares: router, body, reply
-    guard.py      what is checked before a route is called: host, key, content type, size and time of the body
-    app.py        `create_app`: all routes of all dialects; how a dialect plugs in
-    tei.py        routes of text-embeddings-inference
-    own.py        health, and the routes of our own that the page needs
-    openai.py     OpenAI's routes: vectors, models
-    rerank.py     texts ranked by a query: `/rerank`
-    pipelines.py  the tasks of Hugging Face Inference: payload to rows, results to answer
+    config.py       the settings of a server
+    errors.py       refusals: status, error type, and how each dialect of clients writes them
+    models.py       a served model: a predictor, and the steps that its heads allow
+    limits.py       how large a request is, and checks of it before anything is computed
+    queue.py        one compute thread; requests take turns, a batch at a time
+    metrics.py      Prometheus metrics under TEI's names
+    service.py      from a request's rows to its answers: limits, tokenizing, queue, decoding
+    routes.py       what the routes share: fields and faults of bodies, router, reply
+    guard.py        what is checked before a route is called: host, key, content type, size and time of the body
+    app.py          `create_app`: all routes; how a file of routes plugs in
+    vectors.py      `/embed`, `/v1/embeddings`
+    rerank.py       texts ranked by a query: `/rerank`
+    texts.py        `/predict`, `/choose`, `/next-sentence`, `/explain`
+    pipelines.py    the tasks of Hugging Face Inference: payload to rows, results to answer
     huggingface.py  their routes, and which task a payload is for
-    explaining.py  `explain` as work of the compute thread
-    page.py       the page at `/`; its parts are in page/
-    screen.py     what is printed at the start
-    server.py     the process: address, loading, signals, shutdown
+    status.py       health, metrics, and the lists of models
+    explaining.py   `explain` as work of the compute thread
+    page.py         the page at `/`; its parts are in page/
+    server.py       the process: address, loading, screen, signals, shutdown
 """
 
 from typing import TYPE_CHECKING

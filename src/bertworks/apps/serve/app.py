@@ -26,25 +26,25 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from ..._version import __version__
-from . import huggingface, openai, own, page, rerank, tei
-from .bodies import fault_of
+from . import huggingface, page, rerank, status, texts, vectors
 from .config import ServeConfig
 from .errors import Refusal
 from .guard import Guard
 from .models import ServedModel
+from .routes import fault_of
 from .service import ClientLeft, Service
 
 DIALECTS: tuple[APIRouter, ...] = (
-    tei.router,
-    own.router,
-    openai.router,
+    vectors.router,
+    texts.router,
     rerank.router,
     huggingface.router,
+    status.router,
     page.router,
 )
 
 
-READABLE = ("retry-after", "x-compute-tokens", "x-request-id", "x-truncated-tokens")  # headers, for pages elsewhere
+READABLE = ("retry-after", "x-compute-tokens", "x-truncated-tokens")  # headers, for pages elsewhere
 
 
 def create_app(

@@ -32,7 +32,7 @@ class ServeConfig:
     grace: float = 30.0  # seconds after that to answer accepted requests; the rest is refused with 503
     batch_tokens: int = 0  # tokens of a forward pass; 0: 512 on a CPU, 32,768 on a GPU
     max_tokens: int = 300_000
-    """tokens of a request, the overlaps of windows included (413), and of the work in the queue before it (429)"""
+    """tokens of a request, the overlaps of windows included; above, 413"""
     max_requests: int = 256  # requests that wait or are being answered; above, 429
     max_body: int = 4_000_000  # bytes of a request's body
 

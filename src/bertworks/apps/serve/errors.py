@@ -13,7 +13,7 @@
 | 422 | Validation | a field that is missing or has another form |
 | 422 | Tokenizer | a text that cannot be read |
 | 424 | Backend | the model has no head for it; the forward pass failed |
-| 429 | Overloaded | too many requests or too much work before it; `Retry-After` gives the seconds |
+| 429 | Overloaded | too many requests; `Retry-After` gives the seconds |
 | 503 | Unhealthy | the server is shutting down |
 """
 

@@ -1,4 +1,4 @@
-"""`explain` in the compute thread: what serve/probes.py asks for and the page's tab draws.
+"""`explain` in the compute thread: what the route `/explain` returns and the page's tab draws.
 
 An explanation is many passes of one sentence, so it is no batch of rows: it takes its turn in the queue as one sequence
 whose cost is the tokens of all its passes.

@@ -11,7 +11,6 @@ import hmac
 import logging
 import re
 import traceback
-import uuid
 from collections.abc import Mapping, Sequence
 
 import orjson
@@ -28,7 +27,6 @@ PUBLIC = ("/health", "/ping", "/v2/health/live", "/v2/health/ready")  # without 
 BODY_SECONDS = 10.0  # in which a body must arrive
 # an IPv6 address in brackets, or a name or IPv4 address; a port. Strict: what is read wrongly could be another's name
 HOST = re.compile(r"(?:\[([0-9a-f]*:[0-9a-f:.]*)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?", re.ASCII)
-REQUEST_ID = re.compile(rb"[\w.:-]{1,100}")  # of a proxy or a client, to find its request in the log
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -58,15 +56,13 @@ class Guard:
                 await self.app(scope, receive, send)
             return
         started = False
-        given = dict(scope["headers"]).get(b"x-request-id", b"")
-        request_id = given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex.encode()
         scope = self.below_root(scope)
 
         async def answer(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
-                message = {**message, "headers": self.with_headers(message["headers"], request_id)}
+                message = {**message, "headers": self.with_headers(message["headers"])}
             await send(message)
 
         try:
@@ -107,13 +103,13 @@ class Guard:
         finally:
             self.open -= 1
 
-    def with_headers(self, headers: Sequence[tuple[bytes, bytes]], request_id: bytes) -> list[tuple[bytes, bytes]]:
+    def with_headers(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         """The headers of an answer, and those that every answer has."""
         names = {name.lower() for name, _ in headers}
         more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in names]
         if self.service.draining:
             more.append((b"connection", b"close"))
-        return [*headers, *more, (b"x-request-id", request_id)]
+        return [*headers, *more]
 
     async def refuse(self, refusal: Refusal, scope: Scope, send: Send) -> None:
         """Send a refusal in the form that clients of the path expect."""
@@ -155,10 +151,8 @@ class Guard:
 
     def check_head(self, headers: Mapping[str, str]) -> None:
         """Raises Refusal for a body that is too large, absent or no JSON by its headers."""
-        kind, length = (
-            headers.get("content-type", "").partition(";")[0].strip().lower(),
-            headers.get("content-length", ""),
-        )
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        length = headers.get("content-length", "")
         if kind != "application/json" and length in ("", "0") and "transfer-encoding" not in headers:
             raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
         if kind != "application/json":

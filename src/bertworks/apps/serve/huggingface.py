@@ -19,20 +19,13 @@ from fastapi import Request, Response
 from .errors import Refusal
 from .limits import check_size
 from .models import ServedModel
-from .pipelines import DENIES, TASKS, PipelineRequest
+from .pipelines import TASKS, PipelineRequest
 from .routes import dialect, reply, service_of
-from .service import Options
 
 router = dialect("Hugging Face Inference")
 
 
-def entails(model: ServedModel) -> bool:
-    """Whether a classifier says if one text follows from another."""
-    return model.output("entail") is not None and model.output(*DENIES) is not None
-
-
 PAIR = 4  # tokens of a pair, at least
-CAN = {"zero-shot-classification": entails}  # what a model needs beside the head
 
 
 @router.post("/")
@@ -65,15 +58,16 @@ async def answer(body: PipelineRequest, request: Request, name: str | None = Non
     if task is not None and task not in TASKS:
         raise Refusal(404, f"no task {task[:80]!r}; expected one of {', '.join(TASKS)}")
     task = task or task_of_payload(body)
-    model = service.find(name, TASKS[task][0] if task else "", CAN.get(task or "", lambda model: True))
-    if task == "zero-shot-classification":
+    zero_shot = task == "zero-shot-classification"
+    can = (lambda model: model.entailment is not None) if zero_shot else (lambda model: True)
+    model = service.find(name, TASKS[task][0] if task else "", can)
+    if zero_shot:
         texts, labels = len(body.each), len(body.labels)
         least = f"{texts:,} texts with {labels:,} labels each: at least "
         check_size(PAIR * texts * labels, service.config.max_tokens, least)  # before the pairs are built
     _, translate = TASKS[task or task_of(model, body)]
     call = translate(model, body)
-    options = Options(model.name, body.asked.truncate, call.prepare, call.decode)
-    answers = await service.run(request, call.step, call.rows, options)
+    answers = await service.run(request, call.step, call.rows, call.options)
     return reply(call.shape(answers.results), answers)
 
 

@@ -10,23 +10,13 @@ FILLED = 2_000_000  # characters of a fill-mask answer: each candidate comes wit
 VALUES = 1 << 22  # numbers in the scores of a request: 16 MB
 
 
-def is_ids(row: Any) -> bool:
-    """Whether a row is the token ids of a text."""
-    return isinstance(row, list | tuple) and bool(row) and isinstance(row[0], int)
-
-
 def texts_in(rows: Any) -> Iterator[str]:
-    """All texts of rows, which may be texts, or nest them; token ids are skipped."""
+    """All texts of rows, which may be texts, or nest them."""
     if isinstance(rows, str):
         yield rows
-    elif isinstance(rows, list | tuple) and not is_ids(rows):
+    elif isinstance(rows, list | tuple):
         for row in rows:
             yield from texts_in(row)
-
-
-def size_of(rows: Sequence[Any]) -> tuple[int, int]:
-    """The number of characters of all texts, and of the token ids beside them."""
-    return sum(len(text) for text in texts_in(rows)), sum(len(row) for row in rows if is_ids(row))
 
 
 def check_rows(rows: Sequence[Any]) -> None:

@@ -108,10 +108,13 @@ class ServedModel:
         trained = self.predictor.kind == "embedding" or self.predictor.pooling is not None
         return trained and "embed" in self.steps and "classify" not in self.steps
 
-    def output(self, *beginnings: str) -> int | None:
-        """The number of the first label that begins with one of these, in lower case."""
-        labels = self.predictor.loaded.labels
-        return next((i for i, label in enumerate(labels) if label.lower().startswith(beginnings)), None)
+    @property
+    def entailment(self) -> tuple[int, int] | None:
+        """The outputs for entailment and against it; None if the labels are others."""
+        labels = [label.lower() for label in self.predictor.loaded.labels]
+        yes = [i for i, label in enumerate(labels) if label.startswith("entail")]
+        no = [i for i, label in enumerate(labels) if label.startswith(("contradict", "not_entail"))]
+        return (yes[0], no[0]) if yes and no else None
 
     @property
     def abilities(self) -> list[str]:

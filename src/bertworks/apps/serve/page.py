@@ -11,18 +11,12 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-from fastapi import Request, Response
+from fastapi import Response
 
-from ...tokenizer import Tokenizer
 from ..probing.explanation_page import SCRIPTS as EXPLAIN
 from ..probing.explanation_page import STYLE, asset
-from .rerank import described
-from .routes import dialect, reply, service_of
+from .routes import dialect
 
-LANGUAGES = {  # a sentence, and the most tokens for a character of it in a vocabulary of that language
-    "en": ("The teacher opened the window and read the letter.", 0.4),
-    "ko": ("선생님은 창문을 열고 편지를 읽었다.", 0.9),
-}
 SCRIPTS = ("texts", "base", "api", "tool", "words", "vectors", "start")  # of page/, in this order
 
 router = dialect("page")
@@ -64,26 +58,3 @@ async def show() -> Response:
     found = page()
     headers = {"content-security-policy": found.policy, "cache-control": "no-cache"}
     return Response(found.html, media_type="text/html; charset=utf-8", headers=headers)
-
-
-@router.get("/models")
-async def models(request: Request) -> Response:
-    """What is loaded: name, task, labels, sizes, languages of the vocabulary, examples, and what each model can answer.
-
-    `key`: whether the request had one, so that commands for other clients need one too.
-    """
-    models = [
-        described(model) | {"languages": languages_of(model.predictor.tokenizer), "examples": model.examples}
-        for model in service_of(request).models.values()
-    ]
-    return reply({"models": models, "key": "authorization" in request.headers})
-
-
-def languages_of(tokenizer: Tokenizer) -> list[str]:
-    """Which of LANGUAGES a vocabulary was made for: no unknown tokens, and few for each character."""
-    found = []
-    for language, (text, most) in LANGUAGES.items():
-        ids = tokenizer.encode(text).ids[1:-1]
-        if tokenizer.unk_id not in ids and len(ids) <= most * len(text):
-            found.append(language)
-    return found

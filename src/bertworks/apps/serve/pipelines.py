@@ -18,14 +18,14 @@ from ...inference.steps import HeadSteps
 from ...tasks.calibration import function_of
 from ...tasks.tagging import Entity, Unit
 from ...tasks.tags import OUTSIDE
-from .bodies import Body, Count, Direction, Many
-from .embedding import EmbeddingInput, cosines, decoder
 from .errors import Refusal
 from .limits import check_filled
 from .models import ServedModel
+from .routes import Body, Count, Direction, Many
+from .service import Options
+from .vectors import Embedding, cosines
 
 T = TypeVar("T")
-DENIES = ("contradict", "not_entail")  # how labels against entailment begin
 TEMPLATE = 1_000  # characters of a hypothesis template
 TOP_K = 5  # tokens for each mask, unless the request says how many
 
@@ -91,9 +91,13 @@ class Call:
 
     step: str  # of models.STEPS
     rows: list[Any]
-    decode: Callable[[Any, Tensor], Sequence[Any]]  # prepared rows and their scores to a result for each row
+    options: Options
     shape: Callable[[Sequence[Any]], Any]  # the results of all rows to the response
-    prepare: Callable[[Sequence[Any]], Any] | None = None  # instead of the steps' own
+
+
+def options_of(model: ServedModel, body: PipelineRequest, decode: Any, prepare: Any = None) -> Options:
+    """The options of a request; its long inputs are cut if it says so."""
+    return Options(model.name, body.asked.truncate, prepare, decode)
 
 
 def texts_of(body: PipelineRequest) -> list[str]:
@@ -129,7 +133,7 @@ def text_classification(model: ServedModel, body: PipelineRequest) -> Call:
         each = [zip(*row, strict=True) for row in prepared.best_first(scores, raw)]
         return [listed(names, applied(values, function if raw else None))[: asked.top_k] for names, values in each]
 
-    return Call("classify", rows, decode, list)
+    return Call("classify", rows, options_of(model, body, decode), list)
 
 
 def _pair(value: Any, names: tuple[str, ...], where: str) -> tuple[str, str | None]:
@@ -154,7 +158,14 @@ def listed(names: Sequence[str], scores: Sequence[float]) -> list[dict[str, Any]
 def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
     """Whether a text entails "This example is LABEL.", for each label: by a model of natural language inference."""
     asked, texts = body.asked, texts_of(body)
-    entails, denies = _entailment(model)
+    if model.entailment is None:
+        found = ", ".join(model.predictor.loaded.labels)[:200] or "no labels"
+        raise Refusal(
+            424,
+            f"the model {model.name!r} has {found}; zero-shot classification needs entailment and contradiction, so a "
+            "model that was fine-tuned on natural language inference (MNLI)",
+        )
+    entails, denies = model.entailment
     names = body.labels
     template = "This example is {}." if asked.hypothesis_template is None else asked.hypothesis_template
     if not names or not all(names):
@@ -180,20 +191,7 @@ def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
         rows = zip(order.tolist(), values.tolist(), strict=True)
         return body.as_asked([listed([names[i] for i in order], scores) for order, scores in rows])
 
-    return Call("classify", rows, decode, shape)
-
-
-def _entailment(model: ServedModel) -> tuple[int, int]:
-    """The outputs for entailment and against it. Raises Refusal (424) if the model has no such labels."""
-    entails, denies = model.output("entail"), model.output(*DENIES)
-    if entails is None or denies is None:
-        found = ", ".join(model.predictor.loaded.labels)[:200] or "no labels"
-        raise Refusal(
-            424,
-            f"the model {model.name!r} has {found}; zero-shot classification needs entailment and contradiction, so a "
-            "model that was fine-tuned on natural language inference (MNLI)",
-        )
-    return entails, denies
+    return Call("classify", rows, options_of(model, body, decode), shape)
 
 
 # ---- tags
@@ -221,7 +219,7 @@ def token_classification(model: ServedModel, body: PipelineRequest) -> Call:
             found = [groups(row, *both) for row, *both in zip(texts, entities, units, strict=True)]
         return [[item for item in row if not ignored & {item.get("entity"), item["entity_group"]}] for row in found]
 
-    return Call("tag", texts, decode, body.as_asked)
+    return Call("tag", texts, options_of(model, body, decode), body.as_asked)
 
 
 def words(units: Sequence[Unit], type_of: Callable[[str], str]) -> list[dict[str, Any]]:
@@ -272,7 +270,7 @@ def question_answering(model: ServedModel, body: PipelineRequest) -> Call:
         found = [[_answer(one) for one in best[:most]] for best in prepared.decode(scores, settings)]
         return found if most > 1 else [best[0] for best in found]
 
-    return Call("answer", rows, decode, body.as_asked, prepare if given else None)
+    return Call("answer", rows, options_of(model, body, decode, prepare if given else None), body.as_asked)
 
 
 def _answer(one: Any) -> dict[str, Any]:
@@ -297,7 +295,7 @@ def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
         token = tokenizer.decode([one["id"]], skip_specials=False)
         return {"score": one["score"], "token": one["id"], "token_str": token, "sequence": one["text"]}
 
-    return Call("fill_mask", texts, decode, body.as_asked)
+    return Call("fill_mask", texts, options_of(model, body, decode), body.as_asked)
 
 
 # ---- vectors
@@ -306,13 +304,9 @@ def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
 def feature_extraction(model: ServedModel, body: PipelineRequest) -> Call:
     """A vector for each text, of length 1 unless `normalize` is false; a list of one also for a single text."""
     asked = body.asked
-    decode = decoder(model.embedder, asked.normalize is not False, asked.dimensions)
-    how = EmbeddingInput(asked.prompt_name, asked.truncation_direction == "Left")
-
-    def prepare(rows: Sequence[Any]) -> Any:
-        return how.prepare(model.embedder, model.prompts, rows)
-
-    return Call("embed", texts_of(body), decode, lambda vectors: vectors, prepare)
+    left, normalize = asked.truncation_direction == "Left", asked.normalize is not False
+    how = Embedding(asked.prompt_name, left, normalize, asked.dimensions).options(model, asked.truncate)
+    return Call("embed", texts_of(body), how, lambda vectors: vectors)
 
 
 def sentence_similarity(model: ServedModel, body: PipelineRequest) -> Call:
@@ -323,7 +317,8 @@ def sentence_similarity(model: ServedModel, body: PipelineRequest) -> Call:
     others = body.inputs.get("sentences")
     if not isinstance(others, list) or not others or not all(isinstance(text, str) for text in others):
         raise Refusal(422, "inputs.sentences: expected a list of texts", param="inputs")
-    return Call("embed", [source, *others], lambda rows, scores: cosines(scores), lambda found: found)
+    options = options_of(model, body, lambda rows, scores: cosines(scores))
+    return Call("embed", [source, *others], options, lambda found: found)
 
 
 TASKS: dict[str, tuple[str, Callable[[ServedModel, PipelineRequest], Call]]] = {

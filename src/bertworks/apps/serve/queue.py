@@ -52,11 +52,6 @@ class Job:
     seconds: float = 0.0
     scores: list[Tensor] = field(default_factory=list)  # of its batches, in their order
 
-    @property
-    def left(self) -> int:
-        """Tokens that are not batched yet."""
-        return int(self.edges[-1] - self.edges[self.next])
-
 
 class Share(NamedTuple):
     """The sequences of a job that are in a batch."""
@@ -106,15 +101,6 @@ class ComputeQueue:
             self._changed.notify_all()
         job.future.add_done_callback(lambda future: self._forget(job))
         return job.future
-
-    def ahead(self, tokens: int) -> int:
-        """The tokens that are computed before the last batch of a new job of so many.
-
-        Of every waiting job as many, since jobs take turns, and a batch at least.
-        """
-        most = max(tokens, self.batch_tokens)
-        with self._changed:
-            return sum(min(job.left, most) for job in self._waiting)
 
     @property
     def size(self) -> int:
@@ -169,7 +155,7 @@ class ComputeQueue:
             shares.append(Share(job, job.next, stop))
             job.next, job.started = stop, job.started or time.perf_counter()
             self._waiting.remove(job)
-            if job.left:
+            if stop < len(job.edges) - 1:
                 self._waiting.append(job)
             room -= shares[-1].tokens
             if room <= 0:

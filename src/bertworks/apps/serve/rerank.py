@@ -24,13 +24,12 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from ...inference.steps import EmbeddingRows, HeadSteps
-from .bodies import Body, Count, Direction, Many
-from .embedding import EmbeddingInput, cosines
 from .errors import Refusal
 from .limits import check_rows
 from .models import ServedModel
-from .routes import dialect, reply, service_of
+from .routes import Count, Many, Truncation, dialect, reply, service_of
 from .service import Answers, Options, Service
+from .vectors import Embedding, cosines
 
 router = dialect("rerank")
 
@@ -45,19 +44,16 @@ class Document(BaseModel):
     text: str
 
 
-class RerankRequest(Body):
+class RerankRequest(Truncation):
     """A query, and what to rank: `texts` or `documents`."""
 
     query: str
     texts: Many[str] | None = None
     documents: Many[str | Document] | None = None
-    model: str | None = None
     top_n: Count | None = None
     return_text: bool = False
     return_documents: bool = False
     raw_scores: bool = False
-    truncate: bool | None = None
-    truncation_direction: Direction = "Right"
 
 
 @router.post("/rerank")
@@ -130,15 +126,15 @@ async def scored(request: Request, body: RerankRequest, texts: Sequence[str]) ->
 
     Raises Refusal as `Service.run` does, and 424 if the model does not rank.
     """
-    service, left = service_of(request), body.truncation_direction == "Left"
+    service = service_of(request)
     model = ranker_of(service, body.model)
     if not model.compares:
         decode, steps = relevance(model, body.raw_scores), cast(HeadSteps[Any], model.steps_of("classify"))
-        options = Options(model.name, body.truncate, lambda rows: steps.prepare(rows, left), decode)
+        options = Options(model.name, body.truncate, lambda rows: steps.prepare(rows, body.left), decode)
         return await service.run(request, "classify", [(body.query, text) for text in texts], options)
 
     def prepare(rows: Sequence[Any]) -> EmbeddingRows:  # the query and the first text are one row
-        return EmbeddingInput(left=left).prepare(model.embedder, model.prompts, [body.query, *texts])
+        return Embedding(left=body.left).prepare(model, [body.query, *texts])
 
     def decode_cosines(rows: Any, scores: Tensor) -> list[Relevance]:
         return [Relevance(value, value) for value in cosines(scores)]

@@ -10,6 +10,7 @@ process exits with 0. A second signal ends it at once with 128 and its number; a
 import asyncio
 import contextlib
 import importlib.util
+import ipaddress
 import logging
 import os
 import select
@@ -21,6 +22,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 from ..._version import __version__
 from ...files import InputError, read_bytes
@@ -28,6 +30,8 @@ from .config import ServeConfig
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from .service import Service
 
 T = TypeVar("T")
 KEY = "BERTWORKS_API_KEY"
@@ -56,7 +60,6 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         from ...inference.engines import Computing
         from .app import create_app
         from .models import load_models
-        from .screen import show
 
         computing = Computing(config.precision, config.engine)
         app = in_a_thread(lambda: create_app(load_models(folders, computing), config, keys))
@@ -150,6 +153,26 @@ def address_of(listener: socket.socket) -> str:
     """The URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def show(service: "Service", address: str, keyed: bool, seconds: float) -> None:
+    """Print the screen. keyed: whether requests need a key. seconds: that the start took."""
+    host = ipaddress.ip_address(urlsplit(address).hostname or "")
+    print(f"bertworks {__version__} listens on {address} (ready after {seconds:.1f} s)")
+    for model in service.models.values():
+        engine, reads = model.predictor.loaded.engine, f"reads {model.predictor.max_length:,} tokens"
+        how = engine.precision if engine.name == "packed" else f"{engine.precision}, {engine.name}"
+        print(f"  {model.name}: {', '.join(model.abilities)}; {reads}; {how}")
+        if model.examples:
+            print("    its page shows development examples of the run; serve RUN/model to hide them")
+    # a browser of this machine cannot open the address of every network
+    page = f"http://localhost:{urlsplit(address).port}" if host.is_unspecified else address
+    print(f"page: {page}/ (with examples as curl commands)")
+    if keyed:
+        print("key: needed for everything but /health")
+    elif not host.is_loopback:
+        print("key: none, and other machines can reach the server; set BERTWORKS_API_KEY or --key-file")
+    print("stop: Ctrl-C; accepted requests are still answered", flush=True)
 
 
 def serve(app: "FastAPI", listener: socket.socket, config: ServeConfig) -> None:

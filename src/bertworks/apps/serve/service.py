@@ -22,9 +22,9 @@ from ...tasks.base import PreparedRows
 from ...tasks.inputs import Inputs
 from ...tasks.span import SpanRows
 from .config import ServeConfig
-from .errors import Refusal, overloaded, without_folders
+from .errors import Refusal, without_folders
 from .explaining import ExplainSteps
-from .limits import check_characters, check_pairs, check_rows, check_size, check_values, size_of
+from .limits import check_characters, check_pairs, check_rows, check_size, check_values, texts_in
 from .metrics import Metrics, route_of
 from .models import ServedModel
 from .queue import ComputeQueue, Scored
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-CHARACTERS = 4  # of a token, about
 SHORT = 1000  # characters that are tokenized in less time than another thread takes to wake up
 SHORT_SCORES = 1 << 14  # numbers that are decoded in that time
 BATCH_TOKENS = {"cpu": 512, "cuda": 32_768}  # of a batch that gains nothing more by being larger, by device
@@ -148,7 +147,7 @@ class Service:
         """The answers to some rows, computed together with what others ask at the same time.
 
         step: of models.STEPS; rows as its steps take them. Raises Refusal: 400 a text is empty, 404 unknown model, 413
-        too much, 422 a text cannot be read, 424 no head for it, or the pass failed, 429 too much is queued, 503.
+        too much, 422 a text cannot be read, 424 no head for it, or the pass failed, 503.
         """
         options, begun = options or Options(), time.perf_counter()
         check_rows(rows)
@@ -178,10 +177,10 @@ class Service:
 
         Raises Refusal (413) before tokenizing, if a request surely has too many tokens.
         """
-        characters, ids = size_of(rows)
+        characters = sum(map(len, texts_in(rows)))
         check_characters(characters, self.config.max_body)
-        check_size(max(ids, len(rows)), self.config.max_tokens, "at least ")
-        short = characters + CHARACTERS * ids <= SHORT
+        check_size(len(rows), self.config.max_tokens, "at least ")
+        short = characters <= SHORT
         return await self.in_pool(lambda: prepare(rows), short), short
 
     async def in_pool(self, work: Callable[[], T], short: bool = False) -> T:
@@ -194,9 +193,9 @@ class Service:
             raise Refusal(422, str(error)) from None
 
     def _check_prepared(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
-        """Raises Refusal: 413 for too many tokens or numbers, or tokens that would be lost; 429 if too much waits."""
-        tokens, most, steps = int(prepared.tokens.sum()), self.config.max_tokens, model.steps[step]
-        check_size(tokens, most)
+        """Raises Refusal (413) for too many tokens or numbers, or tokens that would be lost."""
+        steps = model.steps[step]
+        check_size(int(prepared.tokens.sum()), self.config.max_tokens)
         if prepared.cut.any() and not (self.config.auto_truncate if truncate is None else truncate):
             row = int(prepared.cut.argmax())
             cut, where = int(prepared.cut[row]), f"input {row}: " if len(prepared.cut) > 1 else ""
@@ -208,8 +207,6 @@ class Service:
             raise Refusal(413, message, code="context_length_exceeded")
         if (width := self.queue.widths.get(steps, 0)) > 1:
             check_values(width * steps.count(prepared.inputs))
-        if (ahead := self.queue.ahead(tokens)) > most:
-            raise overloaded(f"{ahead:,} tokens of other requests come first; expected at most {most:,}")
 
     async def _scores(self, request: "Request", steps: Steps[Any], inputs: Inputs) -> Scored:
         """The scores of a request. Raises Refusal (424) if the pass failed, ClientLeft if nobody waits for them."""

@@ -122,7 +122,7 @@ def test_the_text_that_every_candidate_repeats_is_counted(http):
 
 
 def test_a_result_of_too_many_numbers_is_refused(make_client, monkeypatch):
-    monkeypatch.setattr("bertworks.apps.serve.limits.VALUES", 62 * 3)
+    monkeypatch.setattr("bertworks.apps.serve.service.VALUES", 62 * 3)
     client = make_client("tiny")
     client.app.state.service.warm_up()
     assert client.post("/pipeline/fill-mask", json={"inputs": "[MASK] " * 3}).status_code == 200  # of 62 tokens each

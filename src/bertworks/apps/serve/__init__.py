@@ -5,10 +5,9 @@ In reading order:
     config.py       the settings of a server
     errors.py       refusals: status, error type, and how each dialect of clients writes them
     models.py       a served model: a predictor, and the steps that its heads allow
-    limits.py       how large a request is, and checks of it before anything is computed
     queue.py        one compute thread; requests take turns, a batch at a time
     metrics.py      Prometheus metrics under TEI's names
-    service.py      from a request's rows to its answers: limits, tokenizing, queue, decoding
+    service.py      from a request's rows to its answers: checks, tokenizing, queue, decoding
     routes.py       what the routes share: fields and faults of bodies, router, reply
     guard.py        what is checked before a route is called: host, key, content type, size and time of the body
     app.py          `create_app`: all routes; how a file of routes plugs in
@@ -18,7 +17,6 @@ In reading order:
     pipelines.py    the tasks of Hugging Face Inference: payload to rows, results to answer
     huggingface.py  their routes, and which task a payload is for
     status.py       health, metrics, and the lists of models
-    explaining.py   `explain` as work of the compute thread
     page.py         the page at `/`; its parts are in page/
     server.py       the process: address, loading, screen, signals, shutdown
 """

@@ -84,11 +84,6 @@ def shutting_down() -> Refusal:
     return Refusal(503, "the server is shutting down; send the request to another one", {"Retry-After": "1"})
 
 
-def overloaded(message: str) -> Refusal:
-    """The refusal of a request that would wait for too many others."""
-    return Refusal(429, f"{message}; try again", {"Retry-After": "1"})
-
-
 def tei(refusal: Refusal) -> dict[str, Any]:
     """{"error", "error_type"}: text-embeddings-inference, Hugging Face Inference, and our own routes."""
     return {"error": refusal.message, "error_type": refusal.error_type}

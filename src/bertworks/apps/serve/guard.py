@@ -17,7 +17,7 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ServeConfig
-from .errors import Refusal, body_of, overloaded
+from .errors import Refusal, body_of
 from .metrics import route_of
 from .service import Service
 
@@ -93,7 +93,8 @@ class Guard:
             return
         self.check_key(headers.get("authorization", ""))
         if self.open >= self.config.max_requests:
-            raise overloaded(f"{self.open} requests wait; expected at most {self.config.max_requests}")
+            found = f"{self.open} requests wait; expected at most {self.config.max_requests}; try again"
+            raise Refusal(429, found, {"Retry-After": "1"})
         if scope["method"] == "POST":
             self.check_head(headers)
         self.open += 1

@@ -17,10 +17,10 @@ Without a task in the path, the payload and the model's head decide (`task_of`).
 from fastapi import Request, Response
 
 from .errors import Refusal
-from .limits import check_size
 from .models import ServedModel
 from .pipelines import TASKS, PipelineRequest
 from .routes import dialect, reply, service_of
+from .service import check_tokens
 
 router = dialect("Hugging Face Inference")
 
@@ -64,7 +64,7 @@ async def answer(body: PipelineRequest, request: Request, name: str | None = Non
     if zero_shot:
         texts, labels = len(body.each), len(body.labels)
         least = f"{texts:,} texts with {labels:,} labels each: at least "
-        check_size(PAIR * texts * labels, service.config.max_tokens, least)  # before the pairs are built
+        check_tokens(PAIR * texts * labels, service.config.max_tokens, least)  # before the pairs are built
     _, translate = TASKS[task or task_of(model, body)]
     call = translate(model, body)
     answers = await service.run(request, call.step, call.rows, call.options)

@@ -19,14 +19,14 @@ from ...tasks.calibration import function_of
 from ...tasks.tagging import Entity, Unit
 from ...tasks.tags import OUTSIDE
 from .errors import Refusal
-from .limits import check_filled
 from .models import ServedModel
 from .routes import Body, Count, Direction, Many
-from .service import Options
+from .service import Options, check_size
 from .vectors import Embedding, cosines
 
 T = TypeVar("T")
 TEMPLATE = 1_000  # characters of a hypothesis template
+FILLED = 2_000_000  # characters of a fill-mask answer: each candidate comes with the whole text
 TOP_K = 5  # tokens for each mask, unless the request says how many
 
 
@@ -46,7 +46,7 @@ class Parameters(VectorParameters):
     top_k: Count | None = None  # classes, tokens or answers to return
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
     targets: Many[str] | None = None
-    aggregation_strategy: Literal["none", "simple", "first", "average", "max"] | None = None
+    aggregation_strategy: Literal["none", "simple", "first"] | None = None  # scores are of words, so none to average
     ignore_labels: Many[str] | None = None
     handle_impossible_answer: bool | None = None
     max_answer_len: Count | None = None
@@ -201,13 +201,6 @@ def token_classification(model: ServedModel, body: PipelineRequest) -> Call:
     """The entities of each text; with the aggregation "none" its tagged words."""
     asked, texts = body.asked, texts_of(body)
     strategy = asked.aggregation_strategy or "simple"
-    if strategy in ("average", "max"):
-        raise Refusal(
-            422,
-            f"aggregation_strategy = {strategy!r} needs scores of subwords, but this tagger was trained on the first "
-            "subword of each word; expected none, simple or first (the last two are the same)",
-            param="aggregation_strategy",
-        )
     ignored = {OUTSIDE} if asked.ignore_labels is None else {*asked.ignore_labels}
 
     def decode(prepared: Any, scores: Tensor) -> list[Any]:
@@ -284,7 +277,11 @@ def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
     """The likeliest tokens for the mask of each text; a list of them for each mask if a text has several."""
     asked, texts = body.asked, texts_of(body)
     tokenizer, top_k = model.predictor.tokenizer, asked.top_k or TOP_K
-    check_filled(model, texts, top_k)
+    characters = sum(len(text) * text.count(tokenizer.roles["mask"]) for text in texts) * min(
+        top_k, tokenizer.vocab_size
+    )
+    advice = "lower top_k, or send shorter texts or fewer masks"
+    check_size(characters, FILLED, "the filled texts would have {} characters", advice)
 
     def decode(prepared: Any, scores: Tensor) -> list[Any]:
         results = prepared.decode(scores, top_k, asked.targets or ())

@@ -25,10 +25,9 @@ from torch import Tensor
 
 from ...inference.steps import EmbeddingRows, HeadSteps
 from .errors import Refusal
-from .limits import check_rows
 from .models import ServedModel
 from .routes import Count, Many, Truncation, dialect, reply, service_of
-from .service import Answers, Options, Service
+from .service import Answers, Options, Service, check_rows
 from .vectors import Embedding, cosines
 
 router = dialect("rerank")

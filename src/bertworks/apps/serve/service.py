@@ -8,7 +8,7 @@ server says `truncate`. `cut` and `tokens` of the answers say what was lost and 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,10 +23,8 @@ from ...tasks.inputs import Inputs
 from ...tasks.span import SpanRows
 from .config import ServeConfig
 from .errors import Refusal, without_folders
-from .explaining import ExplainSteps
-from .limits import check_characters, check_pairs, check_rows, check_size, check_values, texts_in
 from .metrics import Metrics, route_of
-from .models import ServedModel
+from .models import ExplainSteps, ServedModel
 from .queue import ComputeQueue, Scored
 
 if TYPE_CHECKING:
@@ -36,6 +34,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 SHORT = 1000  # characters that are tokenized in less time than another thread takes to wake up
 SHORT_SCORES = 1 << 14  # numbers that are decoded in that time
+VALUES = 1 << 22  # numbers in the scores of a request, such as those of many masks: 16 MB
 BATCH_TOKENS = {"cpu": 512, "cuda": 32_768}  # of a batch that gains nothing more by being larger, by device
 
 
@@ -178,8 +177,8 @@ class Service:
         Raises Refusal (413) before tokenizing, if a request surely has too many tokens.
         """
         characters = sum(map(len, texts_in(rows)))
-        check_characters(characters, self.config.max_body)
-        check_size(len(rows), self.config.max_tokens, "at least ")
+        check_size(characters, self.config.max_body, "inputs of {} characters together, each pair with both its texts")
+        check_tokens(len(rows), self.config.max_tokens, "at least ")
         short = characters <= SHORT
         return await self.in_pool(lambda: prepare(rows), short), short
 
@@ -195,7 +194,7 @@ class Service:
     def _check_prepared(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
         """Raises Refusal (413) for too many tokens or numbers, or tokens that would be lost."""
         steps = model.steps[step]
-        check_size(int(prepared.tokens.sum()), self.config.max_tokens)
+        check_tokens(int(prepared.tokens.sum()), self.config.max_tokens)
         if prepared.cut.any() and not (self.config.auto_truncate if truncate is None else truncate):
             row = int(prepared.cut.argmax())
             cut, where = int(prepared.cut[row]), f"input {row}: " if len(prepared.cut) > 1 else ""
@@ -206,7 +205,8 @@ class Service:
             message = f'{where}{cut:,} tokens more than {read}; shorten the text, or send "truncate": true'
             raise Refusal(413, message, code="context_length_exceeded")
         if (width := self.queue.widths.get(steps, 0)) > 1:
-            check_values(width * steps.count(prepared.inputs))
+            values = width * steps.count(prepared.inputs)
+            check_size(values, VALUES, "a result of {} numbers", "send fewer or shorter inputs")
 
     async def _scores(self, request: "Request", steps: Steps[Any], inputs: Inputs) -> Scored:
         """The scores of a request. Raises Refusal (424) if the pass failed, ClientLeft if nobody waits for them."""
@@ -258,3 +258,53 @@ async def disconnected(request: "Request") -> None:
     """Return when the client has closed its connection. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+# ---- checks before anything is computed, because a small body can mean much work
+
+
+def texts_in(rows: Any) -> Iterator[str]:
+    """All texts of rows, which may be texts, or nest them."""
+    if isinstance(rows, str):
+        yield rows
+    elif isinstance(rows, list | tuple):
+        for row in rows:
+            yield from texts_in(row)
+
+
+def check_rows(rows: Sequence[Any]) -> None:
+    """Raises Refusal (400) if there is no row or a text is blank."""
+    if not rows:
+        raise Refusal(400, "no input; expected one text or more", error_type="Empty")
+    for i, row in enumerate(rows):
+        if not row or not all(text.strip() for text in texts_in(row)):
+            raise Refusal(400, f"input {i} has no text; leave it out", error_type="Empty")
+
+
+def check_size(count: int, most: int, found: str, advice: str = "send several requests", code: str = "") -> None:
+    """Raises Refusal (413) if something is larger than `most`. found: what it is, with {} for its size."""
+    if count > most:
+        message = f"{found.replace('{}', f'{count:,}')}; expected at most {most:,}; {advice}"
+        raise Refusal(413, message, code=code)
+
+
+def check_tokens(tokens: int, most: int, least: str = "") -> None:
+    """Raises Refusal (413) if a request has too many tokens. least: "at least " of an estimate."""
+    check_size(tokens, most, f"{least}{{}} tokens in a request", code="max_tokens_per_request")
+
+
+def check_pairs(model: ServedModel, rows: Sequence[tuple[str, str | None]]) -> None:
+    """Raises Refusal (422) for a pair, if the model was fine-tuned on single texts, or the other way round.
+
+    Its answer would mean nothing.
+    """
+    count = model.predictor.loaded.texts_a_row
+    unfit = [i for i, (_, second) in enumerate(rows) if {1: bool(second), 2: second is None}.get(count)]
+    if unfit:
+        found, trained, advice = (
+            ("a pair", "single texts", "send each text as an input of its own")
+            if count == 1
+            else ("a single text", "pairs", "send two texts in every input")
+        )
+        message = f"input {unfit[0]} is {found}, but the model {model.name!r} was fine-tuned on {trained}; {advice}"
+        raise Refusal(422, message, param="inputs", error_type="Validation")

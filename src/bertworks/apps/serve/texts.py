@@ -3,7 +3,6 @@
 `/choose`, `/next-sentence` and `/explain` are what the page's tabs need beside the routes that other clients have.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
 from fastapi import Request, Response
@@ -12,10 +11,9 @@ from torch import Tensor
 
 from ...inference.steps import HeadSteps
 from .errors import Refusal
-from .limits import check_rows
 from .rerank import may_read_single
 from .routes import Asking, Many, Truncation, dialect, reply, service_of
-from .service import Answers, Options
+from .service import Answers, Options, check_rows
 
 router = dialect("texts")
 
@@ -41,8 +39,11 @@ async def predict(body: PredictRequest, request: Request) -> Response:
     batch: Any = [[body.inputs] if isinstance(body.inputs, str) else body.inputs] if flat else body.inputs
     service = service_of(request)
     model = service.find(body.model, "classify")
-    if flat:
-        _check_flat(batch[0], may_read_single(model) or model.predictor.kind == "multilabel")
+    single = may_read_single(model) or model.predictor.kind == "multilabel"
+    if flat and len(batch[0]) > (1 if single else 2):
+        expected = "one text" if single else "a text or a pair"
+        message = f'a flat list of {len(batch[0])} texts; this model reads {expected}; write a batch as [["a"],["b"]]'
+        raise Refusal(422, message, param="inputs", error_type="Validation")
     rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
     steps = cast(HeadSteps[Any], model.steps_of("classify"))
 
@@ -53,15 +54,6 @@ async def predict(body: PredictRequest, request: Request) -> Response:
     answers = await service.run(request, "classify", rows, options)
     labels = [[{"label": label, "score": score} for label, score in row] for row in answers.results]
     return reply(labels[0] if flat else labels, answers)
-
-
-def _check_flat(texts: Sequence[str], single: bool) -> None:
-    """A flat list is one text or one pair. Raises Refusal (422) for more, and for a pair if it reads `single` texts."""
-    most = 1 if single else 2
-    if len(texts) > most:
-        expected = "one text" if most == 1 else "a text or a pair"
-        message = f'a flat list of {len(texts)} texts; this model reads {expected}; write a batch as [["a"],["b"]]'
-        raise Refusal(422, message, param="inputs", error_type="Validation")
 
 
 # ---- our own

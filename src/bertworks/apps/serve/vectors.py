@@ -115,13 +115,9 @@ class EmbeddingsRequest(Asking):
 async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
     """A vector of length 1 for each text, in their order: {object, data, model, usage}."""
     answers = await embedded(request, body, body.input, Embedding(dimensions=body.dimensions))
-    vectors: Vectors = np.asarray(answers.results, "<f4")  # (N, D)
-    write = base64_of if body.encoding_format == "base64" else np.ascontiguousarray
-    data = [{"object": "embedding", "index": i, "embedding": write(row)} for i, row in enumerate(vectors)]
+    vectors: Vectors = np.ascontiguousarray(answers.results, "<f4")  # (N, D)
+    base = body.encoding_format == "base64"
+    written = [base64.b64encode(row.tobytes()).decode() if base else row for row in vectors]
+    data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(written)]
     usage = {"prompt_tokens": answers.tokens, "total_tokens": answers.tokens}
     return reply({"object": "list", "data": data, "model": answers.model.name, "usage": usage}, answers)
-
-
-def base64_of(vector: Vectors) -> str:
-    """The bytes of a vector, little-endian float32, in base64."""
-    return base64.b64encode(vector.tobytes()).decode("ascii")

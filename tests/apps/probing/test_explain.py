@@ -235,20 +235,8 @@ def test_the_verb_writes_page_and_numbers(pretrained, tmp_path, capsys):
     main(["probe", "explain", folder, A, B, "--out", str(tmp_path / "page.HTML")])
     assert (tmp_path / "page.HTML").read_bytes() == (tmp_path / "x" / "page.html").read_bytes()
     assert (tmp_path / "x" / "page.html").read_text("utf-8") == explain_page(explain(pretrained, A, B))
-    main(
-        [
-            "probe",
-            "explain",
-            folder,
-            "a b " * 30,
-            "--out",
-            str(tmp_path / "page.json"),
-            "--max-length",
-            "12",
-            "--top-k",
-            "2",
-        ]
-    )
+    limits = ["--max-length", "12", "--top-k", "2"]
+    main(["probe", "explain", folder, "a b " * 30, "--out", str(tmp_path / "page.json"), *limits])
     assert "50 tokens did not fit and were cut" in capsys.readouterr().err
     found = json.loads((tmp_path / "page.json").read_text("utf-8"))
     assert found["cut"] == 50 and len(found["masks"][0]["top"]) == 2

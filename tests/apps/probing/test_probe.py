@@ -31,7 +31,6 @@ from bertworks.tasks.base import Limits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
-from support.shared_data import needs_shared, shared
 from support.tiny_task import TINY, tiny_folder, tiny_table
 
 CONLL2003 = TASKS["conll2003"]
@@ -463,16 +462,3 @@ def test_layers_on_the_command_line(folder, tmp_path, capsys):
     assert "random lexicon" in capsys.readouterr().out and "commonest" in (tmp_path / "l.svg").read_text()
     with pytest.raises(InputError, match="a layer probe takes single, pair and tagging"):
         verbs.layers([*argv, "--kind", "regression"])
-
-
-@needs_shared("data/conll2003")
-def test_parts_of_speech_of_conll(minilm):
-    inside, task = ProbedModel(minilm, "cpu"), replace(CONLL2003, label="part_of_speech", labels=(), written=())
-    files = [shared("data/conll2003") / name for name in ("eng.train", "eng.testa")]
-    train = read_items(task, files[0], inside.tokenizer, Limits(), 600, 1)
-    dev = read_items(task, files[1], inside.tokenizer, Limits(), 300, 1, train.names)
-    assert train.of == 203_621 and {"NNP", "VBD", "CD"} <= {*train.names}
-    found = probe(inside, train, dev, LayersConfig(seeds=1), quiet=True)
-    accuracy = np.ravel(found["task_accuracy"])
-    assert accuracy[2] > 0.7 > found["majority"] and accuracy[2] > accuracy[6]
-    assert accuracy[2] - np.ravel(found["control_accuracy"])[2] > 0.2

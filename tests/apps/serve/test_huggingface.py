@@ -271,18 +271,3 @@ def test_several_masks_and_several_texts(http):
     found = http.post("/models/mlm", json={"inputs": [one, two], "parameters": {"top_k": 2}}).json()
     assert [candidate["sequence"][:1] for candidate in found[0]] == ["a", "a"] and len(found[1]) == 2
     assert [len(mask) for mask in found[1]] == [2, 2]
-
-
-def test_too_many_results_are_refused(http):
-    text = "[MASK] " * 300
-    found = http.post("/models/mlm", json={"inputs": text, "parameters": {"top_k": 10, "truncate": True}})
-    assert found.status_code == 413 and "6,300,000 characters" in found.json()["error"]
-
-
-# ---- forms
-
-
-@pytest.mark.parametrize("inputs", ["", " ", [], [""], ["a", ""]])
-def test_empty_inputs_are_refused_with_400(http, inputs):
-    found = http.post("/models/labels", json={"inputs": inputs})
-    assert found.status_code == 400 and found.json()["error_type"] == "Empty"

@@ -15,16 +15,21 @@ DOCUMENTS = ["b c", {"text": "good film"}, "a"]
 TEXTS = ["b c", "good film", "a"]
 
 
+def client_for(models):
+    """A client of these models."""
+    from fastapi.testclient import TestClient
+
+    from bertworks.apps.serve.app import create_app
+
+    return TestClient(create_app(models), base_url="http://127.0.0.1")
+
+
 def test_a_single_output_of_other_software_has_one_score_on_every_route(served, tmp_path):
     folder = shutil.copytree(served["ranker"].predictor.folder, tmp_path / "cross")
     settings = json.loads((folder / "config.json").read_text())
     del settings["problem_type"]
     (folder / "config.json").write_text(json.dumps(settings))
-    from fastapi.testclient import TestClient
-
-    from bertworks.apps.serve.app import create_app
-
-    client = TestClient(create_app(loaded({"cross": folder}, "cross")), base_url="http://localhost")
+    client = client_for(loaded({"cross": folder}, "cross"))
     raw = served["ranker"].predictor.classify("a film", "good film", raw=True)["score"]
     expected = 1 / (1 + np.exp(-raw))
     (pair,) = client.post("/predict", json={"inputs": ["a film", "good film"]}).json()
@@ -52,20 +57,14 @@ def test_the_field_decides_the_answer_whatever_the_path(http, served, path):
     assert [one["index"] for one in results] == order and results[0].keys() == {"index", "relevance_score"}
     assert {one["index"]: one["relevance_score"] for one in results} == pytest.approx(dict(enumerate(expected)))
     assert found.json()["usage"]["total_tokens"] == sum(one["tokens"] for one in raw)
+    two = http.post(path, json=body | {"documents": DOCUMENTS, "top_n": 2, "return_documents": True}).json()["results"]
+    assert [(one["index"], one["document"]["text"]) for one in two] == [(i, TEXTS[i]) for i in order[:2]]
     rows = http.post(path, json=body | {"texts": TEXTS, "return_text": True}).json()
     assert [(one["index"], one["score"], one["text"]) for one in rows] == [
         (one["index"], one["relevance_score"], TEXTS[one["index"]]) for one in results
     ]
     outputs = http.post(path, json=body | {"texts": TEXTS, "raw_scores": True}).json()
     assert [one["score"] for one in outputs] == pytest.approx([raw[i]["score"] for i in order], abs=1e-5)
-
-
-def test_top_n_and_the_documents(http):
-    body = {"model": "ranker", "query": "a film", "documents": DOCUMENTS}
-    every = http.post("/v2/rerank", json=body).json()["results"]
-    two = http.post("/v2/rerank", json=body | {"top_n": 2, "return_documents": True}).json()["results"]
-    assert [{"index": one["index"], "relevance_score": one["relevance_score"]} for one in two] == every[:2]
-    assert [one["document"]["text"] for one in two] == [TEXTS[one["index"]] for one in every[:2]]
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +97,8 @@ CROSS = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Ide
     ],
 )
 def test_a_classifier_of_other_software_ranks_if_its_labels_allow_it(foreign, labels, settings, relevant):
-    from fastapi.testclient import TestClient
-
-    from bertworks.apps.serve.app import create_app
-
     model = foreign(labels, settings)
-    client = TestClient(create_app({"foreign": model}), base_url="http://localhost")
+    client = client_for({"foreign": model})
     assert [one["reranks"] for one in client.get("/models").json()["models"]] == [relevant is not None]
     found = client.post("/rerank", json={"query": "a film", "texts": TEXTS})
     if relevant is None:
@@ -115,14 +110,9 @@ def test_a_classifier_of_other_software_ranks_if_its_labels_allow_it(foreign, la
 
 
 def test_a_classifier_that_may_read_single_texts_ranks_last_if_no_model_is_named(foreign, embedding):
-    from fastapi.testclient import TestClient
-
-    from bertworks.apps.serve.app import create_app
-
     model, body = foreign(["LABEL_0", "LABEL_1"], {}), {"query": "a film", "documents": TEXTS}
     for others, first in ((("emb",), "emb"), (("ranker",), "ranker"), (("mlm",), "foreign")):
-        models = {"foreign": model} | {name: embedding[name] for name in others}
-        client = TestClient(create_app(models), base_url="http://localhost")
+        client = client_for({"foreign": model} | {name: embedding[name] for name in others})
         assert client.post("/v2/rerank", json=body).json()["model"] == first
         assert client.post("/v2/rerank", json={"model": "foreign", **body}).json()["model"] == "foreign"
 
@@ -200,13 +190,9 @@ def test_other_models_cannot_rank(http, name, why):
     [
         ({"documents": []}, 400),
         ({"query": " "}, 400),
-        ({"documents": ["a", ""]}, 400),
-        ({"documents": [{"text": 1}]}, 422),
         ({"documents": [{"title": "a"}]}, 422),
         ({"documents": None}, 422),
         ({"texts": ["a"]}, 422),
-        ({"documents": "a"}, 422),
-        ({"top_n": 0}, 422),
         ({"documents": ["a " * 60]}, 413),
         ({"model": "none"}, 404),
     ],
@@ -238,14 +224,7 @@ def embedding(served, tmp_path_factory):
 @pytest.fixture(scope="module")
 def client_of(embedding):
     """Returns a function that gives a client of some of these models."""
-    from fastapi.testclient import TestClient
-
-    from bertworks.apps.serve.app import create_app
-
-    def make(*names):
-        return TestClient(create_app({name: embedding[name] for name in names}), base_url="http://127.0.0.1")
-
-    return make
+    return lambda *names: client_for({name: embedding[name] for name in names})
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,10 @@
-"""`create_app`: all routes of all dialects in one FastAPI application.
+"""`create_app`: all routes in one FastAPI application.
 
-How a dialect plugs in: it is a file of this package with
+How a file of routes plugs in: it is a file of this package with
 
     router = dialect("name")                        # routes.py
 
-    class Question(BaseModel): ...                  # pydantic: what the body must be
+    class Question(Asking): ...                     # pydantic: the fields of the body
 
     @router.post("/route")
     async def route(body: Question, request: Request) -> Response:
@@ -12,7 +12,7 @@ How a dialect plugs in: it is a file of this package with
         answers = await service.run(request, "embed", body.texts, Options(model=body.model, truncate=body.truncate))
         return reply(answers.results, answers)      # JSON, and the headers of what was computed
 
-and a name in DIALECTS below. Steps and their rows: models.py. `Options.decode` gets the prepared rows and their scores
+and its router in DIALECTS below. Steps and their rows: models.py. `Options.decode` gets the prepared rows and their scores
 where the default is not enough. Errors are raised as `Refusal(status, message)`; errors.body_of gives them the form of
 the path. Everything else (limits, key, body, truncation, metrics) is done before or inside `run`.
 """

@@ -12,9 +12,9 @@ How a file of routes plugs in: it is a file of this package with
         answers = await service.run(request, "embed", body.texts, Options(model=body.model, truncate=body.truncate))
         return reply(answers.results, answers)      # JSON, and the headers of what was computed
 
-and its router in DIALECTS below. Steps and their rows: models.py. `Options.decode` gets the prepared rows and their scores
-where the default is not enough. Errors are raised as `Refusal(status, message)`; errors.body_of gives them the form of
-the path. Everything else (limits, key, body, truncation, metrics) is done before or inside `run`.
+and its router in DIALECTS below. Steps and their rows: models.py. `Options.decode` gets the prepared rows and their
+scores where the default is not enough. Errors are raised as `Refusal(status, message)`; errors.body_of gives them the
+form of the path. Everything else (limits, key, body, truncation, metrics) is done before or inside `run`.
 """
 
 from collections.abc import Sequence

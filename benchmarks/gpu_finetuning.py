@@ -24,7 +24,7 @@ import bertworks
 import common
 import gpu_common
 import tiny
-from bertworks.experiments.differences import paired
+from bertworks.experiments.statistics import paired
 
 TASKS = {  # name: folder under --data, metric, settings
     "sst2": ("glue/SST-2", "accuracy", {"epochs": 1.0}),

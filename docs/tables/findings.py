@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sources import Lines, Values, result, seeds_of, study, table, values_in
 
 from bertworks.experiments.claims import limited, verdict, with_reservation
-from bertworks.experiments.differences import Difference, difference, difference_text, holm, p_beyond, p_text
+from bertworks.experiments.statistics import Difference, difference, difference_text, holm, p_beyond, p_text
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import statistics
 from scipy.stats import ttest_ind
 from sources import RESULTS, Lines, percent, result, seeds_of, spread, table
 
-from bertworks.experiments.differences import difference, difference_text
+from bertworks.experiments.statistics import difference, difference_text
 
 
 def held_out() -> Lines:

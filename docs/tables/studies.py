@@ -5,7 +5,7 @@ from typing import Any
 from sources import Lines, spread, study, table, values_in
 
 from bertworks.experiments.claims import claim_table
-from bertworks.experiments.differences import difference, difference_text, holm
+from bertworks.experiments.statistics import difference, difference_text, holm
 from bertworks.experiments.tables import differences, tables
 
 

@@ -10,8 +10,8 @@ from scipy import stats
 from bertworks.cli import main
 from bertworks.config import RECIPES
 from bertworks.experiments.claims import claimed, verdict
-from bertworks.experiments.differences import Difference, difference, holm, p_beyond, paired
 from bertworks.experiments.recipe import load_study
+from bertworks.experiments.statistics import Difference, difference, holm, p_beyond, paired
 from bertworks.experiments.tables import differences, tables
 from bertworks.files import read_json, write_json
 
@@ -252,8 +252,10 @@ def test_a_report_of_earlier_results(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda r: r.update(seeds=["x"]), "seeds[0] = 'x'"),
-        (lambda r: r.update(claim={"row": "L1 H256 A4"}), "the study's claim: no field"),
+        (lambda r: r.update(claim={"row": "L1 H256 A4"}), "its tables cannot be made (KeyError"),
+        (lambda r: r.pop("rows"), "its tables cannot be made (KeyError: 'rows'); run the study again"),
+        (lambda r: r["measured"].pop(), "its tables cannot be made"),
+        (lambda r: r["measured"][0].update(against="nobody"), "its tables cannot be made (KeyError: ('nobody'"),
         (lambda r: r.update(kind="sweep"), "no results of a study; expected its --out"),
     ],
 )

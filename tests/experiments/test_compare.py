@@ -335,9 +335,9 @@ def test_what_cannot_be_compared(tmp_path):
     (tmp_path / "a/results.json").unlink()
     with pytest.raises(InputError, match="a is not finished"):
         compare_runs(good, tmp_path / "a")
-    with pytest.raises(InputError, match="seed = -1; expected 0 or more"):
+    with pytest.raises(InputError, match="seed = -1; expected"):
         compare_runs(tmp_path, tmp_path, seed=-1)
-    with pytest.raises(InputError, match="10 samples; expected 100"):
+    with pytest.raises(InputError, match="10 samples, seed = 1; expected 100"):
         compare_runs(good, good, samples=10)
 
 
@@ -347,7 +347,7 @@ def test_seeds_that_do_not_fit(tmp_path):
         saved_classes(tmp_path / "other" / f"seed-{seed + 5}", 0.6, seed=seed)
     with pytest.raises(InputError, match=r"no seed in common \(1, 2 and 6, 7\)"):
         compare_runs(tmp_path / "one", tmp_path / "other")
-    with pytest.raises(InputError, match=r" is a single run, .* a folder of seeds; give two of .* and .*/seed-\d"):
+    with pytest.raises(InputError, match="a single run and a folder of seeds; give two of a kind"):
         compare_runs(tmp_path / "one", tmp_path / "other/seed-6")
     (tmp_path / "one/seed-2/results.json").unlink()
     with pytest.raises(InputError, match="seed-2 is not finished"):

@@ -19,7 +19,6 @@ from bertworks.experiments.engine import Grid
 from bertworks.experiments.plan import make_plan
 from bertworks.experiments.rows import Examples, StudyInputs
 from bertworks.experiments.search import (
-    AVERAGED,
     PAPER,
     SWEEPS,
     Search,
@@ -37,7 +36,6 @@ from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.catalogue import find_task
-from bertworks.tasks.kinds import own_task
 from bertworks.training.config import LoopConfig
 from support.tiny_task import tiny_place, tiny_rows
 
@@ -112,18 +110,13 @@ def test_a_grid_of_ones_own(place):
     ("grid", "message"),
     [
         ("glu", "grid 'glu': found 'glu'; expected paper, glue, or fields with their values"),
-        ("optim.lr=", "found 'optim.lr='; expected"),
         ("optim.lr=1e-4, ", "found 'optim.lr=1e-4,'; expected"),
         (" ", "no field in it; expected paper, glue, or fields"),
-        ("../x=1", r"found '\.\./x=1'; expected"),
         ("epochs=1 epochs=2", "found 'epochs=2'; expected"),
-        ("epochs=1/2", "found 'epochs=1/2'; expected"),
-        ("optim.lr=1e-4,0.0001", "has equal values; give each value once"),
-        ("loop.seed=1,2", "all settings have the same seeds; give --seeds"),
+        ("optim.lr=1e-4,0.0001", "has equal values"),
+        ("loop.seed=1,2", "which --seeds gives"),
         ("patience=0,1", "patience = 1 without loop.keep_best"),
         ("max_seq_length=99", "max_seq_length = 99, but the model has 32 positions"),
-        ("trained=9", "trained = 9, but the model has 2 layers"),
-        ("frozen_layers=1", "unknown key .*frozen_layers"),
         ("optim.rate=1", r"unknown key .*optim\.rate"),
         ("epochs=many", "epochs = 'many'; expected a number"),
     ],
@@ -386,8 +379,6 @@ def test_folders_are_found_by_their_names(glue):
 
 
 def test_every_figure_of_the_paper_is_that_of_a_metric_of_its_task():
-    printed = {figure.name: figure.paper for figures in PAPER.values() for figure in figures}
-    assert statistics.fmean(printed[name] for name in AVERAGED) == pytest.approx(79.6, abs=0.01)  # the paper's Average
     for (name, _), figures in PAPER.items():
         task = find_task(name)
         for figure in figures:
@@ -415,12 +406,8 @@ def test_the_suite(glue, place, tmp_path, capsys):
     names = [[cell.name for cell in plan.rows[0].tuned[column]] for column in ("MNLI-m", "MNLI-mm")]
     assert names[0] == names[1]  # one run has both figures
     assert entries["SST-2"]["mean"] is None and entries["MRPC"]["paper"] == 88.9
-    average = results["average"]
-    assert average["of"] == ["MNLI-m", "MNLI-mm", "CoLA", "MRPC"]
-    assert average["mean"] == pytest.approx(statistics.fmean(entries[name]["mean"] for name in average["of"]))
-    assert average["paper"] == pytest.approx((84.6 + 83.4 + 52.1 + 88.9) / 4)
     written = (tmp_path / "out/study.md").read_text()
-    assert "average of 4" in written and "*88.9*" in written and "Not there: qqp (no dev.tsv in QQP)" in written
+    assert "*88.9*" in written and "Not there: qqp (no dev.tsv in QQP)" in written
     assert written.count("squad,") == 1  # a folder of two tasks
     assert sorted(path.parent.name for path in (tmp_path / "out").glob("*/model")) == ["cola", "mnli", "mrpc"]
     repaired = glue / "SST-2/train.tsv"
@@ -436,7 +423,7 @@ def test_a_suite_of_sweeps(glue, place, tmp_path):
     shutil.copytree(glue / "CoLA", tmp_path / "data/CoLA")
     config = dataclasses.replace(CONFIG, seeds=(), epochs=1)
     results = suite(tmp_path / "data", place, tmp_path / "out", config, "optim.lr=1e-9,2e-3")
-    assert results["average"] is None and {*results["chosen"]} == {"CoLA", "MRPC"}
+    assert {*results["chosen"]} == {"CoLA", "MRPC"}
     for column, task in (("CoLA", "cola"), ("MRPC", "mrpc")):
         entries = [e for e in results["measured"] if e["column"] == column]
         means, paper = {e["row"]: e["mean"] for e in entries}, {e["paper"] for e in entries}
@@ -481,21 +468,3 @@ def test_tasks_keep_their_defaults_under_the_line():
 def test_a_suite_that_cannot_be(place, tmp_path):
     with pytest.raises(InputError, match="none of the paper's tasks is here; expected some of the folders MNLI, QQP"):
         suite(tmp_path, place, tmp_path / "out")
-
-
-# ---- many processes
-
-
-@pytest.mark.heavy
-def test_workers_of_a_scheduler_run_a_sweep(place, tmp_path, monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.chdir(place)
-    examples = Examples(own_task("", ("text",), "label"), (Path("train.csv"), Path("dev.csv")))
-    plan = make_plan(sweep_study(dataclasses.replace(CONFIG, seeds=(1,)), examples, Path("model"), "epochs=1,2"))
-    spread, alone = (
-        run_study(plan, tmp_path / name, tmp_path / name / "cells", Options(quiet=True, scheduler=scheduler, workers=2))
-        for name, scheduler in (("spread", "local"), ("alone", ""))
-    )
-    assert spread["measured"] == alone["measured"] and not spread["failed"]
-    assert (spread["chosen"], spread["best"]) == (alone["chosen"], alone["best"])
-    assert (tmp_path / "spread" / "model" / "config.json").exists()

@@ -10,21 +10,14 @@ from dataclasses import asdict
 from typing import Any
 
 from ..reporting.tables import ResultTable
-from ..typed import check_fields
-from .differences import LEVEL, Difference, difference, difference_text, p_text
 from .recipe import Claim
+from .statistics import LEVEL, Difference, difference, difference_text, p_text
 
 UNIT = "fine-tuning seeds of one encoder"  # what n counts, unless results name another unit
 UNITS = "pre-training seeds"  # what n counts where a study names several
 DRAWS = "draws of training rows, each with its fine-tuning seed, for one encoder"  # what n counts in a column with draw
 NO_ENCODER = ("random", "none")  # weights of rows whose fine-tuning starts from random weights, or without a model
 PRINTED = 0.0005  # below half of the last digit that tables print, 0.1 points, a difference has no direction
-CLAIM = {  # of a study's results.json
-    **dict.fromkeys(("row", "column", "expect", "finding", "against"), str),
-    "margin": float,
-    "named_before": bool,
-    "beyond?": [str, str],
-}
 
 
 def verdict(found: Difference | None, expect: str, margin: float = 0.0, p: float | None = None) -> str:
@@ -77,20 +70,20 @@ def claim_table(results: dict[str, Any]) -> ResultTable | None:
     claim = results.get("claim")
     if claim is None:
         return None
-    check_fields(claim, CLAIM, "the study's claim", "run the study again: it writes results.json anew")
     column: dict[str, Any] = next((c for c in results["columns"] if c["name"] == claim["column"]), {"percent": True})
     found, percent = claimed(results), column["percent"]
     unit = results.get("unit", UNIT)
     unit = DRAWS if column.get("draw") and unit == UNIT else unit
     left, cells = len(results["left"]), len(results["cells"])
     within = f" within {claim['margin']:g}" if claim["expect"] == "equal" else ""
+    effect = "-" if found is None or found.effect is None else f"{found.effect:+.1f}"
     rows = [
         ("comparison", comparison_text(claim)),
         ("finding of the source", claim["finding"]),
         ("expected here", claim["expect"] + within),
         ("difference", difference_text(found, percent) + (" points" if percent and found else "")),
         ("p, paired t-test", _p(found, claim)),
-        ("effect size, Hedges's g of paired differences", effect_text(found)),
+        ("effect size, Hedges's g of paired differences", effect),
         ("n", f"{found.n if found else 0} {unit}"),
         ("verdict", _claim_verdict(found, results, percent)),
         ("runs of the study", f"{cells}, of which {left} have not been run" if left else f"{cells}, all of them run"),
@@ -152,7 +145,3 @@ def _p(found: Difference | None, claim: dict[str, Any]) -> str:
     if found.p is None:
         return "none, the differences do not vary"
     return p_text(found.p) + ("" if claim["named_before"] else " without correction")
-
-
-def effect_text(found: Difference | None) -> str:
-    return "-" if found is None or found.effect is None else f"{found.effect:+.1f}"

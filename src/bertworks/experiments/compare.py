@@ -1,35 +1,33 @@
-"""Is the second run better than the first? Both judged on the same development rows, example by example.
+"""Is the second run better than the first? Both are evaluated on the same development rows, example by example.
 
 The difference of a metric has a 95 % interval from the paired bootstrap (Efron and Tibshirani, 1993): examples are
-drawn anew with replacement, for both runs the same. It says what other development rows might have given, not what
+resampled with replacement, the same ones for both runs. It says what other development rows might have given, not what
 other seeds might: give folders of several seeds for that, which are paired by seed. McNemar's exact test is of the
 examples that only one of the two has right.
 
-Shapes: n examples, R resamples, P pairs of runs, S numbers an example (statistics.py).
+Shapes: n examples, R resamples, P pairs of runs, S numbers per example (statistics.py).
 """
 
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
-from ..files import InputError
+from ..files import InputError, not_found, shorten
 from ..reporting.results import COLLAPSED, Printed, RunResults
-from ..reporting.run_files import PREDICTIONS
+from ..reporting.run_files import METRICS, PREDICTIONS, RESULTS, read_json_lines, read_results, seed_folders
 from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
 from ..typed import check_fields
 from . import statistics as resampling
-from .outcomes import Outcome, read_runs
+from .statistics import LEVEL, Floats
 
 PLACE, TRUTH = ("id", "line"), ("label", "gold", "answers")  # fields of a row: where it is, and what is true of it
 SAME_ROWS = "fine-tune both with the same dev, or with the same train, dev_share, group and split_seed"
-CONFIDENCE = 0.95
 RunLike = Path | str | RunResults
 
 
@@ -71,57 +69,85 @@ def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, s
     Run folders, or folders with several seeds inside. Raises InputError if one is not finished, or they differ in task,
     kind of folder or development rows.
     """
-    if samples < 100:
-        raise InputError(f"{samples} samples; expected 100 or more")
-    if seed < 0:
-        raise InputError(f"seed = {seed}; expected 0 or more")
-    sides = [read_runs(Path(folder)) for folder in (first, second)]
-    seeds = _shared_seeds([first, second], sides)
-    pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]
-    runs = [run for pair in pairs for run in pair]
-    form = form_of(runs[0])
+    if samples < 100 or seed < 0:
+        raise InputError(f"{samples} samples, seed = {seed}; expected 100 samples or more, and a seed of 0 or more")
+    pairs, left_out = _pairs(first, second)
+    runs = [run for pair in pairs.values() for run in pair]
+    start, form = runs[0], form_of(runs[0])
     for run in runs:
-        _check(runs[0], run)
-        _check_rows(run, form)
+        _check_same_rows(start, run)
     names = [name for name in form.measures if all(name in run.results["metrics"] for run in runs)]
     if not names:
-        raise InputError(f"{first}: metrics {', '.join(pairs[0][0].results['metrics'])}; none that can be compared")
-    values = [np.concatenate([form.numbers(run, pairs[0][0]) for run in pair], 1) for pair in pairs]  # (n, 2 S) each
-    for pair, rows in zip(pairs, values, strict=True):
-        _check_metrics(pair, rows, form, names)
+        raise InputError(f"{first}: metrics {', '.join(start.results['metrics'])}; none that can be compared")
+    values = [np.concatenate([_numbers(run, start, form, names) for run in pair], 1) for pair in pairs.values()]
+    measures = {name: form.measures[name] for name in names}
+    collapsed = [
+        side if number is None else f"{side}, seed {number}"
+        for number, pair in pairs.items()
+        for side, run in zip(("first", "second"), pair, strict=True)
+        if run.results.get("collapsed") is True
+    ]
     return {
         "kind": "comparison",
-        "task": pairs[0][0].results["task"],
+        "task": start.results["task"],
         "runs": [str(first), str(second)],
-        "seeds": [] if seeds == [None] else seeds,
-        "left_out": sorted({*sides[0], *sides[1]} - {*seeds}),  # seeds that only one side has
-        "examples": len(pairs[0][0].rows),
+        "seeds": [one for one in pairs if one is not None],
+        "left_out": left_out,  # seeds that only one side has
+        "examples": len(start.rows),
         "samples": samples,
         "seed": seed,
-        "metrics": _differences(pairs, np.concatenate(values, 1), form, names, samples, seed),
-        "mcnemar": [_mcnemar(rows, form) for rows in values] if form.right else [],
-        **({"collapsed": fallen} if (fallen := _collapsed(seeds, pairs)) else {}),
+        "metrics": _differences([*pairs.values()], np.concatenate(values, 1), measures, (samples, seed)),
+        "mcnemar": [_mcnemar(rows, form.right) for rows in values] if form.right else [],
+        **({"collapsed": collapsed} if collapsed else {}),
     }
 
 
 # ---- runs
 
 
-def _shared_seeds(folders: Sequence[Path | str], sides: list[dict[int | None, Outcome]]) -> list[Any]:
-    one, other = sides
+class Outcome(NamedTuple):
+    """A finished run: its results, and what it predicted for each development row."""
+
+    folder: Path
+    results: dict[str, Any]
+    rows: list[dict[str, Any]]
+
+
+def _pairs(first: Path | str, second: Path | str) -> tuple[dict[Any, tuple[Outcome, Outcome]], list[Any]]:
+    """The runs by the seeds that both folders have, and the other seeds; a single run is under None."""
+    one, other = (read_runs(Path(folder)) for folder in (first, second))
     if (None in one) != (None in other):
-        single, several = folders if None in one else reversed(folders)
-        seed = next(iter(other if None in one else one))
-        raise InputError(f"{single} is a single run, {several} a folder of seeds; give two of a kind, such as "
-                         f"{single} and {Path(several) / f'seed-{seed}'}")  # fmt: skip
-    seeds = [seed for seed in one if seed in other]
-    if not seeds:
-        seeds_of = " and ".join(", ".join(map(str, side)) for side in sides)
-        raise InputError(f"no seed in common ({seeds_of}); give runs with the same seeds, or two single runs")
-    return seeds
+        raise InputError(f"{first} and {second}: a single run and a folder of seeds; give two of a kind")
+    found = {seed: (run, other[seed]) for seed, run in one.items() if seed in other}
+    if not found:
+        seeds = " and ".join(", ".join(map(str, side)) for side in (one, other))
+        raise InputError(f"no seed in common ({seeds}); give runs with the same seeds, or two single runs")
+    return found, sorted({*one, *other} - {*found})
 
 
-def _check(first: Outcome, run: Outcome) -> None:
+def read_runs(folder: Path) -> dict[Any, Outcome]:
+    """The run in `folder`, under None, or those of its seeds. Raises InputError if one is missing or unfinished."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: {not_found(folder, 'folder')}; runs are folders that `bertworks finetune` wrote")
+    return {seed: read_run(run) for seed, run in seed_folders(folder).items()} or {None: read_run(folder)}
+
+
+def read_run(folder: Path) -> Outcome:
+    """The run in `folder`. Raises InputError if there is none, or if it is not finished."""
+    path, expected = folder / RESULTS, "expected a finished run of `bertworks finetune`"
+    if not path.exists():
+        raise InputError(f"{folder} is not finished (no {RESULTS}); {expected}; rerun its command to finish it")
+    results = read_results(path, {"kind?": str})
+    if (kind := results.get("kind")) != "finetune":
+        raise InputError(f"{folder}: results of the kind {shorten(kind)}; {expected}")
+    check_fields(results, {"task": str, "metrics": METRICS, "predicted": {str: int}}, str(path))
+    rows = read_json_lines(folder / PREDICTIONS, {})
+    if not rows:
+        raise InputError(f"{folder / PREDICTIONS}: no rows in it; restore it, or fine-tune again in a new folder")
+    return Outcome(folder, results, rows)
+
+
+def _check_same_rows(first: Outcome, run: Outcome) -> None:
     """Raises InputError if the runs are not of one task and on the same rows.
 
     Rows are the same if their ids or lines and their labels are. Where the texts are known to be the same, the labels
@@ -138,156 +164,133 @@ def _check(first: Outcome, run: Outcome) -> None:
         )
     texts = [one.results.get("dev_texts") for one in (first, run)]
     names = TRUTH if texts[0] is not None and texts[0] == texts[1] else (*PLACE, *TRUTH)
-    for number, (a, b) in enumerate(zip(first.rows, run.rows, strict=False), 1):
-        if _only(a, names) != _only(b, names):
-            shown = (*PLACE, *TRUTH)
+    for number, rows in enumerate(zip(first.rows, run.rows, strict=True), 1):
+        one, other = ({name: row[name] for name in names if name in row} for row in rows)
+        if one != other:
             raise InputError(
-                f"{run.folder / PREDICTIONS}, line {number}: {_only(b, shown)}; {first.folder / PREDICTIONS} has "
-                f"{_only(a, shown)} there. Only runs on the same development rows can be compared: {SAME_ROWS}"
+                f"{run.folder / PREDICTIONS}, line {number}: {other}; {first.folder / PREDICTIONS} has {one} there. "
+                f"Only runs on the same development rows can be compared: {SAME_ROWS}"
             )
-
-
-def _only(row: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The fields of these names that a row of predictions has."""
-    return {name: row[name] for name in names if name in row}
-
-
-def _collapsed(seeds: list[Any], pairs: list[tuple[Outcome, Outcome]]) -> list[str]:
-    """The runs that give every row the same answer, although the true ones differ: "second", or "second, seed 3"."""
-    return [
-        side if seed is None else f"{side}, seed {seed}"
-        for seed, pair in zip(seeds, pairs, strict=True)
-        for side, run in zip(("first", "second"), pair, strict=True)
-        if run.results.get("collapsed") is True
-    ]
 
 
 # ---- predictions as numbers
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(NamedTuple):
     """How the predictions of a kind of task become numbers."""
 
-    row: dict[str, Any]  # the form of a row of predictions
-    numbers: Callable[[Outcome, Outcome], NDArray[np.float64]]  # (n, S), of a run; the other one has the label names
+    numbers: Callable[[Outcome, Outcome], Any]  # (n, S), of a run; the other one has the label names
     measures: dict[str, resampling.Measure]
-    right: Callable[[NDArray[np.float64]], NDArray[np.bool_]] | None = None  # which examples are right, for McNemar
+    right: Callable[[Floats], Any] | None = None  # which examples are right, for McNemar
 
 
 def form_of(run: Outcome) -> Form:
     """By the look of the first row, and by the metrics. Raises InputError if it is not known."""
-    row, metrics = (run.rows or [{}])[0], run.results["metrics"]
+    row, metrics = run.rows[0], run.results["metrics"]
     if "gold" in row:
-        return Form({"gold": [str], "predicted": [str]}, _tags, resampling.TAGS)
+        return Form(_tags, resampling.TAGS)
     if "exact" in row:
-        return Form(
-            {"exact": float, "f1": float}, _columns("exact", "f1"), resampling.ANSWERS, lambda rows: rows[:, 0] > 0
-        )
+        return Form(_columns("exact", "f1"), resampling.ANSWERS, lambda rows: rows[:, 0] > 0)
     if "label" not in row:
         raise InputError(f"{run.folder / PREDICTIONS}: {row}; expected rows with label and predicted")
     if "pearson" in metrics or "spearman" in metrics:
-        return Form({"label": float, "predicted": float}, _columns("label", "predicted"), resampling.VALUES)
+        return Form(_columns("label", "predicted"), resampling.VALUES)
     if "micro_f1" in metrics or "exact_match" in metrics:
         half = len(run.results["predicted"])
-        same = lambda rows: (rows[:, :half] == rows[:, half:]).all(1)  # noqa: E731
-        return Form({"label": str, "predicted": str}, _labels, resampling.LABELS, same)
-    name = (str, int, None)  # of a class, or the number of a choice
-    return Form({"label": name, "predicted": name}, _classes, resampling.CLASSES, lambda rows: rows[:, 0] == rows[:, 1])
+        return Form(_labels, resampling.LABELS, lambda rows: (rows[:, :half] == rows[:, half:]).all(1))
+    return Form(_classes, resampling.CLASSES, lambda rows: rows[:, 0] == rows[:, 1])
 
 
-def _check_rows(run: Outcome, form: Form) -> None:
-    """Raises InputError for a row of another form, or with another number of tags than are true."""
-    for number, row in enumerate(run.rows, 1):
-        where = f"{run.folder / PREDICTIONS}, line {number}"
-        check_fields(row, form.row, where)
-        if "gold" in form.row and len(row["gold"]) != len(row["predicted"]):
-            raise InputError(f"{where}: {len(row['predicted'])} tags for {len(row['gold'])} units; restore the file")
+def _numbers(run: Outcome, first: Outcome, form: Form, names: Sequence[str]) -> Floats:
+    """(n, S) the predictions. Raises InputError if they do not give the metrics that the results have."""
+    try:
+        rows = np.array(form.numbers(run, first), np.float64)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{run.folder / PREDICTIONS}: {type(error).__name__}: {error}; restore the file") from None
+    for name in names:
+        found = float(form.measures[name](np.ones((1, len(rows))), rows)[0])
+        expected = run.results["metrics"][name]
+        if not abs(found - expected) <= 1e-5:  # NaN too
+            raise InputError(
+                f"{run.folder}: {PREDICTIONS} gives {name} {found:.6f}, results.json has {expected:.6f}; one of the "
+                "two files has been changed"
+            )
+    return rows
 
 
-def _classes(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
-    """(n, 2) numbers of the true and the predicted class."""
-    numbers = {name: i for i, name in enumerate(names_from.results["predicted"])}
-    cells = [(str(row["label"]), str(row["predicted"])) for row in run.rows]
-    for name in (name for pair in cells for name in pair):
-        numbers.setdefault(name, len(numbers))
-    return np.array([[numbers[a], numbers[b]] for a, b in cells], np.float64)
+def _classes(run: Outcome, first: Outcome) -> list[tuple[int, int]]:
+    """Numbers of the true and the predicted class."""
+    numbers = {name: i for i, name in enumerate(first.results["predicted"])}
+    return [
+        (numbers.setdefault(true, len(numbers)), numbers.setdefault(predicted, len(numbers)))
+        for true, predicted in ((str(row["label"]), str(row["predicted"])) for row in run.rows)
+    ]
 
 
-def _columns(*names: str) -> Callable[[Outcome, Outcome], NDArray[np.float64]]:
+def _columns(*names: str) -> Callable[[Outcome, Outcome], list[list[float]]]:
     """A function that returns these fields of a run's rows, as they are."""
-    return lambda run, names_from: np.array([[row[name] for name in names] for row in run.rows], np.float64)
+    return lambda run, first: [[row[name] for name in names] for row in run.rows]
 
 
-def _labels(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
+def _labels(run: Outcome, first: Outcome) -> list[list[bool]]:
     """(n, 2 K) which labels are true, then which are predicted."""
-    names = list(names_from.results["predicted"])
     cells = [[set(row[key].split("|")) for key in ("label", "predicted")] for row in run.rows]
-    return np.array([[name in cell for cell in pair for name in names] for pair in cells], np.float64)
+    return [[name in cell for cell in pair for name in first.results["predicted"]] for pair in cells]
 
 
-def _tags(run: Outcome, names_from: Outcome) -> NDArray[np.float64]:
+def _tags(run: Outcome, first: Outcome) -> list[tuple[int, ...]]:
     """(n, 5) entities that are right, found, there; units that are right, all."""
-    numbers = []
+    numbers = list[tuple[int, ...]]()
     for row in run.rows:
         there, found = set(chunks(row["gold"])), set(chunks(row["predicted"]))
         same = sum(a == b for a, b in zip(row["gold"], row["predicted"], strict=True))
         numbers.append((len(there & found), len(found), len(there), same, len(row["gold"])))
-    return np.array(numbers, np.float64)
+    return numbers
 
 
 # ---- statistics
 
 
-def _check_metrics(pair: tuple[Outcome, Outcome], rows: NDArray[np.float64], form: Form, names: list[str]) -> None:
-    """Raises InputError if predictions do not give the metrics that the results have."""
-    once = np.ones((1, len(rows)))
-    for run, numbers in zip(pair, np.hsplit(rows, 2), strict=True):
-        for name in names:
-            found, expected = float(form.measures[name](once, numbers)[0]), run.results["metrics"][name]
-            if not abs(found - expected) <= 1e-5:  # NaN too
-                raise InputError(
-                    f"{run.folder}: {PREDICTIONS} gives {name} {found:.6f}, results.json has {expected:.6f}; one of "
-                    "the two files has been changed"
-                )
-
-
 def _differences(
-    pairs: list[tuple[Outcome, Outcome]],
-    rows: NDArray[np.float64],
-    form: Form,
-    names: list[str],
-    samples: int,
-    seed: int,
+    pairs: Sequence[tuple[Outcome, Outcome]],
+    rows: Floats,
+    measures: dict[str, resampling.Measure],
+    bootstrap: tuple[int, int],
 ) -> dict[str, Any]:
-    """For each metric the values of both sides, their difference, and its interval; rows: (n, P * 2 * S)."""
-    different, draws = resampling.resamples(rows, samples, seed)
+    """For each metric the values of both sides, their difference, and its interval; rows: (n, P * 2 * S).
+
+    bootstrap: number of samples, and their seed.
+    """
+    different, draws = resampling.resamples(rows, *bootstrap)
     sides = np.hsplit(different, 2 * len(pairs))  # first and second run of each pair in turn
-    drawn: dict[str, list[NDArray[np.float64]]] = {name: [] for name in names}
-    for some in draws:
-        for name in names:
-            values = [form.measures[name](some, side) for side in sides]
-            drawn[name].append(np.mean([b - a for a, b in zip(values[::2], values[1::2], strict=True)], 0))
-    tails = 100 * (1 - CONFIDENCE) / 2
+    drawn = np.concatenate(
+        [
+            [
+                np.mean([measure(some, b) - measure(some, a) for a, b in zip(sides[::2], sides[1::2], strict=True)], 0)
+                for measure in measures.values()
+            ]
+            for some in draws
+        ],
+        axis=1,
+    )  # (metrics, R)
     found = {}
-    for name in names:
+    for name, values in zip(measures, drawn, strict=True):
         first, second = ([pair[side].results["metrics"][name] for pair in pairs] for side in (0, 1))
         differences = [b - a for a, b in zip(first, second, strict=True)]
         found[name] = {
             "first": statistics.fmean(first),
             "second": statistics.fmean(second),
             "difference": statistics.fmean(differences),
-            "interval": np.percentile(np.concatenate(drawn[name]), [tails, 100 - tails]).tolist(),
+            "interval": np.percentile(values, [50 * LEVEL, 100 - 50 * LEVEL]).tolist(),
             "differences": differences,
             "sd": statistics.stdev(differences) if len(pairs) > 1 else None,
         }
     return found
 
 
-def _mcnemar(rows: NDArray[np.float64], form: Form) -> dict[str, Any]:
+def _mcnemar(rows: Floats, right: Callable[[Floats], Any]) -> dict[str, Any]:
     """Examples that only one run has right, and the exact two-sided p of so unequal a share if both were equal."""
-    assert form.right is not None
-    first, second = (form.right(side) for side in np.hsplit(rows, 2))
+    first, second = (right(side) for side in np.hsplit(rows, 2))
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     p = stats.binomtest(only_first, only_first + only_second).pvalue if only_first + only_second else 1.0
     return {"only_first": only_first, "only_second": only_second, "p": float(p)}

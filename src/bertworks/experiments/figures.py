@@ -16,7 +16,7 @@ from matplotlib.ticker import EngFormatter
 
 from ..reporting.figures import COLOURS, GREY, new_figure, save_figure
 from ..reporting.fonts import text_width
-from .differences import paired
+from .statistics import paired
 
 PANELS = 3  # side by side
 

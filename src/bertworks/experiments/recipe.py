@@ -141,7 +141,6 @@ class Study:
     claim: Claim | None = None  # none: all differences are exploratory
     notes: tuple[str, ...] = ()  # sentences below the table
     search: bool = False  # the best variant is chosen on development data, and the best model of each task is kept
-    average: tuple[str, ...] = ()  # columns of a single variant whose mean is shown beside the paper's
 
     def __post_init__(self) -> None:
         for what, found in (("variants", self.variants), ("columns", self.columns)):

@@ -17,10 +17,10 @@ from ..checkpoint.weights import weight_files
 from ..typed import check_fields
 from .cells import Finetuning, results_of, setting_of
 from .claims import claim_results, claimed_rows
-from .differences import paired
 from .engine import Grid
 from .recipe import FORMAT, Column
 from .rows import Plan, Row
+from .statistics import paired
 
 
 def measure(plan: Plan, grid: Grid, before: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -12,7 +12,6 @@ best single run is kept, which the paper took for LARGE; collapsed runs come las
 
 import re
 import shutil
-import statistics
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -34,9 +33,6 @@ SWEEPS: dict[str, dict[str, list[Any]]] = {
     "paper": {"batch_size": [16, 32], "optim.lr": [5e-5, 3e-5, 2e-5], "epochs": [2.0, 3.0, 4.0]},  # A.3
     "glue": {"batch_size": [32], "optim.lr": [5e-5, 4e-5, 3e-5, 2e-5], "epochs": [3.0]},  # section 4.1
 }
-EXPECTED = (
-    f'expected {", ".join(SWEEPS)}, or fields with their values, each field once, such as "optim.lr=1e-4,3e-4 epochs=3"'
-)
 
 
 # ---- grids of settings
@@ -52,18 +48,20 @@ def grid_of(name: str) -> dict[str, list[Any]]:
     grid: dict[str, list[Any]] = {}
     for part in re.sub(r"\s*,\s*", ",", name).split():
         field, _, values = part.partition("=")
-        field, found = field.removeprefix("--").replace("-", "_"), values.split(",")
-        named = re.fullmatch(r"\w+(\.\w+)*", field) and all(re.fullmatch(r"[\w.+-]+", value) for value in found)
-        if not named or field in grid:
-            raise InputError(f"grid {shorten(name)}: found {shorten(part)}; {EXPECTED}")
-        if field in ("seeds", "loop.seed"):
-            raise InputError(f"grid {shorten(name)}: all settings have the same seeds; give --seeds")
-        grid[field] = [_parsed(value) for value in found]
-        if len({*grid[field]}) < len(found):
-            raise InputError(f"grid {shorten(name)}: {shorten(part)} has equal values; give each value once")
+        field = field.removeprefix("--").replace("-", "_")
+        if not re.fullmatch(r"\w+(\.\w+)*=[\w.+-]+(,[\w.+-]+)*", f"{field}={values}") or field in grid:
+            raise _not_a_grid(name, f"found {shorten(part)}")
+        grid[field] = [_parsed(value) for value in values.split(",")]
+        if field in ("seeds", "loop.seed") or len({*grid[field]}) < len(grid[field]):
+            raise _not_a_grid(name, f"{shorten(part)} has equal values or seeds, which --seeds gives")
     if not grid:
-        raise InputError(f"grid {shorten(name)}: no field in it; {EXPECTED}")
+        raise _not_a_grid(name, "no field in it")
     return grid
+
+
+def _not_a_grid(name: str, found: str) -> InputError:
+    expected = f'{", ".join(SWEEPS)}, or fields with their values, each once, such as "optim.lr=1e-4,3e-4 epochs=3"'
+    return InputError(f"grid {shorten(name)}: {found}; expected {expected}")
 
 
 def _parsed(value: str) -> Any:
@@ -74,17 +72,12 @@ def _parsed(value: str) -> Any:
         return value
 
 
-def check_grid(name: str, config: FinetuneConfig) -> None:
-    """Raises InputError if it is no grid, or if the budget of the recipe leaves its `epochs` without an effect."""
+def check_settings_of(name: str, config: FinetuneConfig) -> None:
+    """Raises InputError if it is no grid, an unknown field or value, or `epochs` that the recipe's budget overrides."""
     loop, grid = config.loop, grid_of(name)
     if (loop.steps or loop.tokens or loop.hours) and len(grid.get("epochs", [])) > 1:
         raise InputError(f"the grid {name} varies epochs; leave loop.steps, loop.tokens and loop.hours out")
-
-
-def check_settings_of(name: str, config: FinetuneConfig) -> None:
-    """Raises InputError as `check_grid`, and for an unknown field or a value that does not fit it."""
-    check_grid(name, config)
-    for setting, table in combinations(grid_of(name)).items():
+    for setting, table in combinations(grid).items():
         from_dict(FinetuneConfig, table, f"grid {setting}", config)
 
 
@@ -109,12 +102,11 @@ def _table(config: FinetuneConfig) -> dict[str, Any]:
 
 def sweep_study(config: FinetuneConfig, examples: Examples, model: Path, name: str) -> StudyInputs:
     """A grid of settings on one task. Raises InputError for an unknown grid, or one that does not fit the recipe."""
-    check_grid(name, config)
+    check_settings_of(name, config)
     task = examples.task.name
-    column = Column(task, task=task, finetune=_table(config))
     study = Study(
-        f"Sweep {name}: {task}", "", _variants(name), (column,), "", name=f"sweep of {task}",
-        seeds=config.seeds or (config.loop.seed,), search=True,
+        f"Sweep {name}: {task}", "", _variants(name), (Column(task, task=task, finetune=_table(config)),), "",
+        name=f"sweep of {task}", seeds=config.seeds or (config.loop.seed,), search=True,
     )  # fmt: skip
     return StudyInputs(Path(f"grid {name}"), model=model, study=study, examples={task: examples})
 
@@ -141,7 +133,6 @@ PAPER: dict[tuple[str, str], tuple[Figure, ...]] = {  # (task, folder)
     ("conll2003", "conll2003"): (Figure("CoNLL-2003, dev", "f1", 96.4), Figure("CoNLL-2003, test", "f1_test", 92.4)),
     ("swag", "swag"): (Figure("SWAG", "accuracy", 81.6),),
 }
-AVERAGED = tuple(figure.name for figures in list(PAPER.values())[:8] for figure in figures)  # table 1's Average
 SOURCE = (
     "BERT-BASE (tables 1, 2, 4 and 7); its figures of GLUE are test scores, which only the leaderboard's server can "
     "measure, all others of development data unless the name says test"
@@ -157,21 +148,20 @@ def suite_study(config_of: Callable[[Task], FinetuneConfig], data: Path, model: 
     if not folders:
         wanted = ", ".join(dict.fromkeys(folder for _, folder in PAPER))
         raise InputError(f"{data}: none of the paper's tasks is here; expected some of the folders {wanted}")
-    columns, figures, configs = [], dict[str, float](), {name: config_of(TASKS[name]) for name in folders}
-    for (name, _), printed in PAPER.items():
-        for figure in printed if name in folders else ():
-            folder = folders[name].relative_to(data).as_posix()
-            columns.append(Column(figure.name, name, folder, figure.metric, finetune=_table(configs[name])))
-            if figure.paper is not None:
-                figures[figure.name] = figure.paper
+    configs = {name: config_of(TASKS[name]) for name in folders}
     for config in configs.values() if sweep else ():
-        check_grid(sweep, config)
+        check_settings_of(sweep, config)
+    figures = [(name, figure) for (name, _), printed in PAPER.items() if name in folders for figure in printed]
+    columns = tuple(
+        Column(one.name, name, folders[name].relative_to(data).as_posix(), one.metric, finetune=_table(configs[name]))
+        for name, one in figures
+    )
     first, variants = next(iter(configs.values())), _variants(sweep)
+    paper = {figure.name: figure.paper for _, figure in figures if figure.paper is not None}
     notes = (f"Not there: {', '.join(dict.fromkeys(missing))}.",) if missing else ()  # two tasks may share a folder
     study = Study(
-        "The tasks of the paper", "", variants, tuple(columns), "", name="paper suite", source=SOURCE, notes=notes,
-        seeds=first.seeds or (first.loop.seed,), paper={variant.name: figures for variant in variants}, search=True,
-        average=AVERAGED,
+        "The tasks of the paper", "", variants, columns, "", name="paper suite", source=SOURCE, notes=notes,
+        seeds=first.seeds or (first.loop.seed,), paper={variant.name: paper for variant in variants}, search=True,
     )  # fmt: skip
     return StudyInputs(Path("the suite"), data=data, model=model, study=study)
 
@@ -185,9 +175,9 @@ def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
     inner = {plain_name(path.name): path for base in bases for path in sorted(base.glob("*")) if path.is_dir()}
     found, missing = {}, []
     for name, official in PAPER:
-        folder, task = inner.get(plain_name(official)), TASKS.get(name)
-        if task is None or folder is None:
-            missing.append(official if task else name)
+        folder, task = inner.get(plain_name(official)), TASKS[name]
+        if folder is None:
+            missing.append(official)
         elif lacking := [file for file in (task.train, task.dev) if not (folder / file).exists()]:
             missing.append(f"{name} (no {lacking[0]} in {folder.name})")
         else:
@@ -196,16 +186,6 @@ def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
 
 
 # ---- what a search chooses
-
-
-def _runs_of(column: Column) -> Column:
-    """A column without what makes no difference to its runs."""
-    return replace(column, name="", metric="", panel="", x=None)
-
-
-def _task_of(cell: StudyCell) -> Task:
-    assert isinstance(cell.work, Finetuning)
-    return cell.work.task
 
 
 @dataclass(frozen=True)
@@ -221,33 +201,27 @@ class Search:
         """The columns that have the same runs, by their task, or by the first one's name if the task has others."""
         found: dict[str, list[Column]] = {}
         for column in (one for one in self.plan.study.columns if one.task):
-            same = (key for key, columns in found.items() if _runs_of(columns[0]) == _runs_of(column))
+            same = (key for key, columns in found.items() if self._cells(columns[0]) == self._cells(column))
             key = next(same, column.name if column.task in found else column.task)
             found.setdefault(key, []).append(column)
         return found
 
-    @property
-    def cells(self) -> dict[str, list[StudyCell]]:
-        """The runs of each group of columns, in the order of work."""
-        return {
-            key: [
-                cell
-                for row in self.plan.rows
-                for one in row.every
-                for cell in one.tuned.get(columns[0].name, ())
-                if isinstance(cell.work, Finetuning)
-            ]
-            for key, columns in self.groups.items()
-        }
+    def _cells(self, column: Column) -> list[str]:
+        return [cell.name for cell in self._runs(column)]
+
+    def _runs(self, column: Column) -> list[StudyCell]:
+        """The runs of fine-tuning in a column, in the order of work."""
+        tuned = [cell for row in self.plan.rows for one in row.every for cell in one.tuned.get(column.name, ())]
+        return [cell for cell in tuned if isinstance(cell.work, Finetuning)]
 
     def best(self) -> dict[str, dict[str, Any]]:
         """The best finished run of each task, as results.json has it; of equal ones the first."""
-        cells, best = self.cells, {}
-        for task, some in cells.items():
-            found = [(cell, results) for cell in some if (results := results_of(cell, self.grid))]
+        groups, best = self.groups, {}
+        for task, columns in groups.items():
+            found = [(cell, results) for cell in self._runs(columns[0]) if (results := results_of(cell, self.grid))]
             if not found:
                 continue
-            metric = _task_of(found[0][0]).metrics[0]
+            metric = found[0][0].work.task.metrics[0]  # type: ignore[union-attr]
             cell, results = max(found, key=lambda pair: (not pair[1]["collapsed"], pair[1]["metrics"][metric]))
             best[task] = {
                 "run": cell.name,
@@ -255,7 +229,7 @@ class Search:
                 "metric": metric,
                 "value": results["metrics"][metric],
                 "collapsed": results["collapsed"],
-                "model": "model" if len(cells) == 1 else f"{task}/model",
+                "model": "model" if len(groups) == 1 else f"{task}/model",
             }
         return best
 
@@ -264,11 +238,11 @@ class Search:
 
         Any number of processes may do so at any time: the run that is the best at the end is the best from its own end.
         """
-        finished = [cell for cells in self.cells.values() for cell in cells if self.grid.state(cell) == "done"]
+        cells = {cell.name: cell for columns in self.groups.values() for cell in self._runs(columns[0])}
+        finished = [name for name, cell in cells.items() if self.grid.state(cell) == "done"]
         best = {one["run"] for one in self.best().values()}  # those that end from here on are left alone
-        for cell in finished:
-            if cell.name not in best:
-                shutil.rmtree(self.grid.path(cell) / "model", ignore_errors=True)
+        for name in {*finished} - best:
+            shutil.rmtree(self.grid.folder / name / "model", ignore_errors=True)
 
     def choose(self, measured: list[dict[str, Any]]) -> dict[str, str]:
         """The chosen variant in each column, by the mean of the first column that has the same runs.
@@ -276,22 +250,12 @@ class Search:
         A setting of which a seed has failed is chosen only where no setting has all of them.
         """
         found: dict[str, str] = {}
-        if len(self.plan.rows) > 1:
-            for columns in self.groups.values():
-                known = [entry for entry in measured if entry["column"] == columns[0].name and entry["n"]]
-                if known:
-                    row = max(known, key=lambda entry: (entry["n"], entry["mean"]))["row"]
-                    found |= dict.fromkeys((column.name for column in columns), row)
+        for columns in self.groups.values() if len(self.plan.rows) > 1 else ():
+            known = [entry for entry in measured if entry["column"] == columns[0].name and entry["n"]]
+            if known:
+                row = max(known, key=lambda entry: (entry["n"], entry["mean"]))["row"]
+                found |= dict.fromkeys((column.name for column in columns), row)
         return found
-
-    def average(self, measured: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """The plain mean of the study's averaged columns and of the paper's figures (in points); None without both."""
-        both = [entry for entry in measured if None not in (entry["mean"], entry["paper"])]
-        found = [entry for entry in both if entry["column"] in self.plan.study.average]
-        if not found or len(self.plan.rows) > 1:
-            return None
-        mean, paper = (statistics.fmean(entry[key] for entry in found) for key in ("mean", "paper"))
-        return {"of": [entry["column"] for entry in found], "mean": mean, "paper": paper}
 
     def place_models(self) -> None:
         """Copy the best run's model of each task to its place in OUT, unless it is there."""

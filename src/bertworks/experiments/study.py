@@ -188,7 +188,7 @@ def write(search: Search, machine: dict[str, Any]) -> dict[str, Any]:
     results = measure(plan, search.grid, read_json(path) if path.exists() else None) | {"machine": machine}
     if plan.study.search:
         measured = results["measured"]
-        results |= {"chosen": search.choose(measured), "best": search.best(), "average": search.average(measured)}
+        results |= {"chosen": search.choose(measured), "best": search.best()}
     write_tables(results, search.out)
     write_json(path, results)
     return results

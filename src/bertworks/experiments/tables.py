@@ -1,50 +1,18 @@
 """The tables of a study, from its results alone: claim, figures, differences, the paper's curves, settings, costs.
 
-All of variants and columns are made by one builder, `_grid`. Results are read and checked here too: `report` and `plot`
-show those of an earlier run, whose file may have been changed since.
+All tables of variants and columns are made by one builder, `_grid`.
 """
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..files import InputError, read_json, write_text
-from ..reporting.run_files import LOG, METRICS, RESULTS
+from ..reporting.run_files import LOG, RESULTS
 from ..reporting.tables import ResultTable, counted
-from ..typed import check_fields
 from .claims import claim_table
-from .differences import LEVEL, Difference, difference, difference_text, holm
 from .recipe import FORMAT
-
-_MAYBE = (float, None)
-FORM = {  # of a study's results.json
-    **dict.fromkeys(("study", "size", "title", "base", "axis", "paper_axis", "source"), str),
-    "minute": bool,
-    "seeds": [int],
-    "columns": [{"name": str, "percent": bool, "metric": str, "draw?": bool, "panel?": str, "x?": float}],
-    "rows": [
-        {"name": str, "line": str, "start": str, "weights?": str}
-        | dict.fromkeys(("x", "steps", "parameters", "tokens", "pretrain_seconds", "finetune_seconds"), _MAYBE)
-    ],
-    "measured": [
-        {
-            **dict.fromkeys(("row", "column", "against"), str),
-            **dict.fromkeys(("n", "collapsed"), int),
-            **dict.fromkeys(("mean", "sd", "paper", "paper_difference"), _MAYBE),
-            "values": METRICS,
-            "difference": ({"mean": float, "interval": ([float, float], None)}, None),
-            "failed": [{"outcome": str}],
-        }
-    ],
-    "paper_curves": {str: {str: [[float, float]]}},
-    "notes": [str],
-    "cells": {str: {"what": str}},
-    "left": [{"what": str}],
-    "failed": [{"what": str, "outcome": str, "message": str}],
-}
-REPAIR = "run the study again: it writes the file anew from the finished runs"
-
+from .statistics import LEVEL, Difference, difference, difference_text, holm
 
 # ---- results
 
@@ -52,7 +20,7 @@ REPAIR = "run the study again: it writes the file anew from the finished runs"
 def read_study(folder: Path) -> dict[str, Any] | None:
     """The results in a study's folder, finished or not; None if it is no study's folder.
 
-    Raises InputError if its results.json is not JSON, of another version, or lacks what tables and pictures show.
+    Raises InputError if its results.json is not JSON, of another version, or lacks what the tables show.
     """
     path = folder / RESULTS
     try:
@@ -70,17 +38,14 @@ def read_study(folder: Path) -> dict[str, Any] | None:
             "`bertworks study` writes them again from the finished runs: give it another --out, and --cells with the "
             "old ones"
         )
-    check_fields(found, FORM, str(path), REPAIR)
-    cells = {(entry["row"], entry["column"]) for entry in found["measured"]}
-    rows = {row["name"] for row in found["rows"]}
-    for row, column in itertools.product(rows, (column["name"] for column in found["columns"])):
-        if (row, column) not in cells:
-            raise InputError(f"{path}: measured has no entry for row {row!r} and column {column!r}; {REPAIR}")
-    for entry in found["measured"]:
-        if entry["n"] and entry["mean"] is None:
-            raise InputError(f"{path}: row {entry['row']!r}, column {entry['column']!r}: n but no mean; {REPAIR}")
-        if entry["against"] not in rows:
-            raise InputError(f"{path}: measured is compared against {entry['against']!r}, which is no row; {REPAIR}")
+    try:
+        tables(found)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        what, again = (
+            f"{type(error).__name__}: {error}",
+            "run the study again: it writes the file from the finished runs",
+        )
+        raise InputError(f"{path}: its tables cannot be made ({what}); {again}") from None
     return found
 
 
@@ -125,30 +90,23 @@ def tables(results: dict[str, Any]) -> list[ResultTable]:
     return [sheet for sheet in found if sheet.rows]
 
 
-def _grid(
-    results: dict[str, Any],
-    title: str,
-    show: Callable[[dict[str, Any], dict[str, Any]], str],
-    notes: list[str],
-) -> ResultTable:
-    """A table of all variants and columns; `show` formats an entry of a column, "-" if there is nothing to show.
+Show = Callable[[dict[str, Any], dict[str, Any]], str]  # an entry of a column as text, "-" if there is nothing to show
 
-    Variants without anything to show are left out. The columns of a single variant become the lines of the table.
+
+def _grid(results: dict[str, Any], title: str, show: Show, notes: Sequence[str], sparse: bool = False) -> ResultTable:
+    """A table of all variants and columns; sparse: without the variants and columns that have nothing to show.
+
+    The columns of a single variant become the lines of the table.
     """
     entries = {(entry["row"], entry["column"]): entry for entry in results["measured"]}
     columns, names = results["columns"], [row["name"] for row in results["rows"]]
     shown = {name: [show(entries[name, column["name"]], column) for column in columns] for name in names}
-    rows = [(name, *cells) for name, cells in shown.items()]
-    if len(rows) == 1 and len(columns) > 1:
-        lines = [(column["name"], cell) for column, cell in zip(columns, rows[0][1:], strict=True)]
+    used = [i for i in range(len(columns)) if not sparse or any(cells[i] != "-" for cells in shown.values())]
+    if len(names) == 1 and len(columns) > 1:
+        lines = [(columns[i]["name"], shown[names[0]][i]) for i in used]
         return ResultTable(title, ("column", names[0]), lines, tuple(notes))
-    return ResultTable(title, ("variant", *(column["name"] for column in columns)), rows, tuple(notes))
-
-
-def _shown(sheet: ResultTable) -> ResultTable:
-    """The table without lines that have nothing but dashes."""
-    rows = [row for row in sheet.rows if {*row[1:]} != {"-"}]
-    return ResultTable(sheet.title, sheet.header, rows, sheet.notes)
+    rows = [(name, *(cells[i] for i in used)) for name, cells in shown.items() if not sparse or {*cells} != {"-"}]
+    return ResultTable(title, ("variant", *(columns[i]["name"] for i in used)), rows, tuple(notes))
 
 
 def _figures(results: dict[str, Any], title: str) -> ResultTable:
@@ -174,13 +132,7 @@ def _figures(results: dict[str, Any], title: str) -> ResultTable:
             parts.append(f"*{entry['paper']:.{1 if column['percent'] else 2}f}*")
         return " ".join(parts)
 
-    sheet = _grid(results, title, show, _notes(results))
-    averages = [
-        (f"average of {len(one['of'])}", f"{100 * one['mean']:.1f} *{one['paper']:.1f}*")
-        for one in (results.get("average"),)
-        if one and sheet.header[0] == "column"
-    ]
-    return ResultTable(sheet.title, sheet.header, [*sheet.rows, *averages], sheet.notes)
+    return _grid(results, title, show, _notes(results))
 
 
 def _differences(results: dict[str, Any]) -> ResultTable:
@@ -232,13 +184,7 @@ def _paper_curves(results: dict[str, Any]) -> list[ResultTable]:
 def _settings(results: dict[str, Any]) -> ResultTable:
     """Which setting each variant has in each column, where it was chosen on training rows."""
     note = "Chosen on a fifth of the training rows that was kept back, never on development rows."
-    sheet = _grid(results, "Chosen settings", lambda entry, column: entry.get("chosen") or "-", [note])
-    used = {entry["column"] for entry in results["measured"] if entry.get("chosen")}
-    kept = [i for i, name in enumerate(sheet.header) if i == 0 or name in used]
-    if sheet.header[0] == "column":
-        return _shown(sheet)
-    rows = [tuple(row[i] for i in kept) for row in _shown(sheet).rows]
-    return ResultTable(sheet.title, tuple(sheet.header[i] for i in kept), rows, sheet.notes)
+    return _grid(results, "Chosen settings", lambda entry, column: entry.get("chosen") or "-", [note], sparse=True)
 
 
 def _costs(results: dict[str, Any]) -> ResultTable:
@@ -256,6 +202,9 @@ def _number(value: float, column: dict[str, Any]) -> str:
     return f"{100 * value:.1f}" if column["percent"] else f"{value:.2f}"
 
 
+# ---- notes
+
+
 def _notes(results: dict[str, Any]) -> list[str]:
     """Sentences below the figures."""
     measured = results["measured"]
@@ -268,7 +217,12 @@ def _notes(results: dict[str, Any]) -> list[str]:
         notes.append(f"In italics: {results['source']}.")
     if any(entry["collapsed"] for entry in measured):
         notes.append("† so many of the runs collapsed to the same answer everywhere; they are in the mean.")
-    notes += _best_notes(results)
+    if results.get("chosen"):
+        notes.append("chosen: the best mean on development data, so that every figure here is a little too good.")
+    for task, best in results.get("best", {}).items():
+        collapsed = " (collapsed)" if best["collapsed"] else ""
+        value = f"{best['metric']} {100 * best['value']:.2f}{collapsed}"
+        notes.append(f"{task}: the best run is {best['what']}, {value}; its model is in {best['model']}/.")
     notes += [f"{one['what']} {one['outcome']}: {one['message']}" for one in results.get("failed", [])]
     if left := len(results["left"]):
         empty = f"{sum(not entry['n'] for entry in measured)} of {len(measured)}"
@@ -281,26 +235,10 @@ def _seeds_note(results: dict[str, Any]) -> str:
     """What the means and deviations are over."""
     tested = [column["name"] for column in results["columns"] if column.get("metric", "").endswith("_test")]
     on_test = f" ({', '.join(tested)}: on test data)" if tested else ""
-    seeds, several = results["seeds"], results.get("pretrain_seeds") or []
+    seeds, several = results["seeds"], results.get("pretrain_seeds")
     over = f"{counted(len(seeds), 'seed')} of fine-tuning ({', '.join(map(str, seeds))}), on development data{on_test}"
     if several:
-        return (
-            f"Mean ± standard deviation over {counted(len(several), 'seed')} of pre-training. "
-            f"Each value is a mean over {over}."
-        )
-    if results.get("best"):
-        return f"Mean ± standard deviation over {over}."
-    once = "A variant is pre-trained once: what another seed of pre-training would change is in no interval."
-    return f"Mean ± standard deviation over {over}. {once}"
-
-
-def _best_notes(results: dict[str, Any]) -> list[str]:
-    """Of a sweep or a suite: how settings were chosen, and the run whose model is kept for each task."""
-    notes = []
-    if results.get("chosen"):
-        notes.append("chosen: the best mean on development data, so that every figure here is a little too good.")
-    for task, best in results.get("best", {}).items():
-        collapsed = " (collapsed)" if best["collapsed"] else ""
-        value = f"{best['metric']} {100 * best['value']:.2f}{collapsed}"
-        notes.append(f"{task}: the best run is {best['what']}, {value}; its model is in {best['model']}/.")
-    return notes
+        pretrained = counted(len(several), "seed")
+        return f"Mean ± standard deviation over {pretrained} of pre-training. Each value is a mean over {over}."
+    once = " A variant is pre-trained once: what another seed of pre-training would change is in no interval."
+    return f"Mean ± standard deviation over {over}." + ("" if results.get("best") else once)

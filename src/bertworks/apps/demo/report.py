@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from ...experiments.differences import paired
+from ...experiments.statistics import paired
 from ...reporting.tables import no_tags
 
 _SIDE = {"rate": float, "dev": {str: float}, "test": [float], "mean": float, "sd": float}

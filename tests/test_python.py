@@ -399,7 +399,7 @@ def test_a_notebook_shows_one_output(monkeypatch, tmp_path):
     monkeypatch.setattr("IPython.display.display", lambda drawing, display_id: shown.append(drawing) or Handle())
     reporter = Reporter(tmp_path, 0)
     for step in range(1, 12):
-        reporter.progress(step / 11, f"step {step}", 0.0)
+        reporter.progress(step / 11, f"step {step}")
         reporter.record("train", {"step": step, "loss": 1.5})
     reporter.close()
     html = shown[-1]._repr_mimebundle_([], [])["text/html"]

@@ -29,7 +29,6 @@ from bertworks.experiments.search import (
     sweep_study,
 )
 from bertworks.experiments.study import Options, run_study
-from bertworks.experiments.tables import tables
 from bertworks.files import Diverged, InputError, read_json
 from bertworks.finetuning.job import ExampleFeed
 from bertworks.finetuning.recipe import FinetuneConfig
@@ -126,15 +125,6 @@ def test_grids_that_are_none(place, grid, message):
         plan_of(place, name=grid)
 
 
-@pytest.mark.parametrize("sweep", ["", " ", "nothing", "optim.lr=fast"])
-def test_a_malformed_sweep_is_refused_before_any_row_is_read(place, tmp_path, capsys, monkeypatch, sweep):
-    monkeypatch.setattr("bertworks.tasks.selection.DividedRows.read_data", None)
-    line = ["study", "sweep", "--train", str(place / "train.csv"), "--dev", str(place / "dev.csv"), "--grid", sweep]
-    with pytest.raises(SystemExit):
-        main([*line, "--model", str(place / "model"), "--out", str(tmp_path / "run"), "--max-seq-length", "16"])
-    assert "grid " in capsys.readouterr().err and not (tmp_path / "run").exists()
-
-
 def test_a_budget_beside_a_grid_of_epochs():
     steps = dataclasses.replace(CONFIG, loop=dataclasses.replace(CONFIG.loop, steps=3))
     with pytest.raises(InputError, match=r"the grid paper varies epochs; leave loop.steps, .* out"):
@@ -184,16 +174,6 @@ def test_a_run_of_a_sweep_is_that_of_a_fine_tuning_alone(swept, place, tmp_path)
     alone = finetune(config, task, data, place / "model", tmp_path / "alone", quiet=True)
     assert (alone["metrics"], alone["recipe"]) == (found["metrics"], found["recipe"])
     assert (tmp_path / "alone/predictions.jsonl").read_bytes() == (folder / "predictions.jsonl").read_bytes()
-
-
-def test_the_table_of_a_sweep(swept):
-    out, results = swept
-    text = (out / "study.md").read_text()
-    rows = {row[0]: row[1] for row in tables(results)[0].rows}
-    chosen = results["chosen"]["table"]
-    assert [name for name, cell in rows.items() if cell.endswith(" chosen")] == [chosen]
-    assert "†2" in rows[NAMES[0]] and "Differences" not in text
-    assert f"table: the best run is {results['best']['table']['what']}" in text and "its model is in model/" in text
 
 
 def test_a_collapsed_run_is_the_best_one_only_among_its_like(swept, place, monkeypatch):
@@ -456,13 +436,6 @@ def test_columns_of_one_task_with_other_rows_are_searched_by_themselves(glue, pl
     assert {key: best["model"] for key, best in results["best"].items()} == {"cola": "cola/model", "8": "8/model"}
     assert results["best"]["8"]["run"] in [one["8"] for one in runs.values()]
     assert (tmp_path / "out/8/model/config.json").exists()
-
-
-def test_tasks_keep_their_defaults_under_the_line():
-    line = ["--model", "m", "--out", "o", "--optim.lr", "1e-4"]
-    for name, batch in (("squad2", 48), ("mrpc", 32)):
-        recipe = parsed(line, find_task(name)).config
-        assert (recipe.optim.lr, recipe.batch_size) == (1e-4, batch)
 
 
 def test_a_suite_that_cannot_be(place, tmp_path):

@@ -13,7 +13,7 @@ from bertworks.experiments.choices import chosen, rows_of_run
 from bertworks.experiments.engine import Grid
 from bertworks.experiments.figures import plot_study
 from bertworks.experiments.plan import make_plan
-from bertworks.experiments.recipe import Column, Variant
+from bertworks.experiments.recipe import Variant
 from bertworks.experiments.results import measure
 from bertworks.experiments.rows import Plan, StudyInputs
 from bertworks.experiments.study import Options, Runner, run_study
@@ -350,19 +350,6 @@ def test_a_picture_of_curves_over_columns(finished, tmp_path):
 def test_variants_that_cannot_be(found, expected):
     with pytest.raises(ValueError, match=expected):
         Variant("one", **found)
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        ({"task": "sst2", "panel": "SST-2"}, "both panel and x"),
-        ({"task": "sst2", "evaluate": {"objective": "mlm"}}, "evaluate is of a held-out metric"),
-        ({"task": "sst2", "choose_seeds": 0}, "choose_seeds = 0; expected 1 or more"),
-    ],
-)
-def test_columns_that_cannot_be(found, expected):
-    with pytest.raises(ValueError, match=expected):
-        Column("one", **found)
 
 
 def test_a_baseline_of_a_pair_is_refused_before_any_run(planned):

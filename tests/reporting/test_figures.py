@@ -8,7 +8,6 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 
-from bertworks.apps.probing import pictures
 from bertworks.files import InputError
 from bertworks.reporting import figures as plots
 from bertworks.reporting import fonts
@@ -52,21 +51,6 @@ def test_the_legend_of_long_names_fits_the_figure(columns, names):
     figure.draw_without_rendering()
     box = figure.legends[0].get_window_extent()
     assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and len(figure.legends[0].texts) == names
-
-
-@pytest.mark.parametrize("word", ["bank", "은행에서부터의대출이자율변동표", "pneumono" * 8])
-def test_the_pictures_of_probes_cut_nothing(tmp_path, monkeypatch, word):
-    figures = []
-    monkeypatch.setattr(pictures, "save_figure", lambda figure, *_, **__: figures.append(figure) or [])
-    layers = ["static", "emb.", *"123456"]
-    pictures.lines(layers, {f"{word!r} in the two sentences": [0.5] * 8}, {"random": [0.2] * 8}, "cosine", tmp_path)
-    for figure in figures:
-        with fonts.plain_texts(figure):
-            figure.draw_without_rendering()
-        for artist in (*figure.legends, figure._suptitle):
-            if artist is not None:
-                box = artist.get_window_extent()
-                assert box.x0 >= 0 and box.x1 <= figure.bbox.x1
 
 
 @pytest.mark.parametrize("name", ["$x$", "_hidden"])
@@ -183,13 +167,6 @@ def test_a_folder_of_seeds_is_its_runs_and_one_of_other_runs_says_which_there_ar
         plot_runs([tmp_path / "study"], tmp_path / "x")
     with pytest.raises(InputError, match="13 runs"):
         plot_runs([tmp_path], tmp_path / "x")
-
-
-def test_groups(tmp_path):
-    png, svg = plot_groups(
-        {"pre-trained": [0.7, 0.8], "random": [0.4]}, tmp_path / "gain", "accuracy", "t", {"majority": 0.2}
-    )
-    assert png.stat().st_size > 5_000 and "majority" in words(svg) and "20.0%" in words(svg)
 
 
 def test_a_folder_that_is_no_run_is_named(tmp_path):

@@ -23,16 +23,3 @@ def test_a_resumed_run_drops_what_it_will_write_again(tmp_path):
         Reporter(tmp_path, step, quiet=True, over=over)
         found = [(record["kind"], record["step"]) for record in read_log(tmp_path)]
         assert found == [("train", 1), ("eval", 1), ("train", 2), ("eval", 2), ("train", 3)][:kept]
-
-
-def test_a_run_says_once_how_long_it_will_train(tmp_path, capsys):
-    """After a few updates, from the seconds of training alone: evaluations lie between them."""
-    for quiet, said in ((False, "about 2 min 54 s of training to go at this pace\n"), (True, "")):
-        reporter = Reporter(tmp_path, 10, quiet)  # resumed at step 10 of 100
-        for step in range(11, 31):
-            reporter.progress(step / 100, "", 100 + 2.0 * step)
-        assert capsys.readouterr().err == said  # 87 steps after the 13th
-    reporter = Reporter(tmp_path, 0)
-    for step in range(1, 101):
-        reporter.progress(step / 100, "", 0.01 * step)
-    assert capsys.readouterr().err == ""  # it ends before anybody has read the line

@@ -28,14 +28,10 @@ GOOD = {"kind": "finetune", "metrics": {"f1": 0.5, "loss": 1}, "runs": [{"seed":
     [
         ({"kind": 3}, "kind = 3; expected a text"),
         ({"metrics": {"f1": "high"}}, "metrics.f1 = 'high'; expected a number"),
-        ({"metrics": [1]}, "metrics = [1]; expected a table"),
         ({"metrics": {"f1": True}}, "metrics.f1 = True; expected a number"),
-        ({"steps": 1.5}, "steps = 1.5; expected an integer"),
         ({"runs": [{"seed": 1}, {}]}, "no field runs[1].seed; expected seed"),
         ({"pair": [1]}, "pair has 1 items; expected 2"),
-        ({"pair": [1, "x"]}, "pair[1] = 'x'; expected a number"),
         ({"count": 10}, "count = 10; expected 0 to 9"),
-        ({"runs": {}}, "runs = {}; expected a list"),
     ],
 )
 def test_a_field_of_another_form_is_named(tmp_path, change, problem):
@@ -61,8 +57,6 @@ RECORD = '{"kind": "train", "step": 1, "loss": 2.5, "left": null}\n'
     [
         ('{"kind": "train", "st\n', "not valid JSON"),
         ("[]\n", "found []; expected a table"),
-        ('{"kind": "train"}\n', "no field step; expected kind, step"),
-        ('{"kind": "train", "step": "2"}\n', "step = '2'; expected an integer"),
         ('{"kind": "train", "step": 2, "loss": [1]}\n', "loss = [1]; expected a number"),
         ("\xff\n", "not valid JSON"),
     ],

@@ -63,12 +63,6 @@ def test_what_every_task_kills_ends_with_a_message():
 
 
 @heavy
-def test_faults_of_the_object_are_raised(tmp_path):
-    with Cluster("local", 1, Made, tmp_path, "no such disk") as pool, pytest.raises(InputError, match="no such disk"):
-        [*pool.run(number_of, [(1,)])]
-
-
-@heavy
 def test_other_versions_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "_versions", lambda: {"bertworks": "9.8.7"})
     with (
@@ -79,7 +73,7 @@ def test_other_versions_are_refused(tmp_path, monkeypatch):
 
 
 @heavy
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x", "tcp:/x", "tcp://host"])
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense://x"])
 def test_no_scheduler_at_the_address(address):
     program = f"""
 from bertworks.workers import cluster

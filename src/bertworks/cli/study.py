@@ -44,13 +44,11 @@ class RunArguments:
     recipe: Positional[str]  # study from `bertworks recipes`, or a .toml file (or: --recipe RECIPE)
     out: Path  # folder to write results.json, study.md and study.png to
     corpus: Path | None = None  # corpus store made by `bertworks corpus build`, for studies that pre-train
-    # folder that contains the tasks' folders that the study names: for glue/MNLI the folder that contains glue, or glue
-    data: Path | None = None
+    data: Path | None = None  # folder that contains the tasks' folders, for glue/MNLI the folder that contains glue
     model: Path | None = None  # model folder or run folder to use instead of pre-training the unvaried variants
     cells: Path | None = None  # folder of the runs; studies with the same folder share equal runs; none: OUT/cells
     minute: bool = False  # tiny models and a dozen steps, to check that the study works; the figures mean nothing
-    # list the runs and their state, and the time left as finished runs of the same kind suggest; start none
-    dry_run: bool = False
+    dry_run: bool = False  # list the runs, their state and what finished ones took; start none
     keep_models: bool = False  # also keep the models of fine-tuning runs
     retry: bool = False  # repeat the runs that diverged or failed before
     on: Flat[Scheduler] = field(default_factory=Scheduler)
@@ -59,11 +57,10 @@ class RunArguments:
 def run(argv: list[str]) -> None:
     """Run the study, and print its tables; or list its runs."""
     arguments = parse(RunArguments, argv, "study run")
-    from ..experiments.dry_run import show_cells
     from ..experiments.engine import refuse_torchrun
     from ..experiments.plan import make_plan
     from ..experiments.rows import StudyInputs
-    from ..experiments.study import Options, others_work, run_study
+    from ..experiments.study import Options, others_work, run_study, show_cells
 
     refuse_torchrun("a study")
     recipe = find_recipe(arguments.recipe, "study")

@@ -13,15 +13,12 @@ Files in reading order:
     choices.py       combinations of settings, and settings that are chosen on training rows
     baselines.py     baselines without an encoder
     study.py         running a study
-    dry_run.py       the list of its runs with their estimated times
-    differences.py   the paired difference of two rows: interval, p, effect size
+    statistics.py    paired differences over seeds; metrics of many resamples, for the bootstrap
     claims.py        the comparison that a study names before it is run
     results.py       results.json of a study
     tables.py        the tables of a study
     figures.py       the picture of a study
-    outcomes.py      a finished run: its results and predictions, as compare.py reads them
     compare.py       two runs on the same development rows: differences with intervals
-    statistics.py    metrics of many resamples at once, for the paired bootstrap
     submission.py    predictions for GLUE's leaderboard
 """
 

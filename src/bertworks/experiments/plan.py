@@ -299,28 +299,15 @@ class Planner:
             raise InputError(f"metric = {column.metric!r}; {column.task} has {', '.join(names)}")
         if self.inputs.data is None:
             raise InputError("--data is missing; give the folder with the tasks' folders")
-        folder = data_folder(self.inputs.data, column.data)
+        folder = self.inputs.data / column.data
         if not folder.is_dir():
-            raise InputError(
-                f"{folder}: no such folder; expected the one with {task.train} and {task.dev}; give the folder that "
-                f"contains {column.data} with --data"
-            )
+            raise InputError(f"{folder}: no such folder; give the folder that contains {column.data} with --data")
         files = _files(Examples(task, (folder,)))
         if missing := [file for file in files if not file.is_file()]:
             raise InputError(f"{missing[0]}: no such file; expected {task.name}'s training and development files")
         if self.inputs.minute:
             column = replace(column, train_rows=MINUTE_ROWS, dev_rows=MINUTE_ROWS)
         self.tasks[column.name] = task, column, "".join(map(checksum, files))
-
-
-def data_folder(data: Path, name: str) -> Path:
-    """The folder of a column's files: `name` below `data`, which may itself be the first folder of `name`.
-
-    For korean/nsmc, `data` is the folder that contains korean, or korean.
-    """
-    first, _, rest = name.partition("/")
-    inside = data / rest
-    return inside if rest and not (data / name).is_dir() and data.absolute().name == first else data / name
 
 
 def _files(examples: Examples) -> list[Path]:
@@ -339,7 +326,7 @@ def read_rows(work: Finetuning | Baseline, inputs: StudyInputs) -> tuple[Task, D
     if column.name in inputs.examples:
         return inputs.examples[column.name].read()
     assert inputs.data is not None  # the plan has checked it
-    found = load_data(work.task, data_folder(inputs.data, column.data))
+    found = load_data(work.task, inputs.data / column.data)
     first = 0 if column.draw else column.train_rows
     train, dev = (rows[: n or None] for rows, n in ((found.train, first), (found.dev, column.dev_rows)))
     more: dict[str, Any] = {name: rows[: column.dev_rows or None] for name, rows in found.more.items()}

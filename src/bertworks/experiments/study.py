@@ -24,7 +24,9 @@ from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import finetune
 from ..pretraining.run import held_out_metrics, pretrain
 from ..pretraining.static import train_static
+from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
+from ..reporting.tables import ResultTable
 from ..tasks.base import Data, Task
 from ..training import machine
 from ..training.run import refuse_other_folder
@@ -117,6 +119,16 @@ def run_search(
     return None if results and others_work(results) else results
 
 
+def show_cells(plan: Plan, folder: Path) -> None:
+    """Print the cells in the order of work, their state, and what finished ones took."""
+    grid, rows = Grid(folder), []
+    for cell in plan.cells:
+        results = results_of(cell, grid)
+        took = duration(results["seconds"]) if results else ""
+        rows.append((cell.title, "busy" if grid.busy(cell) else grid.state(cell), took))
+    ResultTable(f"{plan.study.title}: {len(plan.cells)} runs", ("run", "state", "took"), rows).show()
+
+
 def others_work(results: dict[str, Any]) -> bool:
     """Whether other processes work on runs of the study, which a message then names."""
     busy = [one["what"] for one in results["left"] if one["busy"]]
@@ -144,16 +156,14 @@ def check_out(plan: Plan, out: Path) -> None:
     if not path.exists():
         return
     found = read_results(path, {}, "restore the file, or give another --out")
-    if found.get("kind") != "study" or found.get("study") != plan.study.name:
-        what = " ".join(str(found[key]) for key in ("kind", "study", "task") if key in found)
-        raise InputError(f"{out} has the results of something else ({what}); give another --out")
-    if found.get("format") != FORMAT:
-        raise InputError(
-            f"{path}: format {found.get('format')!r}; this program writes format {FORMAT}. Give another --out, and "
-            f"--cells {out / 'cells'} if the runs are there: finished ones are not run again"
-        )
-    if found.get("minute") != plan.inputs.minute:
-        raise InputError(f"{out} was made {'with' if found['minute'] else 'without'} --minute; give another --out")
+    expected = {"kind": "study", "study": plan.study.name, "format": FORMAT, "minute": plan.inputs.minute}
+    for key, value in expected.items():
+        if found.get(key) != value:
+            what = " ".join(str(found[name]) for name in ("kind", "study", "task") if name in found)
+            raise InputError(
+                f"{out} has the results of something else ({what}): {key} is {found.get(key)!r}, expected {value!r}; "
+                f"give another --out, and --cells {out / 'cells'} to use finished runs there"
+            )
 
 
 def check_cells(plan: Plan, grid: Grid) -> None:
@@ -170,15 +180,10 @@ def check_snapshot(start: InitialModel, grid: Grid) -> None:
     if start.step is None or start.cell is None or grid.state(start.cell) != "done":
         return
     if not start.path(grid).exists():
-        steps = (results_of(start.cell, grid) or {}).get("steps", start.step)
-        if steps < start.step:
-            raise InputError(
-                f"{start.path(grid)}: no such snapshot, because the run ended at step {steps}, before step "
-                f"{start.step}; leave that snapshot out of the study, or give the recipe a larger training budget"
-            )
+        ended = (results_of(start.cell, grid) or {}).get("steps")
         raise InputError(
-            f"{start.path(grid)}: no such snapshot, but the run is finished, for a study without it; remove "
-            f"{grid.path(*start.needs)} to run it again"
+            f"{start.path(grid)}: no such snapshot; the run ended at step {ended}, or was run for a study without this "
+            f"snapshot; leave it out of the study, or remove {grid.path(start.cell)} to run it again"
         )
 
 

@@ -12,8 +12,6 @@ from ..files import NotWritten, to_json, write_text
 from .notebook import Cell
 from .run_files import LOG, read_log
 
-FORECAST_AFTER = 3.0  # seconds of training before the time left is printed; a shorter time left is not printed
-
 
 class Reporter:
     """Writes records to the run's log and shows them; with `quiet` it only writes. Only the `main` process does either.
@@ -27,7 +25,6 @@ class Reporter:
         if main and self.path.exists():
             kept = [r for r in read_log(run) if r["step"] < step + (r["kind"] == "train" or not over)]
             write_text(self.path, "".join(to_json(record) + "\n" for record in kept))
-        self.forecast = Forecast()
         self.console = Console(stderr=True)
         self.bar: Progress | None = None
         self.cell: Cell | None = None
@@ -40,14 +37,12 @@ class Reporter:
             else:
                 self.bar.start()
 
-    def progress(self, share: float, info: str, seconds: float) -> None:
-        """Move the bar to `share` of the run, after so many seconds of training; once say how long it will take."""
+    def progress(self, share: float, info: str) -> None:
+        """Move the bar to `share` of the run."""
         if self.bar:
             self.bar.update(self.task, completed=share, info=info)
         if self.cell:
             self.cell.draw()
-        if not self.quiet and (left := self.forecast.left(share, seconds)) > FORECAST_AFTER:
-            self._show(f"about {duration(left)} of training to go at this pace")
 
     def record(self, kind: str, values: dict[str, Any]) -> None:
         """Append one record to the log and show it as a line."""
@@ -79,23 +74,6 @@ class Reporter:
             self.cell.draw(now=True)
         elif self.bar:
             self.bar.stop()
-
-
-class Forecast:
-    """How long a run will still train, known once: after a few updates, before the log may have its first line."""
-
-    def __init__(self) -> None:
-        self.begun: tuple[float, float] | None = None  # share and seconds after the first update, which warms up
-        self.known = False
-
-    def left(self, share: float, seconds: float) -> float:
-        """Seconds, when they are first known, else 0. To be called after each update with the run's progress."""
-        if self.begun is None or self.known:
-            self.begun = self.begun or (share, seconds)
-            return 0.0
-        first, before = self.begun
-        self.known = seconds - before > FORECAST_AFTER
-        return (seconds - before) / (share - first) * (1 - share) if self.known and share > first else 0.0
 
 
 def duration(seconds: float) -> str:

@@ -166,7 +166,7 @@ class Loop:
             now = config.share(progress)
             if self.after_step:
                 self.after_step(progress.step)
-            reporter.progress(now, f"step {progress.step:,}", progress.seconds)
+            reporter.progress(now, f"step {progress.step:,}")
             if logs or now >= 1:
                 self._log(reporter, now)
             if evaluates and now < 1:

@@ -384,30 +384,6 @@ def test_pretraining_from_python(tiny_store, tmp_path):
         pretrain(tiny_store, tmp_path / "c", **{"model.vocab_size": 7})
 
 
-def test_a_notebook_shows_one_output(monkeypatch, tmp_path):
-    pytest.importorskip("IPython")
-    from bertworks.reporting import Reporter
-
-    shown = []
-
-    class Handle:
-        def update(self, drawing):
-            shown.append(drawing)
-
-    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    monkeypatch.setattr("rich._console", None)  # rich's own, which would stay one of a notebook
-    monkeypatch.setattr("IPython.display.display", lambda drawing, display_id: shown.append(drawing) or Handle())
-    reporter = Reporter(tmp_path, 0)
-    for step in range(1, 12):
-        reporter.progress(step / 11, f"step {step}")
-        reporter.record("train", {"step": step, "loss": 1.5})
-    reporter.close()
-    html = shown[-1]._repr_mimebundle_([], [])["text/html"]
-    assert "step 11" in html and "step 2 " not in html and "100.0%" in html
-    assert 2 <= len(shown) < 20
-    assert len(bertworks.read_log(tmp_path)) == 11
-
-
 def test_calling_needs_no_notebook_and_no_pandas():
     code = "import sys, bertworks; bertworks.finetune, bertworks.features, bertworks.compare\n"
     code += "print([name for name in ('pandas', 'polars', 'datasets', 'IPython', 'matplotlib') if name in sys.modules])"

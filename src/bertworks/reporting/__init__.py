@@ -3,7 +3,6 @@
 run_files.py   results.json, log.jsonl and other files of runs, checked when read; the commit of the code
 log.py         the log of a run, written and shown
 progress.py    progress of long jobs
-notebook.py    the same in the output of a notebook's cell
 results.py     what a call in Python returns: results that print as tables
 tables.py      tables of results, on a terminal or as Markdown
 outputs.py     whether a file or folder that the user names may be written

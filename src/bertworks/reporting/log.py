@@ -1,4 +1,4 @@
-"""The log of a run: log.jsonl, and on a terminal or in a notebook a bar and the records (elsewhere plain lines)."""
+"""The log of a run: log.jsonl, and on a terminal a bar and the records (elsewhere plain lines)."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from ..files import NotWritten, to_json, write_text
-from .notebook import Cell
 from .run_files import LOG, read_log
 
 
@@ -27,22 +26,16 @@ class Reporter:
             write_text(self.path, "".join(to_json(record) + "\n" for record in kept))
         self.console = Console(stderr=True)
         self.bar: Progress | None = None
-        self.cell: Cell | None = None
-        if not self.quiet and (self.console.is_terminal or self.console.is_jupyter):
+        if not self.quiet and self.console.is_terminal:
             columns = ("{task.description}", BarColumn(), "{task.percentage:>5.1f}%", TimeElapsedColumn())
             self.bar = Progress(*columns, TextColumn("{task.fields[info]}"), console=self.console)
             self.task = self.bar.add_task("training", total=1.0, info="")
-            if self.console.is_jupyter:
-                self.cell = Cell(self.bar)
-            else:
-                self.bar.start()
+            self.bar.start()
 
     def progress(self, share: float, info: str) -> None:
         """Move the bar to `share` of the run."""
         if self.bar:
             self.bar.update(self.task, completed=share, info=info)
-        if self.cell:
-            self.cell.draw()
 
     def record(self, kind: str, values: dict[str, Any]) -> None:
         """Append one record to the log and show it as a line."""
@@ -57,22 +50,14 @@ class Reporter:
         if self.quiet:
             return
         text = "  ".join(f"{name} {_short(name, value)}" for name, value in values.items() if value is not None)
-        self._show(text, f"{kind:5} ")
-
-    def _show(self, text: str, kind: str = "") -> None:
-        """Show a line above the bar, in the notebook's cell, or on stderr."""
-        if self.cell:
-            self.cell.draw(kind + text)
-        elif self.bar:
-            self.bar.console.print(Text.assemble((kind, "dim"), text), highlight=False, soft_wrap=True)
+        if self.bar:
+            self.bar.console.print(Text.assemble((f"{kind:5} ", "dim"), text), highlight=False, soft_wrap=True)
         else:
-            print(kind + text, file=sys.stderr, flush=True)
+            print(f"{kind:5} {text}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Stop the bar."""
-        if self.cell:
-            self.cell.draw(now=True)
-        elif self.bar:
+        if self.bar:
             self.bar.stop()
 
 

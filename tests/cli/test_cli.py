@@ -2,7 +2,6 @@
 
 import ast
 import errno
-import io
 import itertools
 import os
 import re
@@ -17,8 +16,7 @@ import tyro
 
 import bertworks
 from bertworks import cli
-from bertworks.cli import COMMANDS, GROUPS, PRINTERS, ending, main
-from bertworks.cli.ending import lasting_output
+from bertworks.cli import COMMANDS, GROUPS, ending, main
 from bertworks.config import from_dict
 from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
@@ -75,24 +73,18 @@ def test_an_unknown_or_earlier_command_gets_the_one_of_today(line, hint, capsys)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("predict m f --outt x", "--outt is no flag of `bertworks predict`; did you mean --out?\n$"),
-        ("finetune m --outt x", "did you mean --out?\n$"),
-        ("finetune m --out x --lr 1", "did you mean --optim.lr?"),
-        ("finetune m --out x --learning_rate 1", "--learning_rate is no flag .*did you mean --optim.lr?"),
-        ("finetune m --out x --optim.lrr 1", "did you mean --optim.lr?"),
-        ("predict m f --zzz 1", "--zzz is no flag of `bertworks predict`; `bertworks predict --help` lists"),
-        ("predict fill-mask m '--no [MASK]'", "--no .MASK. is no flag .*behind all flags and --\n$"),
+        ("predict m f --outt x", "Perhaps you meant:.*--out PATH"),
+        ("finetune m --out x --lr 1", "Perhaps you meant:.*--optim.lr FLOAT"),
         ("predict m f g", "Unrecognized options: g"),
         ("predict m f --data g", "Unrecognized options: f"),
         ("finetune m", "Missing from bertworks finetune:.*--out PATH"),
-        ("tokenizer train t --out o --lowercase=False", "a switch has no value; give --lowercase"),
-        ("tokenizer train t --out o --cased=False", "a switch has no value; give --no-lowercase"),
+        ("tokenizer train t --out o --lowercase=False", "Unrecognized options: False"),
         ("pretrain cpu --phases.0.length many --corpus c --out o", "invalid literal"),
     ],
 )
 def test_a_wrong_command_line_is_explained(line, message, capsys):
     assert status(shlex.split(line)) == 2
-    assert re.search(message.replace("?", r"\?"), capsys.readouterr().err, re.DOTALL)
+    assert re.search(message, capsys.readouterr().err, re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +125,7 @@ def test_a_short_form_stands_for_a_flag(short, long, monkeypatch):
 def test_every_command_is_a_function_and_every_module_has_one():
     modules = {path.stem for path in Path(cli.__file__).parent.glob("*.py")}
     functions = {command: cli.function_of(command) for command in COMMANDS}
-    assert len({*functions.values()}) == len(COMMANDS) and COMMANDS.keys() >= PRINTERS
+    assert len({*functions.values()}) == len(COMMANDS)
     called = {function.__module__.rpartition(".")[2] for function in functions.values()}
     assert modules - called == {"__init__", "__main__", "arguments", "ending"}
 
@@ -141,7 +133,7 @@ def test_every_command_is_a_function_and_every_module_has_one():
 def test_exit_statuses_are_the_same_in_the_code_and_in_the_docs():
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
     rows = re.findall(r"^\| (\d+) \| (.*?)(?::.*)? \|$", page, re.M)
-    assert rows == re.findall(r"^(\d+) +(.*)$", ending.__doc__, re.M) and len(rows) == 6
+    assert rows == re.findall(r"^(\d+) +(.*)$", ending.__doc__, re.M) and len(rows) == 7
 
 
 def test_ctrl_c_ends_any_verb_without_a_traceback(capsys, monkeypatch):
@@ -237,45 +229,13 @@ def test_failures_are_one_line(error, said, capsys, monkeypatch):
     assert capsys.readouterr().err == said
 
 
-@pytest.mark.parametrize("printing", ["print('x' * 999, flush=True)", "rich.print('x' * 999)"])
-def test_a_reader_that_has_seen_enough_ends_a_verb_quietly(printing):
-    """As `| head -1` does; rich ends a process whose reader left with status 1."""
-    line = "import rich\nfrom bertworks import cli\n"
-    line += f"cli.function_of = lambda _: lambda _: [{printing} for _ in range(999)]\n"
-    line += "cli.main(['recipes'])"
-    with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.readline()
+@pytest.mark.parametrize("argv", [["recipes"], ["--help"]])
+def test_a_reader_that_left_ends_a_command_quietly(argv):
+    """As `| true` does."""
+    line = [sys.executable, "-m", "bertworks", *argv]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
-        assert process.stderr.read() == b"" and process.wait() == 0
-
-
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_work_goes_on_when_nobody_reads_what_it_says(tmp_path, stream):
-    """Only verbs that make nothing but their output may end early with status 0."""
-    line = f"""
-import sys, pathlib
-from bertworks import cli
-def train(_):
-    for _ in range(999):
-        print("x" * 999, file=sys.{stream}, flush=True)
-    pathlib.Path("done").touch()
-cli.function_of = lambda _: train
-cli.main(["pretrain"])"""
-    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", line], cwd=tmp_path, **streams) as process:
-        reader = getattr(process, stream)
-        reader.readline()
-        reader.close()
-        assert process.wait() == 0
-    assert (tmp_path / "done").exists()
-
-
-def test_output_that_is_never_read_is_no_failure():
-    for argv in (["recipes"], ["--help"]):
-        line = f"from bertworks.cli import main\nmain({argv})"
-        with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            process.stdout.close()
-            assert process.stderr.read() == b"" and process.wait() == 0
+        assert process.stderr.read() == b"" and process.wait() == ending.UNREAD
 
 
 def test_closed_streams_are_no_failure():
@@ -283,18 +243,6 @@ def test_closed_streams_are_no_failure():
     closed = [sys.executable, "-c", "import os, sys; os.close(1); os.close(2); os.execv(sys.executable, sys.argv[1:])"]
     for argv, expected in ((["recipes"], 0), (["predict", "a", "--none"], 2), (["predict", "none", "a.txt"], 1)):
         assert subprocess.run([*closed, sys.executable, "-m", "bertworks", *argv]).returncode == expected
-
-
-def test_characters_that_a_stream_lacks_are_escaped(monkeypatch):
-    encodings = {"stdout": "utf-8", "stderr": "ascii"}
-    files = {name: io.TextIOWrapper(io.BytesIO(), encoding) for name, encoding in encodings.items()}
-    for name, file in files.items():
-        monkeypatch.setattr(sys, name, file)
-    with lasting_output(prints_only=False):
-        print("\ud800 한")
-        print("é \udcff", file=sys.stderr)
-    said = {name: file.buffer.getvalue() for name, file in files.items() if not file.flush()}
-    assert said == {"stdout": "\\ud800 한\n".encode(), "stderr": rb"\xe9 \udcff" b"\n"}
 
 
 def test_another_tokenizer_is_not_replaced(tmp_path, capsys):
@@ -420,17 +368,9 @@ def every_help(capsys, columns, monkeypatch):
 @pytest.mark.parametrize("columns", [80, 120])
 def test_the_help_of_a_verb_fits_the_terminal(columns, capsys, monkeypatch):
     for verb, text in every_help(capsys, columns, monkeypatch):
-        wide = [line for line in text.splitlines() if len(line) > columns]
+        wide = [line for line in text.splitlines()[1:] if len(line) > columns]  # tyro does not wrap the usage
         assert not wide, f"{verb}: {wide}"
         assert "{None}" not in text, verb
-
-
-def test_colours_of_a_terminal_do_not_count_in_the_width_of_the_usage(capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm-256color")
-    assert status(["study", "sweep", "--help"]) == 0
-    printed = capsys.readouterr().out
-    assert "\x1b[" in printed and printed.startswith("usage: bertworks study sweep [-h] [OPTIONS] MODEL GRID\n")
 
 
 def test_the_docs_name_the_flags_of_each_verb(capsys, monkeypatch):

@@ -62,17 +62,6 @@ GROUPS = {
     "fine-tuning": ("finetune", "evaluate", "compare", "study"),
     "using a model": ("predict", "features", "probe", "export", "serve"),
 }
-# These commands make nothing but output: they end when its reader closes it. The others finish their work.
-PRINTERS = {
-    "tokenizer check",
-    "corpus show",
-    "recipes",
-    "recipes tasks",
-    "predict",
-    "predict fill-mask",
-    "predict next-sentence",
-    "doctor",
-}
 
 
 def function_of(command: str) -> Callable[[list[str]], None]:
@@ -89,7 +78,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be UTF-8
     words = next((words for words in (2, 1) if " ".join(argv[:words]) in COMMANDS), 0)
     command = " ".join(argv[:words])
-    with explained_failures(command in PRINTERS or argv == ["--version"]):
+    with explained_failures():
         if argv == ["--version"]:
             return _print_version()
         function_of(command)(argv[words:]) if words else _explain(argv)

@@ -5,14 +5,10 @@ is always a model folder or a run folder, `--out` where results are written, `--
 positional argument may also be given as the flag of its name.
 """
 
-import contextlib
 import dataclasses
-import difflib
 import inspect
-import io
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -27,7 +23,6 @@ from ..tasks.selection import TrainRows as TrainRows
 from ..tasks.selection import comma_separated as comma_separated
 from ..tasks.selection import refuse_beside as refuse_beside
 from ..training.config import without_late_snapshots
-from .ending import WRONG_ARGUMENTS
 
 T = TypeVar("T")
 Flat = Annotated[T, tyro.conf.arg(name="")]  # the dataclass's fields are flags without the name of the field in front
@@ -78,54 +73,10 @@ def parse(
         "config": CONFIG,
         "compact_help": start is not None,
     }
-    told = _Told()
     try:
-        with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
-            return arguments(**vars(tyro.cli(read, args=words, **options)))
+        return arguments(**vars(tyro.cli(read, args=words, **options)))
     except ValueError as error:  # from a dataclass that checks its values
         raise InputError(str(error)) from None
-    except SystemExit as ending:
-        if not ending.code:  # the help, whose usage tyro does not wrap
-            usage, _, rest = told.getvalue().partition("\n")
-            usage = re.sub(r"\x1b\[[0-9;]*m", "", usage)  # colours would count as characters
-            indent = " " * len(f"usage: bertworks {command} ")
-            print(*textwrap.wrap(usage, 80, subsequent_indent=indent, break_on_hyphens=False), rest, sep="\n", end="")
-            raise
-        with contextlib.redirect_stdout(told_all := _Told()), contextlib.suppress(SystemExit):
-            tyro.cli(read, args=["--help"], **options | {"compact_help": False})
-        print(_unknown(words[:end], told_all.getvalue(), command) or told.getvalue().rstrip(), file=sys.stderr)
-        raise SystemExit(WRONG_ARGUMENTS) from None
-
-
-class _Told(io.StringIO):
-    """What tyro prints, with the colours and frames of the terminal that gets it."""
-
-    encoding = ""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.encoding, self.isatty = sys.stdout.encoding, sys.stdout.isatty  # type: ignore[method-assign]
-
-
-def _unknown(words: list[str], text: str, command: str) -> str:
-    """What to say of a word that looks like a flag and is none, or of a switch with a value; text: the whole help."""
-    names = {"-H", *re.findall(r"(?<![^\s,])--[\w.-]+(?=[ ,\n])", text)}
-    ends = {name.rpartition(".")[2].lstrip("-"): name for name in names}
-    for word in words:
-        flag, _, value = word.partition("=")
-        name = flag.replace("_", "-")
-        if name in names and value in ("True", "False"):
-            return f"bertworks: {word}: a switch has no value; give {name}, or its counterpart with `no-`"
-        if not name.startswith("--") or name in names:
-            continue
-        near = [*difflib.get_close_matches(name, names, 1, 0.75)]
-        near = near or [ends[one] for one in difflib.get_close_matches(name.rpartition(".")[2].lstrip("-"), ends, 1)]
-        meaning = re.escape(name.lstrip("-").replace("-", " "))  # learning rate, of --optim.lr
-        near = near or re.findall(rf"(--[\w.-]+)(?:(?!--)[^:])*?\b{meaning}\b", " ".join(text.split()))
-        behind = "a text that begins with -- is given as FLAG=TEXT, or behind all flags and --"
-        hint = f"did you mean {near[0]}?" if near else f"`bertworks {command} --help` lists the flags; {behind}"
-        return f"bertworks: {flag} is no flag of `bertworks {command}`; {hint}"
-    return ""
 
 
 def _with_flags(arguments: type[T], words: list[str]) -> type[T]:

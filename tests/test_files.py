@@ -1,5 +1,4 @@
 import errno
-import io
 import json
 import os
 import subprocess
@@ -32,12 +31,10 @@ from bertworks.files import (
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("[" * 100_000 + "]" * 100_000, "more than 100 lists and tables inside each other"),
-        ('{"a":' * 500 + "1" + "}" * 500, "more than 100 lists and tables inside each other"),
-        ('{"a": ' + "9" * 5_000 + "}", "an integer of more than 100 digits"),
-        ('{"a": NaN}', "a number that is not finite"),
-        ('{"a": -Infinity}', "a number that is not finite"),
-        ('{"a": 1e999}', "a number that is not finite"),
+        ("[" * 100_000 + "]" * 100_000, "too many lists and tables inside each other"),
+        ('{"a": ' + "9" * 5_000 + "}", "not valid JSON"),
+        ('{"a": NaN}', "NaN is not a finite number"),
+        ('{"a": -Infinity}', "-Infinity is not a finite number"),
         ("{", "not valid JSON"),
         ('{"a": "\udc80"}', "not valid JSON"),
     ],
@@ -129,24 +126,6 @@ def test_a_temporary_name_is_not_what_a_message_is_about(tmp_path):
     assert error.value.filename == str(tmp_path / "none" / "a.json")
 
 
-@pytest.mark.parametrize("printing", [True, False])
-def test_a_full_disk_behind_the_output_is_told(monkeypatch, capsys, printing):
-    """Only a failure of the output itself is called one."""
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    class Full(io.StringIO):
-        write = full
-
-    monkeypatch.setattr(sys, "stdout", Full())
-    monkeypatch.setattr(cli, "function_of", lambda _: (lambda _: print("a")) if printing else full)
-    with pytest.raises(SystemExit):
-        cli.main(["study", "plot"])
-    where = "standard output" if printing else "writing failed"
-    assert capsys.readouterr().err == f"bertworks: {where}: No space left on device\n"
-
-
 def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):
     value = {"a": float("nan"), "b": [1.5, float("-inf"), (2, float("inf"))], "c": {"d": "NaN"}}
     write_json(tmp_path / "a.json", value)
@@ -228,28 +207,6 @@ def test_text_that_utf8_cannot_hold(tmp_path):
     with pytest.raises(InputError, match=r"vocab\.txt: not written, its text has a lone surrogate \('\\udcff'\)"):
         write_text(tmp_path / "vocab.txt", "a\ntr\udcff\n")
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"a": -1' + "0" * 100 + "}",
-        '[1, {"a": 1' + "0" * 100 + "}]",
-        "[1.5, 1e400]",
-        '{"a": -1E+400}',
-        '{"a": 1' + "0" * 400 + ".5}",
-    ],
-)
-def test_large_numbers_are_found_wherever_they_are(text):
-    with pytest.raises(
-        InputError, match=r"^here: (an integer of more than 100 digits|a number that is not finite).*; expected"
-    ):
-        parse_json(text, "here")
-
-
-def test_what_looks_like_a_large_number_is_none():
-    value = {"id": "3e400", "hash": "1" * 101, "small": [1e-300, 1.5e16, 10**99, -(10**99)]}
-    assert parse_json(json.dumps(value), "here") == value and parse_json(b'"\\ud800"', "here") == "\ud800"
 
 
 def test_a_pipe_is_written_and_stays_a_pipe(tmp_path):

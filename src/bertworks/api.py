@@ -1,13 +1,11 @@
 """The Python API: `bertworks.finetune`, `pretrain`, `evaluate`, `predict` and `features`.
 
 The subcommands of the same names call these functions, so that both check their arguments and report problems in the
-same way.
+same way: a message that names the flag --batch-size is about the argument batch_size.
 """
 
-import contextlib
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,31 +49,9 @@ from .training.run import OnStep, is_finished, out_folder, refuse_other_folder, 
 Columned = str | Sequence[str]
 """The name of a column, or several: a list, or separated by commas."""
 
-_COMMAND = r"bertworks [a-z][^`;\n]*"  # a command line in a message, whose flags stay
-_QUOTED = r"""(?<!\w)'(?:[^'\\\n]|\\.)*'(?!\w)|(?<!\w)"(?:[^"\\\n]|\\.)*"(?!\w)"""  # of the user: cells, labels, names
-_FLAG = r"(?<![^\s(`'])--([a-z][a-z0-9.-]*[a-z0-9])"
 OWN = {"kind": None, "text": "text", "label": "", "choices": ()}  # arguments of the user's own tables, with defaults
 
 
-@contextlib.contextmanager
-def argument_names() -> Iterator[None]:
-    """Name the arguments in messages as a call in Python writes them: `batch_size`, not --batch-size.
-
-    The command line prints the message with flags, which the error keeps.
-    """
-    try:
-        yield
-    except InputError as error:
-        error.with_flags = str(error)
-        error.args = (re.sub(f"{_COMMAND}|{_QUOTED}|{_FLAG}", _argument, error.with_flags),)
-        raise
-
-
-def _argument(found: re.Match[str]) -> str:
-    return found[1].replace("-", "_") if found[1] else found[0]
-
-
-@argument_names()
 def finetune(
     model: ModelLike,
     out: Path | str,
@@ -174,12 +150,11 @@ def _finetuning_recipe(
         fields = {**fields, "teacher": str(find_model(fields["teacher"]))}
     names = {name for name, default in OWN.items() if columns[name] not in (default, "")}
     given = flags_of_fields(fields) | {f"--{name}" for name in names}
-    config = with_fields(starting_recipe(recipe, known, given), fields, finetune)
+    config = with_fields(starting_recipe(recipe, known, given), fields)
     refuse_idle(idle_fields(config, bool(known)), given)
     return config
 
 
-@argument_names()
 def pretrain(
     recipe: PretrainConfig | Path | str,
     corpus: Path | str,
@@ -219,12 +194,11 @@ def pretrain(
         config, left_out = without_late_snapshots(config, int(steps))
         if left_out and not quiet:
             print(left_out, file=sys.stderr)
-    config = with_fields(config, fields, pretrain)
+    config = with_fields(config, fields)
     results = run_pretraining(config, Path(corpus), folder, start, quiet, watch)
     return RunResults(folder, results or {})
 
 
-@argument_names()
 def evaluate(
     model: ModelLike,
     dev: Any = None,
@@ -255,7 +229,6 @@ def evaluate(
     return Evaluated(evaluate_rows(model, *rows.read(known_labels(model)), computing=Computing(precision)))
 
 
-@argument_names()
 def predict(
     model: ModelLike,
     data: Any,
@@ -295,7 +268,6 @@ def predict(
     return rows
 
 
-@argument_names()
 def features(
     model: ModelLike,
     data: Any,

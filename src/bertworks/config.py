@@ -11,18 +11,16 @@ or changes its meaning. A run is identified by the hash of that text (training/i
 import dataclasses
 import difflib
 import functools
-import inspect
 import math
 import tomllib
-import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import tomli_w
 
 from .files import InputError, check_version, read_bytes, shorten
-from .typed import convert, inner_keys
+from .typed import convert
 
 T = TypeVar("T")
 SCHEMA = 6  # of the recipe.toml of runs
@@ -108,28 +106,12 @@ def from_dict(cls: type[T], table: dict[str, Any], where: str = "recipe", start:
     return value
 
 
-def with_fields(recipe: T, fields: Mapping[str, Any], function: Callable[..., Any]) -> T:
+def with_fields(recipe: T, fields: Mapping[str, Any]) -> T:
     """The recipe with other values of some fields: `epochs=2`, `optim={"lr": 1e-4}`, or a dotted key, "optim.lr".
 
-    function: whose further arguments the fields are. Raises InputError with the key for an unknown field, which may be
-    an argument of the function misspelt, or a wrong value.
+    Raises InputError with the key for an unknown field or a wrong value.
     """
-    table, known = _as_table(fields), [field.name for field in dataclasses.fields(cast(Any, recipe))]
-    for name in table:
-        if name not in known:
-            raise InputError(f"arguments: unknown argument {name}; {_hint(name, type(recipe), function)}")
-    return from_dict(type(recipe), table, "arguments", recipe)
-
-
-def _hint(name: str, recipe: type[Any], function: Callable[..., Any]) -> str:
-    """What may be meant by an argument that neither the function nor the recipe has, as a call writes it."""
-    kinds = typing.get_type_hints(recipe)
-    arguments = [*(name for name in inspect.signature(function).parameters if name != "fields"), *kinds]
-    near = inner_keys(name, kinds) or difflib.get_close_matches(name, arguments, 1)
-    if not near:
-        return f"known arguments: {', '.join(arguments)}"
-    section, _, key = near[0].rpartition(".")
-    return f'did you mean {section}={{"{key}": ...}}?' if section else f"did you mean {key}?"
+    return from_dict(type(recipe), _as_table(fields), "arguments", recipe)
 
 
 def flags_of_fields(fields: Mapping[str, Any]) -> set[str]:

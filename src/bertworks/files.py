@@ -1,8 +1,8 @@
-"""Read and write files safely: atomic writing, JSON with limits, locks, and the one error class for bad input.
+"""Read and write files safely: atomic writing, JSON, locks, and the one error class for bad input.
 
 Every file of a store, a run or a model folder goes through `atomic_write`: temporary name in the same folder, flushed
 to disk, renamed. A reader therefore sees the old file or the new one, even if the writer is killed. Files are not
-trusted: readers limit size, nesting and numbers, and `shorten` the values that a message shows.
+trusted: readers limit their size, and `shorten` the values that a message shows.
 """
 
 import contextlib
@@ -28,10 +28,6 @@ from .encodings import SAMPLE, likely_encoding
 READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
 PIPE_BYTES = 1 << 26  # the same for a pipe or a device, which may have no end
 TABLE_BYTES = 1 << 24  # the largest JSON file of settings
-_DEPTH = 100  # lists and tables inside each other; ours and Hugging Face's have fewer than ten
-_DIGITS = 100  # of an integer; tokenizer_config.json may have one of 31
-_LONG = f"an integer of more than {_DIGITS} digits; expected fewer"
-_DEEP = f"more than {_DEPTH} lists and tables inside each other; expected fewer"
 STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _MESSAGE = 1_900  # characters of an error message: a screen
 
@@ -42,8 +38,6 @@ class InputError(Exception):
     The command line prints the message alone and exits with status 1; library users can catch it. A message of more
     than 1,900 characters is cut in its middle.
     """
-
-    with_flags = ""  # the message with flags, if the arguments of a call in Python are named in it
 
     def __init__(self, message: str = ""):
         super().__init__(clip(message, _MESSAGE))
@@ -257,40 +251,20 @@ def read_json_object(path: Path | str) -> dict[str, Any]:
 def parse_json(data: bytes | str, where: str, finite: bool = True) -> Any:
     """The value of a JSON text. `where`, a file or file:line, opens every error message.
 
-    Raises InputError if it is not JSON, has a number that is not finite (NaN and Infinity are allowed with
-    `finite=False`, for files from before they were refused), an integer of more than 100 digits, or more than 100
-    lists and tables inside each other.
+    Raises InputError if it is not JSON, or has NaN or Infinity, which `finite=False` allows: files of other programs
+    have them in fields that are not read.
     """
     try:
-        value = json.loads(data if isinstance(data, str) else data.decode("utf-8"))
-        problem = _refused(value, finite)
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        return json.loads(text, parse_constant=_refuse_constant if finite else None)
     except RecursionError:
-        problem = _DEEP
+        raise InputError(f"{where}: too many lists and tables inside each other; expected fewer") from None
     except ValueError as error:  # of JSON, of UTF-8, or of an integer of thousands of digits
-        problem = _LONG if "digits" in str(error) else f"not valid JSON ({error})"
-    if problem:
-        raise InputError(f"{where}: {problem}")
-    return value
+        raise InputError(f"{where}: not valid JSON ({error})") from None
 
 
-def _refused(value: Any, finite: bool) -> str:
-    """What in a JSON value is refused, in words; "" if nothing is. Goes level by level, since recursion has a limit."""
-    level, limit = [value], 10**_DIGITS
-    for _ in range(_DEPTH + 1):
-        inner: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                inner.extend(item.values())
-            elif isinstance(item, list):
-                inner.extend(item)
-            elif isinstance(item, int) and not -limit < item < limit:
-                return _LONG
-            elif finite and isinstance(item, float) and not math.isfinite(item):
-                return "a number that is not finite (NaN, Infinity, or too large); expected a finite number or null"
-        if not inner:
-            return ""
-        level = inner
-    return _DEEP
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a finite number; expected one, or null")
 
 
 def read_bytes(path: Path | str, expected: str, limit: int) -> bytes:

@@ -87,8 +87,8 @@ def test_jsonl_and_its_errors(tmp_path):
     for line, message in (
         ('{"body": "x"}', "line 2: no text in field 'text'; found 'body'; remove such lines"),
         ("{", "line 2: not valid JSON .*; expected one JSON object a line"),
-        ('{"text": "x", "n": ' + "[" * 2000 + "]" * 2000 + "}", "line 2: more than 100 lists"),
-        ('{"text": "x", "n": ' + "1" * 5000 + "}", "line 2: an integer of more than 100 digits"),
+        ('{"text": "x", "n": ' + "[" * 2000 + "]" * 2000 + "}", "line 2: too many lists"),
+        ('{"text": "x", "n": ' + "1" * 5000 + "}", "line 2: not valid JSON"),
         (json.dumps({"k" * 5000 + str(i): i for i in range(20)}), r"line 2: no text in field 'text'; found .{,500}$"),
         ('{"text": "\\ud800"}', "line 2: byte 1 .* is not valid UTF-8"),
         ('{"text": "a\\u0000"}', "line 2: a NUL byte"),

@@ -73,14 +73,14 @@ OnStep = Callable[[dict[str, Any]], Any]
 def watch_of(on_step: OnStep | None) -> Watch | None:
     """What the loop calls, of a callback that takes whole records. Raises InputError if it is no function."""
     if on_step is not None and not callable(on_step):
-        raise InputError(f"--on-step: {shorten(on_step)}; expected a function that takes a record, or None")
+        raise InputError(f"on_step = {shorten(on_step)}; expected a function that takes a record, or None")
     return None if on_step is None else lambda kind, values: on_step({"kind": kind, **values}) is True
 
 
 def out_folder(out: Any) -> Path:
     """The run folder of a call in Python. Raises InputError if it is no path."""
     if not isinstance(out, str | os.PathLike):
-        raise InputError(f"--out: {shorten(out)}; expected the path of the run folder to write")
+        raise InputError(f"out = {shorten(out)}; expected the path of the run folder to write")
     return Path(out)
 
 

@@ -418,7 +418,7 @@ def test_albert_from_raw_text_by_its_own_means(tmp_path):
 
 def test_held_out_text_is_as_long_as_what_is_trained(tiny_store, tmp_path, monkeypatch):
     """In each phase its own length; at the end that of the last phase, even if the run was too short to reach it."""
-    monkeypatch.setattr("bertworks.cli.pretrain.print_findings", lambda report: None)  # doctor reads such text too
+    monkeypatch.setattr("bertworks.apps.doctor.listing.print_warnings", lambda report: None)  # doctor reads such text too
     lengths = []
     original = PretrainingData.batches
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from ..data.build import BuildConfig
 from ..data.build import build as build_store
 from .arguments import CASED, ENCODING, Flat, Positional, Texts, parse
-from .doctor import print_findings
 from .ending import INTERRUPTED, run_to_its_end
 
 
@@ -32,6 +31,7 @@ def build(argv: list[str]) -> None:
     """Build the store, and print what it contains."""
     arguments = parse(BuildArguments, argv, "corpus build", {**CASED, **ENCODING})
     from ..apps.doctor.examination import of_store
+    from ..apps.doctor.listing import print_warnings
     from ..reporting.tables import counted
     from ..tokenizer import Tokenizer
 
@@ -42,7 +42,7 @@ def build(argv: list[str]) -> None:
     print(f"{out}: {counts['train']['tokens']:,} tokens in {train} to train on, {held_out} held out")
     if left_out := ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count):
         print(f"left out: {left_out}")
-    print_findings(lambda: of_store(out))
+    print_warnings(lambda: of_store(out))
     print(f"Next: {shlex.join(['bertworks', 'corpus', 'show', str(out)])}")
 
 

@@ -2,18 +2,13 @@
 
 import json as json_text
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..tasks.selection import refuse_beside
 from ..tasks.table import part_of
 from .arguments import Flat, Positional, TrainRows, parse
 from .ending import FAILED, UNSOUND
-
-if TYPE_CHECKING:
-    from ..apps.doctor.examination import Report
 
 
 @dataclass(frozen=True)
@@ -71,10 +66,3 @@ def _refuse_idle(arguments: Arguments) -> None:
     if arguments.path is None:
         given["--corpus"] = arguments.corpus
     refuse_beside("doctor without labelled data" if arguments.path else "doctor without a path", given)
-
-
-def print_findings(examine: Callable[[], "Report"]) -> None:
-    """Print a line on stderr for each warning and error that the examination finds."""
-    from ..apps.doctor.listing import print_warnings
-
-    print_warnings(examine)

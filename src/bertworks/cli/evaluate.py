@@ -1,11 +1,10 @@
 """`bertworks evaluate`: the metrics of a fine-tuned model."""
 
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..files import InputError
 from ..reporting.outputs import check_output
 from .arguments import DevRows, Flat, Positional, flags_in, names_in, parse, refuse_beside
 
@@ -16,7 +15,7 @@ class Arguments:
 
     Example:
         bertworks evaluate runs/mrpc --task mrpc --data glue/MRPC
-        bertworks evaluate runs/topics dev.csv
+        bertworks evaluate runs/topics --dev dev.csv
         bertworks evaluate runs/topics --dev dev.csv --text question --label topic
         bertworks evaluate runs/base --perplexity notes.txt
 
@@ -28,7 +27,6 @@ class Arguments:
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
-    examples: Positional[Path | None] = None  # table to evaluate on, or folder of --task (or: --dev DEV, --data DATA)
     rows: Flat[DevRows] = field(default_factory=DevRows)
     perplexity: str = ""  # instead of rows: file, folder or glob of text; blank lines separate documents
     out: Path | None = None  # JSON file to write the metrics to, besides printing them
@@ -48,17 +46,12 @@ def evaluate(argv: list[str]) -> None:
     from ..inference.text_perplexity import perplexity
 
     computing = Computing(arguments.precision)
-    given, rows = flags_in(argv), _given_rows(arguments)
+    given, rows = flags_in(argv), arguments.rows
     check_output(arguments.out, [arguments.perplexity], [arguments.model])
     if arguments.perplexity:
         idle = given & {"--task", "--kind", "--text", "--label", "--choices", "--sheet", "--save-thresholds"}
         refuse_beside("--perplexity", {**dict.fromkeys(sorted(idle), True), "--data": rows.data, "--dev": rows.dev})
         return _show(perplexity(arguments.model, [arguments.perplexity], None, computing, rows.encoding), arguments.out)
-    if "--text" in given and not rows.task and rows.dev is None:
-        raise InputError(
-            "--text names a column of a table; give the table with --dev, or for the perplexity of a language model "
-            "--perplexity FILE in place of --text"
-        )
     rows = remembered(rows, arguments.model, names_in(argv))
     check_output(arguments.out, rows.find()[1])
     if arguments.save_thresholds:
@@ -72,16 +65,6 @@ def evaluate(argv: list[str]) -> None:
     _show(results, arguments.out)
     for line in results.get("findings", ()):
         print(line, file=sys.stderr)
-
-
-def _given_rows(arguments: Arguments) -> DevRows:
-    """The rows, with those that come right after the model as --dev, or as --data if it is a folder."""
-    if arguments.examples is None:
-        return arguments.rows
-    refuse_beside(str(arguments.examples), {"--dev": arguments.rows.dev, "--data": arguments.rows.data})
-    if arguments.examples.is_dir():
-        return replace(arguments.rows, data=arguments.examples)
-    return replace(arguments.rows, dev=arguments.examples)
 
 
 def _show(results: dict[str, Any], out: Path | None) -> None:

@@ -10,7 +10,6 @@ from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starti
 from ..tasks.base import Task
 from ..tasks.catalogue import find_task
 from .arguments import DividedRows, Flat, Positional, flags_in, parse, value_of, with_defaults
-from .doctor import print_findings
 from .ending import FAILED, run_to_its_end
 
 T = TypeVar("T", bound=Any)  # arguments with a recipe of fine-tuning
@@ -57,11 +56,10 @@ class Arguments:
 
 def finetune(argv: list[str]) -> None:
     """Fine-tune, and print the metrics."""
-    for flag in ("--sweep", "--suite"):
-        if flag in flags_in(argv):
-            raise InputError(f"{flag}: this is a command of its own now, `bertworks study {flag.removeprefix('--')}`")
     arguments = read_arguments(Arguments, argv, "finetune")
     from .. import api
+    from ..apps.doctor.examination import of_finetuning
+    from ..apps.doctor.listing import print_warnings
     from ..reporting.tracking import followed
 
     first = os.environ.get("RANK", "0") == "0"  # of the processes of a torchrun one prints
@@ -70,7 +68,7 @@ def finetune(argv: list[str]) -> None:
         results = run_to_its_end(
             lambda: api.finetune(arguments.model, arguments.out, recipe=arguments.config, **rows).details or None
         )
-    print_findings(lambda: _examined(arguments.out))
+    print_warnings(lambda: of_finetuning(arguments.out))
     if first:
         _show(results)
     if results.get("failed"):
@@ -85,13 +83,6 @@ def read_arguments(arguments: type[T], argv: list[str], command: str, task: Task
     found = parse(arguments, argv, command, start=with_defaults(arguments, config=base))
     refuse_idle(idle_fields(found.config, bool(name)), flags_in(argv))
     return found
-
-
-def _examined(run: Path) -> Any:
-    """What doctor finds in the finished run, or in several of them."""
-    from ..apps.doctor.examination import of_finetuning
-
-    return of_finetuning(run)
 
 
 def _show(results: dict[str, Any]) -> None:

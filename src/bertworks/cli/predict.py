@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..files import InputError
-from .arguments import Positional, comma_separated, flags_in, parse, refuse_beside, required
+from .arguments import Positional, comma_separated, parse, required
 
 if TYPE_CHECKING:
     from ..inference.engines import EngineName, Precision
@@ -59,9 +59,6 @@ def predict(argv: list[str]) -> None:
     arguments = parse(Arguments, argv, "predict")
     if bool(arguments.data) == bool(arguments.string):
         raise InputError("give a file, - for standard input, or --string with the texts of one input")
-    idle = flags_in(argv) & {"--text", "--choices", "--encoding", "--sheet", "--header-row"}
-    if arguments.string and idle:
-        refuse_beside("--string", dict.fromkeys(sorted(idle), True))
     from ..inference.file_inputs import Columns
     from ..inference.files import Counts, check_file, predict_data, write_results
     from ..reporting.tables import counted

@@ -1,21 +1,16 @@
 """`bertworks pretrain`: an encoder from a corpus store."""
 
-import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ..files import InputError
 from ..pretraining.recipe import PretrainConfig
 from ..reporting.log import duration, mebibytes
 from ..reporting.progress import is_first_process
 from .arguments import Flat, Positional, parse_recipe, value_of
-from .doctor import print_findings
 from .ending import run_to_its_end
-
-if TYPE_CHECKING:
-    from ..apps.doctor.examination import Report
 
 
 @dataclass(frozen=True)
@@ -69,15 +64,13 @@ def pretrain(argv: list[str]) -> None:
 
     refuse_other_folder(arguments.out)  # before minutes of building a store
     config = _with_store(arguments) if arguments.texts else arguments.config
-    if arguments.recipe is None and is_first_process():
-        print(_without_recipe(config), file=sys.stderr)
     if arguments.estimate:
         from ..pretraining.estimate import estimate
 
-        found = estimate(config, arguments.corpus, init=arguments.init)
-        print_estimate(found)
-        return
+        return _print_estimate(estimate(config, arguments.corpus, init=arguments.init))
     from .. import api
+    from ..apps.doctor.examination import of_pretraining
+    from ..apps.doctor.listing import print_warnings
     from ..reporting.tracking import followed
 
     with followed(arguments.out, arguments.log if is_first_process() else None):
@@ -85,7 +78,7 @@ def pretrain(argv: list[str]) -> None:
             lambda: api.pretrain(config, arguments.corpus, arguments.out, init=arguments.init).details or None
         )
     draw_curves(arguments.out)
-    print_findings(lambda: _examined(arguments))
+    print_warnings(lambda: of_pretraining(arguments.out, arguments.corpus))
 
 
 def _of_initial_model(recipe: PretrainConfig, argv: list[str]) -> PretrainConfig:
@@ -94,27 +87,11 @@ def _of_initial_model(recipe: PretrainConfig, argv: list[str]) -> PretrainConfig
     return recipe.of_shape(Path(init)) if init else recipe
 
 
-def _without_recipe(config: PretrainConfig) -> str:
-    """What a run without a recipe trains with: batches that few machines have the memory for."""
-    sizes = " and ".join(f"{phase.batch_size} instances of {phase.length} tokens" for phase in config.phases)
-    return (f"no recipe: updates of {sizes}, for machines that train BASE; for a small one write "
-            "`bertworks pretrain cpu ...` (`bertworks recipes` lists all)")  # fmt: skip
-
-
-def _examined(arguments: Arguments) -> "Report":
-    """What doctor finds in the finished run."""
-    from ..apps.doctor.examination import of_pretraining
-
-    return of_pretraining(arguments.out, arguments.corpus)
-
-
 def _with_store(arguments: Arguments) -> PretrainConfig:
     """Make vocabulary and store from --texts, unless they are there; returns the recipe with the vocabulary's size."""
     if arguments.init is not None:
         raise InputError("--texts makes a new vocabulary, which the weights of --init do not have; give a --corpus "
                          "built with the tokenizer of that folder")  # fmt: skip
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError("--texts builds a store in one process; build it with `corpus build`, then start torchrun")
     from ..pretraining.texts import build_from_texts
 
     config, corpus, wanted = arguments.config, arguments.corpus, arguments.config.model.vocab_size
@@ -125,7 +102,7 @@ def _with_store(arguments: Arguments) -> PretrainConfig:
     return replace(config, model=replace(config.model, vocab_size=size))
 
 
-def print_estimate(found: dict[str, float]) -> None:
+def _print_estimate(found: dict[str, float]) -> None:
     """Print what `estimate` found, in the units of a run's log."""
     rows = {}
     for name, value in found.items():

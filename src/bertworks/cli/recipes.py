@@ -3,6 +3,7 @@
 import itertools
 import re
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..config import RECIPES, find_recipe, recipe_names
@@ -70,21 +71,16 @@ class TasksArguments:
 def tasks(argv: list[str]) -> None:
     """Print the table of tasks."""
     parse(TasksArguments, argv, "recipes tasks")
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from ..tasks.catalogue import TASKS
 
-    table = Table(box=box.SIMPLE_HEAD)
-    for heading in ("task", "kind", "metrics", "files, and defaults that differ"):
-        table.add_column(heading, no_wrap=heading in ("task", "kind"), overflow="fold")
     for task in TASKS.values():
         names = (file.partition("#")[0] for file in (task.train, task.dev) if file)
         files = " ".join(dict.fromkeys(names)) or f"no training file; {task.test}"
         more = " ".join(task.more.values())
-        lines = [f"{files} | {more}" if more else files]
-        if task.defaults:
-            lines.append(" ".join(f"{name}={value:g}" for name, value in task.defaults.items()))
-        table.add_row(task.name, task.kind, "\n".join(task.metrics), "\n".join(lines))
-    Console(markup=False, highlight=False).print(table)
+        print(f"{task.name:<16}{task.kind:<12}{', '.join(task.metrics)}")
+        for line in filter(None, (f"{files} | {more}" if more else files, _listed(task.defaults))):
+            print(textwrap.indent(textwrap.fill(line, 64, break_on_hyphens=False), " " * 16))
+
+
+def _listed(defaults: Mapping[str, float]) -> str:
+    return " ".join(f"{name}={value:g}" for name, value in defaults.items())

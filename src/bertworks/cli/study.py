@@ -1,7 +1,6 @@
 """`bertworks study run`, `sweep`, `suite`, `report`, `plot` and `submit`: many runs side by side."""
 
 import itertools
-import signal
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,6 @@ from ..config import find_recipe
 from ..files import InputError
 from ..finetuning.recipe import FinetuneConfig, refuse_idle
 from .arguments import DividedRows, Flat, Positional, flags_in, parse, required
-from .doctor import print_findings
 from .ending import FAILED, STOPPED, run_to_its_end
 from .finetune import read_arguments
 
@@ -71,7 +69,7 @@ def run(argv: list[str]) -> None:
         return
     workers = (arguments.on.scheduler, arguments.on.workers)
     options = Options(arguments.keep_models, arguments.retry, False, *workers)
-    results = _stoppable(lambda: run_study(plan, arguments.out, folder, options))
+    results = run_to_its_end(lambda: run_study(plan, arguments.out, folder, options))
     _show(results)
     if others_work(results):
         raise SystemExit(STOPPED)
@@ -171,11 +169,12 @@ def _refuse_idle_flags(arguments: SweepArguments | SuiteArguments, argv: list[st
 def _search(study: Any, arguments: Search) -> None:
     """Run the study; print what doctor finds, and the tables. Exit with status 1 if a run has failed."""
     from ..apps.doctor.examination import of_finetuning
+    from ..apps.doctor.listing import print_warnings
     from ..experiments.study import run_search
 
     options = (arguments.keep_all, arguments.on.scheduler, arguments.on.workers)
     results = run_to_its_end(lambda: run_search(study, arguments.out, *options))
-    print_findings(lambda: of_finetuning(arguments.out))
+    print_warnings(lambda: of_finetuning(arguments.out))
     _show(results)
     if results.get("failed"):
         raise SystemExit(FAILED)
@@ -275,12 +274,3 @@ def submit(argv: list[str]) -> None:
         print(f"missing {name}: {why}", file=sys.stderr)
     if results["missing"]:
         print("the leaderboard takes complete submissions only", file=sys.stderr)
-
-
-def _stoppable(work: Any) -> Any:
-    """Return what `work` returns. SIGTERM between two runs stops it as Ctrl-C does; a run handles its own."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        return run_to_its_end(work)
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from ..reporting.outputs import check_output
 from ..tokenizer import Tokenizer, TokenizerConfig
 from ..tokenizer.folder import WRITTEN
 from .arguments import CASED, ENCODING, Flat, Positional, Texts, parse
-
-LOOKED_AT = 1_000_000  # characters of the training text that a new vocabulary is compared with
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,6 @@ def train(argv: list[str]) -> None:
     """Train the tokenizer, and write its folder."""
     arguments = parse(TrainArguments, argv, "tokenizer train", {**CASED, **ENCODING})
     out = arguments.out
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out}: a file; expected a folder, or a path where there is nothing yet")
     for name in WRITTEN:
         check_output(out / name, arguments.data, makes_folder=True)
     remove_temporaries(out)
@@ -52,26 +47,7 @@ def train(argv: list[str]) -> None:
     made = f"{size:,} tokens in the vocabulary"
     if size < wanted:
         made = f"{size:,} of {wanted:,} tokens: the text has no more; give the model --model.vocab-size {size}"
-    for warning in _doubts(tokenizer, arguments):
-        print(f"warning: {warning}", file=sys.stderr)
     print(f"{out}: {made}. Next: bertworks tokenizer check {shlex.quote(str(out))} TEXTS")
-
-
-def _doubts(tokenizer: Tokenizer, arguments: TrainArguments) -> Iterator[str]:
-    """Warnings about the beginning of the training text: characters without a token."""
-    from ..tokenizer.check import check
-
-    beginning, size = list[str](), 0
-    for document in read_documents(arguments.data, arguments.input):
-        beginning.append(document.text[: LOOKED_AT - size])
-        size += len(beginning[-1])
-        if size >= LOOKED_AT:
-            break
-    if reason := check(tokenizer, beginning).reason:
-        yield (
-            f"{reason}; raise --vocab-size, --limit-alphabet or --character-coverage, or look whether this is the "
-            "right text"
-        )
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,6 @@ from .tasks.checks import check_labelled_data
 from .tasks.records import could_be_path
 from .tasks.selection import DevRows, DividedRows, comma_separated
 from .tasks.table import TableForm, part_of
-from .training.config import without_late_snapshots
 from .training.run import OnStep, is_finished, out_folder, refuse_other_folder, watch_of
 
 Columned = str | Sequence[str]
@@ -189,11 +188,6 @@ def pretrain(
         config = load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig)
         shape = {} if start is None else vars(read_config(start)[0])
         fields = {f"model.{name}": value for name, value in shape.items()} | fields
-    steps = fields.get("loop.steps") or dict(fields.get("loop") or {}).get("steps")
-    if steps and "snapshots" not in fields:
-        config, left_out = without_late_snapshots(config, int(steps))
-        if left_out and not quiet:
-            print(left_out, file=sys.stderr)
     config = with_fields(config, fields)
     results = run_pretraining(config, Path(corpus), folder, start, quiet, watch)
     return RunResults(folder, results or {})

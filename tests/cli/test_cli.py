@@ -22,7 +22,6 @@ from bertworks.data.build import BuildConfig
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.pretraining.recipe import DistillConfig, PretrainConfig
-from bertworks.reporting import run_files
 from bertworks.tokenizer import TokenizerConfig
 
 
@@ -34,8 +33,7 @@ def status(arguments):
 
 def test_the_version_is_the_packages(capsys):
     main(["--version"])
-    commit = run_files.commit()
-    assert capsys.readouterr().out == f"bertworks {bertworks.__version__}{f' (commit {commit})' if commit else ''}\n"
+    assert capsys.readouterr().out == f"bertworks {bertworks.__version__}\n"
 
 
 def test_the_help_fits_one_screen_and_leads_to_every_command(capsys):
@@ -58,12 +56,10 @@ def test_the_help_fits_one_screen_and_leads_to_every_command(capsys):
     [
         ("pretrian", "did you mean `bertworks pretrain`?"),
         ("probe wrod m", "did you mean `bertworks probe word`?"),
-        ("probe zzz", "`bertworks probe --help` lists the commands"),
         ("zzz", "`bertworks --help` lists the commands"),
-        ("fill-mask m x", "did you mean `bertworks predict fill-mask`?"),
     ],
 )
-def test_an_unknown_or_earlier_command_gets_the_one_of_today(line, hint, capsys):
+def test_an_unknown_command_gets_the_nearest(line, hint, capsys):
     assert status(line.split()) == 2
     shown = capsys.readouterr()
     assert shown.out == "" and shown.err.startswith("no command ") and shown.err.endswith(f"{hint}\n")
@@ -95,10 +91,7 @@ def test_a_wrong_command_line_is_explained(line, message, capsys):
         ("finetune m --batch_size 1 --batch-size 2 --out o", "--batch-size is given twice"),
         ("tokenizer train a --out o --cased --uncased", "--lowercase is given twice"),
         ("corpus build a --tokenizer t --out o --encoding a --input.encoding b", "--input.encoding is given twice"),
-        ("evaluate m a.csv --dev b.csv", r"a.csv cannot be combined with --dev; leave one of them out"),
-        ("evaluate m a.csv --data b", r"a.csv cannot be combined with --data"),
         ("pretrain --corpus c --out o cpu", "found the recipe cpu behind flags; give it first, or with --recipe"),
-        ("finetune m --sweep paper --out o", "--sweep: this is a command of its own now, `bertworks study sweep`"),
     ],
 )
 def test_nothing_on_a_command_line_is_silently_ignored(line, message, capsys):

@@ -57,7 +57,7 @@ def test_a_column_with_a_comma_in_its_name_is_remembered(pretrained, tmp_path, c
     assert bertworks.evaluate(folder, rows).metrics == expected
     assert bertworks.evaluate(folder, pandas.DataFrame(rows).drop(columns="text")).metrics == expected
     pandas.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
-    main(["evaluate", str(folder), str(tmp_path / "a.csv")])
+    main(["evaluate", str(folder), "--dev", str(tmp_path / "a.csv")])
     assert json.loads(capsys.readouterr().out)["metrics"] == expected
     message = refused(capsys, "predict", folder, tmp_path / "a.csv", "--text", "text, raw")
     assert "no column ' raw'" in message
@@ -142,7 +142,7 @@ def test_parts_of_one_file_are_predicted(of_text, tmp_path, capsys, name):
     frame = pandas.DataFrame({"text": texts, "label": ["law", "art"] * 18})
     frame.to_csv(tmp_path / name, index=False, sep="," if name == "a.csv" else "\t")
     parts = [bertworks.predict(of_text, f"{tmp_path / name}#{part}") for part in ("train", "dev")]
-    main(["evaluate", str(of_text), f"{tmp_path / name}#dev"])
+    main(["evaluate", str(of_text), "--dev", f"{tmp_path / name}#dev"])
     assert 0 < len(parts[1]) == json.loads(capsys.readouterr().out)["examples"] < len(parts[0])
     assert sorted(row["line"] for part in parts for row in part) == [*range(2, 38)]
     main(["predict", str(of_text), f"{tmp_path / name}#dev"])

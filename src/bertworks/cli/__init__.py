@@ -80,21 +80,13 @@ def main(argv: list[str] | None = None) -> None:
     command = " ".join(argv[:words])
     with explained_failures():
         if argv == ["--version"]:
-            return _print_version()
+            return print(f"bertworks {__version__}")
         function_of(command)(argv[words:]) if words else _explain(argv)
 
 
 def subcommands(first: str) -> dict[str, str]:
     """The commands of two words that begin with this one."""
     return {command: line for command, line in COMMANDS.items() if command.startswith(f"{first} ")}
-
-
-def _print_version() -> None:
-    """Print the version, and the commit if this is a checkout."""
-    from ..reporting.run_files import commit
-
-    found = commit()
-    print(f"bertworks {__version__}" + (f" (commit {found})" if found else ""))
 
 
 def _explain(argv: list[str]) -> NoReturn:
@@ -107,19 +99,11 @@ def _explain(argv: list[str]) -> NoReturn:
         print(f"usage: bertworks {first} COMMAND [arguments]\n\n{FAMILIES[first]}\n")
         print("\n".join(_listed(subcommands(first))), f"`bertworks {first} COMMAND --help` explains one.", sep="\n\n")
         raise SystemExit(DONE)
-    words = 2 if first in FAMILIES else 1
-    print(f"no command {' '.join(argv[:words])}; {_nearest(argv[:words])}", file=sys.stderr)
+    words = " ".join(argv[: 2 if first in FAMILIES else 1])
+    near = difflib.get_close_matches(words, [*COMMANDS, *FAMILIES], 1, 0.75)
+    hint = f"did you mean `bertworks {near[0]}`?" if near else "`bertworks --help` lists the commands"
+    print(f"no command {words}; {hint}", file=sys.stderr)
     raise SystemExit(WRONG_ARGUMENTS)
-
-
-def _nearest(words: list[str]) -> str:
-    """The command that unknown words may mean: by its last word in any family, else by all of them."""
-    known = [*COMMANDS, *FAMILIES] if len(words) == 1 else [*subcommands(words[0])]
-    near = [command for command in COMMANDS if command.split()[1:] == words]
-    near = near or difflib.get_close_matches(" ".join(words), known, 1, 0.75)
-    if near:
-        return f"did you mean `bertworks {near[0]}`?"
-    return f"`bertworks {' '.join([*words[:-1], '--help'])}` lists the commands"
 
 
 def _listed(commands: dict[str, str]) -> list[str]:

@@ -8,7 +8,6 @@ positional argument may also be given as the flag of its name.
 import dataclasses
 import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -22,7 +21,6 @@ from ..tasks.selection import DividedRows as DividedRows
 from ..tasks.selection import TrainRows as TrainRows
 from ..tasks.selection import comma_separated as comma_separated
 from ..tasks.selection import refuse_beside as refuse_beside
-from ..training.config import without_late_snapshots
 
 T = TypeVar("T")
 Flat = Annotated[T, tyro.conf.arg(name="")]  # the dataclass's fields are flags without the name of the field in front
@@ -107,11 +105,6 @@ def parse_recipe(
     """
     name = value_of(argv, "--recipe") or (argv[0] if argv and not argv[0].startswith("-") else None)
     base = adapted(load_recipe(find_recipe(name, command), config) if name else config(), argv)
-    steps = value_of(argv, "--loop.steps")
-    if steps and steps.isdecimal() and "--snapshots" not in flags_in(argv) and hasattr(base, "snapshots"):
-        base, left_out = without_late_snapshots(base, int(steps))
-        if left_out:
-            print(left_out, file=sys.stderr)
     parsed = parse(arguments, argv, command, start=with_defaults(arguments, config=base))
     if parsed.recipe != name:  # type: ignore[attr-defined]
         raise InputError(f"found the recipe {parsed.recipe} behind flags; give it first, or with --recipe")  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..tasks.selection import refuse_beside
 from ..tasks.table import part_of
 from .arguments import Flat, Positional, TrainRows, parse
-from .ending import FAILED, UNSOUND
+from .ending import UNSOUND
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,10 @@ class Arguments:
     model: Path | None = None  # model folder whose vocabulary is compared with the training texts
     rows: Flat[TrainRows] = field(default_factory=TrainRows)
     json: bool = False  # print the report as JSON
-    strict: bool = False  # exit with status 1 if there are warnings
 
 
 def doctor(argv: list[str]) -> None:
-    """Examine, print the report, and exit with 4 for errors, 1 for warnings with --strict."""
+    """Examine, print the report; exit with 4 for errors."""
     arguments = parse(Arguments, argv, "doctor")
     from ..apps.doctor.examination import examine, of_data
     from ..apps.doctor.listing import show
@@ -54,8 +53,6 @@ def doctor(argv: list[str]) -> None:
         show(report)
     if report.worst == "error":
         raise SystemExit(UNSOUND)
-    if report.worst == "warning" and arguments.strict:
-        raise SystemExit(FAILED)
 
 
 def _refuse_idle(arguments: Arguments) -> None:

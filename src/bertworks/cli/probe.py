@@ -13,8 +13,16 @@ from ..files import to_json, write_text
 from .arguments import ENCODING, DevRows, Flat, Positional, TrainRows, names_in, parse, required
 
 
-@dataclass(frozen=True)
-class WordArguments:
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """Arguments of every probe that prints a table."""
+
+    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
+    out: Path | None = None  # .json file to write, besides printing; of a table of layers also .png or .svg
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordArguments(Probe):
     """Compare a word's vectors in two sentences, at every layer.
 
     The cosines of random words are printed for comparison.
@@ -25,13 +33,11 @@ class WordArguments:
     Three or more sentences give a matrix of cosines at one layer.
     """
 
-    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
     word: Positional[str]  # word that occurs in every sentence
     sentences: Annotated[tuple[str, ...], Positional, required("SENTENCE")]  # two sentences or more
     baseline: tuple[str, ...] = ()
     """text files whose first 200 sentences provide the random words; none: the sentences themselves"""
     config: Flat[WordConfig] = field(default_factory=WordConfig)
-    out: Path | None = None  # file to write, besides printing: .json, .png or .svg
 
 
 def word(argv: list[str]) -> None:
@@ -53,20 +59,18 @@ def word(argv: list[str]) -> None:
     _write(results, arguments.out, similarity.plot)
 
 
-@dataclass(frozen=True)
-class NeighboursArguments:
+@dataclass(frozen=True, kw_only=True)
+class NeighboursArguments(Probe):
     """Find the contexts of a word that are nearest to its use in a given sentence.
 
     Example:
         bertworks probe neighbours runs/base bank --data texts --sentence "my bank"
     """
 
-    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
     word: Positional[str]  # word to search for
     data: tuple[str, ...]  # text to search: files, folders, globs or archives
     config: Flat[NeighbourConfig] = field(default_factory=NeighbourConfig)
     input: InputOptions = field(default_factory=InputOptions)
-    out: Path | None = None  # .json file to write, besides printing
 
 
 def neighbours(argv: list[str]) -> None:
@@ -123,8 +127,8 @@ def explain(argv: list[str]) -> None:
     print(f"written: {out}", file=sys.stderr)
 
 
-@dataclass(frozen=True)
-class HeadsArguments:
+@dataclass(frozen=True, kw_only=True)
+class HeadsArguments(Probe):
     """Measure each attention head of a fine-tuned model by switching it off.
 
     Example:
@@ -135,10 +139,8 @@ class HeadsArguments:
     The command evaluates once for each head.
     """
 
-    model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
     rows: Flat[DevRows] = field(default_factory=DevRows)
     config: Flat[HeadsConfig] = field(default_factory=HeadsConfig)
-    out: Path | None = None  # .json file to write, besides printing
 
 
 def heads(argv: list[str]) -> None:
@@ -155,8 +157,8 @@ def heads(argv: list[str]) -> None:
     _write(results, arguments.out)
 
 
-@dataclass(frozen=True)
-class LayersArguments:
+@dataclass(frozen=True, kw_only=True)
+class LayersArguments(Probe):
     """Measure each layer by the accuracy of a linear classifier on its vectors.
 
     The accuracy on a control task is printed for comparison.
@@ -165,10 +167,8 @@ class LayersArguments:
         bertworks probe layers runs/base --task conll2003 --data conll2003
     """
 
-    model: Positional[Path]  # model folder or run folder (or: --model MODEL)
     rows: Flat[TrainRows] = field(default_factory=TrainRows)
     config: Flat[LayersConfig] = field(default_factory=LayersConfig)
-    out: Path | None = None  # file to write, besides printing: .json, .png or .svg
 
 
 def layers(argv: list[str]) -> None:

@@ -111,11 +111,10 @@ class SweepArguments(Search):
 def sweep(argv: list[str]) -> None:
     """Train every setting, and print the table."""
     arguments = read_arguments(SweepArguments, argv, "study sweep")
-    _refuse_idle_flags(arguments, argv)
+    _check_grid(arguments, argv)
     from ..experiments.rows import Examples
-    from ..experiments.search import check_settings_of, sweep_study
+    from ..experiments.search import sweep_study
 
-    check_settings_of(arguments.grid, arguments.config)
     task, data = arguments.rows.read_data()
     given = (Path(arguments.rows.data or ""),) if arguments.rows.task else arguments.rows.find()[1]
     examples = Examples(task, tuple(map(Path, given)), arguments.rows.division, data)
@@ -139,11 +138,9 @@ class SuiteArguments(Search):
 def suite(argv: list[str]) -> None:
     """Fine-tune on all tasks, and print the table."""
     arguments = read_arguments(SuiteArguments, argv, "study suite")
-    _refuse_idle_flags(arguments, argv)
-    from ..experiments.search import check_settings_of, suite_study
-
-    if arguments.grid or "--grid" in flags_in(argv):
-        check_settings_of(arguments.grid, arguments.config)
+    if arguments.grid:
+        _check_grid(arguments, argv)
+    from ..experiments.search import suite_study
 
     def config_of(task: "Task") -> FinetuneConfig:
         return read_arguments(SuiteArguments, argv, "study suite", task=task).config
@@ -151,19 +148,16 @@ def suite(argv: list[str]) -> None:
     _search(suite_study(config_of, arguments.data, arguments.model, arguments.grid), arguments)
 
 
-def _refuse_idle_flags(arguments: SweepArguments | SuiteArguments, argv: list[str]) -> None:
-    """Raises InputError for a flag that would change nothing."""
+def _check_grid(arguments: SweepArguments | SuiteArguments, argv: list[str]) -> None:
+    """Raises InputError for a setting that does not fit, or a flag that every setting of the grid replaces."""
+    from ..experiments.search import check_settings_of
+
+    check_settings_of(arguments.grid, arguments.config)
     own = [part.partition("=")[0] for part in arguments.grid.split() if "=" in part]
-    varied = (own or ["batch_size", "optim.lr", "epochs"]) if arguments.grid else []
+    varied = own or ["batch_size", "optim.lr", "epochs"]
     flags = {f"--{name.removeprefix('--').replace('_', '-')}" for name in varied}
-    flags |= {"--min-steps"} if "--epochs" in flags else set()
-    refuse_idle(
-        [
-            (True, flags, f"grid {arguments.grid} sets {', '.join(varied)} itself; leave the flag out"),
-            (arguments.on.scheduler != "local", {"--workers"}, "--workers is for --scheduler local; leave it out"),
-        ],
-        flags_in(argv),
-    )
+    instead = f"grid {arguments.grid} sets {', '.join(varied)} itself; leave the flag out"
+    refuse_idle([(True, flags, instead)], flags_in(argv))
 
 
 def _search(study: Any, arguments: Search) -> None:
@@ -204,8 +198,8 @@ def report(argv: list[str]) -> None:
     arguments = parse(ReportArguments, argv, "study report")
     from ..experiments.tables import report_study
 
-    for results in [report_study(folder) for folder in arguments.folders]:
-        _show(results)
+    for folder in arguments.folders:
+        _show(report_study(folder))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from ..config import check_least, check_seed
 from ..files import InputError, parse_json
@@ -10,8 +10,6 @@ from ..reporting.log import duration
 from ..typed import check_fields
 
 MOST_ROWS = 1 << 20  # of an update: all of them are drawn at once
-
-R = TypeVar("R", bound=Any)  # a recipe with the field snapshots
 
 
 @dataclass
@@ -139,14 +137,3 @@ class OptimConfig:
     def scales_by_norm(self) -> bool:
         """Whether the rule scales the update of a tensor by the tensor's norm."""
         return self.rule in ("lamb", "albert_lamb")
-
-
-def without_late_snapshots(recipe: R, steps: int) -> tuple[R, str]:
-    """The recipe without those of its snapshots that come after a run of so many steps, and what was left out."""
-    snapshots: tuple[int, ...] = recipe.snapshots
-    kept = tuple(step for step in snapshots if step <= (steps or step))
-    if kept == snapshots:
-        return recipe, ""
-    left_out = ", ".join(str(step) for step in snapshots if step not in kept)
-    said = f"the run ends at step {steps}; the recipe's later snapshots are left out: {left_out}"
-    return replace(recipe, snapshots=kept), said

@@ -70,9 +70,7 @@ def test_a_function_called_again_returns_the_finished_run(place, frames, run):
     train, dev = (frame.to_dict("records") for frame in frames)
     again = bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **FIELDS)
     assert again.details == run.details and again.finished
-    with pytest.raises(
-        InputError, match=r"finished run with other settings.*epochs = 2.0 \(now 3.0\).* --out$"
-    ):
+    with pytest.raises(InputError, match=r"finished run with other settings.*epochs = 2.0 \(now 3.0\).* --out$"):
         bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **{**FIELDS, "epochs": 3})
 
 

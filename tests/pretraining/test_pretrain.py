@@ -415,9 +415,7 @@ def test_albert_from_raw_text_by_its_own_means(tmp_path):
 
 def test_held_out_text_is_as_long_as_what_is_trained(tiny_store, tmp_path, monkeypatch):
     """In each phase its own length; at the end that of the last phase, even if the run was too short to reach it."""
-    monkeypatch.setattr(
-        "bertworks.apps.doctor.listing.print_warnings", lambda report: None
-    )
+    monkeypatch.setattr("bertworks.apps.doctor.listing.print_warnings", lambda report: None)
     lengths = []
     original = PretrainingData.batches
 

@@ -49,24 +49,6 @@ def test_a_side_in_this_process_counts_its_memory(common):
     assert result["size"] == 1 << 20 and result["tree_mb"] > 10
 
 
-def test_missing_data_is_named(common, tmp_path):
-    with pytest.raises(SystemExit, match=r"nowhere is missing.*--data"):
-        common.need(tmp_path / "nowhere")
-
-
-def test_memory_of_a_process_that_has_ended_is_nothing(common):
-    watch = common.TreeMemory(os.getpid())
-    watch.process = type("Gone", (), {"memory_info": lambda self: _gone()})()
-    watch._look()
-    assert watch.peak == watch.own == watch.largest == 0.0
-
-
-def _gone():
-    import psutil
-
-    raise psutil.NoSuchProcess(1)
-
-
 @pytest.fixture
 def rounds(common, monkeypatch, tmp_path):
     """The rounds of inference.py on two engines that take no time but the clock's: a function of the minutes."""
@@ -150,19 +132,6 @@ def test_each_stage_of_the_gpu_has_a_script(common):
     scripts = {name for name in importlib.import_module("smoke").SCRIPTS if name.startswith("gpu_")}
     assert scripts == {f"gpu_{stage}" for stage in stages if stage != "tests"}
     assert all(re.search(rf"^#     {stage} ", text, re.MULTILINE) for stage in stages)  # its head describes them
-
-
-def test_a_stage_that_does_not_exist_is_named():
-    done = subprocess.run(["bash", str(BENCHMARKS / "gpu.sh"), "step"], capture_output=True, text=True)
-    assert done.returncode == 2 and done.stderr.startswith("found step; expected one of: tests steps")
-
-
-def test_a_gpu_that_is_missing_is_named_in_one_line(common, monkeypatch):
-    gpu_common = importlib.import_module("gpu_common")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SystemExit, match=r"found no CUDA device.*expected one.*use a machine with") as error:
-        gpu_common.need_device("cuda")
-    assert "\n" not in str(error.value) and gpu_common.need_device("cpu") == torch.device("cpu")
 
 
 def test_cells_are_measured_until_the_minutes_are_used_and_continued(common, monkeypatch, tmp_path, capsys):
@@ -277,50 +246,6 @@ def test_cells_end_with_a_parent_that_is_killed(common, tmp_path):
     assert not child.is_running()
 
 
-@pytest.mark.parametrize("wrong", ["0", "-1", "x"])
-def test_a_number_that_is_none_is_refused(common, wrong, capsys):
-    with pytest.raises(SystemExit):
-        importlib.import_module("gpu_steps").main(["--together", wrong])
-    assert "expected a whole number, 1 or more" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("script", "given", "message"),
-    [
-        ("gpu_steps", ["--corpus", "folder", "--out", "o"], r"a folder without manifest\.json; expected a store"),
-        ("gpu_traces", ["--read", "file", "--out", "o"], r"no trace that can be read .*; expected a \.json\.gz"),
-        ("gpu_steps", ["--out", "file"], "--out .*file is a file; expected a folder; name another"),
-        ("features", ["--out", "folder"], "--out .*folder is a folder; expected a file; name another"),
-    ],
-)
-def test_input_that_is_refused_ends_a_benchmark_with_one_line(common, monkeypatch, tmp_path, script, given, message):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "file").write_text("no JSON")
-    device = ["--device", "cpu"] if script.startswith("gpu_") else []
-    with pytest.raises(SystemExit, match=message) as error:
-        importlib.import_module(script).main([*device, *given])
-    assert "\n" not in str(error.value) and {path.name for path in tmp_path.iterdir()} == {"folder", "file"}
-
-
-def test_an_earlier_result_is_kept_when_a_stage_is_measured_anew(common, tmp_path, capsys):
-    gpu_common = importlib.import_module("gpu_common")
-    options = argparse.Namespace(out=tmp_path)
-    gpu_common.set_aside(options, "curve")
-    (tmp_path / "curve.json").write_text("old")
-    gpu_common.set_aside(options, "curve")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("curve-before.json", "old")]
-    assert "curve-before.json now: this stage is measured anew" in capsys.readouterr().err
-
-
-def test_a_stage_whose_cells_all_failed_ends_with_an_error(common, tmp_path):
-    gpu_common = importlib.import_module("gpu_common")
-    options = argparse.Namespace(out=tmp_path, smoke=False)
-    with pytest.raises(SystemExit, match="found an error in every cell"):
-        gpu_common.finish(options, "steps", {"cells": {"a": {"error": "out of memory"}}})
-    gpu_common.finish(options, "steps", {"cells": {"a": {"error": "out of memory"}, "b": {"speed": 1}}})
-
-
 def test_an_effect_counts_the_seeds_that_both_starts_have(common):
     effect = importlib.import_module("gpu_finetuning").effect
     seeds = {"pretrained": {"1": 0.8, "2": 0.9, "3": 0.5}, "random": {"1": 0.6, "2": 0.6}}
@@ -377,10 +302,3 @@ def test_a_pre_training_that_learns_nothing_ends_early(common):
         "found a loss of 7.12 nats at update 1,000; expected"
     )
     assert failure({"step": 1000, "mlm_loss": 6.9}, 7.04) == "" == failure({"step": 100, "mlm_loss": 9.0}, 7.04)
-
-
-def test_numbers_of_pieces_are_read(common):
-    numbers = importlib.import_module("gpu_pretraining").numbers
-    assert (numbers(""), numbers("3"), numbers("1-4")) == (None, range(3, 4), range(1, 5))
-    with pytest.raises(SystemExit, match="expected a number or a range"):
-        numbers("all")

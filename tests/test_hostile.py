@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertworks.files import InputError, read_json
+from bertworks.files import InputError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, /proc, limits on address space")
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -128,37 +128,6 @@ def test_mutations_are_repeatable_and_change_something(ending: str) -> None:
     changed = [mutate(random.Random(seed), f"x{ending}", valid, b"other bytes") for seed in range(60)]
     assert changed == [mutate(random.Random(seed), f"x{ending}", valid, b"other bytes") for seed in range(60)]
     assert sum(one != valid for one in changed) > 40
-
-
-def test_names_of_readers_are_theirs_alone() -> None:
-    from hostile import READERS
-
-    assert len({reader.name for reader in READERS}) == len(READERS)
-
-
-@pytest.mark.heavy
-def test_the_program_runs_and_goes_on(tmp_path: Path) -> None:
-    """As a person runs it, on a few readers; a rerun has nothing left to do."""
-    import subprocess
-
-    out = tmp_path / "hostile.json"
-    readers = ["merges.txt", "corpus-archive", "predict-text"]
-    command = [
-        sys.executable,
-        str(BENCHMARKS / "hostile.py"),
-        "--cases",
-        "2",
-        "--work",
-        str(tmp_path),
-        "--out",
-        str(out),
-    ]
-    command += ["--readers", *readers]
-    subprocess.run(command, check=True, capture_output=True)
-    first = read_json(out)
-    assert [*first["readers"]] == readers and first["cases"] == 2 * len(readers) and "escaped" not in first["ends"]
-    subprocess.run(command, check=True, capture_output=True)
-    assert read_json(out)["readers"] == first["readers"]
 
 
 def test_a_sentence_that_names_infinity_is_no_number():

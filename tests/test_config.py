@@ -193,11 +193,6 @@ def test_recipes_that_come_with_bertworks_are_found_by_name(tmp_path, monkeypatc
             find_recipe(wrong, "pretrain")
     with pytest.raises(InputError, match=r"known names: albert, .*study"):
         find_recipe("zzz", "pretrain")
-    for folder in ("model", "base"):
-        (tmp_path / folder).mkdir()
-    with pytest.raises(InputError, match=r"^model: a folder; expected a recipe, .* --init to pre-train it further"):
-        find_recipe("model", "pretrain")
-    assert find_recipe("base", "pretrain").is_file()  # a folder of that name is no recipe
 
 
 def test_a_name_that_toml_cannot_hold_is_refused_before_anything_is_written():

@@ -3,7 +3,6 @@
 import ast
 import functools
 import importlib
-import py_compile
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -188,13 +187,3 @@ def test_no_public_name_of_a_package_is_a_name_of_its_files(name):
     package, folder = importlib.import_module(f"bertworks.{name}".rstrip(".")), ROOT / name.replace(".", "/")
     files = {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert not files & set(getattr(package, "__all__", ()))
-
-
-def test_an_installation_without_source_files_is_named(tmp_path):
-    (tmp_path / "bertworks").mkdir()
-    for name in ("__init__", "_lazy", "_version"):
-        py_compile.compile(str(ROOT / f"{name}.py"), cfile=str(tmp_path / "bertworks" / f"{name}.pyc"))
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import bertworks"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1].endswith("for the names that it exports; install it with its .py files")
-    assert "ImportError: bertworks/__init__.py is missing" in done.stderr

@@ -14,28 +14,15 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[
 
     The names are those that its `__init__.py` imports from its own files under `if TYPE_CHECKING`, where readers,
     editors and type checkers find them. So a package names what is public, and `--help` loads no torch.
-    Raises ImportError if the source file is missing (an installation of .pyc files alone).
     """
-    try:
-        source = pkgutil.get_data(package, "__init__.py")
-    except OSError:
-        source = None
-    if source is None:
-        raise ImportError(
-            f"{package}/__init__.py is missing; bertworks reads its source files for the names that it exports; "
-            "install it with its .py files"
-        )
+    source = pkgutil.get_data(package, "__init__.py") or b""
     guarded = [block for block in ast.parse(source).body if isinstance(block, ast.If)]
     imports = [one for block in guarded for one in block.body if isinstance(one, ast.ImportFrom)]
     home = {alias.name: f"{package}.{one.module}" for one in imports for alias in one.names}
 
     def get(name: str) -> Any:
         if name not in home:
-            import difflib
-
-            near = difflib.get_close_matches(name, home, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
         state = random.getstate()
         value = getattr(importlib.import_module(home[name]), name)
         random.setstate(state)  # rich draws a number where it is imported

@@ -46,9 +46,6 @@ def find_recipe(name: str, kind: str = "") -> Path:
     listed = name.removeprefix(f"{kind}/") if kind else name  # `bertworks recipes` prints KIND/NAME
     if listed in names:
         return RECIPES / kind / f"{listed}.toml"
-    if Path(name).is_dir():
-        raise InputError(f"{name}: a folder; expected a recipe, by its name (`bertworks recipes` lists them) or file; "
-                         "a model has a flag of its own: --init to pre-train it further, else --model")  # fmt: skip
     near = difflib.get_close_matches(
         name.removesuffix(".toml").removeprefix("recipes/").removeprefix(f"{kind}/"), names
     )

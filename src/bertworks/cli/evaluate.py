@@ -45,11 +45,10 @@ def evaluate(argv: list[str]) -> None:
     from ..inference.evaluation import known_labels, remembered, save_thresholds
     from ..inference.text_perplexity import perplexity
 
-    computing = Computing(arguments.precision)
-    given, rows = flags_in(argv), arguments.rows
+    computing, rows = Computing(arguments.precision), arguments.rows
     check_output(arguments.out, [arguments.perplexity], [arguments.model])
     if arguments.perplexity:
-        idle = given & {"--task", "--kind", "--text", "--label", "--choices", "--sheet", "--save-thresholds"}
+        idle = flags_in(argv) & {"--task", "--kind", "--text", "--label", "--choices", "--sheet", "--save-thresholds"}
         refuse_beside("--perplexity", {**dict.fromkeys(sorted(idle), True), "--data": rows.data, "--dev": rows.dev})
         return _show(perplexity(arguments.model, [arguments.perplexity], None, computing, rows.encoding), arguments.out)
     rows = remembered(rows, arguments.model, names_in(argv))

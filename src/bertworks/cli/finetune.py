@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from ..files import InputError
 from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe
 from ..tasks.base import Task
 from ..tasks.catalogue import find_task

@@ -14,7 +14,6 @@ from bertworks.files import (
     InputError,
     atomic_write,
     flush_folder,
-    not_found,
     parse_json,
     read_json,
     read_json_object,
@@ -227,12 +226,3 @@ def test_standard_output_is_written_by_its_descriptor(tmp_path, name):
     with open(tmp_path / "out", "w") as out:
         subprocess.run([sys.executable, "-c", f"{code}; os.write(1, b'after')"], stdout=out, check=True, timeout=60)
     assert (tmp_path / "out").read_text() == "before now after"
-
-
-def test_what_is_there_in_place_of_a_file_or_folder(tmp_path):
-    (tmp_path / "a.csv").touch()
-    assert not_found(tmp_path / "b.csv") == "no such file"
-    assert not_found(tmp_path) == "a folder; expected a file"
-    assert not_found(tmp_path / "a.csv", "folder") == "a file; expected a folder"
-    assert not_found(tmp_path / ("x" * 300), "file or folder") == "no such file or folder"
-    assert not_found(os.devnull) == "a pipe or device; expected a file"

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bertworks.files import InputError
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks, /proc, limits on address space")
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -101,15 +99,6 @@ def test_a_faulty_reader_is_caught(reader, kind: str, tmp_path: Path) -> None:
         tmp_path / "box", {"a.txt": b"text"}, reader, Limits(seconds=0.6 if kind == "hang" else 20, memory=1 << 28)
     )
     assert verdict.kind == kind, verdict
-
-
-def test_an_input_error_without_the_command_line_is_a_traceback(tmp_path: Path) -> None:
-    from box import run_case
-
-    def raise_it() -> None:
-        raise InputError("bad")
-
-    assert run_case(tmp_path / "box", {}, raise_it).kind == "traceback"
 
 
 @pytest.mark.parametrize("ending", [".json", ".jsonl", ".toml", ".csv", ".tsv", ".safetensors", ".txt", ""])

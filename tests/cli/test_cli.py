@@ -253,14 +253,6 @@ def test_another_tokenizer_is_not_replaced(tmp_path, capsys):
     assert "--lowercase is given twice" in capsys.readouterr().err
 
 
-def test_a_vocabulary_smaller_than_asked_is_reported(tmp_path, capsys):
-    (tmp_path / "a.txt").write_text("One two three four " * 20)
-    main(["tokenizer", "train", str(tmp_path / "a.txt"), "--out", str(tmp_path / "tok"), "--vocab-size", "500"])
-    size = len((tmp_path / "tok" / "vocab.txt").read_text().splitlines())
-    said = f"tok: {size} of 500 tokens: the text has no more; give the model --model.vocab-size {size}. Next: "
-    assert size < 500 and said in capsys.readouterr().out
-
-
 def test_recipes_are_listed_and_printed(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(["recipes"])

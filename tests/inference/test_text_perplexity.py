@@ -119,6 +119,3 @@ def test_the_command(place, capsys, tmp_path):
     with pytest.raises(SystemExit):
         main(["evaluate", str(place / "masked"), "--perplexity", text, "--label", "x"])
     assert "--perplexity cannot be combined with --label" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["evaluate", str(place / "masked"), "--text", text])
-    assert "give the table with --dev, or for the perplexity" in capsys.readouterr().err

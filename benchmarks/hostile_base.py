@@ -154,7 +154,7 @@ def _stopped() -> None:
     """A run stopped at its first checkpoint."""
     from bertworks.training import loop
 
-    before, seen = loop.Loop.save, list[int]()
+    before, seen = loop.Checkpoints.save, list[int]()
 
     def save(self: Any) -> None:
         before(self)
@@ -162,13 +162,13 @@ def _stopped() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
         seen.append(1)
 
-    loop.Loop.save = save  # type: ignore[method-assign]
+    loop.Checkpoints.save = save  # type: ignore[method-assign]
     try:
         call("pretrain recipe.toml --corpus store --out stopped")
     except SystemExit as stopped:
         assert stopped.code == 3, stopped.code
     finally:
-        loop.Loop.save = before  # type: ignore[method-assign]
+        loop.Checkpoints.save = before  # type: ignore[method-assign]
 
 
 def _checkpoints(base: Path) -> None:

@@ -36,7 +36,10 @@ from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import StoreTraining, start_model, useful_flops
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
-from bertworks.training.run import Run, prepare_loop
+from bertworks.training.distributed import join_world
+from bertworks.training.objectives import PRETRAINING
+from bertworks.training.process import prepare_process
+from bertworks.training.run import Run
 
 LENGTH, BATCH = 128, 32
 SIDES = ("ours", "peer", "ours without dropout", "peer without dropout", "ours without kernels")
@@ -101,11 +104,13 @@ class Clock:
 
 def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Clock) -> bool:
     """The project's own loop, as `bertworks pretrain` runs it. Returns whether it used compiled kernels."""
-    machine.prepare_process()
-    world, tokenizer = dataclasses.replace(machine.join_world(), device=device), store.load_tokenizer()
+    prepare_process()
+    world, tokenizer = dataclasses.replace(join_world(), device=device), store.load_tokenizer()
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), config.identity(store), world, quiet=True)
-        loop = StoreTraining(config, store, tokenizer).loop(run, start_model(config, None), config.learns)
+        loop = StoreTraining(config, store, tokenizer).loop(
+            run, start_model(config, None), PRETRAINING[config.objective]
+        )
         before = 0
 
         def count(step: int) -> None:
@@ -114,7 +119,6 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
             before = loop.progress.tokens
 
         loop.evaluate, loop.after_step = None, count
-        prepare_loop(run, loop)
         loop.run()
         return bool(loop.progress.kernels)
 

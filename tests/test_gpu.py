@@ -16,7 +16,7 @@ from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import pretrain
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
-from bertworks.training.machine import World
+from bertworks.training.distributed import World
 from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of
 from support.loops import loop_of
@@ -85,13 +85,15 @@ def test_micro_batches_have_the_gradient_of_the_whole_batch(tmp_path, compiled, 
 
 def gradient_of(loop) -> torch.Tensor:
     """The gradient of a loop's only update, all parameters in one vector."""
-    clip, gradients = loop.optimizer.clip, []
+    clip, gradients = loop.trainer.optimizer.clip, []
 
     def noted():
-        gradients.extend(p.grad.flatten().float() for p in loop.optimizer.parameters.values() if p.grad is not None)
+        gradients.extend(
+            p.grad.flatten().float() for p in loop.trainer.optimizer.parameters.values() if p.grad is not None
+        )
         return clip()
 
-    loop.optimizer.clip = noted
+    loop.trainer.optimizer.clip = noted
     assert loop.run()
     return torch.cat(gradients)
 
@@ -126,7 +128,7 @@ def test_no_update_waits_for_the_device(tmp_path, precision, rule, compiled):
     groups = [batch_of(WHOLE), [batch_of(WHOLE[:4]), batch_of(WHOLE[4:])], batch_of([50, *WHOLE[1:]])]
     optim, world = OptimConfig(rule=rule), World(0, 1, gpu())
     loop = loop_of(model, groups, tmp_path, optim, steps=9, log_every=0, world=world, precision=precision)
-    step = loop.step
+    step = loop.trainer.update
 
     def strict(*given):
         torch.cuda.set_sync_debug_mode("error" if loop.progress.step >= 6 else "default")
@@ -135,14 +137,14 @@ def test_no_update_waits_for_the_device(tmp_path, precision, rule, compiled):
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
-    loop.step = strict
+    loop.trainer.update = strict
     assert loop.run() and loop.progress.updates == 9
 
 
 def test_an_update_that_is_not_finite_is_not_made(tmp_path):
     model = build_model(shape(100, 0.0), seed=1).to(gpu())
     loop = loop_of(model, [batch_of([64, 20, 9, 33])], tmp_path, steps=3, log_every=0, world=World(0, 1, gpu()))
-    loop.weights = {"mlm": float("inf")}
+    loop.trainer.weights = {"mlm": float("inf")}
     before = [p.detach().clone() for p in model.parameters()]
     assert loop.run() and (loop.progress.step, loop.progress.updates) == (3, 0)
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))

@@ -26,7 +26,7 @@ from bertworks.tasks.embedding import prepare
 from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training.config import LoopConfig, OptimConfig
-from bertworks.training.machine import World
+from bertworks.training.distributed import World
 from bertworks.training.task_objectives import EmbeddingObjective
 
 WORDS = [f"{a}{b}" for a in "bdgkm" for b in "aeiou"]

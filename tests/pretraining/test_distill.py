@@ -263,8 +263,8 @@ def test_the_loop_weighs_the_terms_and_logs_them_unweighted(tmp_path):
     norms = []
     for name, weighing in (("plain", {}), ("weighed", {"one": 5.0}), ("both", {"one": 0.0, "two": 3.0})):
         loop = loop_of(torch.nn.Linear(9, 1, bias=False), [batch()], tmp_path / name, objective=Sums(), steps=1)
-        loop.weights = weighing
-        total = float(loop.model.weight.detach().sum())
+        loop.trainer.weights = weighing
+        total = float(loop.trainer.model.weight.detach().sum())
         assert loop.run()
         record = read_log(tmp_path / name)[0]
         assert record["one_loss"] == pytest.approx(total) and record["two_loss"] == pytest.approx(total / 2)

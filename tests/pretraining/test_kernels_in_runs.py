@@ -12,8 +12,8 @@ from bertworks.model.heads import build_model
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import pretrain
 from bertworks.training.config import LoopConfig, OptimConfig
-from bertworks.training.loop import Loop
 from bertworks.training.optim import Optimizer
+from bertworks.training.trainer import Trainer
 
 pytestmark = pytest.mark.skipif(kernels.load() is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
 STEPS = 12
@@ -75,13 +75,13 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
     def stopped(self, *given):
         if self.progress.step == STEPS // 2:
             raise Killed
-        return step(self, *given)
+        return update(self, *given)
 
-    step = Loop.step
-    monkeypatch.setattr(Loop, "step", stopped)
+    update = Trainer.update
+    monkeypatch.setattr(Trainer, "update", stopped)
     with pytest.raises(Killed):
         trained("run", save_every=3)
-    monkeypatch.setattr(Loop, "step", step)
+    monkeypatch.setattr(Trainer, "update", update)
     monkeypatch.setattr("bertworks.training.run.load", lambda: None)
     assert not trained("run", save_every=3, quiet=False)[0]["kernels"]
     said = " ".join("".join(capsys.readouterr()).split())

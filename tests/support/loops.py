@@ -5,13 +5,15 @@ import contextlib
 import pytest
 import torch
 
-from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
+from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.distributed import World
 from bertworks.training.identity import RunIdentity
-from bertworks.training.loop import Group, Loop
-from bertworks.training.machine import World
+from bertworks.training.loop import TrainingLoop
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.optim import Optimizer
+from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state
+from bertworks.training.trainer import AccumulationBatch, Trainer
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -30,34 +32,27 @@ class Feed:
     def __init__(self, groups):
         self.groups, self.shares = groups, []
 
-    def __call__(self, progress: TrainerState, share: float) -> Group:
+    def __call__(self, progress: TrainerState, share: float) -> AccumulationBatch:
         self.shares.append(share)
         group = self.groups[progress.step % len(self.groups)]
         made, row = [], 0
         for batch in group if isinstance(group, list) else [group]:
             made.append((batch, row))
             row += len(batch["input_ids"])
-        return Group(made, (0, 0, progress.step + 1))
+        return AccumulationBatch(made, (0, 0, progress.step + 1))
 
 
 def loop_of(model, groups, folder, optim=None, objective=None, evaluate=None, world=ALONE, resumed=False, **config):
-    """A Loop over `groups`, in float32, silent, with a record a step; `resumed`: from the state in `folder`."""
+    """A TrainingLoop over `groups`, in float32, silent, with a record a step; `resumed`: from the state in `folder`."""
     settings = {"precision": "float32", "log_every": 1, "eval_every": 0, "save_every": 0, "seed": 3} | config
     folder.mkdir(parents=True, exist_ok=True)
     optimizer = Optimizer(model, optim or OptimConfig())
-    return Loop(
-        model,
-        objective or PretrainingObjective(),
-        groups if callable(groups) else Feed(groups),
-        optimizer,
-        world,
-        LoopConfig(**settings),
-        folder,
-        IDENTITY.hash,
-        load_state(folder / "state", model, optimizer, IDENTITY) if resumed else TrainerState(),
-        evaluate=evaluate and (lambda progress: evaluate()),
-        quiet=True,
-    )
+    feed = groups if callable(groups) else Feed(groups)
+    trainer = Trainer(model, objective or PretrainingObjective(), feed, optimizer, world, LoopConfig(**settings))
+    if resumed:
+        trainer.start_at(load_state(folder / "state", model, optimizer, IDENTITY))
+    evaluate_now = evaluate and (lambda progress: evaluate())
+    return TrainingLoop(trainer, folder, IDENTITY.hash, evaluate=evaluate_now, quiet=True)
 
 
 def stopped_before(step, groups):

@@ -17,7 +17,8 @@ from bertworks.model.layer import LayerContext, run_layer
 from bertworks.model.packing import Packing
 from bertworks.model.prepare import compile_layers
 from bertworks.pretraining.recipe import PretrainConfig
-from bertworks.training import machine
+from bertworks.training import distributed, machine
+from bertworks.training.objectives import PRETRAINING
 from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective
 from support.batches import batch_of
 from support.loops import loop_of
@@ -83,7 +84,7 @@ def test_every_recipe_stays_within_the_budget(graphs, path):
     lengths = [phase.length if config.model.attention_window else phase.length // 4 for phase in config.phases]
     model = build_model(small(config.model), config.heads, seed=1)
     compile_layers(model.encoder)
-    train(model, config.learns, lengths)
+    train(model, PRETRAINING[config.objective], lengths)
     assert 0 < len(graphs) <= BUDGET
 
 
@@ -147,11 +148,11 @@ def train_compiled(rank, folder):
 
     compile, torch.compile = torch.compile, lambda layer: compile(layer, backend=backend)
     shape = dataclasses.replace(small(ModelConfig()), hidden_size=256, intermediate_size=1024, num_hidden_layers=2)
-    with machine.joined_world() as world:
+    with distributed.joined_world() as world:
         model = build_model(shape, seed=1)
         compile_layers(model.encoder)
         loop = loop_of(model, [batch_of([64, 20, 9, 33], 64)], folder / str(rank), steps=3, world=world)
-        loop._dropout_key = lambda row: None
+        loop.trainer._dropout_key = lambda row: None
         assert loop.run()
     return len(made)
 

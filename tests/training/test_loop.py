@@ -21,12 +21,14 @@ from bertworks.model.heads import build_model
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
 from bertworks.reporting.log import read_log
-from bertworks.training import heap, machine
+from bertworks.training import distributed, heap
 from bertworks.training import loop as loop_module
-from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
-from bertworks.training.loop import Group, Loop
+from bertworks.training import trainer as trainer_module
+from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.objectives import PretrainingObjective
+from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state
+from bertworks.training.trainer import AccumulationBatch, Trainer
 from bertworks.training.vocabulary_loss import Term
 from support.loops import ALONE, IDENTITY, loop_of, stopped_before
 from support.segments import TIMING
@@ -61,13 +63,13 @@ def feed(tiny_store, *phases, steps=10):
 def gradient_of(model, groups, folder):
     """The first gradient, before clipping, in one vector."""
     loop, seen = loop_of(model, groups, folder, steps=1), []
-    clip = loop.optimizer.clip
+    clip = loop.trainer.optimizer.clip
 
     def note():
         seen.append(torch.cat([p.grad.flatten().double() for p in model.parameters()]))
         return clip()
 
-    loop.optimizer.clip = note
+    loop.trainer.optimizer.clip = note
     loop.run()
     return seen[0], read_log(folder)[0]
 
@@ -143,14 +145,14 @@ def test_a_record_has_the_cores_that_other_programs_use(tiny_store, tmp_path, mo
 def test_an_update_that_is_not_finite_is_not_made(tiny_store, tmp_path, value):
     groups = batches(tiny_store)
     sick = loop_of(model_of(), groups, tmp_path / "sick", objective=Sick({2, 3, 5}, value), steps=8, max_skipped=2)
-    snapshots, update = [], sick.step
+    snapshots, update = [], sick.trainer.update
 
     def watch(*arguments):
         result = update(*arguments)
-        snapshots.append(torch.cat([p.detach().flatten().clone() for p in sick.model.parameters()]))
+        snapshots.append(torch.cat([p.detach().flatten().clone() for p in sick.trainer.model.parameters()]))
         return result
 
-    sick.step = watch
+    sick.trainer.update = watch
     assert sick.run()
     assert [torch.equal(a, b) for a, b in pairwise(snapshots)] == [
         False, True, True, False, True, False, False,
@@ -160,26 +162,26 @@ def test_an_update_that_is_not_finite_is_not_made(tiny_store, tmp_path, value):
     assert [r.get("skipped", 0) for r in read_log(tmp_path / "sick")] == [0, 0, 1, 2, 2, 3, 3, 3]
 
 
-def test_updates_that_are_settled_a_step_late_are_the_same(tiny_store, tmp_path, monkeypatch):
+def test_updates_that_are_finished_a_step_late_are_the_same(tiny_store, tmp_path, monkeypatch):
     """As on a GPU, which runs behind: the norm of an update is read while the next one is computed."""
     groups, found = batches(tiny_store), []
     for late in (False, True):
-        monkeypatch.setattr(Loop, "_late", late)
+        monkeypatch.setattr(Trainer, "is_async", late)
         loop = loop_of(
             model_of(), groups, tmp_path / str(late), objective=Sick({2, 3, 5}), steps=8, max_skipped=2, log_every=4
         )
-        settled, settle = [], loop._settle
+        finished, finish_update = [], loop.trainer.finish_update
 
-        def note(loop=loop, settled=settled, settle=settle):
-            if loop._update:
-                settled.append((loop._update.step, loop.progress.step))
-            settle()
+        def note(loop=loop, finished=finished, finish_update=finish_update):
+            if loop.trainer._pending:
+                finished.append((loop.trainer._pending.step, loop.progress.step))
+            finish_update()
 
-        loop._settle = note
+        loop.trainer.finish_update = note
         assert loop.run()
         log = [{key: value for key, value in r.items() if key not in TIMING} for r in read_log(tmp_path / str(late))]
         progress = dataclasses.asdict(loop.progress) | {"seconds": 0.0}
-        found.append((log, progress, [*loop.model.state_dict().values()], settled))
+        found.append((log, progress, [*loop.trainer.model.state_dict().values()], finished))
     at_once, a_step_late = found
     assert at_once[:2] == a_step_late[:2] and [record["skipped"] for record in at_once[0]] == [2, 3]
     assert all(torch.equal(one, other) for one, other in zip(at_once[2], a_step_late[2], strict=True))
@@ -197,7 +199,7 @@ def test_too_many_in_a_row_end_the_run(tiny_store, tmp_path):
     )
     with pytest.raises(Diverged, match=r"not finite in 3 steps in a row.*begin again with a lower optim\.lr"):
         loop.run()
-    assert load_state(tmp_path / "state", model_of(), loop.optimizer, IDENTITY).step == 4
+    assert load_state(tmp_path / "state", model_of(), loop.trainer.optimizer, IDENTITY).step == 4
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
 
@@ -222,12 +224,12 @@ def test_budgets(tiny_store, tmp_path, monkeypatch):
         loop_of(model_of(), groups, tmp_path / "none").run()
     loop = loop_of(model_of(), groups, tmp_path / "steps", steps=5)
     assert loop.run() and loop.progress.step == 5
-    assert loop.feed.shares == [0, 0.2, 0.4, 0.6, 0.8]
+    assert loop.trainer.feed.shares == [0, 0.2, 0.4, 0.6, 0.8]
 
     sizes = [int(batch["attention_mask"].sum()) for batch in groups]
     loop = loop_of(model_of(), groups, tmp_path / "tokens", tokens=sum(sizes[:4]) - 1, steps=100)
     assert loop.run() and (loop.progress.step, loop.progress.tokens) == (4, sum(sizes[:4]))
-    assert loop.feed.shares[1] == pytest.approx(sizes[0] / (sum(sizes[:4]) - 1))
+    assert loop.trainer.feed.shares[1] == pytest.approx(sizes[0] / (sum(sizes[:4]) - 1))
 
     now = [0.0]
 
@@ -235,7 +237,7 @@ def test_budgets(tiny_store, tmp_path, monkeypatch):
         now[0] += 10.0
         return now[0]
 
-    monkeypatch.setattr(loop_module, "time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(perf_counter=clock))
     loop = loop_of(model_of(), groups, tmp_path / "hours", hours=65 / 3600, eval_every=0)
     assert loop.run() and loop.progress.step == 7 and loop.progress.seconds == 70
 
@@ -246,7 +248,7 @@ def test_phases_change_at_their_share_of_the_budget(tiny_store, tmp_path):
 
     def watch(progress, share):
         group = source(progress, share)
-        shapes.append((tuple(group.micro_batches[0][0]["input_ids"].shape), group.after))
+        shapes.append((tuple(group.micro_batches[0][0]["input_ids"].shape), group.next_position))
         return group
 
     assert loop_of(model_of(), watch, tmp_path, steps=10).run()
@@ -287,8 +289,8 @@ def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkey
     model = model_of()
     loop = loop_of(model, groups, tmp_path, steps=8, save_every=2, resumed=True)
     if call == "fsync":
-        step = loop.step
-        loop.step = lambda *a: (monkeypatch.setattr(os, "fsync", full), step(*a))[1]
+        update = loop.trainer.update
+        loop.trainer.update = lambda *a: (monkeypatch.setattr(os, "fsync", full), update(*a))[1]
     else:
         monkeypatch.setattr("bertworks.training.state.atomic_write", full)
     with pytest.raises(NotWritten, match=r"state\.safetensors: could not be written \(No space left on device\)"):
@@ -296,7 +298,7 @@ def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkey
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["state.safetensors"]
-    assert load_state(tmp_path / "state", model, loop.optimizer, IDENTITY).step == 4
+    assert load_state(tmp_path / "state", model, loop.trainer.optimizer, IDENTITY).step == 4
 
 
 def test_a_log_that_cannot_be_written_is_said(tiny_store, tmp_path):
@@ -318,13 +320,13 @@ def test_resuming_in_the_middle_gives_the_same_weights(tiny_store, tmp_path):
     assert whole.run()
     first = loop_of(model_of(0.1), groups, tmp_path / "parts", optim, steps=9, save_every=4)
 
-    first.feed = stopped_before(6, groups)  # after the state of step 4 was saved
+    first.trainer.feed = stopped_before(6, groups)  # after the state of step 4 was saved
     with pytest.raises(KeyboardInterrupt):
         first.run()
     second = loop_of(model_of(0.1, seed=2), groups, tmp_path / "parts", optim, steps=9, resumed=True)
     assert second.progress.step == 4 and second.run()
-    for name, value in whole.model.state_dict().items():
-        assert torch.equal(value, second.model.state_dict()[name]), name
+    for name, value in whole.trainer.model.state_dict().items():
+        assert torch.equal(value, second.trainer.model.state_dict()[name]), name
     losses = [[r["mlm_loss"] for r in read_log(tmp_path / name)] for name in ("whole", "parts")]
     assert losses[0] == losses[1] and len(losses[0]) == 9
 
@@ -339,7 +341,7 @@ def test_the_fresh_start_is_the_seeds():
 HOLES = """
 import torch
 from bertworks.training.heap import Heap
-from bertworks.training.machine import prepare_process
+from bertworks.training.process import prepare_process
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -372,8 +374,8 @@ def test_holes_are_given_back_once_a_minute(monkeypatch, tiny_store, tmp_path):
     def tick(step):
         clock[0] += 25.0
 
-    give_back = loop._heap.give_back
-    monkeypatch.setattr(loop._heap, "give_back", lambda *given: give_back(*given) and returned.append(clock[0]))
+    give_back = heap.Heap.give_back
+    monkeypatch.setattr(heap.Heap, "give_back", lambda *given: give_back(*given) and returned.append(clock[0]))
     loop.after_step = tick
     loop.run()
     assert returned == [75.0, 100.0, 150.0]
@@ -432,7 +434,7 @@ def test_means_of_a_resumed_run_are_those_of_a_run_left_alone(tiny_store, tmp_pa
     assert loop_of(model_of(), groups, tmp_path / "whole", optim, steps=9, log_every=5).run()
     first = loop_of(model_of(), groups, tmp_path / "parts", optim, steps=9, log_every=5, save_every=3)
 
-    first.feed = stopped_before(4, groups)  # after the state of step 3 was saved
+    first.trainer.feed = stopped_before(4, groups)  # after the state of step 3 was saved
     with pytest.raises(KeyboardInterrupt):
         first.run()
     second = loop_of(model_of(seed=2), groups, tmp_path / "parts", optim, steps=9, log_every=5, resumed=True)
@@ -479,8 +481,8 @@ def test_damaged_best_weights_are_refused_by_name(tiny_store, tmp_path):
     best = tmp_path / "state" / loop_module.BEST
     evaluate = loop._evaluate
 
-    def damage(reporter):
-        metrics = evaluate(reporter)
+    def damage(*given):
+        metrics = evaluate(*given)
         best.write_bytes(best.read_bytes()[:50])
         return metrics
 
@@ -491,18 +493,18 @@ def test_damaged_best_weights_are_refused_by_name(tiny_store, tmp_path):
 
 def stopped_at(step, loop):
     """The loop with a SIGTERM while it trains this step."""
-    feed = loop.feed
+    feed = loop.trainer.feed
 
     def stop(progress, share):
         if progress.step == step - 1:
             signal.raise_signal(signal.SIGTERM)
         return feed(progress, share)
 
-    loop.feed = stop
+    loop.trainer.feed = stop
     return loop
 
 
-def test_a_stop_in_the_last_step_does_not_wait_for_the_last_evaluation(tiny_store, tmp_path):
+def test_a_stop_in_the_last_step_does_not_wait_for_the_last_evaluation(tiny_store, tmp_path, monkeypatch):
     groups, judged = batches(tiny_store), []
 
     def judge():
@@ -516,21 +518,21 @@ def test_a_stop_in_the_last_step_does_not_wait_for_the_last_evaluation(tiny_stor
     assert [(r["kind"], r["step"]) for r in read_log(tmp_path)] == [*(("train", i) for i in range(1, 5)), ("eval", 4)]
 
 
-def test_a_stop_while_the_last_state_is_saved_does_not_wait_for_the_last_evaluation(tiny_store, tmp_path):
+def test_a_stop_while_the_last_state_is_saved_does_not_wait_for_the_last_evaluation(tiny_store, tmp_path, monkeypatch):
     def judge():
         raise AssertionError("evaluated")
 
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, evaluate=judge, steps=4)
-    save = loop.save
+    save = loop_module.Checkpoints.save
 
-    def stopped():
+    def stopped(checkpoints):
         signal.raise_signal(signal.SIGTERM)
-        save()
+        save(checkpoints)
 
-    loop.save = stopped
+    monkeypatch.setattr(loop_module.Checkpoints, "save", stopped)
     with pytest.raises(KeyboardInterrupt):
         loop.run()
-    state = load_state(tmp_path / "state", loop.model, loop.optimizer, IDENTITY)
+    state = load_state(tmp_path / "state", loop.trainer.model, loop.trainer.optimizer, IDENTITY)
     assert state.step == 4
 
 
@@ -593,8 +595,8 @@ def test_the_seed_of_a_gpu_is_within_its_range(tiny_store, tmp_path, monkeypatch
     seen = []
     monkeypatch.setattr(torch.cuda, "manual_seed", seen.append)
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=1, seed=2**63 - 1)
-    loop.world = machine.World(0, 1, torch.device("cuda"))
-    assert [loop._dropout_key(row) for row in (0, 1)] == [None, None]
+    loop.trainer.world = distributed.World(0, 1, torch.device("cuda"))
+    assert [loop.trainer._dropout_key(row) for row in (0, 1)] == [None, None]
     assert len({*seen}) == 2 and all(0 <= seed < 2**63 for seed in seen)
 
 
@@ -608,10 +610,10 @@ def test_steps_that_compile_are_no_part_of_a_budget_in_hours(tiny_store, tmp_pat
         slow = progress.step in (0, 1, 4)  # a second phase has other sizes
         clock.now += 10.0 if slow else 1.0
         clock.graphs += compiles and slow
-        return Group([(group, 0)], (0, 0, progress.step + 1))
+        return AccumulationBatch([(group, 0)], (0, 0, progress.step + 1))
 
-    monkeypatch.setattr(loop_module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
-    monkeypatch.setattr(loop_module, "graphs_made", lambda: clock.graphs)
+    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(trainer_module, "graphs_made", lambda: clock.graphs)
     loop = loop_of(model_of(), feed, tmp_path, hours=4 / 3600)
     assert loop.run()
     assert shares == ([0, 0, 0, 0.25, 0.5, 0.5, 0.75] if compiles else [0])

@@ -14,9 +14,10 @@ from bertworks.finetuning.job import ExampleFeed
 from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed, StoreTraining
-from bertworks.training import machine
-from bertworks.training.config import LoopConfig, TrainerState
-from bertworks.training.machine import World
+from bertworks.training import distributed, machine, process
+from bertworks.training.config import LoopConfig
+from bertworks.training.distributed import World
+from bertworks.training.progress import TrainerState
 
 GPU = torch.device("cuda", 1)
 TINY = ModelConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
@@ -47,14 +48,14 @@ def test_one_thread_reads_batches_beside_a_gpu_until_the_block_ends(gpu, monkeyp
     monkeypatch.setattr(torch.random, "fork_rng", lambda gpus: contextlib.nullcontext())
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    with machine.prepared_process():
+    with process.prepared_process():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
 
 
 def test_processes_on_gpus_name_their_device_and_do_not_wait_for_ever(gpu):
-    assert machine.join_world() == World(1, 2, GPU)
+    assert distributed.join_world() == World(1, 2, GPU)
     assert gpu["device"] == gpu["device_id"] == GPU
     assert gpu["backend"] == "cpu:gloo,cuda:nccl" and timedelta(0) < gpu["timeout"] <= timedelta(hours=1)
 
@@ -62,8 +63,8 @@ def test_processes_on_gpus_name_their_device_and_do_not_wait_for_ever(gpu):
 def test_float32_is_not_tf32_on_a_gpu(gpu):
     before = torch.get_float32_matmul_precision()
     try:
-        machine.join_world()
-        machine.prepare_process()
+        distributed.join_world()
+        process.prepare_process()
         assert torch.get_float32_matmul_precision() == "highest"
     finally:
         torch.set_float32_matmul_precision(before)
@@ -136,7 +137,7 @@ def test_uneven_parts_of_a_batch_are_together_the_batch(tiny_store, micro):
     feeds = [PretrainingFeed(config, store.store, vocabulary, world) for world in worlds(1) + worlds(3)]
     whole, *parts = (feed(TrainerState(), 0.0) for feed in feeds)
     assert [row for part in parts for row in rows_of(part)] == rows_of(whole)
-    assert {part.after for part in parts} == {whole.after}
+    assert {part.next_position for part in parts} == {whole.next_position}
     assert [len(rows_of(part)) for part in parts] == [2, 2, 3]
 
 
@@ -152,6 +153,6 @@ def test_a_batch_smaller_than_the_processes_is_refused(tiny_store):
 
 def test_a_device_is_named_without_joining_other_processes(gpu):
     """Evaluation, submissions and the demo need no more than that; joined, they would have to leave again."""
-    assert machine.this_device() == GPU and not gpu
+    assert distributed.this_device() == GPU and not gpu
     sources = Path(machine.__file__).parents[1].rglob("*.py")
-    assert [path.name for path in sources if "join_world(" in path.read_text(encoding="utf-8")] == ["machine.py"]
+    assert [path.name for path in sources if "join_world(" in path.read_text(encoding="utf-8")] == ["distributed.py"]

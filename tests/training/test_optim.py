@@ -84,12 +84,12 @@ def test_thirty_steps_of_the_original(name, tmp_path, monkeypatch):
     np.testing.assert_allclose([e["grad_norm"] for e in log], record["gradient_global_norm"][:total], rtol=5e-5)
     for step in range(total, record["steps_run"]):  # past the end of the schedule the rate is 0, the moments go on
         objective(model, batches[step])["task"].loss.div(len(batches[step]["labels"])).backward()
-        loop.optimizer.clip()
-        assert loop.optimizer.step(step, step / total) == record["learning_rate"][step] == 0
+        loop.trainer.optimizer.clip()
+        assert loop.trainer.optimizer.step(step, step / total) == record["learning_rate"][step] == 0
     for key, parameter in model.named_parameters():
         if key.endswith("key.bias"):  # the true gradient is 0: what Adam makes of rounding
             continue
-        moments = loop.optimizer.adam.state[parameter]
+        moments = loop.trainer.optimizer.adam.state[parameter]
         pairs = {
             "weights": (parameter.detach(), ours(final, key)),
             "m": (moments["exp_avg"], ours(slots, key, "/adam_m")),

@@ -9,9 +9,11 @@ import torch
 
 from bertworks import __version__
 from bertworks.files import InputError, NewerVersion
-from bertworks.training.config import OptimConfig, TrainerState
+from bertworks.tensors import CHECKSUM, tensors_checksum
+from bertworks.training.config import OptimConfig
 from bertworks.training.identity import FORMAT
 from bertworks.training.optim import Optimizer
+from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state, save_state
 from support.loops import identity_of
 
@@ -77,12 +79,28 @@ def test_a_state_of_another_recipe_is_refused(tmp_path):
         load_state(tmp_path / "state", *trained(0), identity_of("abd"))
 
 
-def alter(path, **header):
-    """The same tensors under another header."""
+def alter(path, tensors=None, **header):
+    """The same tensors, or others, under another header, with its checksum."""
     with safetensors.safe_open(path, "pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        tensors = tensors or {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         known = file.metadata()
-    safetensors.torch.save_file(tensors, path, known | header)
+    facts = known | header
+    safetensors.torch.save_file(tensors, path, facts | {CHECKSUM: tensors_checksum(tensors, facts)})
+
+
+def test_every_flipped_bit_is_noticed(tmp_path):
+    """In weights, moments, progress and the file's own description of its tensors."""
+    save_state(tmp_path, *trained(), TrainerState(step=3, updates=3, seconds=1.5), ABC.hash)
+    path = tmp_path / "state.safetensors"
+    whole = path.read_bytes()
+    for bit in range(3, 8 * len(whole), 41):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with pytest.raises(InputError):
+            load_state(tmp_path, *trained(0), ABC)
+    path.write_bytes(whole)
+    assert load_state(tmp_path, *trained(0), ABC).step == 3
 
 
 def test_a_state_of_a_newer_version_is_refused_by_name(tmp_path):
@@ -160,10 +178,8 @@ def test_a_state_with_other_tensors_is_refused_and_changes_nothing(tmp_path, nam
     model, optimizer = trained()
     save_state(tmp_path, model, optimizer, TrainerState(step=3, updates=3), ABC.hash)
     path = tmp_path / "state.safetensors"
-    with safetensors.safe_open(path, "pt") as file:
-        header = file.metadata()
     tensors = {n: t for n, t in safetensors.torch.load_file(path).items() if n != name}
-    safetensors.torch.save_file(tensors if tensor is None else tensors | {name: tensor}, path, header)
+    alter(path, tensors if tensor is None else tensors | {name: tensor})
     other, fresh = trained(1)
     before = [t.clone() for t in (*other.parameters(), *fresh.state().values())]
     with pytest.raises(InputError, match=rf"state\.safetensors: not a whole state \({name.removeprefix('model.')} is"):

@@ -14,8 +14,8 @@ from bertworks.files import Diverged, InputError
 from bertworks.pretraining.estimate import estimate
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed, pretrain
+from bertworks.training import distributed, machine
 from bertworks.training import loop as loop_module
-from bertworks.training import machine
 from bertworks.training.objectives import Objective
 from bertworks.training.vocabulary_loss import Term
 from support.loops import killed_at, loop_of
@@ -57,7 +57,7 @@ def train_with_a_slow_disk(rank, folder):
 
     loop_module.atomic_write = slow
     scores = iter([0.1, 0.2, 0.3])
-    with machine.joined_world() as world:
+    with distributed.joined_world() as world:
         model = linear()
         loop = loop_of(
             model, [batch()], folder, objective=Pull(), steps=3, eval_every=1, keep_best="accuracy",
@@ -73,7 +73,7 @@ def test_the_best_weights_are_equal_in_all_processes(tmp_path):
 
 
 def lose_one_update(rank, folder):
-    with machine.joined_world() as world:
+    with distributed.joined_world() as world:
         model = linear()
         loop = loop_of(model, [batch()], folder, objective=Pull(sick=rank == 1), steps=9, max_skipped=2, world=world)
         with pytest.raises(Diverged):
@@ -169,7 +169,7 @@ def ask(rank):
     def question():
         raise InputError("no such folder here")
 
-    with machine.joined_world() as world:
+    with distributed.joined_world() as world:
         try:
             world.ask_first(question if world.main else lambda: "not asked")
         except InputError as error:

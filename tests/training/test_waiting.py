@@ -14,9 +14,9 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.model.used_rows import keep_used_rows
-from bertworks.training import loop as loop_module
+from bertworks.training import trainer as trainer_module
 from bertworks.training.config import OptimConfig
-from bertworks.training.machine import World
+from bertworks.training.distributed import World
 from bertworks.training.objectives import PRETRAINING
 from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective, TaggingObjective
 from support.batches import batch_of
@@ -97,14 +97,14 @@ class Copies(TorchDispatchMode):
 def on_a_gpu(monkeypatch, tmp_path):
     """A function that makes two updates of a model on the GPU, and returns the loop and the copies."""
     monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: None)
-    monkeypatch.setattr(loop_module, "read_later", lambda norm: lambda: 1.0)
+    monkeypatch.setattr(trainer_module, "item_async", lambda norm: lambda: 1.0)
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())  # it does not know the device
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)
     monkeypatch.setattr(sys.modules["torch.optim.optimizer"], "_get_fused_kernels_supported_devices", lambda: ["meta"])
 
     def run(name, lengths, rule="bert_adam"):
         model, objective = parts_of(name)
-        group = loop_module.Group([(batch_for(name, lengths), 0)] * 2, (0, 0, 0))
+        group = trainer_module.AccumulationBatch([(batch_for(name, lengths), 0)] * 2, (0, 0, 0))
         for module in (model, getattr(objective, "teacher", None)):
             if module is not None:
                 module.to(GPU)
@@ -114,7 +114,7 @@ def on_a_gpu(monkeypatch, tmp_path):
         loop = loop_of(model, [], tmp_path, OptimConfig(rule=rule), objective, steps=9, world=world)
         with Copies() as copies:
             for _ in range(2):
-                assert not loop.step(group, 0.5, False)
+                assert not loop.trainer.update(group, 0.5, False)
         return loop, copies.seen
 
     return run
@@ -125,7 +125,7 @@ def on_a_gpu(monkeypatch, tmp_path):
 def test_no_operation_of_an_update_waits_for_the_gpu(on_a_gpu, name, lengths):
     loop, copies = on_a_gpu(name, lengths)
     assert loop.progress.updates == 1  # the second is settled a step later
-    batch = loop.objective.prepare(batch_for(name, lengths))
+    batch = loop.trainer.objective.prepare(batch_for(name, lengths))
     assert copies == ["aten._to_copy.default"] * len(batch) * 4  # nothing but the four micro-batches
 
 

@@ -23,7 +23,7 @@ from ..tasks.catalogue import find_task
 from ..tasks.draws import WHOLE
 from ..tasks.kinds import OWN_TABLE, load_data
 from ..tasks.table import part_of
-from ..training.machine import World, this_device
+from ..training.distributed import World, this_device
 from .baselines import BaselineConfig, check_kind
 from .cells import (
     Baseline,

@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 from ..config import check_seed, load_recipe
 from ..files import InputError
-from ..training.objectives import PRETRAINING
+from ..training.objective_specs import OBJECTIVES
 
 FORMAT = 1  # of a study's results.json
 HELD_OUT = {  # metrics of pre-training on held-out text
     f"{term}_{metric}"
-    for objective in PRETRAINING.values()
+    for objective in OBJECTIVES.values()
     for term in objective.terms
     for metric in ("loss", "accuracy", "perplexity")
 }

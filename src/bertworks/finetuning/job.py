@@ -25,10 +25,11 @@ from ..tasks.kinds import kind_of, with_labels
 from ..tasks.rows import hash_of_texts
 from ..tasks.table import form_facts
 from ..tokenizer import Tokenizer, unknown_share
-from ..training import machine
-from ..training.config import TrainerState
+from ..training.distributed import World
 from ..training.identity import RunIdentity
-from ..training.loop import Group, Watch
+from ..training.loop import Watch
+from ..training.progress import TrainerState
+from ..training.trainer import AccumulationBatch
 from ..training.objectives import Objective
 from ..training.task_objectives import TeacherScoresObjective
 from .class_weights import class_weights
@@ -40,14 +41,14 @@ from .teacher import TeacherScores, score_with_teacher
 class ExampleFeed:
     """The batches of a run: a pure function of its progress. All micro-batches of an update have the same length."""
 
-    def __init__(self, inputs: Inputs, config: FinetuneConfig, world: machine.World, teacher: Tensor | None = None):
+    def __init__(self, inputs: Inputs, config: FinetuneConfig, world: World, teacher: Tensor | None = None):
         if (size := config.batch_size) < world.size:
             raise InputError(f"batch_size {size} is less than the {world.size} processes; give each of them a row")
         self.inputs, self.config, self.world, self.teacher = inputs, config, world, teacher
         updates = config.loop.steps or sys.maxsize // config.batch_size
         self.order = Order(inputs.lengths, config.batch_size, updates, config.loop.seed, config.length_window)
 
-    def __call__(self, progress: TrainerState, share: float) -> Group:
+    def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
         rows = self.order.rows(progress.step)
         mine, micro = self.world.share(len(rows)), self.config.micro_batch_size or len(rows)
         longest = self.inputs.padded_length(rows)
@@ -58,7 +59,7 @@ class ExampleFeed:
             if self.teacher is not None:
                 batch["teacher_scores"] = self.teacher[torch.from_numpy(chosen)]
             made.append((batch, start * self.inputs.choices))
-        return Group(made, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))
+        return AccumulationBatch(made, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,13 @@ class Job:
     notes: tuple[str, ...]  # what was left out of the training rows
     teacher: TeacherScores | None  # scores of the training rows
     class_weights: tuple[float, ...]  # of the task's labels; (): none
-    world: machine.World
+    world: World
     quiet: bool
-    watch: Watch | None = None  # see Loop
+    watch: Watch | None = None  # see TrainingLoop
 
     @classmethod
     def of(
-        cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: machine.World, quiet: bool
+        cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: World, quiet: bool
     ) -> "Job":
         """Read the tokenizer and featurise. Raises InputError if settings, rows, labels or lengths do not fit."""
         check_settings(config, task, read_config(folder)[0], world)
@@ -181,7 +182,7 @@ def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
     return (f"{share:.2%} of the tokens of the training rows are [UNK]",) if share else ()
 
 
-def _negatives(config: FinetuneConfig, task: Task, world: machine.World) -> tuple[str, ...]:
+def _negatives(config: FinetuneConfig, task: Task, world: World) -> tuple[str, ...]:
     """How many negatives a text has, if micro-batches or processes leave it fewer than the batch has."""
     together = rows_of_a_pass(config, world)
     if task.kind != "embedding" or task.label or together == config.batch_size:

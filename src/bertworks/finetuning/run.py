@@ -29,21 +29,25 @@ from ..tasks.checks import hashes_of
 from ..tasks.kinds import OWN_TABLE
 from ..tasks.rows import sample
 from ..tasks.span_files import SPANS
-from ..training import machine
-from ..training.config import TrainerState
+from ..training.distributed import World, joined_world
 from ..training.identity import RECIPE
-from ..training.loop import Loop, Watch
+from ..training.loop import TrainingLoop, Watch
 from ..training.memory import check_memory
 from ..training.optim import Optimizer
+from ..training.process import prepared_process
+from ..training.progress import TrainerState
 from ..training.run import (
     ANEW,
     Run,
     finished,
+    open_run,
     refuse_other_folder,
+    resume_run,
     run_facts,
-    train_in_folder,
+    train,
     write_results,
 )
+from ..training.trainer import Trainer
 from .job import ExampleFeed, Job
 from .recipe import FinetuneConfig
 from .settings import rows_of_a_pass
@@ -59,7 +63,7 @@ def joined_job(
     refuse_export(folder)
     if config.teacher:
         refuse_export(find_model(config.teacher))
-    with machine.prepared_process(), machine.joined_world() as world:
+    with prepared_process(), joined_world() as world:
         if world.main and not quiet:
             counts = f"{len(data.train):,} training rows and {len(data.dev):,} development rows"
             print(f"{task.name}: tokenizing {counts}", file=sys.stderr)
@@ -127,8 +131,14 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     run = SeedRun(job, seed, out)
     names = ["", *(f"_{name}" for name in job.more)]
     metrics = {f"{key}{end}": float for end in names for key in ("loss", *job.task.metrics)}
-    form = {"metrics": metrics, "collapsed": bool, "seconds": float}  # what seeds and studies read
-    return train_in_folder(run.run, run.begin, run.save, lambda loop: [opening(job, run.config)], False, form)
+    schema = {"metrics": metrics, "collapsed": bool, "seconds": float}  # what seeds and studies read
+    with open_run(run.run, schema, keep_state=False) as results:
+        if results is not None:
+            return results
+        loop = run.loop()
+        if not train(run.run, loop, [opening(job, run.config)]):
+            return None
+        return write_results(out, run.save(loop), job.world)
 
 
 class SeedRun:
@@ -140,8 +150,8 @@ class SeedRun:
         self.fresh: list[str] = []  # parts of the model with new weights
         self.judged: Judged | None = None  # the last evaluation
 
-    def begin(self) -> Loop:
-        """The loop before its first step. The model has the embeddings of its texts alone until it is saved."""
+    def loop(self) -> TrainingLoop:
+        """The loop, new or resumed. The model has the embeddings of its texts alone until it is saved."""
         job, config = self.job, self.config
         self.model, self.fresh = start_model(config, job.folder, job.kind.head, job.task.labels)
         self.model.to(job.world.device)
@@ -151,33 +161,31 @@ class SeedRun:
         check_memory(self.model.config, rows_of_a_pass(config, job.world), tokens, job.world.device, frozen)
         if not config.optim.scales_by_norm:
             keep_used_rows(self.model, job.tokens)
-        return Loop(
-            self.model,
-            job.objective,
-            ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None),
-            Optimizer(self.model, config.whole_warmup),
-            job.world,
-            config.loop,
+        feed = ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None)
+        optimizer = Optimizer(self.model, config.whole_warmup)
+        loop = TrainingLoop(
+            Trainer(self.model, job.objective, feed, optimizer, job.world, config.loop, job.weights),
             self.run.out,
             self.run.identity.hash,
             evaluate=self.evaluate,
-            weights=job.weights,
             watch=job.watch,
             patience=config.patience,
             quiet=job.quiet,
         )
+        resume_run(self.run, loop)
+        return loop
 
     def evaluate(self, progress: TrainerState) -> dict[str, float]:
         """The metrics of the weights as they are now."""
-        if self.config.loop.share(progress) >= 1:
+        if self.config.loop.budget_used(progress) >= 1:
             self.job.say(f"evaluating on {len(self.job.data.dev):,} development rows")
         self.judged = self.job.judge(self.model, self.job.dev)
         return self.judged.metrics
 
-    def save(self, loop: Loop) -> dict[str, Any]:
+    def save(self, loop: TrainingLoop) -> dict[str, Any]:
         """Write the model folder and the predictions on dev; returns what results.json has."""
         job, config = self.job, self.config
-        if loop.reloaded:  # the best weights came back
+        if loop.has_reloaded:  # the best weights came back
             self.evaluate(loop.progress)
         judged = self.judged
         assert judged is not None
@@ -268,7 +276,7 @@ def _columns(task: Task, rows: Sequence[Any]) -> dict[str, Any]:
     return {"text": list(task.text), "choices": list(task.choices), "label": task.label}
 
 
-def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, world: machine.World) -> dict[str, Any]:
+def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, world: World) -> dict[str, Any]:
     """Mean and sample standard deviation over the seeds, written to results.json."""
     shared = ("kind", "task", "majority", "examples", "truncation", "notes", "data", "model", "random_init", "machine")
     sound = [run["metrics"] for run in runs if not run["collapsed"]]

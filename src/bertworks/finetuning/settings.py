@@ -4,7 +4,7 @@ from ..files import InputError
 from ..model.config import NO_TOP, ModelConfig
 from ..model.layer_choice import LayerChoice
 from ..tasks.base import Task
-from ..training.machine import World
+from ..training.distributed import World
 from .recipe import FinetuneConfig
 
 

@@ -20,7 +20,7 @@ from ..files import InputError
 from ..model.heads import Model
 from ..tasks.base import Data, Kind, Limits, Task
 from ..tasks.inputs import compute_scores
-from ..training.machine import World
+from ..training.distributed import World
 
 KINDS = ("single", "pair", "regression")  # kinds whose head a teacher can have
 

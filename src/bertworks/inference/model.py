@@ -30,7 +30,7 @@ from ..tasks.kinds import KINDS
 from ..tasks.rows import check_integer
 from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
-from ..training.machine import World
+from ..training.distributed import World
 from .engines import FLOAT32, Computing, Engine, select_engine
 from .exported import Exported, check_export, empty_model, open_engine
 

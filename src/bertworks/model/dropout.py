@@ -10,7 +10,7 @@ uses the rounded rate, which keeps the expectation exact. Below 1/32 and above 3
 0.0039) or to 1; there two bytes decide, and the rate is rounded to 1/65,536.
 
 On a GPU torch's fused kernels are kept: a generator seeded from (seed, step, first row of the micro-batch) serves them
-(training/loop.py). There resume is exact too, but the split into micro-batches and processes changes the masks.
+(training/trainer.py). There resume is exact too, but the split into micro-batches and processes changes the masks.
 
 Shapes: B rows (sequences), L positions, T rows of a packed batch, D hidden width.
 """

@@ -26,11 +26,14 @@ from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
 from ..model.prepare import compile_layers, for_inference
 from ..training import machine
+from ..training.distributed import is_first_of_node, joined_world
 from ..training.identity import RunIdentity
-from ..training.loop import Loop, evaluate
+from ..training.loop import TrainingLoop, evaluate
 from ..training.objectives import PretrainingObjective
-from ..training.run import Run, is_finished, refuse_other_folder, train_in_folder
+from ..training.process import prepared_process
+from ..training.run import Run, is_finished, open_run, refuse_other_folder, train, write_results
 from ..training.task_objectives import DistillationObjective
+from ..training.trainer import autocast
 from .recipe import DistillConfig
 from .run import StoreTraining
 
@@ -93,7 +96,7 @@ def distill(
     folder = find_model(teacher)
     read_config(folder)  # refuses what is no model folder
     refuse_export(folder)
-    store = Store.open(corpus, verify=not is_finished(out) and machine.is_first_of_node())
+    store = Store.open(corpus, verify=not is_finished(out) and is_first_of_node())
     weights = checksum(folder / "config.json") + weights_checksum(folder)
     identity = RunIdentity(config, (store.fingerprint, weights))
 
@@ -103,14 +106,15 @@ def distill(
 
     if not is_finished(out):  # a finished run needs no teacher
         loaded()
-    with machine.prepared_process(), machine.joined_world() as world:
+    with prepared_process(), joined_world() as world:
         run = Run(out, identity, world, quiet)
-        return train_in_folder(
-            run,
-            lambda: loaded().loop(run),
-            lambda loop: loaded().save(run, loop),
-            lambda loop: loaded().source.describe(loop),
-        )
+        with open_run(run) as results:
+            if results is not None:
+                return results
+            loop = loaded().loop(run)
+            if not train(run, loop, loaded().source.describe(loop)):
+                return None
+            return write_results(out, loaded().save(run, loop), world)
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,8 @@ class Distillation:
             student = build_model(shape, ("mlm",), seed=config.loop.seed)
         return cls(config, folder, teacher, student, layers, source)
 
-    def loop(self, run: Run) -> Loop:
-        """The run's loop before its first step."""
+    def loop(self, run: Run) -> TrainingLoop:
+        """The run's loop, new or resumed."""
         config, device = self.config, run.world.device
         teacher = self.teacher.to(device).eval()
         if machine.should_compile(config.loop.compile, device):
@@ -159,16 +163,17 @@ class Distillation:
         objective = DistillationObjective(teacher, config.temperature, config.soft_targets == "all")
         return self.source.loop(run, self.student, objective, config.weights)
 
-    def save(self, run: Run, loop: Loop) -> dict[str, Any]:
+    def save(self, run: Run, loop: TrainingLoop) -> dict[str, Any]:
         """Compare student and teacher, write the student's folder, and return what results.json has."""
         results = self.source.results("distill", run, loop)
         results |= {"title": f"A student of {run_name(self.folder)}"}
         return self.source.save(run, loop, results | self.compare(run, loop, results["metrics"]))
 
-    def compare(self, run: Run, loop: Loop, metrics: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    def compare(self, run: Run, loop: TrainingLoop, metrics: Mapping[str, float]) -> dict[str, dict[str, Any]]:
         """Teacher and student side by side: size, masked LM on the held-out split."""
-        assert isinstance(loop.objective, DistillationObjective)
-        config, teacher = self.source.config, loop.objective.teacher
+        objective = loop.trainer.objective
+        assert isinstance(objective, DistillationObjective)
+        config, teacher = self.source.config, objective.teacher
         vocabulary, length = Vocabulary.of(self.source.tokenizer), config.phases[-1].length
         data = config.data(self.source.store, "validation", vocabulary, length)
         scores = evaluate(teacher, PretrainingObjective(None), data.batches(64, config.eval_batches), run.world)

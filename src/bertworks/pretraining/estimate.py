@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..reporting.run_files import read_log
-from ..training.machine import World, joined_world
+from ..training.distributed import World, joined_world
 from .recipe import Phase, PretrainConfig
 from .run import pretrain
 

@@ -14,7 +14,7 @@ from ..files import InputError, shorten
 from ..model.config import HeadName, ModelConfig
 from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
 from ..training.identity import RunIdentity
-from ..training.objectives import PRETRAINING, LanguageModelObjective, ObjectiveName, PretrainingObjective
+from ..training.objective_specs import OBJECTIVES, ObjectiveName, ObjectiveSpec
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,17 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         check_least(self, ("eval_batches",), 1)
         check_least(self, ("workers",), -1, "2 on a GPU, 0 on a CPU")
-        side = self.learns.direction
+        side = self.objective_spec.direction
         if self.model.direction != side:
             raise ValueError(
                 f"objective = {self.objective!r} with model.direction = {self.model.direction!r}; expected {side!r}"
             )
-        if self.learns.pair and not self.instances.has_pairs:
+        if self.objective_spec.pair and not self.instances.has_pairs:
             raise ValueError(
                 f"objective = {self.objective!r} with instances.input_format = {self.instances.input_format!r}, which "
                 "has no second segment; expected 'mlm', or a format of pairs"
             )
-        if self.instances.sentence_order and self.learns.pair != "sop":
+        if self.instances.sentence_order and self.objective_spec.pair != "sop":
             raise ValueError(f"instances.sentence_order with objective = {self.objective!r}; expected 'mlm+sop'")
         if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
             raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
@@ -92,18 +92,18 @@ class PretrainConfig:
             raise InputError(f"{folder}: {error}; take a recipe with shorter phases") from None
 
     @property
-    def learns(self) -> PretrainingObjective | LanguageModelObjective:
-        """The objective itself."""
-        return PRETRAINING[self.objective]
+    def objective_spec(self) -> ObjectiveSpec:
+        """What the objective needs of model and batches."""
+        return OBJECTIVES[self.objective]
 
     @property
     def heads(self) -> tuple[HeadName, ...]:
-        return self.learns.heads
+        return self.objective_spec.heads
 
     @property
     def metrics(self) -> list[str]:
         """What an evaluation measures."""
-        return [f"{term}_{measure}" for term in self.learns.terms for measure in ("loss", "accuracy")]
+        return [f"{term}_{measure}" for term in self.objective_spec.terms for measure in ("loss", "accuracy")]
 
     def data(self, store: Store, split: str, vocabulary: Vocabulary, length: int) -> PretrainingData:
         """The instances of one split at one length; without masks for a language model.
@@ -111,9 +111,9 @@ class PretrainConfig:
         Held-out text is always masked the paper's way, so that the losses of runs with other masks can be compared.
         """
         masking: MaskingConfig | None = self.masking if split == "train" else MaskingConfig()
-        if not self.learns.masked:
+        if not self.objective_spec.masked:
             masking = None
-        instances = dataclasses.replace(self.instances, sentence_order=self.learns.pair == "sop")
+        instances = dataclasses.replace(self.instances, sentence_order=self.objective_spec.pair == "sop")
         return PretrainingData(store, split, vocabulary, length, instances, masking, self.loop.seed)
 
     def identity(self, store: Store, init: Path | None = None) -> RunIdentity:

@@ -24,13 +24,24 @@ from ..model.heads import Model, build_model
 from ..model.prepare import shapes_only
 from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
-from ..training import machine
-from ..training.config import TrainerState
-from ..training.loop import Group, Loop, Watch, evaluate
+from ..training.distributed import World, is_first, is_first_of_node, joined_world
+from ..training.loop import TrainingLoop, Watch, evaluate
 from ..training.memory import check_memory
-from ..training.objectives import Objective
+from ..training.objectives import PRETRAINING, Objective
 from ..training.optim import Optimizer
-from ..training.run import Run, is_finished, refuse_other_folder, run_facts, train_in_folder
+from ..training.process import prepared_process
+from ..training.progress import TrainerState
+from ..training.run import (
+    Run,
+    is_finished,
+    open_run,
+    refuse_other_folder,
+    resume_run,
+    run_facts,
+    train,
+    write_results,
+)
+from ..training.trainer import AccumulationBatch, Trainer
 from .recipe import Phase, PretrainConfig
 
 GPU_WORKERS = 2  # processes that make batches where a GPU leaves the processor idle
@@ -56,14 +67,16 @@ def pretrain(
     source.check_vocabulary(init)
     begun: dict[str, Any] = {} if init is None else {"continued": True}
     origin = {} if init is None else origin_in_card(find_model(init))
-    with machine.prepared_process(), machine.joined_world() as world:
+    with prepared_process(), joined_world() as world:
         run = Run(out, config.identity(source.store, init), world, quiet, watch)
-        return train_in_folder(
-            run,
-            lambda: source.loop(run, start_model(config, init, quiet), config.learns),
-            lambda loop: source.save(run, loop, source.results("pretrain", run, loop) | begun, origin),
-            source.describe,
-        )
+        with open_run(run) as results:
+            if results is not None:
+                return results
+            loop = source.loop(run, start_model(config, init, quiet), PRETRAINING[config.objective])
+            if not train(run, loop, source.describe(loop)):
+                return None
+            results = source.save(run, loop, source.results("pretrain", run, loop) | begun, origin)
+            return write_results(out, results, world)
 
 
 def held_out_metrics(config: PretrainConfig, corpus: Path, model: Path) -> dict[str, float]:
@@ -77,9 +90,9 @@ def held_out_metrics(config: PretrainConfig, corpus: Path, model: Path) -> dict[
         raise InputError(f"{model} has no {', '.join(loaded.fresh)}, which objective = {config.objective!r} reads; "
                          "evaluate it by another objective")  # fmt: skip
     data = config.data(source.store, "validation", Vocabulary.of(source.tokenizer), config.phases[-1].length)
-    with machine.prepared_process(), machine.joined_world() as world:
+    with prepared_process(), joined_world() as world:
         loaded.model.to(world.device)
-        return evaluate(loaded.model, config.learns, data.batches(64, config.eval_batches), world)
+        return evaluate(loaded.model, PRETRAINING[config.objective], data.batches(64, config.eval_batches), world)
 
 
 @dataclass(frozen=True)
@@ -96,7 +109,7 @@ class StoreTraining:
 
         Raises InputError for a damaged store.
         """
-        store = Store.open(corpus, verify=not finished and machine.is_first_of_node())
+        store = Store.open(corpus, verify=not finished and is_first_of_node())
         tokenizer = store.load_tokenizer()
         store.check_unknown(tokenizer)
         return cls(config, store, tokenizer)
@@ -115,8 +128,10 @@ class StoreTraining:
         if init is None or self.config.model.family == "roberta":  # other models of others may name another padding
             check_padding(self.config.model, self.tokenizer.pad_id)
 
-    def loop(self, run: Run, model: Model, objective: Objective, weights: Mapping[str, float] | None = None) -> Loop:
-        """The run's loop before its first step; `weights` are those of the terms in the loss."""
+    def loop(
+        self, run: Run, model: Model, objective: Objective, weights: Mapping[str, float] | None = None
+    ) -> TrainingLoop:
+        """The run's loop, new or resumed; `weights` are those of the terms in the loss."""
         config, world = self.config, run.world
         vocabulary = Vocabulary.of(self.tokenizer)
         held_out = [config.data(self.store, "validation", vocabulary, phase.length) for phase in config.phases]
@@ -126,7 +141,7 @@ class StoreTraining:
 
             At the end, and where scores are compared to keep the best weights, at the last phase's.
             """
-            over = config.loop.share(progress) >= 1
+            over = config.loop.budget_used(progress) >= 1
             if over:
                 run.say(f"evaluating on at most {config.eval_batches} held-out batches")
             data = held_out[-1 if over or config.loop.keep_best else progress.phase]
@@ -141,63 +156,60 @@ class StoreTraining:
             mine = -(-phase.batch_size // world.size)
             check_memory(model.config, min(phase.micro_batch_size or mine, mine), phase.length, world.device)
         feed = PretrainingFeed(config, self.store, vocabulary, world)
-        return Loop(
-            model,
-            objective,
-            feed,
-            Optimizer(model.to(world.device), config.optim),
-            world,
-            config.loop,
+        optimizer = Optimizer(model.to(world.device), config.optim)
+        loop = TrainingLoop(
+            Trainer(model, objective, feed, optimizer, world, config.loop, weights or {}),
             run.out,
             run.identity.hash,
             evaluate=evaluate_now,
             after_step=save_snapshot,
             at_end=feed.close,
-            weights=weights or {},
-            flops_per_token=useful_flops(config),
             watch=run.watch,
             quiet=run.quiet,
         )
+        resume_run(run, loop, useful_flops(config))
+        return loop
 
-    def describe(self, loop: Loop) -> list[str]:
+    def describe(self, loop: TrainingLoop) -> list[str]:
         """What is about to run, for a person to check before hours are spent."""
         config = self.config
-        parameters = sum(p.numel() for p in loop.model.parameters())
+        parameters = sum(p.numel() for p in loop.trainer.model.parameters())
         tokens = sum(shard.n_tokens for shard in self.store.shards("train"))
-        kept = config.masking.kept_share if config.learns.masked else 0.0
+        kept = config.masking.kept_share if config.objective_spec.masked else 0.0
         return [
             f"model: {counted(config.model.num_hidden_layers, 'layer')}, width {config.model.hidden_size}, "
             f"{parameters:,} parameters; corpus: {tokens:,} tokens",
-            f"device {loop.world.device}, {counted(loop.world.size, 'process')}, "
+            f"device {loop.trainer.world.device}, {counted(loop.trainer.world.size, 'process')}, "
             f"{'compiled kernels, ' if loop.progress.kernels else ''}"
-            f"matrix products at {loop.matmul_peak / 1e9:,.0f} GFLOP/s at best",
+            f"matrix products at {loop.peaks.matmul / 1e9:,.0f} GFLOP/s at best",
             plateau(self.store.unigram_entropy(), kept),
             f"budget: {config.loop.budget()}; the lines of training say the time left",
         ]
 
-    def results(self, kind: str, run: Run, loop: Loop) -> dict[str, Any]:
+    def results(self, kind: str, run: Run, loop: TrainingLoop) -> dict[str, Any]:
         """What results.json has."""
         final = loop.metrics
-        if loop.reloaded and loop.evaluate:
+        if loop.has_reloaded and loop.evaluate:
             final = loop.evaluate(loop.progress)
         facts = run_facts(run, loop)
         found = {"kind": kind, "metrics": final | {"unigram_entropy": self.store.unigram_entropy()}}
         return found | facts | {"instances": loop.progress.instances, "corpus": self.store.fingerprint}
 
     def save(
-        self, run: Run, loop: Loop, results: dict[str, Any], origin: dict[str, str] | None = None
+        self, run: Run, loop: TrainingLoop, results: dict[str, Any], origin: dict[str, str] | None = None
     ) -> dict[str, Any]:
         """Write the model folder, with the results and its `origin` in its card; returns the results."""
-        assert isinstance(loop.model, Model)
+        model = loop.trainer.model
+        assert isinstance(model, Model)
         if run.world.main:
-            save_folder(run.out / "model", loop.model, self.tokenizer, results | (origin or {}), None)
+            save_folder(run.out / "model", model, self.tokenizer, results | (origin or {}), None)
         return results
 
 
 class PretrainingFeed:
     """The batches of each phase in turn: a pure function of the run's progress, whoever makes them."""
 
-    def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: machine.World):
+    def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: World):
         self.phases, self.world = config.phases, world
         smallest = min(p.batch_size for p in config.phases)
         if smallest < world.size:
@@ -206,27 +218,27 @@ class PretrainingFeed:
         workers = config.workers if config.workers >= 0 else GPU_WORKERS if self.pinned else 0
         self.source = BatchesAhead([config.data(store, "train", vocabulary, p.length) for p in config.phases], workers)
 
-    def __call__(self, progress: TrainerState, share: float) -> Group:
-        """The next group; a new phase begins at the start of its own stream."""
-        phase = self.phase_at(share)
+    def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
+        """The next batch; a new phase begins at the start of its own stream."""
+        phase = self.phase_at(budget_used)
         position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
         rows = self.micro_batches(self.phases[phase])
         made, after = self.source.take(Asked(phase, position, self.phases[phase].batch_size, rows))
         batches = [as_tensors(batch, self.pinned) for batch in made]
         starts = [part.start for part in rows]
-        return Group([*zip(batches, starts, strict=True)], (phase, after.group, after.offset))
+        return AccumulationBatch([*zip(batches, starts, strict=True)], (phase, after.group, after.offset))
 
     def micro_batches(self, phase: Phase) -> tuple[range, ...]:
         """The rows of the batch that each micro-batch of this process has."""
         mine, micro = self.world.share(phase.batch_size), phase.micro_batch_size or phase.batch_size
         return tuple(range(start, min(start + micro, mine.stop)) for start in mine[::micro])
 
-    def phase_at(self, share: float) -> int:
-        """The phase that is on when `share` of the budget is used."""
+    def phase_at(self, budget_used: float) -> int:
+        """The phase that is on when this fraction of the budget is used."""
         end = 0.0
         for i, phase in enumerate(self.phases):
             end += phase.share
-            if share < end - 1e-9:
+            if budget_used < end - 1e-9:
                 return i
         return len(self.phases) - 1
 
@@ -261,7 +273,7 @@ def start_model(config: PretrainConfig, init: Path | None, quiet: bool = False) 
             "shape of the model that it starts from"
         )
     start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
-    if machine.is_first() and not quiet:
+    if is_first() and not quiet:
         if start.fresh:
             print(f"heads that {init} lacks begin with fresh weights: {', '.join(start.fresh)}", file=sys.stderr)
         if start.unused:
@@ -287,5 +299,5 @@ def useful_flops(config: PretrainConfig) -> float:
         layers = sum(p.numel() for p in encoder.layers.parameters())
         behind = encoder.layers[-1:].named_parameters() if encoder.is_last_divisible else ()
         last = sum(p.numel() for name, p in behind if name.split(".")[1] not in ("key", "value"))
-    predicted = config.masking.masked_lm_prob if config.learns.masked else 1.0
+    predicted = config.masking.masked_lm_prob if config.objective_spec.masked else 1.0
     return 6.0 * (layers - last + predicted * (last + model.vocab_size * E + D * E))

@@ -21,7 +21,7 @@ from ..batch import IGNORED, Batch
 from ..model.heads import TOKEN_HEADS, Model
 from ..model.prepare import for_inference
 from ..tokenizer import Tokenizer
-from ..training.machine import World
+from ..training.distributed import World
 from .sequences import Frames, Integers, TokenIds, edges_of, ranges
 
 # L is a multiple of this: on a CPU a product of a new shape costs more to prepare than some padding to compute

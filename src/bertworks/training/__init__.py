@@ -3,15 +3,21 @@
 In reading order:
 
     config.py           budget, precision, optimizer: what every recipe sets
+    objective_specs.py  objectives of pre-training by name, for recipes
     objectives.py       what pre-training learns, as sums and counts
     task_objectives.py  what fine-tuning and distillation learn
     vocabulary_loss.py  cross entropy over the vocabulary, in blocks
-    loop.py             the one training loop; `Loop.step` is one training step
+    trainer.py          one training step after another: `Trainer.steps`
+    loop.py             a run: after each step log, evaluate and keep the best weights, save, stop
     optim.py            Adam and LAMB, the learning rate
     run.py              a run in its folder: open or resume, train, save, write the results
     identity.py         which run a folder belongs to, in all versions of bertworks
-    state.py            the resumable state; sums between two records of the log
-    machine.py          device, threads, precision, processes, signals
+    progress.py         how far a run has come
+    state.py            the resumable state
+    totals.py           sums between two records of the log
+    distributed.py      processes that train together
+    process.py          signals and settings of this process
+    machine.py          precision, compilers, peak speed, memory, and the facts that results record
     heap.py             what is kept of freed memory
     memory.py           whether a forward pass can fit in memory
 """
@@ -24,9 +30,10 @@ if TYPE_CHECKING:
     from .config import LoopConfig as LoopConfig
     from .config import OptimConfig as OptimConfig
     from .identity import RunIdentity as RunIdentity
-    from .loop import Loop as Loop
+    from .loop import TrainingLoop as TrainingLoop
     from .optim import Optimizer as Optimizer
     from .run import Run as Run
-    from .run import train_in_folder as train_in_folder
+    from .run import open_run as open_run
+    from .trainer import Trainer as Trainer
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -1,50 +1,15 @@
 """The settings of training that every recipe has: the loop's and the optimizer's. Importing them loads no torch."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
 
 from ..config import check_least, check_seed
-from ..files import InputError, parse_json
+from ..files import InputError
 from ..reporting.log import duration
-from ..typed import check_fields
+from .progress import TrainerState
 
 MOST_ROWS = 1 << 20  # of an update: all of them are drawn at once
-
-
-@dataclass
-class TrainerState:
-    """How far a run has come. `phase`, `group` and `offset` say which training instance comes next."""
-
-    step: int = 0  # updates tried
-    updates: int = 0  # updates made: fewer than steps if some were skipped as not finite
-    phase: int = 0
-    group: int = 0  # of the plan's blocks, counted over all epochs
-    offset: int = 0
-    tokens: int = 0  # real tokens read
-    instances: int = 0
-    seconds: float = 0.0  # of training, over all run segments
-    skipped: int = 0  # updates skipped in a row
-    best: float | None = None  # best score so far, where a run keeps its best weights
-    since_best: int = 0  # evaluations since then
-    loss_sums: dict[str, float] = field(default_factory=dict)  # of each term, since the last record of the log
-    loss_counts: dict[str, float] = field(default_factory=dict)  # predictions of each term, since then
-    lr: float = 0.0  # of the last update
-    kernels: str = ""  # name of the compiled kernels that the last update used; empty: none
-
-    @classmethod
-    def parse(cls, text: str) -> "TrainerState":
-        """What `json.dumps(asdict(progress))` wrote; fields that an older version did not know keep their defaults.
-
-        Raises InputError or TypeError for anything else.
-        """
-        progress = cls(**parse_json(text, "progress"))
-        form: dict[str, Any] = {
-            name: range(1 << 62) if type(default) is int else {str: float} if isinstance(default, dict) else float
-            for name, default in asdict(cls()).items()
-        }
-        check_fields(asdict(progress), form | {"best": (float, None), "kernels": str}, "progress")
-        return progress
 
 
 @dataclass(frozen=True)
@@ -78,14 +43,14 @@ class LoopConfig:
         check_least(self, ("save_minutes",), 0, "by steps alone", "loop")
         check_least(self, ("log_every", "eval_every", "save_every", "max_skipped"), 0, of="loop")
 
-    def share(self, progress: TrainerState) -> float:
-        """How much of the budget is used, 0 to 1."""
-        shares = [
+    def budget_used(self, progress: TrainerState) -> float:
+        """The fraction of the budget that is used, 0 to 1."""
+        fractions = [
             progress.step / self.steps if self.steps else 0.0,
             progress.tokens / self.tokens if self.tokens else 0.0,
             progress.seconds / (3600 * self.hours) if self.hours else 0.0,
         ]
-        return min(1.0, max(shares))
+        return min(1.0, max(fractions))
 
     def budget(self) -> str:
         """The budget in words; what is reached first ends the run."""

@@ -1,31 +1,26 @@
 """What a model is trained to do in pre-training; task_objectives.py has fine-tuning and distillation.
 
-Each objective turns a batch into sums and counts, never into means: the loop adds the counts over micro-batches and
+Each objective turns a batch into sums and counts, never into means: the trainer adds the counts over micro-batches and
 processes first, divides once, and so 1 x 32, 4 x 8 and 2 x 16 give the same gradient. One objective is an exception:
-the negatives of EmbeddingObjective are those of the micro-batch. Recipes read the table PRETRAINING, so importing this
-file loads no torch.
+the negatives of EmbeddingObjective are those of the micro-batch.
 
 Shapes: B sequences, L positions, M masked slots (label -100 = unused slot), D width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
 
 from ..batch import IGNORED, Batch
-from ..model.config import HeadName
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ..model.dropout import DropoutKey
-    from ..model.encoder import EncoderOutput
-    from ..model.heads import Model
-    from .vocabulary_loss import Term
-
-PairName = Literal["nsp", "sop"]
+from ..model.dropout import DropoutKey
+from ..model.encoder import EncoderOutput
+from ..model.heads import Model
+from ..model.packing import Packing, with_packing
+from .objective_specs import ObjectiveName, PairName
+from .vocabulary_loss import FILL, Scorer, Term, cross_entropy, linear_cross_entropy, used_slots
 
 
 class Objective(Protocol):
@@ -35,8 +30,6 @@ class Objective(Protocol):
         On a GPU they would have to be waited for. A batch that has them is returned as it is, so they can be made
         ahead.
         """
-        from ..model.packing import with_packing
-
         return with_packing(batch)
 
     def counts(self, batch: Batch) -> Mapping[str, float]:
@@ -54,17 +47,6 @@ class PretrainingObjective(Objective):
     """
 
     pair: PairName | None = "nsp"
-    direction: ClassVar[str] = "both"  # what a token of the encoder sees
-    masked: ClassVar[bool] = True  # whether the batches are masked
-
-    @property
-    def heads(self) -> tuple[HeadName, ...]:
-        """The model's heads, each of which gives the term of its name."""
-        return ("mlm", self.pair) if self.pair else ("mlm",)
-
-    @property
-    def terms(self) -> tuple[str, ...]:
-        return self.heads
 
     def prepare(self, batch: Batch) -> Batch:
         return _with_last_cells(_with_slots(super().prepare(batch)))
@@ -83,7 +65,7 @@ class PretrainingObjective(Objective):
         terms = {"mlm": _word_loss(model, out, batch)}
         if self.pair:
             key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
-            terms[self.pair] = _pair_loss(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
+            terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
         return terms
 
 
@@ -95,13 +77,6 @@ class LanguageModelObjective(Objective):
     """
 
     direction: Literal["left", "right"]  # the side that a token sees
-    pair: ClassVar[None] = None
-    masked: ClassVar[bool] = False
-    heads: ClassVar[tuple[HeadName, ...]] = ("mlm",)
-
-    @property
-    def terms(self) -> tuple[str, ...]:
-        return (self.name,)
 
     @property
     def name(self) -> str:
@@ -123,9 +98,7 @@ class LanguageModelObjective(Objective):
         return {self.name: _word_loss(model, model.encode(batch, dropout), batch)}
 
 
-ObjectiveName = Literal["mlm+nsp", "mlm+sop", "mlm", "ltr", "rtl"]
-# what a recipe of pre-training may name as its objective
-PRETRAINING: dict[ObjectiveName, PretrainingObjective | LanguageModelObjective] = {
+PRETRAINING: dict[ObjectiveName, Objective] = {  # by the name in the recipe
     "mlm+nsp": PretrainingObjective("nsp"),
     "mlm+sop": PretrainingObjective("sop"),
     "mlm": PretrainingObjective(None),
@@ -144,8 +117,6 @@ def _neighbours(batch: Batch) -> Tensor:
 
 def _with_slots(batch: Batch) -> Batch:
     """The batch with the slots of `masked_labels` that are used."""
-    from .vocabulary_loss import used_slots
-
     return batch if "masked_slots" in batch else batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
 
 
@@ -154,11 +125,6 @@ def _with_last_cells(batch: Batch) -> Batch:
 
     Some tokens that nobody reads fill up the number, so that not every batch has a new shape.
     """
-    import torch
-
-    from ..model.packing import Packing
-    from .vocabulary_loss import FILL
-
     if "last_cells" in batch:
         return batch
     ids, packing = batch["input_ids"], Packing.of_batch(batch)
@@ -174,13 +140,5 @@ def _with_last_cells(batch: Batch) -> Batch:
 
 def _word_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
     """The loss of the words that are to be predicted at `masked_positions`."""
-    from .vocabulary_loss import Scorer, linear_cross_entropy
-
     used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
     return linear_cross_entropy(Scorer.of(model, used), batch["masked_labels"], batch["masked_slots"], model.kernels)
-
-
-def _pair_loss(logits: Tensor, labels: Tensor) -> Term:
-    from .vocabulary_loss import cross_entropy
-
-    return cross_entropy(logits, labels)

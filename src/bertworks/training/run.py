@@ -35,13 +35,13 @@ from ..reporting.log import duration
 from ..reporting.run_files import LOG, RESULTS, read_results
 from ..typed import check_fields
 from . import machine
+from .distributed import World
 from .identity import FORMAT, RECIPE, RunIdentity
-from .loop import Loop, Watch
-from .machine import World
-from .state import STATE, resume
+from .loop import Peaks, TrainingLoop, Watch
+from .state import STATE, STATE_FOLDER, resume
+from .trainer import Trainer
 
 LOCK = ".lock"
-STATE_FOLDER = "state"
 SUMMARIES = {"seeds", "sweep", "suite", "study"}  # fields of results.json that stands for several runs
 NOT_OF_RUNS = (  # files and folders that no run has before its first state, in small letters
     *("*.csv", "*.tsv", "*.jsonl", "*.parquet", "*.xlsx", "*.csv.gz", "*.tsv.gz", "*.jsonl.gz"),
@@ -58,7 +58,7 @@ class Run:
     identity: RunIdentity
     world: World
     quiet: bool = False
-    watch: Watch | None = None  # see Loop
+    watch: Watch | None = None  # see TrainingLoop
 
     def say(self, text: str) -> None:
         """Print a line to stderr, once for all processes."""
@@ -84,20 +84,15 @@ def out_folder(out: Any) -> Path:
     return Path(out)
 
 
-def train_in_folder(
-    run: Run,
-    begin: Callable[[], Loop],
-    save: Callable[[Loop], dict[str, Any]],
-    describe: Callable[[Loop], Sequence[str]],
-    keep_state: bool = True,
-    form: Mapping[str, Any] | None = None,
-) -> dict[str, Any] | None:
-    """The results of the run, which is trained or resumed if it is not finished; None if a signal stopped it.
+@contextlib.contextmanager
+def open_run(
+    run: Run, schema: Mapping[str, Any] | None = None, keep_state: bool = True
+) -> Iterator[dict[str, Any] | None]:
+    """Open the run's folder for training and hold it until the block ends. Gives the results of a finished run.
 
-    begin: makes the loop before its first step; not called for a finished run. save: evaluates, writes the model
-    folder, and returns what results.json is to have. describe: lines to print before training. keep_state: whether
-    state/ stays when the run is finished. form: the fields that the results of a finished run need (`check_fields`).
-    Raises InputError if the folder is in use or belongs to another run, or its results have another form.
+    schema: the fields that the results of a finished run need (`check_fields`). keep_state: whether state/ stays when
+    the run is finished. Raises InputError if the folder is in use or belongs to another run, or if its results do not
+    have these fields.
     """
     with (
         opened_run(run.out, run.identity, run.world, keep_state) as results,
@@ -105,57 +100,63 @@ def train_in_folder(
         torch.enable_grad(),
     ):
         if results is not None:
-            check_fields(results, dict(form or {}), str(run.out / RESULTS), ANEW)
+            check_fields(results, dict(schema or {}), str(run.out / RESULTS), ANEW)
             run.say(f"{run.out} is finished; see {run.out / RESULTS}")
-            return results
-        loop = begin()
-        prepare_loop(run, loop)
-        for line in (*describe(loop), first_line(loop)):
-            run.say(line)
-        if not loop.run():
-            run.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
-            return None
-        results = write_results(run.out, save(loop), run.world)
-        if run.world.main and not keep_state:
+        yield results
+        if run.world.main and not keep_state and is_finished(run.out):
             shutil.rmtree(run.out / STATE_FOLDER, ignore_errors=True)
-        return results
 
 
-def first_line(loop: Loop) -> str:
+def train(run: Run, loop: TrainingLoop, lines: Sequence[str] = ()) -> bool:
+    """Print `lines` and train until the budget is used; False if a signal stopped the run before, when it is saved."""
+    for line in (*lines, first_line(loop)):
+        run.say(line)
+    if loop.run():
+        return True
+    run.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
+    return False
+
+
+def first_line(loop: TrainingLoop) -> str:
     """When the first line about the training is printed, since silence must not look like a halt."""
-    every = [interval for interval in (loop.config.log_every, loop.config.eval_every) if interval]
-    steps = [step for step in (loop.config.steps,) if step]
-    due = min([*(loop.progress.step // one * one + one for one in every), *steps], default=0)
+    config, step = loop.trainer.config, loop.progress.step
+    next_records = [step // every * every + every for every in (config.log_every, config.eval_every) if every]
+    due = min([*next_records, *([config.steps] if config.steps else [])], default=0)
     return f"training; the next line comes at step {due:,}" if due else "training; the next line comes at the end"
 
 
-def prepare_loop(run: Run, loop: Loop) -> None:
-    """Put a new loop at the step where an earlier run segment left it, and write recipe.toml."""
-    device, config = run.world.device, loop.config
-    assert isinstance(loop.model, Model)
-    loop.start_at(resume(run.out / STATE_FOLDER, loop.model, loop.optimizer, run.identity, run.world))
+def resume_run(run: Run, loop: TrainingLoop, flops_per_token: float = 0.0) -> None:
+    """Put a new loop at the step where an earlier run segment left it, choose how it computes, and write recipe.toml.
+
+    flops_per_token: useful operations of training; the log then has the share of the machine's peak.
+    """
+    trainer, device = loop.trainer, run.world.device
+    assert isinstance(trainer.model, Model)
+    trainer.start_at(resume(run.out / STATE_FOLDER, trainer.model, trainer.optimizer, run.identity, run.world))
     if loop.progress.step:
         run.say(f"{run.out}: resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")
     if run.world.main:
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
-    if machine.should_compile(config.compile, device):
-        compile_layers(loop.model.encoder)
-    use_kernels(run, loop)
-    if loop.flops_per_token:
-        loop.matmul_peak = machine.matmul_peak(device, loop.dtype)
-        loop.data_sheet = machine.data_sheet_peak(device, loop.dtype)
+    if machine.should_compile(trainer.config.compile, device):
+        compile_layers(trainer.model.encoder)
+    use_kernels(run, trainer)
+    if flops_per_token:
+        peak, data_sheet = (
+            peak_of(device, trainer.dtype) for peak_of in (machine.matmul_peak, machine.data_sheet_peak)
+        )
+        loop.peaks = Peaks(flops_per_token, peak, data_sheet)
 
 
-def use_kernels(run: Run, loop: Loop) -> None:
+def use_kernels(run: Run, trainer: Trainer) -> None:
     """Compute with kernels where there are any. A run that was begun otherwise says that it rounds differently."""
-    wanted, kernels = machine.wants_kernels(loop.config.compile, run.world.device, loop.dtype), None
-    progress = loop.progress
+    wanted, kernels = machine.wants_kernels(trainer.config.compile, run.world.device, trainer.dtype), None
+    progress = trainer.progress
     if wanted and (kernels := load()) is None:
         run.say("no compiled kernels: they need Linux, gcc and PyTorch as pip installs it; training is slower without")
     if kernels is not None:
-        assert isinstance(loop.model, Model)
-        loop.model.use_kernels(kernels, alone=run.world.size == 1)
-        loop.optimizer.kernels = kernels
+        assert isinstance(trainer.model, Model)
+        trainer.model.use_kernels(kernels, alone=run.world.size == 1)
+        trainer.optimizer.kernels = kernels
     name, before = "" if kernels is None else kernels.name, progress.kernels
     if progress.step and before != name:
         used = "other compiled kernels" if before and name else "compiled kernels" if before else "no compiled kernels"
@@ -166,14 +167,14 @@ def use_kernels(run: Run, loop: Loop) -> None:
     progress.kernels = name
 
 
-def run_facts(run: Run, loop: Loop) -> dict[str, Any]:
+def run_facts(run: Run, loop: TrainingLoop) -> dict[str, Any]:
     """What the results of every run have: progress, seed, processes, the identity's hash, the machine."""
     progress = loop.progress
     return {
         "steps": progress.step,
         "tokens": progress.tokens,
         "seconds": progress.seconds,
-        "seed": loop.config.seed,
+        "seed": loop.trainer.config.seed,
         "processes": run.world.size,
         "kernels": bool(progress.kernels),
         "recipe": loop.recipe,

@@ -6,9 +6,7 @@ writes the copy to disk.
 """
 
 import json
-import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,65 +18,18 @@ from torch import Tensor, nn
 
 from .._version import __version__
 from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version, parse_json, safetensors_header
+from ..tensors import CHECKSUM, check_checksum, tensors_checksum
 from ..typed import check_fields
-from .config import TrainerState
+from .distributed import World
 from .identity import FORMAT, RunIdentity
-from .machine import World
 from .optim import Optimizer
+from .progress import TrainerState
 
-STATE = "state.safetensors"
+STATE_FOLDER, STATE = "state", "state.safetensors"  # below the run folder
 _TYPES = {  # as .safetensors names them
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
-
-
-class Totals:
-    """Sums since the last record of the log. Losses of skipped updates are left out."""
-
-    def __init__(self, lr: float = 0.0) -> None:
-        self.losses: dict[str, Tensor | float] = {}  # of this process
-        self.counts: dict[str, float] = {}  # of all processes
-        self.tokens, self.lr, self.norm = 0.0, lr, 0.0
-        self.start = time.perf_counter()
-
-    @classmethod
-    def of(cls, progress: TrainerState, world: World) -> "Totals":
-        """The sums that `store` put into the progress; the first process gets those of all processes."""
-        totals = cls(progress.lr)
-        totals.losses, totals.counts = dict(progress.loss_sums) if world.main else {}, dict(progress.loss_counts)
-        return totals
-
-    def store(self, progress: TrainerState, world: World) -> None:
-        """Put the sums into the progress, which is saved: so a resumed run logs the means of an undisturbed one."""
-        progress.loss_sums, progress.loss_counts, progress.lr = self._sums(world), dict(self.counts), self.lr
-
-    def add(self, losses: Sequence[Mapping[str, Tensor]], counts: Mapping[str, float]) -> None:
-        """Losses of each micro-batch of this process, and the predictions of the whole update."""
-        for terms in losses:
-            for name, loss in terms.items():
-                self.losses[name] = self.losses.get(name, 0.0) + loss.double()
-        for name, count in counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
-
-    def rate(self) -> float:
-        """Real tokens a second since the last record."""
-        return self.tokens / max(time.perf_counter() - self.start, 1e-9)
-
-    def pause(self) -> None:
-        """Restart the measurement of the rate, because something other than training ran since the last record."""
-        self.tokens, self.start = 0.0, time.perf_counter()
-
-    def means(self, world: World) -> dict[str, float]:
-        """Mean loss of each term over the predictions of all processes; NaN if no update was made."""
-        sums = self._sums(world)
-        return {f"{name}_loss": sums[name] / n if n else math.nan for name, n in self.counts.items()}
-
-    def _sums(self, world: World) -> dict[str, float]:
-        if not self.counts:
-            return {}
-        mine = [torch.as_tensor(self.losses.get(n, 0.0), dtype=torch.float64, device=world.device) for n in self.counts]
-        return dict(zip(self.counts, world.sum(torch.stack(mine)).tolist(), strict=True))
 
 
 def on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -130,7 +81,8 @@ def _write_tensors(file: IO[bytes], state: Snapshot) -> None:
     parts = [(name, t.reshape(-1).view(torch.uint8).numpy(), t) for name, t in state.tensors.items()]
     parts.sort(key=lambda part: -part[2].element_size())
     sizes = [(name, _TYPES[tensor.dtype], tensor.shape, data.nbytes) for name, data, tensor in parts]
-    file.write(safetensors_header(state.header, sizes))
+    checked = state.header | {CHECKSUM: tensors_checksum(state.tensors, state.header)}
+    file.write(safetensors_header(checked, sizes))
     for _, data, _ in parts:
         file.write(data.data)
 
@@ -219,8 +171,9 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
         raise damaged(path, error) from None
     _check_versions(path, version, writer)
     try:
+        check_checksum(tensors, header)
         progress = TrainerState.parse(header["progress"])
-    except (InputError, KeyError, TypeError) as error:
+    except (InputError, KeyError, TypeError, ValueError) as error:
         raise damaged(path, error) from None
     if recorded != identity.hash:
         found = identity.difference(folder.parent)

@@ -11,7 +11,7 @@ from ...data.store import Store
 from ...inference.predictor import Predictor
 from ...pretraining.recipe import PretrainConfig
 from ...tokenizer import Tokenizer
-from ...training import machine
+from ...training.distributed import World, this_device
 from ...training.loop import evaluate
 from ...training.objectives import PretrainingObjective
 
@@ -33,7 +33,7 @@ def evaluate_heldout(out: Path, config: PretrainConfig, batches: int = 40) -> di
     length, seed = config.phases[-1].length, config.loop.seed
     data = PretrainingData(store, "train", vocabulary, length, config.instances, MaskingConfig(), seed)
     rows = list(data.batches(64, batches))
-    world = machine.World(0, 1, machine.this_device())
+    world = World(0, 1, this_device())
     model = load_model(out / "pretrain" / "model").to(world.device)
     metrics = evaluate(model, PretrainingObjective(), rows, world)
     masked = [int(n) for batch in rows for n in batch["masked_labels"].tolist() if n != IGNORED]

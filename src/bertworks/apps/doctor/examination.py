@@ -18,7 +18,7 @@ from ...tasks.checks import SEVERITIES, Finding, Severity, check_labelled_data
 from ...tasks.kinds import read_rows, with_labels
 from ...tasks.selection import DevRows, TrainRows
 from ...training.identity import RECIPE
-from ...training.run import STATE_FOLDER
+from ...training.state import STATE_FOLDER
 from . import finetuned, folders, machine, pretrained, runs, stores
 
 S = TypeVar("S")

@@ -105,7 +105,7 @@ def predictions_at_masks(
     tokenizer, model = store.load_tokenizer(), load_model(folder)
     data = config.data(store, "validation", Vocabulary.of(tokenizer), min(128, config.phases[-1].length))
     losses, predicted = [torch.empty(0)], [torch.empty(0, dtype=torch.int64)]
-    masked = config.learns.masked and "mlm" in model.heads
+    masked = config.objective_spec.masked and "mlm" in model.heads
     for batch in data.batches(ROWS, BATCHES) if masked and data.shards else ():
         out = model.encode(batch)
         labels, positions = batch["masked_labels"], batch["masked_positions"]

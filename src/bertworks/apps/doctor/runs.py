@@ -15,8 +15,7 @@ from ...files import InputError, read_bytes
 from ...reporting.run_files import LOG, RESULTS, read_log, read_results
 from ...tasks.checks import Finding
 from ...training.identity import RECIPE
-from ...training.run import STATE_FOLDER
-from ...training.state import saved_step
+from ...training.state import STATE_FOLDER, saved_step
 from ...typed import check_fields
 
 WORD_LOSSES = ("mlm_loss", "ltr_loss", "rtl_loss")  # held-out, of language models

@@ -1,0 +1,88 @@
+"""This process: signals, and the settings that make training fast and repeatable."""
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+
+import torch
+
+from ..model import openmp
+from ..model.prepare import one_thread_after_fork
+from .distributed import this_device
+from .heap import THRESHOLDS, set_thresholds
+
+
+@dataclass
+class Stop:
+    """Whether SIGTERM or SIGINT has come."""
+
+    caught: bool = False
+    raises: bool = False  # a signal raises KeyboardInterrupt where it comes
+
+    def at_once(self) -> None:
+        """From now on a signal, or one that has come already, raises KeyboardInterrupt."""
+        self.raises = True
+        if self.caught:
+            raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def caught_signals() -> Iterator[Stop]:
+    """Note SIGTERM and SIGINT instead of dying, so that a run can save before it ends; a second one interrupts."""
+    stop = Stop()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        stop.caught = True
+        signal.signal(number, signal.default_int_handler)
+        if stop.raises:
+            raise KeyboardInterrupt
+
+    try:
+        old = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    except ValueError:  # not the main thread, which alone can handle signals
+        yield stop
+        return
+    try:
+        yield stop
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def prepare_process() -> None:
+    """Settings of this process that make training fast and repeatable. Repeated calls change nothing.
+
+    Freed memory is kept: page faults took a fifth of a step. Operations whose result depends on the order of threads
+    are excluded. Beside a GPU one thread reads batches: several would wait for each other."""
+    one_thread_after_fork()
+    set_thresholds(2**31 - 1, 2**31 - 1)
+    openmp.watch()
+    if torch.cuda.is_available():
+        torch.set_num_threads(1)
+    else:
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def prepared_process() -> Iterator[None]:
+    """`prepare_process` until the block ends: a caller in Python gets its own settings and random numbers back.
+
+    glibc does not return its thresholds; they become those that it reaches by itself where large blocks are freed.
+    """
+    exact, warn = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    threads = torch.get_num_threads()
+    gpus = [this_device().index] if torch.cuda.is_available() else []
+    prepare_process()
+    try:
+        with torch.random.fork_rng(gpus):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(exact, warn_only=warn)
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        set_thresholds(*THRESHOLDS)

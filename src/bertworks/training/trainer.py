@@ -1,0 +1,253 @@
+"""Training steps, which pre-training, distillation and fine-tuning share.
+
+A Trainer is given a model, an objective, a feed of batches and an optimizer. It knows nothing of text, tasks or files.
+One step counts the predictions of the whole accumulation batch over all processes, divides every loss by those counts,
+sums the gradients, clips them and updates the weights. Budgets are steps, tokens or hours; the first that is used up
+ends the training.
+
+On a GPU a step does not wait for its last operation: the counts are those of batches on the CPU, and whether the update
+was made is read while the next one is computed.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..batch import Batch, to_device
+from ..files import Diverged
+from ..model.dropout import DropoutKey
+from .config import LoopConfig
+from .distributed import World
+from .machine import compute_dtype, graphs_made
+from .objectives import Objective
+from .optim import Optimizer
+from .process import Stop
+from .progress import TrainerState
+from .totals import Totals
+
+
+@dataclass(frozen=True)
+class AccumulationBatch:
+    """What one update reads: this process's micro-batches, each with its first row in the global batch."""
+
+    micro_batches: list[tuple[Batch, int]]
+    next_position: tuple[int, int, int]  # phase, group of blocks, offset of the next instance
+
+
+class Feed(Protocol):
+    def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
+        """The batch that comes next at `progress`."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step that was made, and what is due after it."""
+
+    number: int
+    budget_used: float  # fraction, 0 to 1
+    logs: bool
+    evaluates: bool
+    saves: bool
+    stop_requested: bool  # by a signal in any process
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the budget is used up."""
+        return self.budget_used >= 1
+
+
+@dataclass(frozen=True)
+class PendingUpdate:
+    """An update that the device may still compute, and of which it is not known whether it was made."""
+
+    step: int
+    losses: list[dict[str, Tensor]]  # of this process's micro-batches
+    counts: dict[str, float]  # predictions of each term, over all processes
+    lr: float
+    grad_norm: Callable[[], float]  # waits for the device
+
+
+class Losses(nn.Module):
+    """The losses of one micro-batch, as a module, so that DistributedDataParallel can wrap it."""
+
+    def __init__(self, model: nn.Module, objective: Objective):
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: Batch, key: DropoutKey | None) -> dict[str, Tensor]:
+        return {name: term.loss for name, term in self.objective(self.model, batch, key).items()}  # type: ignore[arg-type]
+
+
+@dataclass
+class Trainer:
+    """`for step in trainer.steps(stop)` makes one update after another until the budget is used."""
+
+    model: nn.Module
+    objective: Objective
+    feed: Feed
+    optimizer: Optimizer
+    world: World
+    config: LoopConfig
+    weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
+    dtype: torch.dtype = field(init=False)  # of matrix products
+    progress: TrainerState = field(init=False)
+    totals: Totals = field(init=False)
+    _pending: PendingUpdate | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.config.check()
+        self.dtype = compute_dtype(self.config.precision, self.world.device)
+        self.start_at(TrainerState())
+
+    def start_at(self, progress: TrainerState) -> None:
+        """Continue from this progress, to which model and optimizer belong."""
+        self.progress, self.totals = progress, Totals.of(progress, self.world)
+
+    @property
+    def budget_used(self) -> float:
+        """The fraction of the budget that is used, 0 to 1."""
+        return self.config.budget_used(self.progress)
+
+    def steps(self, stop: Stop) -> Iterator[Step]:
+        """Make updates until the budget is used. All processes get to know that one of them has caught a signal."""
+        config, progress = self.config, self.progress
+        self.model.train()
+        while (budget_used := self.budget_used) < 1:
+            start, graphs = time.perf_counter(), graphs_made()
+            batch = self.feed(progress, budget_used)
+            stop_requested = self.update(batch, budget_used, stop.caught)
+            progress.step += 1
+            progress.phase, progress.group, progress.offset = batch.next_position
+            logs, evaluates, saves = (
+                bool(every) and progress.step % every == 0
+                for every in (config.log_every, config.eval_every, config.save_every)
+            )
+            if logs or evaluates or saves or stop_requested:
+                self.finish_update()  # now, so that waiting for the device counts as training
+            # compiling is not training: in a budget of minutes it would be the whole warm-up, which BERT needs to learn
+            progress.seconds += self._seconds_since(start, counts=graphs_made() == graphs)
+            yield Step(progress.step, self.budget_used, logs, evaluates, saves, stop_requested)
+
+    def update(self, batch: AccumulationBatch, budget_used: float, stop: bool) -> bool:
+        """One update over all micro-batches of all processes; returns whether any process is to `stop`."""
+        counts, progress, last = self._counts(batch, stop), self.progress, len(batch.micro_batches) - 1
+        losses = [self._backward(micro, row, counts, i == last) for i, (micro, row) in enumerate(batch.micro_batches)]
+        self.finish_update()  # that of the step before
+        norm = self.optimizer.clip()
+        lr = self.optimizer.step(progress.updates, budget_used, norm)
+        progress.tokens += int(counts.pop("tokens"))
+        progress.instances += int(counts.pop("instances"))
+        stop_requested = counts.pop("stop") > 0
+        self._pending = PendingUpdate(progress.step, losses, counts, lr, item_async(norm))
+        if not self.is_async:
+            self.finish_update()
+        return stop_requested
+
+    @property
+    def is_async(self) -> bool:
+        """Whether an update is finished while the next one is computed, because the device runs behind this process."""
+        return self.world.device.type != "cpu"
+
+    def finish_update(self) -> None:
+        """Wait for the pending update, if any, and count it, or note that it was skipped.
+
+        Raises Diverged if too many were.
+        """
+        update, self._pending = self._pending, None
+        if update is None:
+            return
+        self.totals.grad_norm = update.grad_norm()
+        if math.isfinite(self.totals.grad_norm):
+            self.totals.lr = update.lr
+            self.totals.add(update.losses, update.counts)
+            self.progress.updates, self.progress.skipped = self.progress.updates + 1, 0
+        else:
+            self.totals.add([], dict.fromkeys(update.counts, 0))
+            self._skip(update.step)
+
+    def _skip(self, step: int) -> None:
+        """The stated policy for a loss or gradient that is not finite: no update; stop if it goes on."""
+        self.progress.skipped += 1
+        if self.progress.skipped > self.config.max_skipped:
+            raise Diverged(
+                f"loss or gradient not finite in {self.progress.skipped} steps in a row, the last at step "
+                f"{step}. No such update was made and the last saved state is whole; begin again with a "
+                "lower optim.lr, a longer optim.warmup, or loop.precision = 'float32'"
+            )
+
+    def _counts(self, batch: AccumulationBatch, stop: bool) -> dict[str, float]:
+        """Predictions of each term, tokens, instances and requests to stop, over all micro-batches and processes."""
+        counts: dict[str, float] = {"tokens": 0, "instances": 0, "stop": float(stop)}
+        for micro, _ in batch.micro_batches:
+            for name, count in self.objective.counts(micro).items():
+                counts[name] = counts.get(name, 0) + count
+            counts["tokens"] += int(micro["attention_mask"].sum())
+            counts["instances"] += len(micro["input_ids"])
+        counts = dict(zip(counts, self.world.sum_numbers([*counts.values()]), strict=True))
+        self.totals.tokens += counts["tokens"]
+        return counts
+
+    def _backward(self, batch: Batch, row: int, counts: Mapping[str, float], is_last: bool) -> dict[str, Tensor]:
+        """Add the gradients of a micro-batch; the last one brings those of all processes together."""
+        batch = to_device(self.objective.prepare(batch), self.world.device)
+        local = contextlib.nullcontext() if is_last or self.world.size == 1 else self._losses.no_sync()  # type: ignore[operator]
+        with local:
+            with autocast(self.dtype, self.world.device):
+                losses: dict[str, Tensor] = self._losses(batch, self._dropout_key(row))
+                # processes average their gradients, so each gives `size` times its part of the sum
+                size, weights = self.world.size, self.weights
+                loss = sum(losses[n] * (weights.get(n, 1.0) * size / (counts[n] or 1.0)) for n in losses)
+            # times 1, or NaN if it is not finite: the gradient could be finite all the same, in one process or all
+            (loss * (1 + 0 * loss.detach())).backward()  # type: ignore[union-attr]
+        return {name: one.detach() for name, one in losses.items()}
+
+    @cached_property
+    def _losses(self) -> nn.Module:
+        """Model and objective, wrapped for several processes; made at the first step, when the weights are loaded."""
+        losses = Losses(self.model, self.objective)
+        return DistributedDataParallel(losses, gradient_as_bucket_view=True) if self.world.size > 1 else losses
+
+    def _dropout_key(self, row: int) -> DropoutKey | None:
+        """Key of the masks on a CPU; on a GPU the device generator is seeded, so that fused kernels stay fused."""
+        seed, step = self.config.seed, self.progress.step
+        if self.world.device.type == "cpu":
+            return DropoutKey(seed, step, row)
+        torch.cuda.manual_seed(((seed * 1_000_003 + step) * 65_537 + row) % 2**63)
+        return None
+
+    def _seconds_since(self, start: float, counts: bool) -> float:
+        """The first process's time, for all: a budget in hours must mean one last step and one rate everywhere.
+
+        counts: whether this process's step counts. If that of any process does not, the others have waited for it.
+        """
+        spent = time.perf_counter() - start if self.world.main else 0.0
+        seconds, left_out = self.world.sum_numbers([spent, float(not counts)])
+        return 0.0 if left_out else seconds
+
+
+def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """The context of a forward pass: matrix products in `dtype`, weights in float32."""
+    return torch.autocast(device.type, dtype, enabled=dtype is not torch.float32)
+
+
+def item_async(value: Tensor) -> Callable[[], float]:
+    """A function that returns this number. On a GPU it waits for the number alone, not for later operations."""
+    if value.device.type == "cpu":
+        return value.item
+    copy, copied = torch.empty_like(value, device="cpu", pin_memory=True), torch.cuda.Event()
+    copy.copy_(value, non_blocking=True)
+    copied.record()
+
+    def item() -> float:
+        copied.synchronize()
+        return copy.item()
+
+    return item

@@ -28,10 +28,10 @@ from ..tokenizer import Tokenizer, unknown_share
 from ..training.distributed import World
 from ..training.identity import RunIdentity
 from ..training.loop import Watch
-from ..training.progress import TrainerState
-from ..training.trainer import AccumulationBatch
 from ..training.objectives import Objective
+from ..training.progress import TrainerState
 from ..training.task_objectives import TeacherScoresObjective
+from ..training.trainer import AccumulationBatch
 from .class_weights import class_weights
 from .recipe import FinetuneConfig
 from .settings import check_settings, rows_of_a_pass
@@ -83,9 +83,7 @@ class Job:
     watch: Watch | None = None  # see TrainingLoop
 
     @classmethod
-    def of(
-        cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: World, quiet: bool
-    ) -> "Job":
+    def of(cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: World, quiet: bool) -> "Job":
         """Read the tokenizer and featurise. Raises InputError if settings, rows, labels or lengths do not fit."""
         check_settings(config, task, read_config(folder)[0], world)
         kind, tokenizer = kind_of(task), load_tokenizer(folder)

@@ -143,16 +143,6 @@ def saved_step(folder: Path) -> int | None:
         raise damaged(path, error) from None
 
 
-def saved_shapes(folder: Path) -> dict[str, list[int]]:
-    """The shapes of the model's tensors in the state in `folder`; none if there is no state, or a damaged one."""
-    try:
-        with safe_open(folder / STATE, "pt") as file:
-            names = [name for name in file.keys() if name.startswith("model.")]  # noqa: SIM118
-            return {name.removeprefix("model."): file.get_slice(name).get_shape() for name in names}
-    except (SafetensorError, OSError):
-        return {}
-
-
 def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity) -> TrainerState | None:
     """Put a saved state back into model and optimizer; None if there is none yet.
 

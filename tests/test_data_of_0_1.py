@@ -57,7 +57,7 @@ def test_a_model_folder_gives_the_same_answers(run, folder):
     close(
         [json.loads(line) for line in run(f"predict {folder} rows/{texts}").splitlines()], EXPECTED["predict"][folder]
     )
-    close(json.loads(run(f"evaluate {folder} --dev {rows}"))["metrics"], EXPECTED["evaluate"][folder])
+    close(json.loads(run(f"evaluate {folder} {rows}"))["metrics"], EXPECTED["evaluate"][folder])
 
 
 def test_an_encoder_fills_masks_alike(run):

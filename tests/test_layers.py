@@ -14,7 +14,7 @@ import bertworks
 
 ROOT = Path(bertworks.__file__).parent
 LAYERS = [
-    {"_version", "_lazy", "config", "files", "typed", "encodings", "batch"},
+    {"_version", "_lazy", "config", "files", "typed", "encodings", "batch", "tensors"},
     {"reporting", "workers", "tokenizer", "model"},
     {"data", "training", "checkpoint"},
     {"tasks"},

@@ -290,10 +290,6 @@ def test_a_sweep_on_the_command_line(place, tmp_path, capsys):
     assert chosen["text"] == ["text"] and chosen["choices"] == []  # the columns that `predict` reads
     main(["evaluate", "--model", str(tmp_path / "run"), "--dev", str(place / "dev.csv")])
     assert json.loads(capsys.readouterr().out)["metrics"][METRIC] == read_json(tmp_path / "run/best.json")["value"]
-    for more, message in ((["--workers", "2"], "--workers would have no effect"),):
-        with pytest.raises(SystemExit):
-            main([*line, *more])
-        assert message in capsys.readouterr().err
 
 
 def test_ctrl_c_between_two_runs_is_one_line(place, tmp_path, capsys, monkeypatch):

@@ -44,8 +44,8 @@ RUN = f"run/results.json is a file of run, {FOLDER}"
         ("predict run rows.csv --out rows.csv", FILE),
         ("predict run rows.csv#dev --out rows.csv", FILE),
         ("predict run rows.csv --out run/results.json", RUN),
-        ("evaluate run rows.csv#dev --out rows.csv", FILE),
-        ("evaluate run rows.csv --out run/model/config.json", FOLDER),
+        ("evaluate run --dev rows.csv#dev --out rows.csv", FILE),
+        ("evaluate run --dev rows.csv --out run/model/config.json", FOLDER),
         ("evaluate base --perplexity texts --out texts/one.txt", f"texts/one.txt is a file of texts, {FOLDER}"),
         ("features base rows.safetensors --out rows.safetensors", FILE),
         ("compare run run --out run/results.json", RUN),
@@ -62,7 +62,7 @@ def test_no_verb_writes_over_what_it_reads(place, capsys, line, says):
 
 
 @pytest.mark.parametrize("out", ["texts", "nowhere/x.json", "rows.csv/x.json"])
-@pytest.mark.parametrize("line", ["predict none rows.csv", "evaluate none rows.csv", "compare none none"])
+@pytest.mark.parametrize("line", ["predict none rows.csv", "evaluate none --dev rows.csv", "compare none none"])
 def test_the_place_is_checked_before_the_model_is_read(place, capsys, line, out):
     says = {
         "texts": f"texts: a folder; expected a file to write; name a file in it, such as {Path('texts', 'out.jsonl')}",

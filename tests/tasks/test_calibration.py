@@ -121,8 +121,8 @@ def test_other_kinds_have_no_thresholds(several):
     ("thresholds", "message"),
     [
         ({"law": "high"}, r"thresholds\.law = 'high'; expected a number"),
-        ({"sport": 0.5}, "has the label 'sport'; expected some of 'law'"),
-        ({"law": 1.5}, "of 'law' is 1.5; expected a probability from 0 to 1"),
+        ({"sport": 0.5}, "has 0.5 for the label 'sport'; expected probabilities of 'law'"),
+        ({"law": 1.5}, "has 1.5 for the label 'law'; expected probabilities of 'law'"),
     ],
 )
 def test_stored_thresholds_are_checked(several, thresholds, message):

@@ -17,6 +17,7 @@ from bertworks.model.used_rows import keep_used_rows
 from bertworks.training import trainer as trainer_module
 from bertworks.training.config import OptimConfig
 from bertworks.training.distributed import World
+from bertworks.training.objective_specs import OBJECTIVES
 from bertworks.training.objectives import PRETRAINING
 from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective, TaggingObjective
 from support.batches import batch_of
@@ -32,8 +33,8 @@ PADDED, NEARLY_FULL, FULL = [64, 20, 30, 25, 9, 40, 33, 12], [64, 64, 60, 64, 64
 def case(name):
     """A model's configuration, its heads and the objective that it is trained on."""
     if name in PRETRAINING:
-        objective = PRETRAINING[name]
-        return dataclasses.replace(TINY, direction=objective.direction), objective.heads, objective
+        spec = OBJECTIVES[name]
+        return dataclasses.replace(TINY, direction=spec.direction), spec.heads, PRETRAINING[name]
     if name.startswith("classification"):
         return TINY, ("classifier",), ClassificationObjective()
     return (TINY, ("tagger",), TaggingObjective()) if name == "tagging" else (TINY, ("mlm",), None)

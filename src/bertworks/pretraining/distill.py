@@ -33,7 +33,6 @@ from ..training.objectives import PretrainingObjective
 from ..training.process import prepared_process
 from ..training.run import Run, is_finished, open_run, refuse_other_folder, train, write_results
 from ..training.task_objectives import DistillationObjective
-from ..training.trainer import autocast
 from .recipe import DistillConfig
 from .run import StoreTraining
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from ..model.config import HeadName
 from ..reporting.run_files import PREDICTIONS
-from ..training.objectives import Objective
 from .records import Source
 from .rows import checked_rows
 from .sequences import Integers
@@ -22,6 +21,7 @@ from .table import PLAIN, TableForm
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ..training.objectives import Objective
     from .inputs import Inputs
 
 OWN_TABLE = "table"  # name of the task of a user's own table
@@ -190,11 +190,11 @@ class Kind:
     """What is done differently for one kind of task."""
 
     head: HeadName | None  # None: the encoder's vectors are what is trained
-    objective: Objective
+    objective: "Objective"
     read: Callable[[Task, Source, bool], Sequence[Any]]  # rows of a file or in memory, with labels or without
     prepare: Callable[..., Prepared]  # (tokenizer, rows, task, limits); of classes also how texts are cut
     metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables
     # the names of the head's outputs, from training rows
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]] = no_names
     # the objective with a weight for each label in the order of its number; None: weights mean nothing to it
-    weighted: Callable[[tuple[float, ...]], Objective] | None = None
+    weighted: "Callable[[tuple[float, ...]], Objective] | None" = None

@@ -101,7 +101,7 @@ def test_files_of_a_folder(saved, tokenizer):
     assert sorted(file.name for file in saved.iterdir()) == names
     assert [file.name for file in saved.parent.iterdir()] == ["model"]  # nothing temporary is left
     with safetensors.safe_open(saved / "model.safetensors", "pt") as file:
-        assert file.metadata() == {"format": "pt"}
+        assert file.metadata().keys() == {"format", "checksum"} and file.metadata()["format"] == "pt"
         assert "cls.predictions.decoder.weight" not in file.keys()  # noqa: SIM118 - no mapping
     assert json.loads((saved / "tokenizer_config.json").read_text())["model_max_length"] == 12
 
@@ -254,6 +254,25 @@ def test_a_damaged_file_is_named(saved):
     assert "not valid JSON" in refusal(saved)
     (saved / "config.json").write_text("[1]")
     assert "expected a table" in refusal(saved)
+
+
+def test_a_flipped_bit_never_changes_a_model(saved):
+    """It is refused, or it is in the padding of the header or the name of the checksum, and the weights are right."""
+    path, right = saved / "model.safetensors", load_model(saved).state_dict()
+    whole, refused = path.read_bytes(), 0
+    flips = range(5, 8 * len(whole), 8 * len(whole) // 150)
+    for bit in flips:
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            found = load_model(saved).state_dict()
+        except InputError:
+            refused += 1
+        else:
+            assert all(torch.equal(right[name], found[name]) for name in right)
+    path.write_bytes(whole)
+    assert refused > 0.9 * len(flips)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -23,6 +22,7 @@ from ..model.config import ModelConfig, TopConfig
 from ..model.encoder import Encoder
 from ..model.heads import Model, build_model
 from ..model.prepare import shapes_only
+from ..tensors import write_tensors
 from ..tokenizer import Tokenizer
 from . import hf
 from .card import model_card
@@ -208,7 +208,7 @@ def save_folder(
         shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
         temporary.mkdir(parents=True)
         with atomic_write(temporary / WEIGHTS) as file:
-            file.write(safetensors.torch.save(_their_tensors(model), metadata={"format": "pt"}))
+            write_tensors(file, _their_tensors(model), {"format": "pt"})
         if tokenizer is not None:
             tokenizer.save(temporary, model_max_length=max_length or model.config.max_length)
         write_text(temporary / "README.md", card)

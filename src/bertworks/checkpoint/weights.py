@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..files import InputError, checksum, clip, read_json_object
+from ..tensors import CHECKSUM, check_checksum
 from .names import listed
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -101,8 +102,14 @@ def check_finite(tensors: Mapping[str, Tensor], where: Path | str) -> None:
 
 
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
+    """The tensors of a file, compared with the checksum that `save_folder` writes; other programs write none."""
     try:
-        return safetensors.torch.load_file(file)
+        with safetensors.safe_open(file, "pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            facts = opened.metadata() or {}
+        if CHECKSUM in facts:
+            check_checksum(tensors, facts)
+        return tensors
     except (safetensors.SafetensorError, ValueError, KeyError, OSError) as error:
         why = clip(str(error), 200)
         raise InputError(f"{file}: damaged or not a safetensors file ({why}); copy or download it again") from None

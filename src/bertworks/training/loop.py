@@ -11,13 +11,12 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import nn
 
 from ..batch import Batch, to_device
 from ..files import atomic_write
 from ..reporting.log import Reporter
-from ..tensors import CHECKSUM, check_checksum, tensors_checksum
+from ..tensors import check_checksum, write_tensors
 from .distributed import World
 from .heap import Heap
 from .machine import peak_memory
@@ -199,8 +198,7 @@ class BestWeights:
             if self.trainer.world.main:
                 self.path.parent.mkdir(exist_ok=True)
                 with atomic_write(self.path) as file:
-                    weights = on_cpu(model.state_dict())
-                    file.write(save(weights, {CHECKSUM: tensors_checksum(weights, {})}))
+                    write_tensors(file, on_cpu(model.state_dict()), {})
 
     def _is_better(self, score: float) -> bool:
         """Whether a score, lower for losses, is the best so far; one that is not finite never is."""

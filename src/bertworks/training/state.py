@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from .._version import __version__
-from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version, parse_json, safetensors_header
-from ..tensors import CHECKSUM, check_checksum, tensors_checksum
+from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version, parse_json
+from ..tensors import check_checksum, write_tensors
 from ..typed import check_fields
 from .distributed import World
 from .identity import FORMAT, RunIdentity
@@ -26,10 +25,6 @@ from .optim import Optimizer
 from .progress import TrainerState
 
 STATE_FOLDER, STATE = "state", "state.safetensors"  # below the run folder
-_TYPES = {  # as .safetensors names them
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
-    torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
 
 
 def on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -64,27 +59,13 @@ def write_state(folder: Path, state: Snapshot) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(folder / STATE) as file:
-            _write_tensors(file, state)
+            write_tensors(file, state.tensors, state.header)
     except OSError as error:
         saved = (folder / STATE).exists()
         start = "resume from the last saved state" if saved else "start again: no state was saved before"
         raise NotWritten(
             f"{folder / STATE}: could not be written ({error.strerror}); make room and rerun the command to {start}"
         ) from None
-
-
-def _write_tensors(file: IO[bytes], state: Snapshot) -> None:
-    """Write a .safetensors file one tensor at a time.
-
-    The library would copy all of them once more, and training would have to wait for the copy.
-    """
-    parts = [(name, t.reshape(-1).view(torch.uint8).numpy(), t) for name, t in state.tensors.items()]
-    parts.sort(key=lambda part: -part[2].element_size())
-    sizes = [(name, _TYPES[tensor.dtype], tensor.shape, data.nbytes) for name, data, tensor in parts]
-    checked = state.header | {CHECKSUM: tensors_checksum(state.tensors, state.header)}
-    file.write(safetensors_header(checked, sizes))
-    for _, data, _ in parts:
-        file.write(data.data)
 
 
 def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: TrainerState, recipe: str) -> None:

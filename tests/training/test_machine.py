@@ -118,7 +118,7 @@ def test_one_process_of_a_node_checks_the_store(tiny_store, monkeypatch):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_processes_divide_rows_evenly(size):
-    shares = [world.share(7) for world in worlds(size)]
+    shares = [world.local_range(7) for world in worlds(size)]
     assert [row for share in shares for row in share] == [*range(7)]
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 

@@ -171,7 +171,7 @@ def ask(rank):
 
     with distributed.joined_world() as world:
         try:
-            world.ask_first(question if world.main else lambda: "not asked")
+            world.from_rank0(question if world.main else lambda: "not asked")
         except InputError as error:
             return str(error)
 

@@ -50,7 +50,7 @@ class ExampleFeed:
 
     def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
         rows = self.order.rows(progress.step)
-        mine, micro = self.world.share(len(rows)), self.config.micro_batch_size or len(rows)
+        mine, micro = self.world.local_range(len(rows)), self.config.micro_batch_size or len(rows)
         longest = self.inputs.padded_length(rows)
         made = []
         for start in mine[::micro]:

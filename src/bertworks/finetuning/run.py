@@ -99,7 +99,7 @@ def run_seeds(job: Job, out: Path) -> dict[str, Any] | None:
 
     Raises InputError if `out` has a finished run of any seed with other settings.
     """
-    job.world.ask_first(lambda: _check_folder(job, out))
+    job.world.from_rank0(lambda: _check_folder(job, out))
     runs = []
     for seed in job.config.seeds:
         folder = out / f"seed-{seed}"

@@ -62,7 +62,7 @@ def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | 
 
 def _held(phase: Phase, rows: int, world: World) -> int:
     """Tokens of a forward pass of updates of so many rows, padding included."""
-    mine = len(world.share(rows))
+    mine = len(world.local_range(rows))
     return phase.length * min(mine, phase.micro_batch_size or mine)
 
 

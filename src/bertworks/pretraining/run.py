@@ -230,7 +230,7 @@ class PretrainingFeed:
 
     def micro_batches(self, phase: Phase) -> tuple[range, ...]:
         """The rows of the batch that each micro-batch of this process has."""
-        mine, micro = self.world.share(phase.batch_size), phase.micro_batch_size or phase.batch_size
+        mine, micro = self.world.local_range(phase.batch_size), phase.micro_batch_size or phase.batch_size
         return tuple(range(start, min(start + micro, mine.stop)) for start in mine[::micro])
 
     def phase_at(self, budget_used: float) -> int:

@@ -44,8 +44,8 @@ class World:
         """Whether this process writes files and talks."""
         return self.rank == 0
 
-    def share(self, count: int) -> range:
-        """This process's part of `count` rows, which the processes divide as evenly as they can."""
+    def local_range(self, count: int) -> range:
+        """The part of `count` rows for this process; parts differ by one row at most."""
         return range(count * self.rank // self.size, count * (self.rank + 1) // self.size)
 
     def sum_numbers(self, values: Sequence[float]) -> list[float]:
@@ -59,25 +59,25 @@ class World:
         return values
 
     def used_by_others(self) -> dict[str, float]:
-        """Cores that other programs use, for a log; nothing of several processes, which are no other programs."""
+        """Cores that other programs use, for a log; left out if several processes train together."""
         return openmp.others() if self.size == 1 else {}
 
-    def wait(self) -> None:
-        """Return when every process has come here."""
+    def barrier(self) -> None:
+        """Return when every process has called it."""
         if self.size > 1:
             dist.barrier()
 
-    def ask_first(self, question: Callable[[], T]) -> T:
-        """What `question` returns in the first process, for all: the disks of the others are not looked at.
+    def from_rank0(self, function: Callable[[], T]) -> T:
+        """What `function` returns in the first process, for all: it alone reads its disk.
 
         An InputError that it raises there is raised in every process.
         """
         if self.size == 1:
-            return question()
+            return function()
         answer: list[Any] = [None]
         if self.main:
             try:
-                answer = [question()]
+                answer = [function()]
             except InputError as error:
                 answer = [error]
         dist.broadcast_object_list(answer)
@@ -85,7 +85,7 @@ class World:
             raise answer[0]
         return answer[0]
 
-    def spread(self, tensors: Iterable[Tensor]) -> None:
+    def broadcast(self, tensors: Iterable[Tensor]) -> None:
         """Overwrite `tensors` with those of the first process; their checksums are compared afterwards."""
         if self.size == 1:
             return
@@ -93,9 +93,9 @@ class World:
         for tensor in tensors:
             dist.broadcast(tensor, 0)
             digest.update(tensor.detach().reshape(-1).view(torch.uint8).cpu().numpy().tobytes())
-        self.agree(weights=digest.hexdigest())
+        self.check_equal(weights=digest.hexdigest())
 
-    def agree(self, **facts: Any) -> None:
+    def check_equal(self, **facts: Any) -> None:
         """Raises InputError in every process if the processes do not have equal `facts`."""
         if self.size == 1:
             return

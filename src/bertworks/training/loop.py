@@ -215,8 +215,8 @@ class BestWeights:
         trainer = self.trainer
         if not self.metric or trainer.progress.best is None:
             return False
-        trainer.world.ask_first(self._load)
-        trainer.world.spread(trainer.model.state_dict().values())
+        trainer.world.from_rank0(self._load)
+        trainer.world.broadcast(trainer.model.state_dict().values())
         return not self.are_current
 
     def _load(self) -> None:
@@ -268,7 +268,7 @@ class Checkpoints:
     def wait(self) -> None:
         """Return in every process when the state is on disk. Raises NotWritten if it could not be written."""
         self.writer.wait()
-        self.trainer.world.wait()
+        self.trainer.world.barrier()
 
 
 @torch.no_grad()

@@ -191,7 +191,7 @@ def opened_run(
     keep_state: whether a finished run keeps its state/. The processes of one job share the first one's lock. Raises
     InputError if another job uses the folder, or if the folder has another finished run.
     """
-    world.agree(recipe=identity.hash)
+    world.check_equal(recipe=identity.hash)
     with contextlib.ExitStack() as lock:
 
         def look() -> dict[str, Any] | None:
@@ -205,7 +205,7 @@ def opened_run(
                 shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
             return results
 
-        yield world.ask_first(look)
+        yield world.from_rank0(look)
 
 
 def refuse_other_folder(out: Path) -> None:
@@ -264,7 +264,7 @@ def write_results(out: Path, results: dict[str, Any], world: World) -> dict[str,
     results = {"format": FORMAT, **results}
     if world.main:
         write_json(out / RESULTS, results)
-    world.wait()
+    world.barrier()
     return results
 
 

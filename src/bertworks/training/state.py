@@ -192,12 +192,12 @@ def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunId
 
     So the processes need no common disk. Raises InputError like `load_state`, and if their recipes differ.
     """
-    world.agree(recipe=identity.hash)
-    progress = world.ask_first(lambda: load_state(folder, model, optimizer, identity))
+    world.check_equal(recipe=identity.hash)
+    progress = world.from_rank0(lambda: load_state(folder, model, optimizer, identity))
     if progress is None:
         return TrainerState()
     if progress.updates and not world.main:
         optimizer.load({name: torch.zeros_like(t) for name, t in optimizer.expected().items()}, progress.updates)
-    world.spread([*model.state_dict().values(), *optimizer.state().values()])
-    world.agree(step=progress.step)
+    world.broadcast([*model.state_dict().values(), *optimizer.state().values()])
+    world.check_equal(step=progress.step)
     return progress

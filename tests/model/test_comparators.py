@@ -82,16 +82,16 @@ def test_the_three_ways_of_attention_agree(direction):
         shaken(build_model(shape(direction, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))),
         batch(),
     )
-    found, slopes = [], []
+    found, grads = [], []
     for how in ({}, {"dropout": DropoutKey(1, 2)}, {"attentions": True}):
         model.zero_grad()
         out = model.encoder(rows["input_ids"], rows["attention_mask"], **how)
         out.pooled.square().sum().backward()
         found.append(out.last_hidden_state.detach())
-        slopes.append(model.encoder.layers[0].query.weight.grad.clone())
-    for states, slope in zip(found[1:], slopes[1:], strict=True):
+        grads.append(model.encoder.layers[0].query.weight.grad.clone())
+    for states, grad in zip(found[1:], grads[1:], strict=True):
         torch.testing.assert_close(states, found[0], rtol=0, atol=1e-5)
-        torch.testing.assert_close(slope, slopes[0], rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(grad, grads[0], rtol=1e-4, atol=1e-6)
     weights = torch.stack(out.attentions)  # (layers, B, N, L, L)
     hidden = weights.triu(1) if direction == "left" else weights[:, 0].tril(-1)
     assert not hidden.any()

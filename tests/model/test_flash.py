@@ -89,8 +89,8 @@ def test_packed_rows_give_what_the_rectangle_gives(flash, kind, lengths, some):
         encoder.zero_grad()
         out = encoder(ids, mask, hidden_states=False, last_cells=cells)
         states = out.packed[out.packing.rows(mask.flatten().nonzero().squeeze(1) if cells is None else cells)]
-        slope = torch.randn(states.shape, generator=torch.Generator().manual_seed(2))
-        ((states * slope).sum() + out.pooled.sum()).backward()
+        grad = torch.randn(states.shape, generator=torch.Generator().manual_seed(2))
+        ((states * grad).sum() + out.pooled.sum()).backward()
         sides.append([states, out.pooled, *(p.grad for p in encoder.parameters() if p.grad is not None)])
         assert len(calls) == (0 if not on else 2 if kind == "local" else 3)
     torch.testing.assert_close(*sides, rtol=1e-4, atol=1e-5)

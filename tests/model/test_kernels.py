@@ -101,12 +101,12 @@ def test_add_norm(kernels, rate, padding):
     torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
     assert torch.equal(out16, out.bfloat16())
     for used in ((True, False), (False, True), (True, True)):
-        slopes = torch.randn(T, D), torch.randn(T, D).bfloat16()
-        asked = [(one, slope) for one, slope, is_used in zip((out, out16), slopes, used, strict=True) if is_used]
-        outputs, slopes = zip(*asked, strict=True)
-        found = torch.autograd.grad(outputs, given, slopes, retain_graph=True)
-        slope = sum(one.float() for one in slopes)
-        wanted = torch.autograd.grad(expected, plain, slope, retain_graph=True)
+        grads = torch.randn(T, D), torch.randn(T, D).bfloat16()
+        asked = [(one, grad) for one, grad, is_used in zip((out, out16), grads, used, strict=True) if is_used]
+        outputs, grads = zip(*asked, strict=True)
+        found = torch.autograd.grad(outputs, given, grads, retain_graph=True)
+        grad = sum(one.float() for one in grads)
+        wanted = torch.autograd.grad(expected, plain, grad, retain_graph=True)
         assert [one.dtype for one in found] == [one.dtype for one in given]
         for one, other in zip(found, wanted, strict=True):
             alike(one, other)
@@ -152,11 +152,11 @@ def test_feed_forward(kernels, tanh, width):
     found = Linear.apply(kernels, Gelu.apply(kernels, Linear.apply(kernels, x, *inner), tanh, sums), *outer)
     expected = layers[1](gelu(layers[0](x.float())))
     alike(found, expected)
-    slope = torch.randn(130, 32).bfloat16()
-    ours = torch.autograd.grad(found, [x, *parameters], slope)
-    for one, other in zip(ours, torch.autograd.grad(expected, [x, *parameters], slope.float()), strict=True):
+    grad = torch.randn(130, 32).bfloat16()
+    ours = torch.autograd.grad(found, [x, *parameters], grad)
+    for one, other in zip(ours, torch.autograd.grad(expected, [x, *parameters], grad.float()), strict=True):
         alike(one, other)
-    alike(sums[0], ours[2])  # the slope of the inner bias
+    alike(sums[0], ours[2])  # the grad of the inner bias
 
 
 def exact(T: int, widths: list[int], K_: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
@@ -176,9 +176,9 @@ def test_linear_layers_side_by_side(kernels, T, widths, K_):
     weight, bias = (torch.cat(parts).double() for parts in (parameters[: len(widths)], parameters[len(widths) :]))
     expected = F.linear(plain, weight, bias)
     alike(found, expected, 0.004)
-    slope = torch.randn(found.shape).bfloat16()
-    ours = torch.autograd.grad(found, given, slope)
-    theirs = torch.autograd.grad(expected, [plain, *parameters], slope.double())
+    grad = torch.randn(found.shape).bfloat16()
+    ours = torch.autograd.grad(found, given, grad)
+    theirs = torch.autograd.grad(expected, [plain, *parameters], grad.double())
     assert [one.dtype for one in ours] == [one.dtype for one in given]
     own = kernels.multiplies(*widths, K_)
     for one, other, within in zip(ours, theirs, [0.004] + [1e-5 if own else 0.004] * len(parameters), strict=True):
@@ -190,21 +190,21 @@ def test_linear_layers_are_the_same_with_any_number_of_threads(kernels, N, K_):
     if not kernels.multiplies(32):
         pytest.skip("oneDNN multiplies on this processor")
     x, (weight, bias) = exact(1003, [N], K_)
-    slope, threads, results = torch.randn(1003, N).bfloat16(), torch.get_num_threads(), []
+    grad, threads, results = torch.randn(1003, N).bfloat16(), torch.get_num_threads(), []
     try:
         for count in (1, 2, 3, 16):
             torch.set_num_threads(count)
             y, kept = kernels.linear(x, [weight], [bias])
-            results.append((y, kernels.input_slope(slope, kept), *kernels.weight_slopes(slope, x)))
+            results.append((y, kernels.grad_input(grad, kept), *kernels.grad_weights(grad, x)))
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(*pair) for other in results[1:] for pair in zip(results[0], other, strict=True))
 
 
-def test_linear_layers_of_no_rows_have_no_slopes(kernels):
+def test_linear_layers_of_no_rows_have_no_gradients(kernels):
     x, (weight, bias) = exact(0, [96], 64)
     assert kernels.linear(x, [weight], [bias])[0].shape == (0, 96)
-    assert not any(one.any() for one in kernels.weight_slopes(torch.empty(0, 96).bfloat16(), x))
+    assert not any(one.any() for one in kernels.grad_weights(torch.empty(0, 96).bfloat16(), x))
 
 
 def test_linear_layers_of_other_types(kernels):
@@ -213,7 +213,7 @@ def test_linear_layers_of_other_types(kernels):
     for other in (weight.bfloat16(), weight.T.contiguous().T):
         found, kept = kernels.linear(x, [other], [bias])
         alike(found, expected, 0.004)
-        dx = kernels.input_slope(found, kept)
+        dx = kernels.grad_input(found, kept)
         alike(dx, found.float() @ weight, 0.004)
 
 
@@ -224,10 +224,10 @@ def test_gelu_of_every_number(kernels, tanh):
     found, expected = kernels.gelu(x, tanh), ACTIVATIONS[tanh](plain)
     torch.testing.assert_close(found[finite].float(), expected[finite], rtol=1e-2, atol=2e-6)
     assert found[x.isnan()].isnan().all()
-    slope = torch.ones_like(x)
-    kernels.gelu_backward(x, slope, tanh)
+    grad = torch.ones_like(x)
+    kernels.gelu_backward(x, grad, tanh)
     (wanted,) = torch.autograd.grad(expected.sum(), plain)
-    torch.testing.assert_close(slope[finite].float(), wanted[finite], rtol=1e-2, atol=2e-6)
+    torch.testing.assert_close(grad[finite].float(), wanted[finite], rtol=1e-2, atol=2e-6)
 
 
 @pytest.mark.parametrize("V", [1, 16, 31, 1000])
@@ -238,11 +238,11 @@ def test_cross_entropy(kernels, V):
     labels[[2, 36]] = -100
     plain = scores.float().requires_grad_()
     expected = F.cross_entropy(plain + bias, labels, ignore_index=-100, reduction="none")
-    (slope,) = torch.autograd.grad(expected.sum(), plain)
+    (grad,) = torch.autograd.grad(expected.sum(), plain)
     losses, sums = kernels.cross_entropy(scores, bias, labels)
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(scores.float(), slope, rtol=1e-2, atol=2e-6)
-    torch.testing.assert_close(sums, slope.sum(0), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(scores.float(), grad, rtol=1e-2, atol=2e-6)
+    torch.testing.assert_close(sums, grad.sum(0), rtol=1e-4, atol=1e-4)
     assert not wide[:, V:].any()
 
 
@@ -296,8 +296,8 @@ def test_dropout_by_itself(kernels, padding):
     x = torch.randn(len(K.Rows.of(packing)), D, requires_grad=True)
     ours, theirs = fused(x, KEY, packing), plain(x, KEY, packing)
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
-    slope = torch.randn_like(x)
-    found, expected = (torch.autograd.grad(out, x, slope)[0] for out in (ours, theirs))
+    grad = torch.randn_like(x)
+    found, expected = (torch.autograd.grad(out, x, grad)[0] for out in (ours, theirs))
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
 
 
@@ -354,8 +354,8 @@ def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     real = mask.flatten() if returned.cells is None else mask.flatten()[returned.cells]
     alike(found[real], expected[real], 0.015)  # rotated operands are rounded once more
     assert not found[~real].any()  # rows that fill up the last step of packing
-    slope = torch.randn(found.shape).bfloat16() * real[:, None]
-    (ours,), (theirs,) = torch.autograd.grad(found, qkv, slope), torch.autograd.grad(expected, plain, slope.float())
+    grad = torch.randn(found.shape).bfloat16() * real[:, None]
+    (ours,), (theirs,) = torch.autograd.grad(found, qkv, grad), torch.autograd.grad(expected, plain, grad.float())
     alike(ours, theirs, 0.015)
     assert F.cosine_similarity(ours.float().flatten(), theirs.flatten(), dim=0) > 0.9999
 
@@ -405,28 +405,28 @@ TRAINED |= {name: (f"{name}.",) for name in MODULES}
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("trained", TRAINED)
-def test_slopes_that_nobody_asks_for(kernels, trained, last):
+def test_gradients_that_are_not_needed(kernels, trained, last):
     parameters, x, run = one_layer(kernels, last)
     given = {**parameters, "x": x}
     for one in given.values():
         one.requires_grad = True
     out = run()
-    slope = torch.randn_like(out)
-    expected = dict(zip(given, torch.autograd.grad(out, [*given.values()], slope, retain_graph=True), strict=True))
-    again = torch.autograd.grad(out, [*given.values()], slope)  # a second time, from the same graph
+    grad = torch.randn_like(out)
+    expected = dict(zip(given, torch.autograd.grad(out, [*given.values()], grad, retain_graph=True), strict=True))
+    again = torch.autograd.grad(out, [*given.values()], grad)  # a second time, from the same graph
     assert all(torch.equal(*pair) for pair in zip(expected.values(), again, strict=True))
     for name, one in given.items():
         one.requires_grad = name.startswith(TRAINED[trained])
     out = run()
     assert out.requires_grad == (trained != "nothing")
     if out.requires_grad:
-        out.backward(slope)
+        out.backward(grad)
     for name, one in given.items():
         assert (one.grad is not None) == name.startswith(TRAINED[trained]), name
         assert one.grad is None or torch.equal(one.grad, expected[name]), name
 
 
-def test_a_layer_is_computed_again_for_its_slopes(kernels):
+def test_a_layer_is_computed_again_for_its_gradients(kernels):
     """As checkpointing of activations does, which unpacks what is saved once."""
     _, x, run = one_layer(kernels, False)
     x.requires_grad = True
@@ -435,12 +435,12 @@ def test_a_layer_is_computed_again_for_its_slopes(kernels):
     assert torch.equal(plain, again)
 
 
-def test_slopes_of_slopes_are_refused(kernels):
+def test_gradients_of_gradients_are_refused(kernels):
     _, x, run = one_layer(kernels, False)
     x.requires_grad = True
-    (slope,) = torch.autograd.grad(run().square().sum(), x, create_graph=True)
+    (grad,) = torch.autograd.grad(run().square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope.sum().backward()
+        grad.sum().backward()
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -547,7 +547,7 @@ def test_padding_that_is_left_out_changes_nothing(monkeypatch, padding):
     model.use_kernels(KERNELS, alone=False)
     cells = mask.flatten().nonzero().squeeze(1)
     cells = cells[torch.randperm(len(cells))[:50]].sort().values
-    slope = torch.randn(50, SHAPE.hidden_size)
+    grad = torch.randn(50, SHAPE.hidden_size)
     for trimmed in (Packing.trimmed, lambda packing, step: packing):
         monkeypatch.setattr(Packing, "trimmed", trimmed)
         model.zero_grad()
@@ -555,7 +555,7 @@ def test_padding_that_is_left_out_changes_nothing(monkeypatch, padding):
             out = model.encoder(torch.arange(540).view(9, 60) % 100, mask, dropout=KEY, last_cells=cells,
                                 hidden_states=False)  # fmt: skip
         found = out.packed[out.packing.rows(cells)]
-        (found * slope).sum().backward()
+        (found * grad).sum().backward()
         sides.append([found.detach(), *(p.grad for p in model.encoder.parameters() if p.grad is not None)])
     for one, other in zip(*sides, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()))

@@ -54,9 +54,9 @@ def test_vectors_and_gradients_are_those_of_all_tokens(shape, lengths, training)
     close(found.packed, expected.packed[expected.packing.rows(cells)])
     close(found.packed[found.packing.rows(cells)], found.packed)
     close(found.pooled, expected.pooled)
-    slopes = torch.randn(10, 24, generator=torch.Generator().manual_seed(2))
+    grads = torch.randn(10, 24, generator=torch.Generator().manual_seed(2))
     for out in (expected, found):
-        ((out.packed[out.packing.rows(cells)] * slopes).sum() + out.pooled.sum()).backward()
+        ((out.packed[out.packing.rows(cells)] * grads).sum() + out.pooled.sum()).backward()
     for (name, p), q in zip(whole.named_parameters(), few.parameters(), strict=True):
         if p.grad is None:
             assert q.grad is None, name

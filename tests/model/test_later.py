@@ -251,14 +251,14 @@ def test_local_attention_in_blocks_equals_the_mask(direction, length, window, mo
 
     for mask in (None, torch.arange(length) < lengths[:, None]):
         for training in (True, False):
-            found, slopes, blocks = run(mask, training)
+            found, grads, blocks = run(mask, training)
             assert blocks == [False, True, False, True]
             with monkeypatch.context() as patch:
                 patch.setattr("bertworks.model.attention.SMALLEST", length)
                 expected, theirs, blocks = run(mask, training)
             assert not any(blocks)
             close(found, expected, 2e-5)
-            for one, other in zip(slopes, theirs, strict=True):
+            for one, other in zip(grads, theirs, strict=True):
                 close(one, other, 2e-4 * max(1.0, other.abs().max().item()))
 
 

@@ -71,9 +71,9 @@ def test_second_derivatives_are_refused():
     """The gradient is computed outside of torch's record: it would leave out a part."""
     x = torch.randn(3, 4, requires_grad=True)
     (y,) = linear(x, nn.Linear(4, 5))
-    (slope,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    (grad,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope.sum().backward()
+        grad.sum().backward()
 
 
 @ONEDNN

@@ -1,4 +1,4 @@
-"""Kernels as autograd functions, one by one, so that a test can compare their slopes with torch's."""
+"""Kernels as autograd functions, one by one, so that a test can compare their grads with torch's."""
 
 import torch
 
@@ -14,9 +14,9 @@ class AddNorm(torch.autograd.Function):
         return out, out16
 
     @staticmethod
-    def backward(ctx, *slopes):
+    def backward(ctx, *grads):
         kernels, *rest = ctx.rest
-        return None, None, None, *kernels.add_norm_backward(slopes, ctx.kept, *rest)
+        return None, None, None, *kernels.add_norm_backward(grads, ctx.kept, *rest)
 
 
 class Attention(torch.autograd.Function):
@@ -29,9 +29,9 @@ class Attention(torch.autograd.Function):
         return context
 
     @staticmethod
-    def backward(ctx, slope):
+    def backward(ctx, grad):
         kernels, *rest = ctx.given
-        return *[None] * 5, *kernels.attention_backward(slope, *rest)
+        return *[None] * 5, *kernels.attention_backward(grad, *rest)
 
 
 class Linear(torch.autograd.Function):
@@ -47,12 +47,12 @@ class Linear(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         kernels, x, kept, widths = ctx.given
-        slopes = (slope.split(widths) for slope in kernels.weight_slopes(dy, x))
-        return None, kernels.input_slope(dy, kept), *(part for parts in slopes for part in parts)
+        grads = (grad.split(widths) for grad in kernels.grad_weights(dy, x))
+        return None, kernels.grad_input(dy, kept), *(part for parts in grads for part in parts)
 
 
 class Gelu(torch.autograd.Function):
-    """(T, D), exact or in the tanh form; keeps the sum over rows of its slope in `sums`."""
+    """(T, D), exact or in the tanh form; keeps the sum over rows of its grad in `sums`."""
 
     @staticmethod
     def forward(ctx, kernels, x, tanh, sums):
@@ -60,8 +60,8 @@ class Gelu(torch.autograd.Function):
         return kernels.gelu(x, tanh)
 
     @staticmethod
-    def backward(ctx, slope):
+    def backward(ctx, grad):
         kernels, x, tanh, sums = ctx.given
-        slope = slope.clone()  # it becomes that of x
-        sums.append(kernels.gelu_backward(x, slope, tanh))
-        return None, slope, None, None
+        grad = grad.clone()  # it becomes that of x
+        sums.append(kernels.gelu_backward(x, grad, tanh))
+        return None, grad, None, None

@@ -73,8 +73,8 @@ def test_a_prepared_batch_has_the_losses_and_gradients_of_the_batch(name, length
         assert not prepared or objective.prepare(given) is given
         terms = objective(model, given, DropoutKey(1, 2))
         sum(term.loss for term in terms.values()).backward()
-        slopes = [p.grad for p in model.parameters() if p.requires_grad]
-        found.append([*(term.loss for term in terms.values()), *slopes])
+        grads = [p.grad for p in model.parameters() if p.requires_grad]
+        found.append([*(term.loss for term in terms.values()), *grads])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 

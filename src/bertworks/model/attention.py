@@ -124,10 +124,10 @@ class _KeyedAttention(torch.autograd.Function):
         K = k.shape[1]
         dy = (dy * ctx.scale).reshape(B * N, L, H)
         dv = torch.bmm(_dropped(weights, mask).transpose(1, 2), dy)
-        slope = torch.bmm(dy, v.transpose(1, 2)).view(B, N, L, K)  # of the loss over the weights
-        slope = slope if mask is None else slope.mul_(mask)
-        slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).view(B * N, L, K)  # over the scores
-        dq, dk = torch.bmm(slope, k).mul_(ctx.factor), torch.bmm(slope.transpose(1, 2), q)
+        grad = torch.bmm(dy, v.transpose(1, 2)).view(B, N, L, K)  # of the loss over the weights
+        grad = grad if mask is None else grad.mul_(mask)
+        grad = torch._softmax_backward_data(grad, weights, -1, weights.dtype).view(B * N, L, K)  # over the scores
+        dq, dk = torch.bmm(grad, k).mul_(ctx.factor), torch.bmm(grad.transpose(1, 2), q)
         return dq.view(B, N, L, H), dk.view(B, N, K, H), dv.view(B, N, K, H), None, None, None
 
 

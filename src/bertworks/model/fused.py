@@ -87,7 +87,7 @@ class _Work:
 
 
 class _Parameters(NamedTuple):
-    """Weights and biases of a layer; or of each, whether its slope is asked for."""
+    """Weights and biases of a layer; or of each, whether it needs a gradient."""
 
     query: Any
     query_bias: Any
@@ -122,7 +122,7 @@ class _Layer(torch.autograd.Function):
     """A layer. Its steps are no functions of their own: what torch does between them takes 1 % of a small model's time.
 
     x (R, D) float32: what the attention's output is added to. given: `_Parameters`, then what is projected, in
-    bfloat16: (T, D) for queries, keys and values; or for the last layer, whose other queries nobody reads, (R, D) for
+    bfloat16: (T, D) for queries, keys and values; or for the last layer, whose other queries are not used, (R, D) for
     queries and (T, D) for keys and values. Returns the output (R, D) in float32 and bfloat16.
     """
 
@@ -159,49 +159,53 @@ class _Layer(torch.autograd.Function):
         groups = [[*islice(saved, size)] for size in ctx.counts]
         parameters, read, parts, attended, added, output_added, weights, (context, middle16, inner, active) = groups
         p, (*projections, attention_output, intermediate, output) = _Parameters(*parameters), weights
-        _, asked_x, *asked_given = ctx.needs_input_grad
-        asked, asked_read = _Parameters(*asked_given[:count]), asked_given[count:]
+        _, x_needs_grad, *given_need_grad = ctx.needs_input_grad
+        needs_grad, inputs_need_grad = _Parameters(*given_need_grad[:count]), given_need_grad[count:]
 
         d_middle, d_update, *d_output_norm = k.add_norm_backward(
             (d_out, d_out16), output_added, p.output_gain, work.dropouts[2]
         )
-        d_inner = k.input_slope(d_update, output)
-        d_output = _slopes(k, d_update, active, (asked.output, asked.output_bias))
+        d_inner = k.grad_input(d_update, output)
+        d_output = _parameter_grads(k, d_update, active, (needs_grad.output, needs_grad.output_bias))
         d_bias = k.gelu_backward(inner, d_inner, work.tanh)
-        d_intermediate = _slopes(k, d_inner, middle16, (asked.intermediate, asked.intermediate_bias), d_bias)
+        d_intermediate = _parameter_grads(
+            k, d_inner, middle16, (needs_grad.intermediate, needs_grad.intermediate_bias), d_bias
+        )
         d_feed_forward = *d_intermediate, *d_output, *d_output_norm
-        if not (asked_x or any(asked[: -len(d_feed_forward)])):  # nobody asks below
+        if not (x_needs_grad or any(needs_grad[: -len(d_feed_forward)])):  # nothing below needs one
             return *[None] * (2 + count - len(d_feed_forward)), *d_feed_forward, *[None] * len(read)
 
-        d_middle16 = k.input_slope(d_inner, intermediate)
+        d_middle16 = k.grad_input(d_inner, intermediate)
         d_x, d_update, *d_attention_norm = k.add_norm_backward(
             (d_middle, d_middle16), added, p.attention_gain, work.dropouts[1]
         )
-        d_context = k.input_slope(d_update, attention_output)
-        d_attention_output = _slopes(k, d_update, context, (asked.attention_output, asked.attention_output_bias))
+        d_context = k.grad_input(d_update, attention_output)
+        d_attention_output = _parameter_grads(
+            k, d_update, context, (needs_grad.attention_output, needs_grad.attention_output_bias)
+        )
         d_parts = k.attention_backward(
             d_context, parts, attended, work.rows, work.returned, work.shape, work.dropouts[0]
         )
-        pairs = zip(d_parts, read, asked.of_projections(len(read)), strict=True)
-        d_projections = [slope for d_part, one, own in pairs for slope in _slopes(k, d_part, one, own)]
-        wanted = zip(d_parts, projections, asked_read, strict=True)
-        d_read = [k.input_slope(d_part, weights) if is_asked else None for d_part, weights, is_asked in wanted]
+        pairs = zip(d_parts, read, needs_grad.of_projections(len(read)), strict=True)
+        d_projections = [grad for d_part, one, own in pairs for grad in _parameter_grads(k, d_part, one, own)]
+        wanted = zip(d_parts, projections, inputs_need_grad, strict=True)
+        d_read = [k.grad_input(d_part, weights) if is_needed else None for d_part, weights, is_needed in wanted]
         return None, d_x, *d_projections, *d_attention_output, *d_attention_norm, *d_feed_forward, *d_read
 
 
 def _product(kernels: Kernels, x: Tensor, *parameters: Tensor, keep: bool = True) -> tuple[Tensor, Tensor | None]:
-    """Linear layers side by side, (T, K) to (T, N), and what `Kernels.input_slope` needs, if that is to be kept.
+    """Linear layers side by side, (T, K) to (T, N), and what `Kernels.grad_input` needs, if that is to be kept.
 
     parameters: weight, bias, weight, bias ...
     """
     return kernels.linear(x, parameters[::2], parameters[1::2], keep)
 
 
-def _slopes(
-    kernels: Kernels, dy: Tensor, x: Tensor, asked: Sequence[bool], d_bias: Tensor | None = None
+def _parameter_grads(
+    kernels: Kernels, dy: Tensor, x: Tensor, needs_grad: Sequence[bool], d_bias: Tensor | None = None
 ) -> list[Tensor | None]:
-    """Those of the parameters of `_product`, or None for each if none is asked for. d_bias: if it is known."""
-    if not any(asked):
-        return [None] * len(asked)
-    both = kernels.weight_slopes(dy, x, d_bias)
-    return [one for pair in zip(*(slopes.chunk(len(asked) // 2) for slopes in both), strict=True) for one in pair]
+    """Those of the parameters of `_product`, or None for each if none needs one. d_bias: if it is known."""
+    if not any(needs_grad):
+        return [None] * len(needs_grad)
+    both = kernels.grad_weights(dy, x, d_bias)
+    return [one for pair in zip(*(grads.chunk(len(needs_grad) // 2) for grads in both), strict=True) for one in pair]

@@ -77,8 +77,8 @@ class _JoinedLinear(torch.autograd.Function):
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
         x, weight = ctx.saved_tensors
         d_x = dy @ weight if ctx.needs_input_grad[0] else None
-        asked, count = ctx.needs_input_grad[2:], len(ctx.widths)
-        d_weights = (dy.T @ x).split(ctx.widths) if any(asked[:count]) else [None] * count
-        d_biases = dy.sum(0).split(ctx.widths) if any(asked[count:]) else [None] * (len(asked) - count)
-        slopes = zip([*d_weights, *d_biases], asked, ctx.kinds, strict=True)
-        return d_x, None, *(slope.to(kind) if wanted else None for slope, wanted, kind in slopes)
+        needs_grad, count = ctx.needs_input_grad[2:], len(ctx.widths)
+        d_weights = (dy.T @ x).split(ctx.widths) if any(needs_grad[:count]) else [None] * count
+        d_biases = dy.sum(0).split(ctx.widths) if any(needs_grad[count:]) else [None] * (len(needs_grad) - count)
+        grads = zip([*d_weights, *d_biases], needs_grad, ctx.kinds, strict=True)
+        return d_x, None, *(grad.to(kind) if wanted else None for grad, wanted, kind in grads)

@@ -70,7 +70,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, weights: Sequence[float] = ())
     return Term(loss, (logits.argmax(-1) == labels).sum().detach())
 
 
-# of some rows: the summed loss, its slope over their scores (m, V), and the sum of this slope over the rows
+# of some rows: the summed loss, its grad over their scores (m, V), and the sum of this grad over the rows
 Rule = Callable[[Scorer, slice], tuple[Tensor, Tensor, Tensor]]
 
 
@@ -167,11 +167,11 @@ def _one_hot_rule(labels: Tensor) -> Rule:
     def rule(scorer: Scorer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         scores, y = scorer.scores(rows), labels[rows]
         used, cell = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
-        slope = torch.softmax(scores, -1)
-        loss = -(_log_chances(scores, slope, cell) * used).sum()
-        slope[cell] -= 1  # softmax minus one-hot
-        slope[-FILL:].masked_fill_(~used[-FILL:, None], 0)
-        return loss, slope, slope.sum(0)
+        grad = torch.softmax(scores, -1)
+        loss = -(_log_chances(scores, grad, cell) * used).sum()
+        grad[cell] -= 1  # softmax minus one-hot
+        grad[-FILL:].masked_fill_(~used[-FILL:, None], 0)
+        return loss, grad, grad.sum(0)
 
     return rule
 
@@ -195,15 +195,15 @@ def _soft_rule(theirs: Scorer, used: Tensor, temperature: float) -> Rule:
         known = torch.log_softmax(theirs.scores(rows).float() / temperature, -1)
         chances = known.exp()
         loss = temperature**2 * ((chances * known.sub_(found)).sum(-1) * used[rows]).sum()
-        slope = found.exp_().sub_(chances).mul_(temperature * used[rows, None])
-        slope = slope.to(scores.dtype)
-        return loss, slope, slope.sum(0)
+        grad = found.exp_().sub_(chances).mul_(temperature * used[rows, None])
+        grad = grad.to(scores.dtype)
+        return loss, grad, grad.sum(0)
 
     return rule
 
 
 class _LinearLoss(torch.autograd.Function):
-    """Loss and gradients of `ROWS` rows at a time, by a rule for the loss and its slope over the scores.
+    """Loss and gradients of `ROWS` rows at a time, by a rule for the loss and its grad over the scores.
 
     The gradient is that of the sum, so forward makes it while the probabilities are at hand; backward only scales it.
     """
@@ -216,10 +216,10 @@ class _LinearLoss(torch.autograd.Function):
         d_hidden, d_weight, d_bias = torch.empty_like(hidden), None, None
         for rows in _chunks(hidden, V):
             h = hidden[rows]
-            part, slope, sums = rule(scorer, rows)
+            part, grad, sums = rule(scorer, rows)
             loss += part
-            torch.mm(slope, scorer.weight, out=d_hidden[rows])
-            d_weight = slope.T @ h if d_weight is None else d_weight + slope.T @ h
+            torch.mm(grad, scorer.weight, out=d_hidden[rows])
+            d_weight = grad.T @ h if d_weight is None else d_weight + grad.T @ h
             d_bias = sums if d_bias is None else d_bias + sums
         if d_weight is None:  # no prediction in this batch
             d_weight, d_bias = torch.zeros_like(scorer.weight), torch.zeros_like(scorer.bias)
@@ -229,5 +229,5 @@ class _LinearLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx, scale):  # type: ignore[no-untyped-def]
         d_hidden, d_weight, d_bias = ctx.saved_tensors
-        slopes = ((d_weight, ctx.kinds[0]), (d_bias, ctx.kinds[1]))
-        return d_hidden * scale, *(slope.to(kind, copy=True).mul_(scale) for slope, kind in slopes), None
+        grads = ((d_weight, ctx.kinds[0]), (d_bias, ctx.kinds[1]))
+        return d_hidden * scale, *(grad.to(kind, copy=True).mul_(scale) for grad, kind in grads), None

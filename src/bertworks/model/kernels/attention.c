@@ -21,7 +21,7 @@ int prepare(void) {
 #endif
 }
 
-#define GROUP 128 /* queries whose slopes of keys and values are summed in one product */
+#define GROUP 128 /* queries whose grads of keys and values are summed in one product */
 
 /* ---- a head of a sequence */
 
@@ -40,11 +40,11 @@ typedef struct {
     int64_t *key_of_query;   /* (Q): the number of each query among the keys */
     bf16 *k, *v, *q, *dc;    /* (L, wide) each, padded */
     bf16 *kt, *vt, *kp;      /* right operands: k and v transposed, k */
-    float *scores, *slopes;  /* (32, L), padded */
-    bf16 *p, *ds;            /* (32, L): weights after dropout, slopes of the scores */
+    float *scores, *grads;  /* (32, L), padded */
+    bf16 *p, *ds;            /* (32, L): weights after dropout, grads of the scores */
     bf16 *pp, *dsp;          /* (GROUP, L): both as right operands */
     bf16 *qt, *dct;          /* (wide, GROUP): q and dc, transposed */
-    float *dkt, *dvt;        /* (wide, L), slopes of k and v */
+    float *dkt, *dvt;        /* (wide, L), grads of k and v */
     float *rows;             /* (32, wide) */
     float *block;            /* (16, 16) */
     uint8_t *bytes;
@@ -72,7 +72,7 @@ static Head make_head(int64_t L, int64_t H) {
     h.keys = cut(&rest, L * 8), h.queries = cut(&rest, L * 8), h.key_of_query = cut(&rest, L * 8);
     bf16 **operands[] = {&h.k, &h.v, &h.q, &h.dc, &h.kt, &h.vt, &h.kp};
     for (int i = 0; i < 7; i++) *operands[i] = cut(&rest, matrix);
-    h.scores = cut(&rest, strip * 4), h.slopes = cut(&rest, strip * 4);
+    h.scores = cut(&rest, strip * 4), h.grads = cut(&rest, strip * 4);
     h.p = cut(&rest, strip * 2), h.ds = cut(&rest, strip * 2);
     h.pp = cut(&rest, GROUP * l * 2), h.dsp = cut(&rest, GROUP * l * 2);
     h.qt = cut(&rest, GROUP * w * 2), h.dct = cut(&rest, GROUP * w * 2);
@@ -248,21 +248,21 @@ static void scatter_transposed(const Head *h, const float *x, bf16 *out, int64_t
         }
 }
 
-/* Weights (l) after dropout from scores, and the slopes of the scores from those of the weights, all from `at` on. */
+/* Weights (l) after dropout from scores, and the grads of the scores from those of the weights, all from `at` on. */
 static void softmax_backward(const Head *h, int64_t at, int64_t l, float factor, float log_sum, const uint64_t *bits) {
-    float *s = h->scores + at, *slopes = h->slopes + at;
+    float *s = h->scores + at, *grads = h->grads + at;
     __m512 total = all(0);
     for (int64_t m = 0; m < l; m += WIDTH) {
         __mmask16 kept = some(bits, m);
         __m512 one = exponential(_mm512_fmsub_ps(_mm512_load_ps(s + m), all(factor), all(log_sum)));
-        __m512 slope = _mm512_maskz_load_ps(kept, slopes + m);
+        __m512 grad = _mm512_maskz_load_ps(kept, grads + m);
         store16(h->p + at + m, _mm512_maskz_mov_ps(kept, one));
-        _mm512_store_ps(s + m, one), _mm512_store_ps(slopes + m, slope);
-        total = _mm512_fmadd_ps(one, slope, total);
+        _mm512_store_ps(s + m, one), _mm512_store_ps(grads + m, grad);
+        total = _mm512_fmadd_ps(one, grad, total);
     }
     float mean = _mm512_reduce_add_ps(total);
     for (int64_t m = 0; m < l; m += WIDTH) {
-        __m512 part = _mm512_mul_ps(_mm512_load_ps(s + m), _mm512_sub_ps(_mm512_load_ps(slopes + m), all(mean)));
+        __m512 part = _mm512_mul_ps(_mm512_load_ps(s + m), _mm512_sub_ps(_mm512_load_ps(grads + m), all(mean)));
         store16(h->ds + at + m, _mm512_mul_ps(part, all(factor)));
     }
 }
@@ -272,7 +272,7 @@ static void strip_backward(const Head *h, const AttentionShape *f, int64_t start
                            const uint64_t *kept) {
     int64_t w = h->wide, l = h->l, words = (h->L + 63) / 64;
     multiply(h->q + start * w, w, h->kt, h->scores, l, strip, l, w, 0);
-    multiply(h->dc + start * w, w, h->vt, h->slopes, l, strip, l, w, 0);
+    multiply(h->dc + start * w, w, h->vt, h->grads, l, strip, l, w, 0);
     for (int64_t i = 0; i < strip; i++) {
         if (start + i >= h->Q) {
             memset(h->p + i * l, 0, l * sizeof(bf16)), memset(h->ds + i * l, 0, l * sizeof(bf16));

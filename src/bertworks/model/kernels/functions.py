@@ -107,7 +107,7 @@ class Kernels:
     ) -> tuple[Any, ...]:
         """LayerNorm of x + dropout(update), of (T, D) float32 and bfloat16.
 
-        Returns the output in float32 and bfloat16, and what the slopes need: the sum, mean and scale of its rows, and
+        Returns the output in float32 and bfloat16, and what the grads need: the sum, mean and scale of its rows, and
         the bits of what dropout keeps.
         """
         T, D = update.shape
@@ -119,21 +119,21 @@ class Kernels:
         return out, out16, total, mean, scale, kept
 
     def add_norm_backward(
-        self, slopes: Sequence[Tensor | None], kept: Sequence[Tensor | None], gain: Tensor, dropout: Dropout
+        self, grads: Sequence[Tensor | None], kept: Sequence[Tensor | None], gain: Tensor, dropout: Dropout
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The slopes of x (T, D), update (T, D), gain (D) and bias (D).
+        """The grads of x (T, D), update (T, D), gain (D) and bias (D).
 
-        slopes: of the output in float32 and bfloat16, at least one of them; kept: sum, mean, scale, bits.
+        grads: of the output in float32 and bfloat16, at least one of them; kept: sum, mean, scale, bits.
         """
         assert kept[0] is not None
         T, D = kept[0].shape
-        slopes = [None if one is None else one.contiguous() for one in slopes]
+        grads = [None if one is None else one.contiguous() for one in grads]
         outputs = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(D), torch.empty(D)
-        self._call("add_norm_backward", *slopes, *kept, gain, T, D, dropout.scale, *outputs)
+        self._call("add_norm_backward", *grads, *kept, gain, T, D, dropout.scale, *outputs)
         return outputs
 
     def drop(self, x: Tensor, rows: Rows, dropout: Dropout) -> Tensor:
-        """Dropout of x (T, D) float32; of its slope too."""
+        """Dropout of x (T, D) float32; of its grad too."""
         out = torch.empty_like(x)
         self._call("drop", x, rows.cells, *x.shape, rows.L, dropout, out)
         return out
@@ -144,10 +144,10 @@ class Kernels:
         self._call("gelu", x, *x.shape, tanh, out)
         return out
 
-    def gelu_backward(self, x: Tensor, slope: Tensor, tanh: bool) -> Tensor:
-        """`slope` (T, D) of the output becomes that of x; returns its sum over rows, (D,) float32."""
+    def gelu_backward(self, x: Tensor, grad: Tensor, tanh: bool) -> Tensor:
+        """`grad` (T, D) of the output becomes that of x; returns its sum over rows, (D,) float32."""
         sums = torch.empty(x.shape[1])
-        self._call("gelu_backward", x, slope, *x.shape, tanh, sums)
+        self._call("gelu_backward", x, grad, *x.shape, tanh, sums)
         return sums
 
     def attention(
@@ -156,7 +156,7 @@ class Kernels:
         """Queries, keys and values to the context (R, D) of the rows that are `returned`.
 
         parts: all three side by side, (T, 3 D), if all rows are returned; else queries (R, D), and keys and values side
-        by side, (T, 2 D). No cell is returned twice. Returns the context and what the slopes need as well: log-sums
+        by side, (T, 2 D). No cell is returned twice. Returns the context and what the grads need as well: log-sums
         (B, N, L) and the bits of what dropout keeps.
         """
         assert len(parts[0]) == len(returned) and len(parts[-1]) == len(rows), [part.shape for part in parts]
@@ -169,7 +169,7 @@ class Kernels:
 
     def attention_backward(
         self,
-        slope: Tensor,
+        grad: Tensor,
         parts: Sequence[Tensor],
         kept: Sequence[Tensor | None],
         rows: Rows,
@@ -177,18 +177,18 @@ class Kernels:
         shape: AttentionShape,
         dropout: Dropout,
     ) -> list[Tensor]:
-        """The slopes of the parts from that of the context (R, D). kept: log-sums, bits."""
-        slopes = [torch.empty_like(part) for part in parts]
-        d_q, _, d_rest, _ = _queries_and_rest(slopes)
-        given = (slope.contiguous(), rows.of_cells, returned.of_cells, rows.B, rows.L, shape, dropout, *kept)
+        """The grads of the parts from that of the context (R, D). kept: log-sums, bits."""
+        grads = [torch.empty_like(part) for part in parts]
+        d_q, _, d_rest, _ = _queries_and_rest(grads)
+        given = (grad.contiguous(), rows.of_cells, returned.of_cells, rows.B, rows.L, shape, dropout, *kept)
         cells = returned.cells, len(returned), rows.cells, len(rows)
         self._call("attention_backward", *_queries_and_rest(parts), *given, *cells, d_q, d_rest)
-        return slopes
+        return grads
 
     def linear(
         self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], keep: bool = True
     ) -> tuple[Tensor, Tensor | None]:
-        """Linear layers side by side, (T, K) to (T, N), and what `input_slope` needs if it is called: `keep`.
+        """Linear layers side by side, (T, K) to (T, N), and what `grad_input` needs if it is called: `keep`.
 
         Parameters are float32. What is kept has two bytes a weight.
         """
@@ -198,20 +198,20 @@ class Kernels:
         plain, transposed = self._pack(weights, keep)
         return self._multiply(x, transposed, joined(biases, torch.float32)), plain
 
-    def input_slope(self, dy: Tensor, kept: Tensor) -> Tensor:
-        """The slope of x (T, K) from that of the output (T, N) of `linear`."""
+    def grad_input(self, dy: Tensor, kept: Tensor) -> Tensor:
+        """The grad of x (T, K) from that of the output (T, N) of `linear`."""
         packed = kept.dim() > 2  # else oneDNN multiplies
         return self._multiply(dy.contiguous(), kept, None) if packed else dy @ kept
 
-    def weight_slopes(self, dy: Tensor, x: Tensor, d_biases: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The slopes of the weights (N, K) and the biases (N,) of `linear`, float32. d_biases: if they are known."""
+    def grad_weights(self, dy: Tensor, x: Tensor, d_biases: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The grads of the weights (N, K) and the biases (N,) of `linear`, float32. d_biases: if they are known."""
         (T, N), K = dy.shape, x.shape[1]
         if not self.multiplies(N, K):
             return (dy.T @ x).float(), dy.sum(0).float() if d_biases is None else d_biases
         d_weights, sums = torch.empty(N, K), torch.empty(N)
         working = x.new_empty(T + WIDE, min(N, K)), torch.empty(K, N) if K > N else None
         outputs = d_weights, sums if d_biases is None else None
-        self._call("weight_slopes", dy.contiguous(), x, T, N, K, *working, *outputs)
+        self._call("grad_weights", dy.contiguous(), x, T, N, K, *working, *outputs)
         return d_weights, sums if d_biases is None else d_biases
 
     def _pack(self, weights: Sequence[Tensor], both: bool) -> tuple[Tensor | None, Tensor]:
@@ -238,10 +238,10 @@ class Kernels:
         return out
 
     def cross_entropy(self, scores: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """`scores` (M, V) become the slopes of the summed loss of scores + bias (V,).
+        """`scores` (M, V) become the grads of the summed loss of scores + bias (V,).
 
-        Returns losses (M,) and the sums of the slopes over rows (V,). A row whose label is negative has neither loss
-        nor slope. The rows of `scores` may be apart; what is between them becomes 0.
+        Returns losses (M,) and the sums of the grads over rows (V,). A row whose label is negative has neither loss
+        nor grad. The rows of `scores` may be apart; what is between them becomes 0.
         """
         (M, V), stride = scores.shape, scores.stride(0)
         assert scores.dtype is torch.bfloat16 and scores.stride(1) == 1, (scores.dtype, scores.stride())

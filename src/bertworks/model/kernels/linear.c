@@ -1,4 +1,4 @@
-/* Linear layers: y = x W^T + b, and its slopes. Weights and their slopes are float32, all else is bfloat16. Processors
+/* Linear layers: y = x W^T + b, and its grads. Weights and their grads are float32, all else is bfloat16. Processors
 with AMX's tiles have no functions of this file; oneDNN multiplies there.
 
 Shapes: T rows, K width of the input, N width of the output. Widths are multiples of 32.
@@ -10,7 +10,7 @@ Shapes: T rows, K width of the input, N width of the output. Widths are multiple
 
 #define PANEL (2 * TILE) /* columns that are computed at a time */
 #define STAY 128  /* rows at most that stay in the cache of a core while they meet all columns */
-#define CHUNK 256 /* rows whose part of a weight's slope is summed at a time: operands stay in the cache of a core */
+#define CHUNK 256 /* rows whose part of a weight's grad is summed at a time: operands stay in the cache of a core */
 
 static inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -139,9 +139,9 @@ static void multiply_transposed(const bf16 *a, const bf16 *b, int64_t T, int64_t
         }
 }
 
-/* The slopes of weights (N, K) and bias (N) from dy (T, N) and x (T, K); d_bias may be missing. The narrower one is
+/* The grads of weights (N, K) and bias (N) from dy (T, N) and x (T, K); d_bias may be missing. The narrower one is
 packed as a whole. packed (T, the smaller width), T padded, turned (K, N): working memory. */
-void weight_slopes(const bf16 *dy, const bf16 *x, int64_t T, int64_t N, int64_t K, bf16 *packed, float *turned,
+void grad_weights(const bf16 *dy, const bf16 *x, int64_t T, int64_t N, int64_t K, bf16 *packed, float *turned,
                    float *d_weights, float *d_bias, int threads) {
 #pragma omp parallel num_threads(threads)
     if (K <= N) {

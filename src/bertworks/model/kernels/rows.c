@@ -71,39 +71,39 @@ void add_norm(const float *x, const bf16 *update, const int64_t *cells, int64_t 
     }
 }
 
-/* The slopes of x and update (T, D), gain and bias (D) from those of out and out16, one of which may be missing, and
+/* The grads of x and update (T, D), gain and bias (D) from those of out and out16, one of which may be missing, and
 what `add_norm` has returned. factor: of what dropout keeps. */
 void add_norm_backward(const float *d_out, const bf16 *d_out16, const float *sum, const float *mean, const float *scale,
                        const uint16_t *kept, const float *gain, int64_t T, int64_t D, float factor, float *d_x,
                        bf16 *d_update, float *d_gain, float *d_bias, int threads) {
     float *gains = calloc(D * threads, sizeof(float)), *biases = calloc(D * threads, sizeof(float));
     THREADS {
-        float *slopes = malloc(D * sizeof(float));
+        float *grads = malloc(D * sizeof(float));
         ITS_ROWS(T) {
             const float *s = sum + t * D;
             __m512 first = all(0), second = all(0);
             COLUMNS(D) {
-                __m512 slope = d_out ? _mm512_loadu_ps(d_out + t * D + j) : all(0);
-                if (d_out16) slope = _mm512_add_ps(slope, load16(d_out16 + t * D + j));
+                __m512 grad = d_out ? _mm512_loadu_ps(d_out + t * D + j) : all(0);
+                if (d_out16) grad = _mm512_add_ps(grad, load16(d_out16 + t * D + j));
                 __m512 normal = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(s + j), all(mean[t])), all(scale[t]));
-                __m512 wanted = _mm512_mul_ps(slope, _mm512_loadu_ps(gain + j));
-                add_to(biases + k * D + j, slope);
-                add_to(gains + k * D + j, _mm512_mul_ps(slope, normal));
+                __m512 wanted = _mm512_mul_ps(grad, _mm512_loadu_ps(gain + j));
+                add_to(biases + k * D + j, grad);
+                add_to(gains + k * D + j, _mm512_mul_ps(grad, normal));
                 first = _mm512_add_ps(first, wanted);
                 second = _mm512_fmadd_ps(wanted, normal, second);
-                _mm512_storeu_ps(slopes + j, wanted);
+                _mm512_storeu_ps(grads + j, wanted);
             }
             __m512 along = all(_mm512_reduce_add_ps(first) / D), across = all(_mm512_reduce_add_ps(second) / D);
             COLUMNS(D) {
                 __m512 normal = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(s + j), all(mean[t])), all(scale[t]));
-                __m512 one = _mm512_sub_ps(_mm512_loadu_ps(slopes + j), along);
+                __m512 one = _mm512_sub_ps(_mm512_loadu_ps(grads + j), along);
                 one = _mm512_mul_ps(_mm512_fnmadd_ps(normal, across, one), all(scale[t]));
                 _mm512_storeu_ps(d_x + t * D + j, one);
                 __mmask16 mask = kept ? kept[(t * D + j) / WIDTH] : 0xffff;
                 store16(d_update + t * D + j, _mm512_maskz_mul_ps(mask, one, all(factor)));
             }
         }
-        free(slopes);
+        free(grads);
     }
     add_up(gains, D, threads, d_gain);
     add_up(biases, D, threads, d_bias);
@@ -151,7 +151,7 @@ static inline __m512 logistic(__m512 x, __m512 square) {
     return _mm512_div_ps(all(1), _mm512_add_ps(all(1), power));
 }
 
-static inline __m512 slope_of(__m512 x, int64_t tanh) {
+static inline __m512 grad_of(__m512 x, int64_t tanh) {
     if (!tanh) {
         __m512 bell = bell_of(x);
         return _mm512_fmadd_ps(_mm512_mul_ps(x, all(0.39894228f)), bell, below(x, bell));
@@ -173,15 +173,15 @@ void gelu(const bf16 *x, int64_t T, int64_t D, int64_t tanh, bf16 *out, int thre
     }
 }
 
-/* slope (T, D) of the output becomes that of x; d_bias (D) is its sum over rows. */
-void gelu_backward(const bf16 *x, bf16 *slope, int64_t T, int64_t D, int64_t tanh, float *d_bias, int threads) {
+/* grad (T, D) of the output becomes that of x; d_bias (D) is its sum over rows. */
+void gelu_backward(const bf16 *x, bf16 *grad, int64_t T, int64_t D, int64_t tanh, float *d_bias, int threads) {
     float *sums = calloc(D * threads, sizeof(float));
     THREADS {
         unsigned exact = flush_tiny();
         ITS_ROWS(T) COLUMNS(D) {
-            __m512 one = _mm512_mul_ps(slope_of(load16(x + t * D + j), tanh), load16(slope + t * D + j));
+            __m512 one = _mm512_mul_ps(grad_of(load16(x + t * D + j), tanh), load16(grad + t * D + j));
             add_to(sums + k * D + j, one);
-            store16(slope + t * D + j, one);
+            store16(grad + t * D + j, one);
         }
         _mm_setcsr(exact);
     }
@@ -197,8 +197,8 @@ static inline __m512 load_rest(const bf16 *x, int64_t count) { /* behind `count`
     return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
 }
 
-/* scores (M, V), in rows of `stride`, become the slopes of the summed cross entropy of scores + bias (V). losses (M):
-   0, as the slopes, where the label is negative; d_bias (V): the sum of the slopes over rows. What is between two rows
+/* scores (M, V), in rows of `stride`, become the grads of the summed cross entropy of scores + bias (V). losses (M):
+   0, as the grads, where the label is negative; d_bias (V): the sum of the grads over rows. What is between two rows
    becomes 0: oneDNN multiplies it by 0, which must not be a NaN. */
 void cross_entropy(bf16 *scores, const float *bias, const int64_t *labels, int64_t M, int64_t V, int64_t stride,
                    float *losses, float *d_bias, int threads) {

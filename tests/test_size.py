@@ -20,12 +20,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BUDGET = {  # of checkpoint with pretrained, of reporting with workers
-    "root and api": 739,
-    "tokenizer": 1_430,
+    "root and api": 752,
+    "tokenizer": 1_435,
     "data": 2_386,
-    "model": 2_238,
-    "training": 1_745,
-    "checkpoint": 2_194,
+    "model": 2_242,
+    "training": 1_730,
+    "checkpoint": 2_200,
     "tasks": 3_720,
     "pretraining": 698,
     "finetuning": 669,
@@ -39,9 +39,9 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 1_282,
     "export": 594,
     "estimators": 199,
-    "tests": 36_639,
+    "tests": 36_658,
     "benchmarks": 6_800,
-    "documentation": 9_497,
+    "documentation": 9_545,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

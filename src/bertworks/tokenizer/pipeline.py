@@ -51,6 +51,12 @@ def check_pipeline(pipeline: str, where: str) -> str:
         raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
+    vocab, added = found["model"].get("vocab"), found.get("added_tokens") or ()
+    if isinstance(vocab, dict) and any(
+        isinstance(i, int) and i > 2 * (len(vocab) + len(added)) for i in vocab.values()
+    ):
+        # the library would count to the highest id, which takes minutes and all memory
+        raise InputError(f"{where}: the {len(vocab)} tokens do not have the ids 0 to {len(vocab) - 1}, each once")
     read = library_of(pipeline, where).to_str()
     parts = json.loads(read)
     model, prefix = parts["model"], parts["model"].get("continuing_subword_prefix")

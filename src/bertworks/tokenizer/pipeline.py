@@ -51,10 +51,9 @@ def check_pipeline(pipeline: str, where: str) -> str:
         raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
-    vocab, added = found["model"].get("vocab"), found.get("added_tokens") or ()
-    if isinstance(vocab, dict) and any(
-        isinstance(i, int) and i > 2 * (len(vocab) + len(added)) for i in vocab.values()
-    ):
+    vocab, added = found["model"].get("vocab"), found.get("added_tokens")
+    count = sum(len(part) for part in (vocab, added) if isinstance(part, dict | list))
+    if isinstance(vocab, dict) and any(type(one) is int and one > 2 * count for one in vocab.values()):
         # the library would count to the highest id, which takes minutes and all memory
         raise InputError(f"{where}: the {len(vocab)} tokens do not have the ids 0 to {len(vocab) - 1}, each once")
     read = library_of(pipeline, where).to_str()

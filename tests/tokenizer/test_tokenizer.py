@@ -564,7 +564,7 @@ REPLACE = ("normalizer", "normalizers", 0, "pattern")
     ("path", "value", "message"),
     [
         (("model", "type"), {"a": 1}, "its model is"),
-        (("model", "vocab"), {"[PAD]": 2**70}, "cannot read"),
+        (("model", "vocab"), {"[PAD]": 2**70}, "do not have the ids 0 to"),
         (("model", "vocab", "e"), 2**31, "do not have the ids 0 to"),
         (("model", "vocab", "e"), 7, "do not have the ids 0 to"),
         (("added_tokens",), [{"id": 1}], "cannot read"),

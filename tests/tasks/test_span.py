@@ -48,7 +48,7 @@ def test_windows_and_places_equal_the_original(setting: str) -> None:
     rows = recorded_rows(setting)
     expected = recorded(f"oracle/squad/features_{setting}.jsonl.gz")
     windows, contexts = rows.decoder.windows, rows.decoder.contexts
-    assert len(rows.inputs) == len(expected) and not rows.places.skipped
+    assert len(rows.inputs) == len(expected) and not rows.skipped
     for w, feature in enumerate(expected):
         first, context = feature["first_doc_position"], rows.decoder.context[windows.text[w]]
         begin = contexts.edges[context] + windows.start[w]
@@ -150,7 +150,7 @@ def test_answers_that_are_not_where_they_should_be(tokenizer: Tokenizer) -> None
     blank = Question("blank", "who", "    ", (("the", 0),))  # the next context begins so
     rows = prepare(tokenizer, [blank, good, hard_space, *wrong], SQUAD1, Limits())
     assert rows.inputs.labels.tolist() == [[-100, -100], [4, 6], [7, 8], *[[-100, -100]] * 4]
-    assert [(one.id, one.answers[0][1]) for one in rows.places.skipped] == [
+    assert [(one.id, one.answers[0][1]) for one in rows.skipped] == [
         ("blank", 0),
         *((f"wrong {n}", n) for n in (-1, 0, 4, 99)),
     ]
@@ -160,7 +160,7 @@ def test_answers_that_are_not_where_they_should_be(tokenizer: Tokenizer) -> None
 def test_no_answer_and_unlabelled(tokenizer: Tokenizer) -> None:
     rows = prepare(tokenizer, [ask("the cat"), Question("x", "who", "the cat")], SQUAD2, Limits())
     assert rows.inputs.labels.tolist() == [[0, 0], [-100, -100]]
-    assert not rows.places.skipped and len(prepare(tokenizer, [], SQUAD2, Limits()).inputs) == 0
+    assert not rows.skipped and len(prepare(tokenizer, [], SQUAD2, Limits()).inputs) == 0
 
 
 def test_a_long_question_is_cut_and_counted_once(tokenizer: Tokenizer) -> None:
@@ -342,7 +342,7 @@ def test_a_text_that_is_there_once_is_found_for_every_vocabulary(
     rows = prepare(any_tokenizer, [Question("x", "who", context, ((text, start),))], SQUAD1, Limits())
     assert learned(rows) == expected
     if expected:
-        assert not rows.places.skipped and "1 of 1 answers are not at answer_start, but occur once" in rows.notes()[0]
+        assert not rows.skipped and "1 of 1 answers are not at answer_start, but occur once" in rows.notes()[0]
     else:
         assert "1 of 1 questions are not trained on" in rows.notes()[0] and rows.inputs.labels[0, 0] == -100
 

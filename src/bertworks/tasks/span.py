@@ -64,12 +64,17 @@ class SpanRows(Prepared):
     decoder: Decoder  # the contexts and their windows
     places: AnswerPlaces
 
+    @property
+    def skipped(self) -> list[Question]:
+        """Questions that are not trained on, because their answer was not found."""
+        return self.places.skipped
+
     def notes(self) -> list[str]:
-        """What a user should hear about these rows: a sentence for each thing that was left out."""
+        """A sentence for each thing that was left out."""
         skipped = "questions are not trained on: their answer is not at answer_start, nor exactly once in the context"
         moved = "answers are not at answer_start, but occur once in their context"
         found = []
-        for what, questions in ((skipped, self.places.skipped), (moved, self.places.moved)):
+        for what, questions in ((skipped, self.skipped), (moved, self.places.moved)):
             if questions:
                 text, start = questions[0].answers[0]
                 first = f"{shorten(questions[0].id)} ({shorten(text)} at {start})"

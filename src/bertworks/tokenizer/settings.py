@@ -117,8 +117,8 @@ class Settings:
                 fits = text in known and all(known[text][key] == value for key, value in token.items())
             if not fits:
                 raise InputError(
-                    f"{self.where}: {shorten(text)} of its added_tokens is not in the vocabulary, or is another one there; "
-                    f"{AS_FAST}, which has all added tokens"
+                    f"{self.where}: the added token {shorten(text)} is not in the vocabulary, or is another one there; "
+                    f"{AS_FAST}, which has all added_tokens"
                 )
 
 

@@ -196,8 +196,8 @@ def test_outputs_and_folders_both_ways(cls, more, tmp_path):
     save_folder(tmp_path / "4", again, None, labels=labels)
     files = [tensors(tmp_path / name) for name in "1234"]
     assert files[0] == files[1] == files[2] == files[3]
-    written = [(tmp_path / name / "model.safetensors").read_bytes() for name in "1234"]
-    assert written[0] == written[1] == written[2] == written[3]
+    by_us = [(tmp_path / name / "model.safetensors").read_bytes() for name in "24"]  # with a checksum
+    assert by_us[0] == by_us[1]
     if labels:
         assert back.config.id2label == dict(enumerate(LABELS))
     for key, value in theirs.config.to_dict().items():

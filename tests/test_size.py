@@ -26,7 +26,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "model": 2_242,
     "training": 1_730,
     "checkpoint": 2_200,
-    "tasks": 3_723,
+    "tasks": 3_720,
     "pretraining": 698,
     "finetuning": 669,
     "inference": 1_729,

@@ -73,31 +73,26 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     several, count = labelled and task.kind == "multilabel", len(task.text)
     marks = task.label.split(",") if several and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
-    rows = list(read_table(path, columns, task.header, (), (task.label,) if several else (), task.form))
-    if not rows:
+    where, names = locator(path), dict(zip(task.written or task.labels, task.labels, strict=True))
+    check = None if several or not labelled else number if task.kind in NUMERIC else one_label
+    examples, cells = list[Example](), list[list[str]]()
+    # one pass: collecting the rows first would double the time, most of it spent by the garbage collector
+    for line, values in read_table(path, columns, task.header, (), (task.label,) if several else (), task.form):
+        label = check(label_in(values[count]), names, where(line)) if check else None
+        examples.append(Example(values[0], values[1] if count == 2 else None, label, line))
+        if several:
+            cells.append([*map(label_in, values[count:])])
+    if not examples:
         raise InputError(f"{path}: no rows in this file")
-    labels: Sequence[str | None] = [None] * len(rows)
-    if labelled:
-        cells, where = [[*map(label_in, row.values[count:])] for row in rows], locator(path)
-        labels = _read_labels(task, marks, cells, [where(row.line) for row in rows])
-    return [
-        Example(row.values[0], row.values[1] if count == 2 else None, label, row.line)
-        for row, label in zip(rows, labels, strict=True)
-    ]
-
-
-def _read_labels(
-    task: Task, marks: Sequence[str], cells: Sequence[Sequence[str]], places: Sequence[str]
-) -> Sequence[str | None]:
-    """The label of each row, from its cells. marks: names of the columns that mark a label each."""
-    names = dict(zip(task.written or task.labels, task.labels, strict=True))
-    if marks:
-        return marked_labels(cells, marks, places)
-    if task.kind == "multilabel":
-        ordered = task.name != OWN_TABLE  # else the labels are those of the training rows, sorted
-        return several_labels([cell for (cell,) in cells], names, places, ordered)
-    check = number if task.kind in NUMERIC else one_label
-    return [check(cell, names, place) for (cell,), place in zip(cells, places, strict=True)]
+    if several:
+        places = [where(example.line) for example in examples]
+        if marks:
+            labels = marked_labels(cells, marks, places)
+        else:
+            ordered = task.name != OWN_TABLE  # else the labels are those of the training rows, sorted
+            labels = several_labels([cell for (cell,) in cells], names, places, ordered)
+        examples = [example._replace(label=label) for example, label in zip(examples, labels, strict=True)]
+    return examples
 
 
 # ---- featurising

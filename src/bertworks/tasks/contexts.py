@@ -9,6 +9,7 @@ Shapes: C contexts, X words, P tokens of all contexts.
 """
 
 import functools
+import itertools
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, shorten
-from ..tokenizer import Tokenizer
+from ..tokenizer import Tokenizer, compose
 from .questions import Place
-from .sequences import Integers, TokenIds, distinct, edges_of, ranges, tokenize_with_offsets
+from .sequences import Integers, TokenIds, distinct, edges_of, ranges
 
 WORD = re.compile("[^ \t\r\n\u202f]+")  # what the original's reader takes for a word: other spaces do not end one
+GROUP = 256  # words a text, and texts at a time: as Python objects they take a hundred times the memory of the arrays
 Offsets = NDArray[np.int32]
 
 
@@ -71,14 +73,44 @@ def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
         written += [match[0] if match.start() == 0 else tokenizer.inside(match[0]) for match in matches]
         counts.append(len(matches))
     forms, which = distinct(written)
-    tokenized = tokenize_with_offsets(tokenizer, forms)
-    form_begin = edges_of([len(form) + 1 for form in forms])[:-1] + [form[0] == " " for form in forms]  # without space
-    offsets = np.maximum(tokenized.offsets - np.repeat(form_begin, tokenized.counts)[:, None], 0)  # in the word
-    lengths = tokenized.counts[which]
-    tokens = ranges(edges_of(tokenized.counts)[which], lengths)
+    edges, ids, offsets = _tokenize_words(tokenizer, forms)
+    lengths = np.diff(edges)[which]
+    tokens = ranges(edges[which], lengths)
     word_begin = np.array(begins, np.int64)
-    begin, end = (offsets[tokens] + np.repeat(word_begin, lengths)[:, None]).astype(np.int32).T
-    return Contexts(texts, words, edges_of(counts), word_begin, edges_of(lengths), tokenized.ids[tokens], begin, end)
+    begin, end = (offsets[tokens] + np.repeat(word_begin.astype(np.int32), lengths)[:, None]).T
+    return Contexts(texts, words, edges_of(counts), word_begin, edges_of(lengths), ids[tokens], begin, end)
+
+
+def _tokenize_words(tokenizer: Tokenizer, words: list[str]) -> tuple[Integers, TokenIds, Offsets]:
+    """Edges of the words' tokens, their ids, and (begin, end) of each token inside its word.
+
+    GROUP words are joined with spaces and tokenized as one text, which saves small objects. Where the tokenizer keeps
+    spaces in tokens, a word brings the space before it along; a word without one begins another text.
+    """
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 2), np.int32))]
+    between = "" if tokenizer.leading_space else " "
+    cuts = [i for i, word in enumerate(words) if tokenizer.leading_space and word[0] != " "]
+    groups = [
+        words[i : min(i + GROUP, stop)]
+        for start, stop in itertools.pairwise([0, *cuts, len(words)])
+        for i in range(start, stop, GROUP)
+    ]
+    for start in range(0, len(groups), GROUP):
+        chunk = groups[start : start + GROUP]
+        composed = [[compose(word) for word in group] for group in chunk]
+        joined = [between.join(word.text for word in group) for group in composed]
+        for group, encoded in zip(composed, tokenizer.encode_batch(joined), strict=True):
+            begins = edges_of([len(word.text) + len(between) for word in group])[:-1]
+            begins = begins + np.array([word.text[0] == " " for word in group])  # its own space is no part of a word
+            offsets = np.array(encoded.offsets[1:-1], np.int32).reshape(-1, 2)  # without [CLS] and [SEP]
+            owner = np.searchsorted(begins, np.maximum(offsets[:, 0], offsets[:, 1] - 1), "right") - 1
+            inside = np.maximum(offsets - begins[owner, None], 0).astype(np.int32)
+            for i in (i for i, word in enumerate(group) if word.begin is not None):
+                space = int(group[i].text[0] == " ")
+                inside[owner == i] = group[i].spans(inside[owner == i] + space) - space
+            parts.append((np.bincount(owner, minlength=len(group)), np.array(encoded.ids[1:-1], np.int32), inside))
+    counts, ids, spans = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return edges_of(counts), ids, spans
 
 
 # ---- answers

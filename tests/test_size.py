@@ -40,7 +40,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "export": 594,
     "estimators": 199,
     "tests": 36_658,
-    "benchmarks": 6_800,
+    "benchmarks": 6_801,
     "documentation": 9_546,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")

@@ -75,7 +75,7 @@ class TrainingLoop:
         return self.trainer.progress
 
     def run(self) -> bool:
-        """Train until the budget is used; False if a signal stopped the run before, when all is saved."""
+        """Train until the budget is used; False if a signal or `watch` has stopped the run, which is saved then."""
         trainer = self.trainer
         is_over = trainer.budget_used >= 1 or self.stopped_early
         reporter = Reporter(self.folder, self.progress.step, self.quiet, trainer.world.main, is_over)

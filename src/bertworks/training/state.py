@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .._version import __version__
 from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version, parse_json
-from ..tensors import check_checksum, write_tensors
+from ..tensors import CHECKSUM, check_checksum, write_tensors
 from ..typed import check_fields
 from .distributed import World
 from .identity import FORMAT, RunIdentity
@@ -142,7 +142,8 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
         raise damaged(path, error) from None
     _check_versions(path, version, writer)
     try:
-        check_checksum(tensors, header)
+        if CHECKSUM in header:  # earlier versions wrote none
+            check_checksum(tensors, header)
         progress = TrainerState.parse(header["progress"])
     except (InputError, KeyError, TypeError, ValueError) as error:
         raise damaged(path, error) from None

@@ -135,6 +135,7 @@ class Trainer:
             # compiling is not training: in a budget of minutes it would be the whole warm-up, which BERT needs to learn
             progress.seconds += self._seconds_since(start, counts=graphs_made() == graphs)
             yield Step(progress.step, self.budget_used, logs, evaluates, saves, stop_requested)
+        self.finish_update()
 
     def update(self, batch: AccumulationBatch, budget_used: float, stop: bool) -> bool:
         """One update over all micro-batches of all processes; returns whether any process is to `stop`."""
@@ -143,6 +144,7 @@ class Trainer:
         self.finish_update()  # that of the step before
         norm = self.optimizer.clip()
         lr = self.optimizer.step(progress.updates, budget_used, norm)
+        self.totals.tokens += counts["tokens"]
         progress.tokens += int(counts.pop("tokens"))
         progress.instances += int(counts.pop("instances"))
         stop_requested = counts.pop("stop") > 0
@@ -191,9 +193,7 @@ class Trainer:
                 counts[name] = counts.get(name, 0) + count
             counts["tokens"] += int(micro["attention_mask"].sum())
             counts["instances"] += len(micro["input_ids"])
-        counts = dict(zip(counts, self.world.sum_numbers([*counts.values()]), strict=True))
-        self.totals.tokens += counts["tokens"]
-        return counts
+        return dict(zip(counts, self.world.sum_numbers([*counts.values()]), strict=True))
 
     def _backward(self, batch: Batch, row: int, counts: Mapping[str, float], is_last: bool) -> dict[str, Tensor]:
         """Add the gradients of a micro-batch; the last one brings those of all processes together."""

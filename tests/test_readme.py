@@ -93,5 +93,5 @@ def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
     assert done.stdout.endswith("32 done\n") and len(typed) == len(asked) + 1
     for name in ("runs/first/curves.png", "runs/sst2/results.json", "runs/ner/model", "sweeps/mrpc/study.md", "suite"):
         assert (tmp_path / name).exists(), name
-    for name in ("bert-base/config.json", "runs/student/model", "vectors.safetensors", "attention.html"):
+    for name in ("bert-base/config.json", "runs/student/model", "vectors.safetensors", "explain.html"):
         assert (tmp_path / name).exists(), name

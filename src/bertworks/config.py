@@ -122,20 +122,9 @@ def _as_table(fields: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in fields.items():
         *path, name = key.split(".")
         inner = functools.reduce(lambda at, part: at.setdefault(part, {}), path, table)
-        plain = _plain_argument(value)
+        plain = _plain(value, key, keep_none=True)
         inner[name] = {**inner.get(name, {}), **plain} if isinstance(plain, dict) else plain
     return table
-
-
-def _plain_argument(value: Any) -> Any:
-    """A value of Python as TOML has it: numbers of NumPy are numbers, dataclasses are tables, tuples are lists."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(name): _plain_argument(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain_argument(item) for item in value]
-    return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
 
 
 def to_toml(config: Any) -> str:
@@ -188,14 +177,19 @@ def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
         yield key, value
 
 
-def _plain(value: Any, key: str = "") -> Any:
-    """`value` as TOML has it; `key` is the dotted path so far."""
+def _plain(value: Any, key: str = "", keep_none: bool = False) -> Any:
+    """`value` as TOML has it; `key` is the dotted path so far. keep_none: whether fields that are None stay.
+
+    Dataclasses are tables, tuples are lists, numbers of NumPy are numbers.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        items = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        prefix = f"{key}." if key else ""
-        return {name: _plain(item, prefix + name) for name, item in items.items() if item is not None}
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        items = {str(name): item for name, item in value.items() if keep_none or item is not None}
+        return {name: _plain(item, f"{key}.{name}".lstrip("."), keep_none) for name, item in items.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{key}[{i}]") for i, item in enumerate(value)]
+        return [_plain(item, f"{key}[{i}]", keep_none) for i, item in enumerate(value)]
+    value = value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
     value = str(value) if isinstance(value, Path) else value
     if isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{key} = {value}; expected a finite number")

@@ -28,7 +28,6 @@ from .encodings import SAMPLE, likely_encoding
 READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
 PIPE_BYTES = 1 << 26  # the same for a pipe or a device, which may have no end
 TABLE_BYTES = 1 << 24  # the largest JSON file of settings
-STDOUT = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 _MESSAGE = 1_900  # characters of an error message: a screen
 
 
@@ -90,25 +89,23 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
 
     Temporary files of the same `path` that killed processes left are removed first.
     shared: a folder for the temporary file where several machines write the same file; whoever made it removes it.
-    A device or a pipe (/dev/null, /dev/stdout) is opened and written: nothing is renamed.
-    An OSError names `path`. Raises InputError for text that UTF-8 cannot hold.
+    An OSError names `path`. Raises InputError for text that UTF-8 cannot hold, and for a device or a pipe.
     """
     path = Path(path)
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
-    stream = _stream(path)
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):  # a rename would replace it
+        raise InputError(f"{path}: a pipe or a device; expected the name of a file to write")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     if shared:  # processes of two machines may have the same number, and two threads of one process the same task
         temporary = shared / f".{path.name}.{platform.node()}.{threading.get_native_id()}.{os.getpid()}.tmp"
-    elif stream is None:
+    else:
         remove_temporaries(path.parent, path.name)
     try:
-        with open(temporary if stream is None else stream, mode, **text) as file:
+        with open(temporary, mode, **text) as file:
             yield file
-            if stream is None:
-                file.flush()
-                os.fsync(file.fileno())
-        if stream is None:
-            os.replace(temporary, path)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, UnicodeEncodeError):
@@ -119,16 +116,6 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
         if isinstance(error, OSError) and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
-
-
-def _stream(path: Path) -> Path | int | None:
-    """What to open in place of a temporary file: a device or a pipe itself, a copy of standard output's descriptor.
-
-    Opening /dev/stdout by its name would empty the file that the output was redirected to.
-    """
-    if str(path) in STDOUT:
-        return os.dup(1)
-    return path if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)) else None
 
 
 def remove_temporaries(folder: Path | str, name: str = "") -> None:

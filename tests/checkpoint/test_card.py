@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from huggingface_hub import ModelCard
 
 from bertworks.checkpoint.folder import save_folder
@@ -68,16 +69,20 @@ def test_names_that_yaml_would_misread(tmp_path, task):
 
 
 def test_how_facts_are_written(tmp_path):
-    """A seed is a name; a value that the run did not have is no row; of a confusion matrix results.json has more."""
-    facts = {"seed": 12345, "steps": 12345, "collapsed": False, "random_init": True, "tuned": {"seed": 20000}}
-    facts |= {"machine": {"gpu": None, "cores": 2}, "language": "ko", "results": {"mlm accuracy": 0.4125}}
-    facts |= {"confusion": {"a": {"a": 77}}}
-    save_folder(tmp_path, build_model(TINY, ("classifier",), 2, seed=1), None, facts, ["a", "b"])
+    """As YAML that gives the same values; of a confusion matrix results.json has more."""
+    labels = ["<script>alert(1)</script>", "a|b\n# top", "```\n", "\ud7ff é 가", "yes"]
+    run = {
+        "seed": 12345,
+        "collapsed": False,
+        "results": {"mlm accuracy": 0.4125, "loss": None},
+        "teacher": {"name": "t"},
+    }
+    facts = run | {"language": "ko", "confusion": {"a": {"a": 77}}}
+    save_folder(tmp_path, build_model(TINY, ("classifier",), len(labels), seed=1), None, facts, labels)
     text = (tmp_path / "README.md").read_text()
-    assert "| seed | 12345 |" in text and "| seed | 20000 |" in text and "| steps | 12,345 |" in text
-    assert "| collapsed | no |" in text and "| random_init | yes |" in text and "False" not in text
-    assert "\nlanguage: ko\n" in text and "| mlm accuracy | 0.4125 |" in text and "| parameters, total |" in text
-    assert "| cores | 2 |" in text and "gpu" not in text and "| None |" not in text and "77" not in text
+    shape, found = (yaml.safe_load(block) for block in re.findall("\n```yaml\n(.*?)\n```\n", text, re.DOTALL))
+    assert found == run and "\nlanguage: ko\n" in text
+    assert shape["labels"] == labels and shape["parameters"]["total"] > shape["parameters"]["encoder"]
 
 
 def test_every_public_task_names_its_data():

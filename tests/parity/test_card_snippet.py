@@ -50,7 +50,7 @@ def test_the_lines_of_a_card_run(name, tmp_path):
         exec(block.replace('"this folder"', repr(str(tmp_path / "model"))), found)
         assert found["model"] is not None
     config = found["model"].config
-    assert (found["tokenizer"]("good")["input_ids"][0] < config.vocab_size) and found["outputs"]
+    assert found["tokenizer"]("good")["input_ids"][0] < config.vocab_size
 
 
 def test_a_card_of_a_model_that_transformers_lacks(tmp_path):

@@ -289,14 +289,8 @@ CONTRADICTIONS = [
     ("bert cased", {"do_lower_case": True}),
     ("bert uncased", {"strip_accents": False}),
     ("bert, accents", {"strip_accents": True}),
-    ("bert, accents", {"strip_accents": None, "do_lower_case": True}),
     ("bert uncased", {"tokenize_chinese_chars": False}),
     ("bert, chinese words", {"tokenize_chinese_chars": True}),
-    ("roberta", {"add_prefix_space": True}),
-    ("roberta, prefix", {"add_prefix_space": False}),
-    ("xlm-roberta", {"add_prefix_space": False}),
-    ("albert", {"do_lower_case": False}),
-    ("albert", {"keep_accents": True}),
 ]
 
 

@@ -569,7 +569,7 @@ REPLACE = ("normalizer", "normalizers", 0, "pattern")
         (("model", "vocab", "e"), 7, "do not have the ids 0 to"),
         (("added_tokens",), [{"id": 1}], "cannot read"),
         (REPLACE, {"Regex": "("}, "cannot read"),
-        (("post_processor", "pair"), [], "has 0 texts in a pair"),
+        (("post_processor", "pair"), [], "post_processor"),
     ],
 )
 def test_a_hand_damaged_pipeline_is_one_message(

@@ -378,7 +378,7 @@ def test_bad_vocabularies_are_named(tmp_path: Path, vocab: bytes | None, merges:
     [
         ("bpe", "model", "dropout", 0.5, "leaves out merges by chance"),
         ("unigram", "model", "unk_id", None, "its model.unk_id is null"),
-        ("unigram", "post_processor", "pair", [{"Sequence": {"id": "A", "type_id": 0}}], "has 1 texts in a pair"),
+        ("unigram", "post_processor", "pair", [{"Sequence": {"id": "A", "type_id": 0}}], "post_processor|cannot read"),
     ],
     indirect=["trained"],
 )

@@ -1,68 +1,62 @@
 """The model card: README.md of a model folder, with the front matter that model hubs read, from a run's own facts."""
 
 import html
+import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub.repocard import metadata_load
 from huggingface_hub.repocard_data import EvalResult, ModelCardData
+from huggingface_hub.utils import yaml_dump
 
+from ..files import to_json
 from ..model.config import ModelConfig
 from .families import JINA, ROTARY
 from .names import TOP
 
 Facts = Mapping[str, Any]
-_SENTENCE = '"A sentence."'
-_CLASSES = {  # by the ends of classes' names: the task of model hubs, the class of transformers, an input
-    "ForPreTraining": ("fill-mask", "AutoModelForMaskedLM", _SENTENCE),
-    "ForMaskedLM": ("fill-mask", "AutoModelForMaskedLM", _SENTENCE),
-    "ForCausalLM": ("feature-extraction", "AutoModelForCausalLM", _SENTENCE),
-    "LMHeadModel": ("feature-extraction", "AutoModelForCausalLM", _SENTENCE),
-    "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification", _SENTENCE),
-    "ForTokenClassification": ("token-classification", "AutoModelForTokenClassification", _SENTENCE),
-    "ForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering", '"A question?", "Its context."'),
-    "ForMultipleChoice": (
-        "multiple-choice",
-        "AutoModelForMultipleChoice",
-        '["A beginning."] * 2, ["One.", "Another."]',
-    ),
-    "": ("feature-extraction", "AutoModel", _SENTENCE),
+_CLASSES = {  # by the ends of classes' names: the task of model hubs, the class of transformers
+    "ForPreTraining": ("fill-mask", "AutoModelForMaskedLM"),
+    "ForMaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
+    "ForCausalLM": ("feature-extraction", "AutoModelForCausalLM"),
+    "LMHeadModel": ("feature-extraction", "AutoModelForCausalLM"),
+    "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
+    "ForTokenClassification": ("token-classification", "AutoModelForTokenClassification"),
+    "ForQuestionAnswering": ("question-answering", "AutoModelForQuestionAnswering"),
+    "ForMultipleChoice": ("multiple-choice", "AutoModelForMultipleChoice"),
+    "": ("feature-extraction", "AutoModel"),
 }
 _METRICS = {"macro_f1": "f1", "micro_f1": "f1", "matthews": "matthews_correlation"}  # ours: those of model hubs
 _METRICS |= {"pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
+_FRONT = ("language", "license", "datasets", "base_model")  # facts of the front matter
+_ELSEWHERE = ("title", "made", "confusion", "reliability", *_FRONT)  # facts that the section "Run" leaves out
 
 
 def model_card(config: Facts, shape: ModelConfig, sizes: Mapping[str, int], facts: Facts) -> str:
     """The card as Markdown.
 
     config: the folder's config.json, of an encoder of this `shape`. sizes: parameters of each part. facts: values or
-    tables of values of the run, written as they are. `title` and `made` go into the heading, `language`, `license`,
+    tables of values of the run, as in results.json. `title` and `made` go into the heading, `language`, `license`,
     `datasets`, `base_model` and, with `task` and `metrics`, a `model-index` into the front matter.
     """
     title, made = facts.get("title", "BERT encoder"), facts.get("made", "trained with bertworks")
-    named = {key: facts[key] for key in ("language", "license", "datasets", "base_model") if facts.get(key)}
-    shown = {
-        key: value for key, value in facts.items() if key not in {"title", "made", "confusion", "reliability", *named}
-    }
-    tables = {"Shape": _shape(config, shape, sizes)}
-    tables["Run"] = {key: value for key, value in shown.items() if not isinstance(value, dict)}
-    tables |= {key: value for key, value in shown.items() if isinstance(value, dict)}
-    front = _front_matter(config, shape, shown, named, _line(title))
-    lines = ["---", front.to_yaml(), "---", "", f"# {_plain(title)}", "", _opening(config, sizes, made), ""]
-    for name, table in tables.items():
-        rows = [_row(key, value) for key, value in _flat(table)]
-        lines += [f"## {_plain(name[:1].upper() + name[1:])}", "", "| | |", "|---|---|", *rows, ""] if rows else []
+    run = {key: value for key, value in facts.items() if key not in _ELSEWHERE}
+    lines = ["---", _front_matter(config, shape, facts).to_yaml(), "---", "", f"# {_plain(title)}", ""]
+    lines += [_opening(config, sizes, made), "", *_section("Shape", _shape(config, shape, sizes))]
+    lines += _section("Run", run) if run else []
     return "\n".join([*lines, "## Use", "", *_use(config)])
 
 
-def _front_matter(config: Facts, shape: ModelConfig, facts: Facts, named: dict[str, Any], title: str) -> ModelCardData:
+def _front_matter(config: Facts, shape: ModelConfig, facts: Facts) -> ModelCardData:
     """What model hubs read."""
     pipeline = _class(config)[0]
     if pipeline == "fill-mask" and shape.direction != "both":
         pipeline = "feature-extraction"
     task, metrics = facts.get("task"), facts.get("metrics")
+    named = {key: facts[key] for key in _FRONT if facts.get(key)}
     results = [
         EvalResult(
             task_type=pipeline,
@@ -80,7 +74,7 @@ def _front_matter(config: Facts, shape: ModelConfig, facts: Facts, named: dict[s
         library_name="bertworks" if config["model_type"] == "bertworks" else "transformers",
         pipeline_tag=pipeline,
         tags=[shape.family, "bertworks"],
-        model_name=title if results else None,
+        model_name=_line(facts.get("title", "BERT encoder")) if results else None,
         eval_results=results or None,
         **named,
     )
@@ -109,8 +103,9 @@ def _opening(config: Facts, sizes: Mapping[str, int], made: str) -> str:
     if config["model_type"] != ROTARY:
         return f"{text}."
     text += f" 5.4 and newer (BERT with rotary positions has the model type `{ROTARY}` there)."
-    heads = (f" Its head `{head}` is read by bertworks alone." for head in sorted(JINA.beside & sizes.keys()))
-    return text + "".join(heads)
+    return text + "".join(
+        f" Its head `{head}` is read by bertworks alone." for head in sorted(JINA.beside & sizes.keys())
+    )
 
 
 def _shape(config: Facts, shape: ModelConfig, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -119,8 +114,14 @@ def _shape(config: Facts, shape: ModelConfig, sizes: Mapping[str, int]) -> dict[
     size = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
     rows = {name: value for name, value in vars(shape).items() if name in size or value != usual[name]}
     rows |= {"top": config[TOP]} if TOP in config else {}
-    rows |= {f"parameters, {part}": n for part, n in sizes.items()}
-    return rows | ({"labels": ", ".join(config["id2label"].values())} if "id2label" in config else {})
+    rows |= {"parameters": dict(sizes)}
+    return rows | ({"labels": [*config["id2label"].values()]} if "id2label" in config else {})
+
+
+def _section(name: str, table: Facts) -> list[str]:
+    """Facts as YAML, each value on one line."""
+    text = yaml_dump(json.loads(to_json(table)), sort_keys=False, width=math.inf)
+    return [f"## {name}", "", "```yaml", text.rstrip(), "```", ""]
 
 
 def _use(config: Facts) -> list[str]:
@@ -128,8 +129,7 @@ def _use(config: Facts) -> list[str]:
     ours = ["```python", "import bertworks", "", 'model = bertworks.load_model("this folder")', "```", ""]
     if config["model_type"] == "bertworks":
         return [*ours, "Transformers does not open this folder: it has no model type with these settings (Shape).", ""]
-    _, auto, texts = _class(config)
-    choices = auto.endswith("MultipleChoice")  # an axis of their own
+    auto = _class(config)[1]
     return [
         *ours,
         f"In transformers{' 5.4 and newer' if config['model_type'] == ROTARY else ''}:",
@@ -139,43 +139,14 @@ def _use(config: Facts) -> list[str]:
         "",
         'tokenizer = AutoTokenizer.from_pretrained("this folder")',
         f'model = {auto}.from_pretrained("this folder")',
-        f'inputs = tokenizer({texts}, padding=True, return_tensors="pt")',
-        f"outputs = model(**{{name: {'value[None]' if choices else 'value'} for name, value in inputs.items()}})",
         "```",
         "",
     ]
 
 
-def _class(config: Facts) -> tuple[str, str, str]:
+def _class(config: Facts) -> tuple[str, str]:
     """The entry of `_CLASSES` for the class that a config.json names."""
     return next(entry for end, entry in _CLASSES.items() if config["architectures"][0].endswith(end))
-
-
-def _flat(table: Facts, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Tables in tables as dotted keys."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        elif value is not None:
-            yield f"{prefix}{key}", value
-
-
-def _row(key: str, value: Any) -> str:
-    """The row of a fact. A seed is a name, without separators."""
-    return f"| {_cell(key)} | {_cell(str(value) if key.endswith('seed') else value)} |"
-
-
-def _cell(value: Any) -> str:
-    """One table cell: numbers with separators, nothing that would end the cell."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int) and abs(value) >= 10000:
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, list | tuple):
-        value = ", ".join(map(str, value))
-    return _plain(value).replace("|", "\\|")
 
 
 def _line(text: Any) -> str:
@@ -183,7 +154,6 @@ def _line(text: Any) -> str:
     return re.sub(r"\s+", " ", str(text).encode("utf-8", "replace").decode())
 
 
-def _plain(value: Any) -> str:
-    """A value as one line of Markdown that shows it as it is, without markup or HTML of its own."""
-    line = re.sub(r"[\x00-\x1f\x7f\u2028\u2029]", " ", str(value).encode("utf-8", "replace").decode())
-    return html.escape(re.sub(r"[\\`*\[\]~$!#]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line), quote=False)
+def _plain(text: Any) -> str:
+    """A text as one line of Markdown that shows it as it is, without markup or HTML of its own."""
+    return html.escape(re.sub(r"[\\`*\[\]~$!#|]|(?<!\w)_|_(?!\w)", r"\\\g<0>", _line(text)), quote=False)

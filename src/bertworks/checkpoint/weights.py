@@ -39,11 +39,11 @@ def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
     refuse_export(path)
     name = weights_name(path)
     if not name or (name == PICKLE and not allow_pickle):
-        foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), None)
-        way = (
-            f", only {foreign}, which is not read here; {_way_to_read(foreign, path)}" if foreign else " in this folder"
+        foreign = next((p.name for pattern in _FOREIGN for p in sorted(path.glob(pattern))), "no weights")
+        raise InputError(
+            f"{path}: no {WEIGHTS}, only {foreign}; bertworks convert reads a pytorch_model.bin (--allow-pickle) and "
+            "TensorFlow checkpoints; for others use save_pretrained of transformers"
         )
-        raise InputError(f"{path}: no {WEIGHTS}{way}")
     if name in (WEIGHTS, PICKLE):
         return _unwrapped((read_pickle if name == PICKLE else _read_safetensors)(path / name))
     tensors: dict[str, Tensor] = {}
@@ -125,12 +125,3 @@ def read_pickle(file: Path) -> dict[str, Tensor]:
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
         raise InputError(f"{file}: found a {type(found).__name__}; expected tensors by their names (a state dict)")
     return {str(name): tensor for name, tensor in found.items()}
-
-
-def _way_to_read(foreign: str, path: Path) -> str:
-    """How weights of other software become readable."""
-    if foreign.endswith(".index"):
-        return f"bertworks convert {path / foreign.removesuffix('.index')} NEW-FOLDER reads it"
-    if foreign == PICKLE:
-        return f"a pickle can run code; bertworks convert {path} NEW-FOLDER --allow-pickle reads tensors alone"
-    return "convert it, for instance with transformers: AutoModel.from_pretrained(...).save_pretrained(...)"

@@ -91,12 +91,17 @@ class BertRules:
         now = {**parts, "normalizer": {"type": "Sequence", "normalizers": found}}
         return rules if {**parts, **rules.steps} == now else None
 
+    @property
+    def strips_accents(self) -> bool:
+        """Whether accents are removed."""
+        return self.lowercase if self.strip_accents is None else self.strip_accents
+
     @cached_property
     def steps(self) -> dict[str, Step]:
         """The entries "normalizer" and "pre_tokenizer" of a tokenizer.json."""
         found = [_CLEAN]
         found += [_FINAL_SIGMA, {"type": "Lowercase"}] if self.lowercase else []
-        if self.lowercase if self.strip_accents is None else self.strip_accents:
+        if self.strips_accents:
             found += [_NEW_DECOMPOSITION, {"type": "NFD"}, _STRIP_MARKS]
         found += [{"type": "NFC"}] if self.compose else []
         split = PRE_TOKENIZER if self.chinese else _NOT_CHINESE

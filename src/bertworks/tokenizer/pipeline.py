@@ -102,17 +102,15 @@ def _check_growth(normalizer: Sequence[dict[str, Any]], where: str) -> None:
     """
     replaced = [step for step in normalizer if step["type"] == "Replace"]
     words = [text for step in replaced for text in (*step["pattern"].values(), step["content"])]
-    text = before = " ".join([*map(chr, range(33, 127)), *words])
+    text = " ".join([*map(chr, range(33, 127)), *words])
+    longest = MAX_GROWTH * len(text)
     empty = json.loads(tokenizers.Tokenizer(tokenizers.models.WordPiece()).to_str())
     for step in normalizer if replaced else ():
         apply = library_of(json.dumps({**empty, "normalizer": step}), where).normalizer
         with library_errors_named(where):
             text = apply.normalize_str(text) if apply else text
-        if len(text) > MAX_GROWTH * len(before):
-            raise InputError(
-                f"{where}: its normalizer makes a text more than {MAX_GROWTH} times as long; remove replacements by "
-                "longer texts"
-            )
+        if len(text) > longest:
+            raise InputError(f"{where}: its normalizer makes a text more than {MAX_GROWTH} times as long")
 
 
 def library_of(pipeline: str, where: str) -> tokenizers.Tokenizer:
@@ -172,28 +170,12 @@ def roles_of(vocab: Mapping[str, int], where: str, names: Mapping[str, str] = Ma
     return found
 
 
-def layout_of(parts: Mapping[str, Any], kind: Kind, where: str) -> Layout:
-    """How pairs are laid out, by the post-processor; without one as the kind's first model has it."""
-    step = parts.get("post_processor") or {}
-    for one in step.get("processors", [step]):
-        if one.get("type") == "RobertaProcessing":
-            return Layout(2, segments=False)
-        if one.get("type") == "TemplateProcessing":
-            return _layout_of_template(one["pair"], where)
-    return Layout(2, segments=False) if kind == "bpe" and not step else Layout()
-
-
-def _layout_of_template(pair: list[dict[str, Any]], where: str) -> Layout:
-    """E.g. [CLS] A [SEP] B [SEP] as the library writes it."""
-    names = [next(iter(cell)) for cell in pair]
-    texts = [i for i, name in enumerate(names) if name == "Sequence"]
-    if len(texts) != 2:
-        raise InputError(f"{where}: its post_processor has {len(texts)} texts in a pair; expected 2")
-    first, second = texts
-    separators = second - first - 1
-    if separators not in (1, 2):
-        raise InputError(f"{where}: its post_processor puts {separators} tokens between two texts; expected 1 or 2")
-    return Layout(separators, segments=pair[second]["Sequence"]["type_id"] == 1)
+def layout_of(library: tokenizers.Tokenizer, sep_id: int, kind: Kind) -> Layout:
+    """How pairs are laid out: as the post-processor does it, without one as the kind's first model does."""
+    if library.post_processor is None:
+        return Layout(2, segments=False) if kind == "bpe" else Layout()
+    pair = library.encode("a", "a")
+    return Layout(pair.ids[:-1].count(sep_id), segments=1 in pair.type_ids)
 
 
 def bert_template(ids: Mapping[str, int], cls: str, sep: str) -> processors.TemplateProcessing:

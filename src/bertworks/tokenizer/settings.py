@@ -6,7 +6,7 @@ tests/tokenizer/test_settings.py compares ids with those of transformers.
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,16 @@ from typing import Any
 from ..files import InputError, read_json_object, shorten
 from ..typed import check_fields
 from .bert_rules import BertRules
-from .pipeline import ROLES, Kind, lowercases, steps
+from .pipeline import ROLES, Kind
 
 CONFIG, MAP, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
-_FLAGS = ("do_lower_case", "strip_accents", "keep_accents", "add_prefix_space", "tokenize_chinese_chars")
+_RULES = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")  # settings of classes that rebuild BERT's rules
 _LISTS = ("additional_special_tokens", "extra_special_tokens", "model_specific_special_tokens")
 _TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _ADDED_TOKEN = {"content": str} | {f"{flag}?": bool for flag in _TOKEN_FLAGS}
 _TOKEN = (str, _ADDED_TOKEN)
 _FORM = {
-    **{f"{flag}?": (bool, None) for flag in _FLAGS},
+    **{f"{flag}?": (bool, None) for flag in (*_RULES, "keep_accents", "add_prefix_space")},
     **{f"{key}?": ([_TOKEN], {str: _TOKEN}, None) for key in _LISTS},
     "added_tokens_decoder?": ({str: _ADDED_TOKEN}, None),
     "model_input_names?": ([str], None),
@@ -92,17 +92,18 @@ class Settings:
                 f"{self.where}: tokenizer_class = {self.name}Tokenizer, but the vocabulary is {kind}; expected "
                 f"{expected} or PreTrainedTokenizerFast"
             )
-        rules = dict(_rules(parts, self.name)) if self.name in CLASSES[kind] and not is_bare else {}
-        given = dict(self.values)
-        if given.get("strip_accents", True) is None:  # as do_lower_case
-            given["strip_accents"] = rules.get("do_lower_case")
-        for key, rule in rules.items():
-            if given.get(key) not in (None, rule):
+        if self.name in CLASSES["wordpiece"] and not is_bare and (rules := BertRules.of(parts)):
+            self._check_rules(rules)
+        self._check_added({token["content"]: token for token in parts["added_tokens"]})
+
+    def _check_rules(self, rules: BertRules) -> None:
+        """Raise InputError for a setting by which BERT's classes replace a rule of tokenizer.json."""
+        for key, rule in zip(_RULES, (rules.lowercase, rules.strips_accents, rules.chinese), strict=True):
+            if self.values.get(key) not in (None, rule):
                 found, expected = json.dumps(self.values[key]), json.dumps(rule)
                 raise InputError(
                     f"{self.where}: {key} = {found}, but tokenizer.json says {expected}; correct one of them"
                 )
-        self._check_added({token["content"]: token for token in parts["added_tokens"]})
 
     def _check_added(self, known: Mapping[str, Mapping[str, Any]]) -> None:
         """Raise InputError for a token that the pipeline lacks, or finds by other flags.
@@ -120,23 +121,6 @@ class Settings:
                     f"{self.where}: the added token {shorten(text)} is not in the vocabulary, or is another one there; "
                     f"{AS_FAST}, which has all added_tokens"
                 )
-
-
-def _rules(parts: Mapping[str, Any], name: str) -> Iterator[tuple[str, bool]]:
-    """The settings that the steps of a tokenizer.json stand for, of a class that rebuilds them in transformers."""
-    if name in CLASSES["wordpiece"]:
-        yield "do_lower_case", lowercases(parts)
-        if rules := BertRules.of(parts):
-            yield "strip_accents", rules.lowercase if rules.strip_accents is None else rules.strip_accents
-            yield "tokenize_chinese_chars", rules.chinese
-    elif name == "Albert":
-        yield "do_lower_case", lowercases(parts)
-        yield "keep_accents", "StripAccents" not in {step["type"] for step in steps(parts, "normalizer")}
-    elif name in CLASSES["unigram"]:
-        yield "add_prefix_space", True
-    else:
-        found = [step for step in steps(parts, "pre_tokenizer") if step["type"] == "ByteLevel"]
-        yield "add_prefix_space", found[0]["add_prefix_space"]
 
 
 def read_settings(folder: Path) -> Settings:

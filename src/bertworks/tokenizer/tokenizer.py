@@ -92,7 +92,8 @@ class Tokenizer:
         self._plain = library_of(plain, where)
         self._plain.encode_special_tokens = True
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[self.roles[role]] for role in ROLES)
-        self.layout = layout_of(parts, self.kind, where)
+        with library_errors_named(where):
+            self.layout = layout_of(self._special, self.sep_id, self.kind)
         self.lowercase = lowercases(parts)
         self.continuation = self._continuation()
         # Byte-level BPE keeps the space before a word in the word's first token; a text's first word has no space.

@@ -177,21 +177,18 @@ def fields_of(cls):
 
 
 def test_recipes_that_come_with_bertworks_are_found_by_name(tmp_path, monkeypatch):
-    """From any folder; a file of one's own comes first, and an unknown name gets the nearest one."""
+    """From any folder; a file of one's own comes first."""
     monkeypatch.chdir(tmp_path)
     assert find_recipe("cpu", "pretrain") == RECIPES / "pretrain/cpu.toml"
     assert find_recipe("paper/masking", "study").is_file() and find_recipe("distill/cpu").is_file()
     assert {"cpu", "base"} <= {*recipe_names("pretrain")} and "study/masking" in recipe_names()
     assert find_recipe("pretrain/cpu", "pretrain") == find_recipe("cpu", "pretrain")  # as `recipes` prints it
     assert find_recipe("study/masking", "study") == find_recipe("masking", "study")
-    with pytest.raises(InputError, match="no recipe of that name"):
+    with pytest.raises(InputError, match="no such file, and no recipe"):
         find_recipe("finetune/glue", "pretrain")
     (tmp_path / "cpu").write_text("")
     assert find_recipe("cpu", "pretrain") == Path("cpu")
-    for wrong in ("gpt-cpi", "recipes/pretrain/gpt-cpu.tml", "pretrain/gpt-cpi"):
-        with pytest.raises(InputError, match=r"no such file, and no recipe.*did you mean gpt-cpu\?"):
-            find_recipe(wrong, "pretrain")
-    with pytest.raises(InputError, match=r"known names: albert, .*study"):
+    with pytest.raises(InputError, match=r"one of albert, .*study"):
         find_recipe("zzz", "pretrain")
 
 

@@ -9,7 +9,6 @@ or changes its meaning. A run is identified by the hash of that text (training/i
 """
 
 import dataclasses
-import difflib
 import functools
 import math
 import tomllib
@@ -38,7 +37,7 @@ def recipe_names(kind: str = "") -> list[str]:
 def find_recipe(name: str, kind: str = "") -> Path:
     """The file of a recipe: `name` is a path, or the name of a recipe of this kind that comes with bertworks.
 
-    A file of that name in the working directory comes first. Raises InputError with the nearest name.
+    A file of that name in the working directory comes first. Raises InputError with the known names.
     """
     if Path(name).is_file():
         return Path(name)
@@ -46,11 +45,7 @@ def find_recipe(name: str, kind: str = "") -> Path:
     listed = name.removeprefix(f"{kind}/") if kind else name  # `bertworks recipes` prints KIND/NAME
     if listed in names:
         return RECIPES / kind / f"{listed}.toml"
-    near = difflib.get_close_matches(
-        name.removesuffix(".toml").removeprefix("recipes/").removeprefix(f"{kind}/"), names
-    )
-    hint = f"did you mean {near[0]}?" if near else f"known names: {', '.join(names)}"
-    raise InputError(f"{name}: no such file, and no recipe of that name comes with bertworks; {hint}")
+    raise InputError(f"{name}: no such file, and no recipe of bertworks; expected a path, or one of {', '.join(names)}")
 
 
 def find_beside(name: str, recipe: Path, kind: str) -> Path:
@@ -67,8 +62,8 @@ def find_beside(name: str, recipe: Path, kind: str) -> Path:
     if name in recipe_names(kind):
         return RECIPES / kind / f"{name}.toml"
     raise InputError(
-        f"{found}: no such file, and no recipe of that name comes with bertworks (in {recipe}: {kind} = {name!r}); "
-        f"expected a path from that file's folder, or one of {', '.join(recipe_names(kind))}"
+        f"{found}: no such file (in {recipe}: {kind} = {name!r}); expected a path from that file's folder, or one of "
+        + ", ".join(recipe_names(kind))
     )
 
 

@@ -121,19 +121,13 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
 def remove_temporaries(folder: Path | str, name: str = "") -> None:
     """Remove the temporary files in `folder` whose `atomic_write` was killed: all, or those of one file `name`.
 
-    The file of a process that still runs stays. Only one machine at a time may write a file (or see `shared`).
+    The file of a process that still runs stays. Only one machine at a time may write a file (see `atomic_write`).
     """
-    for path in temporaries(folder, name):
-        with contextlib.suppress(OSError):  # another process has removed it, or it is a folder
-            path.unlink()
-
-
-def temporaries(folder: Path | str, name: str = "") -> Iterator[Path]:
-    """The temporary files in `folder` whose `atomic_write` was killed; see `remove_temporaries`."""
     for path in Path(folder).glob(f".{glob.escape(name) or '*'}.*.tmp"):
         found = re.fullmatch(r"\..+\.([0-9]+)\.tmp", path.name)
         if found and ended(int(found[1])):
-            yield path
+            with contextlib.suppress(OSError):  # another process has removed it, or it is a folder
+                path.unlink()
 
 
 def ended(process: int) -> bool:

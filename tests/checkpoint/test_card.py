@@ -35,11 +35,8 @@ def test_the_front_matter_is_what_a_hub_reads(card):
     data = ModelCard.load(card, ignore_metadata_errors=False).data
     assert (data.license, data.base_model, data.datasets) == ("apache-2.0", None, ["nyu-mll/glue"])
     assert data.library_name == "transformers" and data.pipeline_tag == "text-classification"
-    assert data.model_name == "start fine-tuned on sst2"
-    assert [one.metric_type for one in data.eval_results] == ["accuracy", "matthews_correlation"]
-    first = data.eval_results[0]
-    assert (first.dataset_type, first.dataset_name, first.task_type) == ("nyu-mll/glue", "sst2", "text-classification")
-    assert 0 <= first.metric_value <= 1
+    text = card.read_text()
+    assert "# start fine-tuned on sst2\n" in text and re.search("\nmetrics:\n  accuracy: [01]", text)
 
 
 @pytest.mark.parametrize(
@@ -58,14 +55,12 @@ def test_the_base_is_the_one_that_its_own_card_names(line, tmp_path):
         assert _origin(job).keys() == {"datasets"}, damaged[:20]
 
 
-@pytest.mark.parametrize("task", ["x: [y", "a\uffffb\x9f\ufffe", "on"])
-def test_names_that_yaml_would_misread(tmp_path, task):
-    facts = {"title": 'a: "b"\n---\n# c', "task": task, "metrics": {"accuracy": 1.0, "loss": 0.5}, "base_model": "on"}
+def test_names_that_yaml_and_markdown_would_misread(tmp_path):
+    facts = {"title": 'a: "b"\n---\n# <c>\udcff', "base_model": "on", "task": "x: [y"}
     save_folder(tmp_path, build_model(TINY, ("classifier",), 2, seed=1), None, facts, ["no", "yes"])
     data = ModelCard.load(tmp_path / "README.md", ignore_metadata_errors=False).data
-    assert data.model_name == 'a: "b" --- # c' and data.base_model == "on" and data.license is None
-    found = [(one.metric_type, one.dataset_name, one.dataset_type) for one in data.eval_results]
-    assert found == [("accuracy", task, "table")]
+    assert data.base_model == "on" and data.license is None
+    assert '\n# a: "b" --- \\# &lt;c&gt;?\n' in (tmp_path / "README.md").read_text()
 
 
 def test_how_facts_are_written(tmp_path):

@@ -132,12 +132,6 @@ def test_loaded_weights_are_no_view_of_the_file(saved):
     assert torch.equal(model.encoder.pooler.weight, before)
 
 
-def test_the_card_shows_a_name_that_is_not_utf8(tmp_path):
-    """A run's last act is to write it: it must not fail for the name of a folder."""
-    save_folder(tmp_path / "m", build_model(TINY, seed=1), None, {"title": "A <b> of tr\udcff"})
-    assert "# A &lt;b&gt; of tr?\n" in (tmp_path / "m" / "README.md").read_text()
-
-
 def test_labels_must_fit_the_classifier(tmp_path):
     model = build_model(TINY, ("classifier",), labels=3, seed=1)
     with pytest.raises(ValueError, match="2 labels for a classifier with 3 outputs"):

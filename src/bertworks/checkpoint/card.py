@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub.repocard import metadata_load
-from huggingface_hub.repocard_data import EvalResult, ModelCardData
+from huggingface_hub.repocard_data import ModelCardData
 from huggingface_hub.utils import yaml_dump
 
 from ..files import to_json
@@ -29,8 +29,6 @@ _CLASSES = {  # by the ends of classes' names: the task of model hubs, the class
     "ForMultipleChoice": ("multiple-choice", "AutoModelForMultipleChoice"),
     "": ("feature-extraction", "AutoModel"),
 }
-_METRICS = {"macro_f1": "f1", "micro_f1": "f1", "matthews": "matthews_correlation"}  # ours: those of model hubs
-_METRICS |= {"pearson": "pearsonr", "spearman": "spearmanr", "exact": "exact_match"}
 _FRONT = ("language", "license", "datasets", "base_model")  # facts of the front matter
 _ELSEWHERE = ("title", "made", "confusion", "reliability", *_FRONT)  # facts that the section "Run" leaves out
 
@@ -40,44 +38,26 @@ def model_card(config: Facts, shape: ModelConfig, sizes: Mapping[str, int], fact
 
     config: the folder's config.json, of an encoder of this `shape`. sizes: parameters of each part. facts: values or
     tables of values of the run, as in results.json. `title` and `made` go into the heading, `language`, `license`,
-    `datasets`, `base_model` and, with `task` and `metrics`, a `model-index` into the front matter.
+    `datasets` and `base_model` into the front matter.
     """
     title, made = facts.get("title", "BERT encoder"), facts.get("made", "trained with bertworks")
     run = {key: value for key, value in facts.items() if key not in _ELSEWHERE}
-    lines = ["---", _front_matter(config, shape, facts).to_yaml(), "---", "", f"# {_plain(title)}", ""]
+    lines = ["---", _front_matter(config, shape, facts), "---", "", f"# {_plain(title)}", ""]
     lines += [_opening(config, sizes, made), "", *_section("Shape", _shape(config, shape, sizes))]
     lines += _section("Run", run) if run else []
     return "\n".join([*lines, "## Use", "", *_use(config)])
 
 
-def _front_matter(config: Facts, shape: ModelConfig, facts: Facts) -> ModelCardData:
+def _front_matter(config: Facts, shape: ModelConfig, facts: Facts) -> str:
     """What model hubs read."""
     pipeline = _class(config)[0]
     if pipeline == "fill-mask" and shape.direction != "both":
         pipeline = "feature-extraction"
-    task, metrics = facts.get("task"), facts.get("metrics")
+    library = "bertworks" if config["model_type"] == "bertworks" else "transformers"
     named = {key: facts[key] for key in _FRONT if facts.get(key)}
-    results = [
-        EvalResult(
-            task_type=pipeline,
-            dataset_type=named.get("datasets", ["table"])[0],
-            dataset_name=_line(task),
-            dataset_split="validation",
-            metric_type=_METRICS.get(str(key), str(key)),
-            metric_name=f"{key} (dev)",
-            metric_value=value,
-        )
-        for key, value in (metrics.items() if isinstance(task, str) and isinstance(metrics, dict) else ())
-        if isinstance(value, int | float) and not key.startswith("loss")
-    ]
     return ModelCardData(
-        library_name="bertworks" if config["model_type"] == "bertworks" else "transformers",
-        pipeline_tag=pipeline,
-        tags=[shape.family, "bertworks"],
-        model_name=_line(facts.get("title", "BERT encoder")) if results else None,
-        eval_results=results or None,
-        **named,
-    )
+        library_name=library, pipeline_tag=pipeline, tags=[shape.family, "bertworks"], **named
+    ).to_yaml()
 
 
 def origin_in_card(folder: Path) -> dict[str, Any]:
@@ -149,11 +129,7 @@ def _class(config: Facts) -> tuple[str, str]:
     return next(entry for end, entry in _CLASSES.items() if config["architectures"][0].endswith(end))
 
 
-def _line(text: Any) -> str:
-    """A text in UTF-8 on one line; the name of a folder need not be UTF-8."""
-    return re.sub(r"\s+", " ", str(text).encode("utf-8", "replace").decode())
-
-
 def _plain(text: Any) -> str:
-    """A text as one line of Markdown that shows it as it is, without markup or HTML of its own."""
-    return html.escape(re.sub(r"[\\`*\[\]~$!#|]|(?<!\w)_|_(?!\w)", r"\\\g<0>", _line(text)), quote=False)
+    """A text as one line of Markdown that shows it as it is, without markup or HTML of its own, in UTF-8."""
+    line = re.sub(r"\s+", " ", str(text).encode("utf-8", "replace").decode())
+    return html.escape(re.sub(r"[\\`*\[\]~$!#|]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line), quote=False)

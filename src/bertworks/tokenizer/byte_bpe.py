@@ -53,12 +53,9 @@ def pipeline_of(
         library.normalizer = _lower()  # type: ignore[assignment]
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)  # type: ignore[assignment]
     library.decoder = decoders.ByteLevel()  # type: ignore[assignment]
-    library.post_processor = processors.RobertaProcessing(  # type: ignore[assignment]
-        (roles["sep"], vocab[roles["sep"]]),
-        (roles["cls"], vocab[roles["cls"]]),
-        trim_offsets=True,
-        add_prefix_space=add_prefix_space,
-    )
+    sep, cls = ((roles[role], vocab[roles[role]]) for role in ("sep", "cls"))
+    frame = processors.RobertaProcessing(sep, cls, trim_offsets=True, add_prefix_space=add_prefix_space)
+    library.post_processor = frame  # type: ignore[assignment]
     # As in fairseq's fill_mask the mask takes the space before it, since a word's first token would have it.
     tokens = [AddedToken(text, lstrip=role == "mask", normalized=False, special=True) for role, text in roles.items()]
     library.add_special_tokens(tokens)

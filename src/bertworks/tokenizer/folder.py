@@ -8,7 +8,7 @@ from typing import Any
 from ..files import InputError, not_found, read_json, write_json, write_text
 from . import byte_bpe, unigram
 from .bert_rules import BertRules
-from .pipeline import METASPACE, Layout, lowercases
+from .pipeline import METASPACE, lowercases
 from .settings import AS_FAST, Settings, read_settings
 from .spiece import read_model
 from .wordpiece import evidently_syllables, pipeline_of, read_vocab
@@ -86,52 +86,34 @@ WRITTEN = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json",
 
 
 def write_files(
-    folder: Path,
-    pipeline: str,
-    vocab: Sequence[str],
-    roles: Mapping[str, str],
-    layout: Layout,
-    model_max_length: int | None,
+    folder: Path, pipeline: str, vocab: Sequence[str], roles: Mapping[str, str], segments: bool, length: int | None
 ) -> None:
-    """Write tokenizer.json, the vocabulary as other software wants it, and tokenizer_config.json."""
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = json.loads(pipeline)
-    kind = parts["model"]["type"]
-    write_text(folder / "tokenizer.json", pipeline + "\n")
-    if kind == "WordPiece":
-        write_text(folder / "vocab.txt", "".join(token + "\n" for token in vocab))
-    elif kind == "BPE":
-        merges = "".join(f"{first} {second}\n" for first, second in byte_bpe.merges_of(parts))
-        write_json(folder / "vocab.json", {token: i for i, token in enumerate(vocab)})
-        write_text(folder / "merges.txt", "#version: 0.2\n" + merges)
-    write_json(folder / "tokenizer_config.json", _settings(parts, vocab, roles, layout, model_max_length))
+    """Write tokenizer.json, the vocabulary as other software wants it, and tokenizer_config.json.
 
-
-def _settings(
-    parts: Mapping[str, Any], vocab: Sequence[str], roles: Mapping[str, str], layout: Layout, length: int | None
-) -> dict[str, Any]:
-    """tokenizer_config.json.
+    segments: whether a model gets type ids. length: its `model_max_length`.
 
     "BertTokenizer" and its like rebuild the pipeline from the vocabulary: the Hangul rule, 200 characters, the space
     before <mask> and a trained Unigram's rules would be lost. The class named here takes tokenizer.json as it is.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = json.loads(pipeline)
     lowercase = lowercases(parts)
-    own: dict[str, Any] = {}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": lowercase}
+    write_text(folder / "tokenizer.json", pipeline + "\n")
     if parts["model"]["type"] == "WordPiece":
+        write_text(folder / "vocab.txt", "".join(token + "\n" for token in vocab))
         # Read only by software that does rebuild it: better to miss accents than every Korean word.
-        own["strip_accents"] = False if lowercase and evidently_syllables(vocab) else None
-        own["tokenize_chinese_chars"] = True
-    names = ["input_ids", *(["token_type_ids"] if layout.segments else []), "attention_mask"]
-    tokens = {f"{role}_token": _token(parts, text) for role, text in roles.items()}
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "do_lower_case": lowercase,
-        **own,
-        "clean_up_tokenization_spaces": False,
-        "model_input_names": names,
-        **tokens,
-        **({"model_max_length": length} if length else {}),
-    }
+        settings["strip_accents"] = False if lowercase and evidently_syllables(vocab) else None
+        settings["tokenize_chinese_chars"] = True
+    elif parts["model"]["type"] == "BPE":
+        merges = "".join(f"{first} {second}\n" for first, second in byte_bpe.merges_of(parts))
+        write_json(folder / "vocab.json", {token: i for i, token in enumerate(vocab)})
+        write_text(folder / "merges.txt", "#version: 0.2\n" + merges)
+    inputs = ["input_ids", "token_type_ids", "attention_mask"] if segments else ["input_ids", "attention_mask"]
+    settings |= {"clean_up_tokenization_spaces": False, "model_input_names": inputs}
+    settings |= {f"{role}_token": _token(parts, text) for role, text in roles.items()}
+    settings |= {"model_max_length": length} if length else {}
+    write_json(folder / "tokenizer_config.json", settings)
 
 
 def _token(parts: Mapping[str, Any], text: str) -> Any:

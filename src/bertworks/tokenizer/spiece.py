@@ -14,7 +14,7 @@ from .protobuf import bytes_in, fields_of, number_in
 
 MAX_BYTES = 1 << 26  # of a file; the largest published ones have some 20 MB
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # types of pieces
-MODELS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+UNIGRAM = 1  # among the types of models: 2 BPE, 3 words, 4 characters
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,8 @@ def _model(data: bytes) -> SentencePieceModel:
     if not rows or not all(specs):  # a file may be cut just between two pieces
         raise ValueError("the file ends before its pieces, trainer_spec and normalizer_spec")
     trainer, normalizer = (fields_of(message) for [message] in specs)
-    kind = number_in(trainer, 3, 1)
-    if kind != 1:
-        raise ValueError(f"its model_type is {MODELS.get(kind, kind)}")
+    if (kind := number_in(trainer, 3, UNIGRAM)) != UNIGRAM:
+        raise ValueError(f"its model_type is {kind}: BPE (2), words (3) or characters (4)")
     if not number_in(normalizer, 3, 1) or not number_in(normalizer, 5, 1) or number_in(trainer, 24):
         raise ValueError("add_dummy_prefix or escape_whitespaces is false, or treat_whitespace_as_suffix is true")
     if (unknown := sum(kind == UNKNOWN for _, _, kind in rows)) != 1:
@@ -69,9 +68,7 @@ def _piece(message: bytes) -> tuple[str, float, int]:
     """Text, score and type of a piece."""
     fields = fields_of(message)
     [text], [score] = bytes_in(fields, 1)[-1:] or [b""], bytes_in(fields, 2)[-1:] or [bytes(4)]
-    if not text or len(score) != 4:
+    number = struct.unpack("<f", score)[0] if len(score) == 4 else math.nan
+    if not text or not math.isfinite(number):
         raise ValueError(f"a piece with the text {text!r} and the score {score!r}")
-    (number,) = struct.unpack("<f", score)
-    if not math.isfinite(number):
-        raise ValueError(f"a piece with the text {text!r} and the score {number}")
     return text.decode("utf-8"), number, number_in(fields, 3, NORMAL)

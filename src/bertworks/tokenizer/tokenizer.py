@@ -148,7 +148,7 @@ class Tokenizer:
         transformers.AutoTokenizer then gives our ids. `model_max_length` is the encoder's number of positions, to which
         other software truncates.
         """
-        write_files(Path(folder), self._json, self.vocab, self.roles, self.layout, model_max_length)
+        write_files(Path(folder), self._json, self.vocab, self.roles, self.layout.segments, model_max_length)
 
     def differs_from(self, folder: Path | str) -> bool:
         """Whether the folder holds a tokenizer, but another one."""

@@ -12,7 +12,7 @@ Shapes: W words of one length n, V subwords. In an edge of a lattice, number V m
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -30,28 +30,23 @@ Floats = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
 
-@dataclass(frozen=True)
-class _Vocab:
-    """Subwords, found by their hashes."""
+Find = Callable[[Hashes], Ids]
 
-    subwords: list[str]
-    hashes: Hashes  # sorted
-    order: Ids  # the number of the subword of each hash
 
-    @classmethod
-    def of(cls, subwords: list[str], letters: dict[str, int]) -> "_Vocab":
-        hashes = np.empty(len(subwords), np.uint64)
-        for indices, codes in _by_length(subwords, letters):
-            hashes[indices] = _extend(np.zeros(len(codes), np.uint64), *codes.T)
-        order = np.argsort(hashes, kind="stable").astype(np.int32)
-        return cls(subwords, hashes[order], order)
+def _finder(subwords: list[str], letters: dict[str, int]) -> Find:
+    """A function that gives the number of the subword of each hash, V if there is none."""
+    unsorted = np.empty(len(subwords), np.uint64)
+    for indices, codes in _by_length(subwords, letters):
+        unsorted[indices] = _extend(np.zeros(len(codes), np.uint64), *codes.T)
+    order = np.argsort(unsorted, kind="stable").astype(np.int32)
+    known, none = unsorted[order], np.int32(len(subwords))
 
-    def find(self, hashes: Hashes) -> Ids:
-        """The subword of each hash, V if there is none."""
-        slot = np.searchsorted(self.hashes, hashes)
-        slot[slot == len(self.hashes)] = 0
-        found: Ids = np.where(self.hashes[slot] == hashes, self.order[slot], np.int32(len(self.subwords)))
-        return found
+    def find(hashes: Hashes) -> Ids:
+        slot = np.searchsorted(known, hashes)
+        slot[slot == len(known)] = 0
+        return np.where(known[slot] == hashes, order[slot], none)
+
+    return find
 
 
 def _extend(hashes: Hashes, *columns: NDArray[np.uint64]) -> Hashes:
@@ -69,6 +64,20 @@ def _by_length(words: list[str], letters: dict[str, int]) -> Iterator[tuple[NDAr
         yield np.array(indices), codes.reshape(len(indices), length)
 
 
+def _edges(codes: NDArray[np.uint64], find: Find, none: int, whole: bool) -> dict[tuple[int, int], Ids]:
+    """The subwords between each two positions of words (W, n), if any of the words has one there."""
+    edges = {}
+    length = codes.shape[1]
+    for start in range(length):
+        hashes = np.zeros(len(codes), np.uint64)
+        for end in range(start + 1, min(start + MAX_SUBWORD, length) + 1):
+            hashes = _extend(hashes, codes[:, end - 1])
+            found = find(hashes)
+            if (whole or end - start < length) and (found < none).any():
+                edges[start, end] = found
+    return edges
+
+
 @dataclass
 class _Lattice:
     """All ways to cut the words of one length: the subword between each two positions."""
@@ -78,22 +87,12 @@ class _Lattice:
     edges: dict[tuple[int, int], Ids]  # (start, end): (W,) subwords
 
     @classmethod
-    def all(cls, words: list[str], letters: dict[str, int], vocab: _Vocab, whole: bool = True) -> "list[_Lattice]":
+    def all(
+        cls, words: list[str], subwords: list[str], letters: dict[str, int], whole: bool = True
+    ) -> "list[_Lattice]":
         """The lattices of some words; `whole`: a word may be a subword itself."""
-        return [cls.of(*group, vocab, whole) for group in _by_length(words, letters)]
-
-    @classmethod
-    def of(cls, indices: NDArray[np.int64], codes: NDArray[np.uint64], vocab: _Vocab, whole: bool) -> "_Lattice":
-        edges = {}
-        length = codes.shape[1]
-        for start in range(length):
-            hashes = np.zeros(len(codes), np.uint64)
-            for end in range(start + 1, min(start + MAX_SUBWORD, length) + 1):
-                hashes = _extend(hashes, codes[:, end - 1])
-                found = vocab.find(hashes)
-                if (whole or end - start < length) and (found < len(vocab.subwords)).any():
-                    edges[start, end] = found
-        return cls(length, indices, edges)
+        find, groups, V = _finder(subwords, letters), _by_length(words, letters), len(subwords)
+        return [cls(codes.shape[1], indices, _edges(codes, find, V, whole)) for indices, codes in groups]
 
     def renumber(self, numbers: Ids) -> None:
         """numbers (V + 1,): the new number of each subword, V's own last."""
@@ -149,17 +148,16 @@ class Trainer:
         from scipy.special import digamma  # slow to import, and needed for training alone
 
         subwords, sums = self._seeds()
-        vocab = _Vocab.of(subwords, self.letters)
-        lattices = _Lattice.all(self.words, self.letters, vocab)
+        lattices = _Lattice.all(self.words, subwords, self.letters)
         wanted = max(int(1.1 * size), len(self.letters))
-        scores = _log_share(sums)
+        scores = _log_shares(np.log(sums))
         while True:
             for _ in range(ROUNDS):
                 sums = self._expected(lattices, scores)
                 # As in the original: a subword used less than half a time goes, and digamma favours few subwords.
                 keep = np.array([len(subword) == 1 for subword in subwords]) | (sums >= 0.5)
                 subwords, sums = self._keep(lattices, subwords, sums, keep)
-                scores = _log_share(digamma(np.maximum(sums, 0.5)), logs=True)
+                scores = _log_shares(digamma(np.maximum(sums, 0.5)))
             if len(subwords) <= wanted:
                 return self._final(subwords, scores, size)
             losses = self._losses(lattices, subwords, scores)
@@ -217,8 +215,7 @@ class Trainer:
                 used += np.bincount(ids, self.counts[lattice.indices], V + 1)
         used, total = used[:V], used[:V].sum()
         logs, number = np.zeros(V), np.zeros(V)
-        vocab = _Vocab.of(subwords, self.letters)
-        for lattice in _Lattice.all(subwords, self.letters, vocab, whole=False):
+        for lattice in _Lattice.all(subwords, subwords, self.letters, whole=False):
             for ids in lattice.best(wide):
                 there = np.flatnonzero(ids < V)
                 where = lattice.indices[there]
@@ -249,9 +246,8 @@ def _summed(
     return unique, np.bincount(inverse, sums).astype(np.float64), indices[first], spans[first]
 
 
-def _log_share(values: Floats, logs: bool = False) -> Floats:
-    """Log of the values' shares; `logs`: they are logarithms already."""
-    values = values if logs else np.log(values)
-    top = values.max()
-    shares: Floats = values - top - np.log(np.exp(values - top).sum())
+def _log_shares(logs: Floats) -> Floats:
+    """Logarithms of the fractions that values have of their sum, from the values' logarithms."""
+    top = logs.max()
+    shares: Floats = logs - top - np.log(np.exp(logs - top).sum())
     return shares

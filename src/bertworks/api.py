@@ -37,7 +37,7 @@ from .pretraining.recipe import PretrainConfig
 from .pretraining.run import pretrain as run_pretraining
 from .reporting.progress import is_first_process
 from .reporting.results import Evaluated, Rows, RunResults
-from .tasks.base import Data, KindName, Task
+from .tasks.base import KindName
 from .tasks.catalogue import find_task
 from .tasks.checks import check_labelled_data
 from .tasks.records import could_be_path
@@ -116,23 +116,17 @@ def _finetune_on(
     rows.find()
     read_config(find_model(model))  # before any row is read
     task, examples = rows.read_data()
-    if rows.dev_share and not quiet and is_first_process():
-        counts = f"{len(examples.train):,} rows to train on, {len(examples.dev):,} to evaluate on"
-        print(f"training file: {counts}", file=sys.stderr)
-    start = start_folder(model, out)
-    findings = _examined(task, examples, start)
-    if not (quiet or is_finished(out)):
-        print(*findings, sep="\n", end="\n" if findings else "", file=sys.stderr)
+    start, findings = start_folder(model, out), list[str]()
+    if is_first_process():
+        if rows.dev_share and not quiet:
+            counts = f"{len(examples.train):,} rows to train on, {len(examples.dev):,} to evaluate on"
+            print(f"training file: {counts}", file=sys.stderr)
+        found = check_labelled_data(task, examples.train, examples.dev, load_tokenizer(start))
+        findings = [str(one) for one in found if one.severity != "note"]
+    if findings and not (quiet or is_finished(out)):
+        print(*findings, sep="\n", file=sys.stderr)
     results = run_finetuning(config, task, examples, start, out, quiet, watch)
-    return RunResults(out, results or {}, findings if results else ())
-
-
-def _examined(task: Task, data: Data, model: Path) -> tuple[str, ...]:
-    """What is wrong with the examples, a line each, found by one process of those that train together."""
-    if not is_first_process():
-        return ()
-    found = check_labelled_data(task, data.train, data.dev, load_tokenizer(model))
-    return tuple(str(one) for one in found if one.severity != "note")
+    return RunResults(out, results or {}, tuple(findings) if results else ())
 
 
 def _finetuning_recipe(

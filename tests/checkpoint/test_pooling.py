@@ -19,7 +19,6 @@ def modules(*paths):
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        (MODULES, modules("", "../other"), "path = '../other'; expected a folder inside this one"),
         (MODULES, [{"type": LONG, "path": ""}], "its modules are xxx"),
         ("1_Pooling/config.json", {"pooling_mode": ["mean"] * 10_000}, "pooling = ['mean', "),
         ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, "pooling = ['cls', 'mean']; expected one of cls"),

@@ -587,6 +587,7 @@ def test_a_hand_damaged_pipeline_is_one_message(
     [
         ({"String": "a"}, "aa", 34, False),
         ({"Regex": "\\s"}, "  ", 34, False),
+        ({"Regex": "(?=a)"}, "a", 34, False),
         ({"String": "a"}, "b" * 100, 1, True),
         ({"String": "…"}, "...", 34, True),
     ],

@@ -92,7 +92,7 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
             f"{folder / MODULES}: its modules are {clip(', '.join(kinds), 200) or 'none'}; expected "
             f"{', '.join(_MODULES[:2])} and perhaps {_MODULES[2]}; others are not computed here"
         )
-    inner, pooling = (_inside(folder, module["path"]) for module in modules[:2])
+    inner, pooling = (folder / module["path"] for module in modules[:2])
     settings = _table(inner / _TRANSFORMER)
     check_only(settings, ONLY[_TRANSFORMER], str(inner / _TRANSFORMER))
     check_only(whole, ONLY[_OTHERS], str(folder / _OTHERS))
@@ -139,13 +139,6 @@ def _kind(name: str) -> str:
     """The class of a module, if it is one of sentence-transformers; else its whole name."""
     package, _, kind = name.rpartition(".")
     return kind if package.startswith("sentence_transformers.") and kind in _MODULES else name
-
-
-def _inside(folder: Path, path: str) -> Path:
-    """A module's folder. Raises InputError if it is not inside `folder`."""
-    if Path(path).is_absolute() or ".." in Path(path).parts or "\0" in path or len(path) > 200:
-        raise InputError(f"{folder / MODULES}: path = {shorten(path)}; expected a folder inside this one")
-    return folder / path
 
 
 def _table(file: Path) -> Mapping[str, Any]:

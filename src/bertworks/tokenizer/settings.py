@@ -1,6 +1,6 @@
 """The files beside a vocabulary: tokenizer_config.json, special_tokens_map.json, added_tokens.json.
 
-Where there is a tokenizer.json, it decides. A setting is refused by name if transformers gives other ids because of it.
+Where there is a tokenizer.json, it decides. A setting is refused by name if it means rules that are not computed here.
 tests/tokenizer/test_settings.py compares ids with those of transformers.
 """
 

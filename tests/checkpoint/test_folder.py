@@ -290,7 +290,6 @@ def test_weights_that_are_no_numbers_are_refused_by_name_unless_told(saved, valu
     assert not load_model(saved, finite=False).encoder.pooler.bias.isfinite().all()
 
 
-HUGE = 10**9
 REFUSED = [
     ({"model_type": "gpt2"}, "model_type = 'gpt2'; expected one of bert, roberta"),
     ({"model_type": "roberta"}, "roberta.embeddings.word_embeddings.weight: missing"),
@@ -305,11 +304,8 @@ REFUSED = [
     ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight: missing"),
     ({"num_hidden_layers": 1}, "bert.encoder.layer.1.attention.self.query.weight: left over"),
     ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob = 1.5; expected a rate from 0, below 1"),
-    ({"num_hidden_layers": HUGE}, "num_hidden_layers = 1000000000; expected a positive number of at most 1,000"),
-    ({"vocab_size": HUGE}, "vocab_size = 1000000000; expected a positive number of at most 16,777,216"),
-    ({"hidden_size": 1 << 24}, "word_embeddings.weight: found 35x16 float32, expected 35x16777216"),
+    ({"vocab_size": 10**9}, "vocab_size = 1000000000; expected a positive number of at most 16,777,216"),
     ({"layer_norm_eps": -1e-12}, "layer_norm_eps = -1e-12; expected a number from 0 to 1"),
-    ({metadata.TOP: {"bilstm_layers": HUGE}}, "expected top.bilstm_layers of 0 to 100"),
 ]
 
 
@@ -334,8 +330,6 @@ def test_a_folder_for_bertworks_alone_has_the_number_of_its_format(tmp_path):
     ("more", "message"),
     [
         ({"bertworks_format": LATEST + 2}, f"newer bertworks (format {LATEST + 2}; this version reads up to {LATEST})"),
-        ({"bertworks_format": "1"}, f"format is '1'; expected a number from 0 to {LATEST}"),
-        ({"bertworks_format": True}, f"format is True; expected a number from 0 to {LATEST}"),
         ({"bertworks_mixture": 8}, "bertworks_mixture is not known to this version"),
     ],
 )

@@ -424,21 +424,6 @@ def test_texts_that_are_cut_at_their_beginning_are_refused(tmp_path: Path) -> No
         Tokenizer.load(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ({"added_tokens_decoder": {"x": {"content": "a"}}}, "the added token 'a' is not in the vocabulary"),
-        ({"added_tokens_decoder": {"5": {"content": 3}}}, "5.content = 3"),
-        ({"additional_special_tokens": "x"}, "additional_special_tokens = 'x'; expected a list"),
-        ({"tokenizer_class": 3}, "tokenizer_class = 3"),
-    ],
-)
-def test_settings_of_another_form_are_refused(content: Any, message: str, tmp_path: Path) -> None:
-    by_hand(tokenizer_config={**OLD, **content})(tmp_path)
-    with pytest.raises(InputError, match=message):
-        Tokenizer.load(tmp_path)
-
-
 @pytest.mark.parametrize("settings", [{"do_lower_case": False}, {"do_lower_case": False, "keep_accents": True}])
 def test_rules_of_a_cased_albert(settings: dict[str, bool], tmp_path: Path) -> None:
     """Its code straightens quotation marks and strips accents whether or not it lower-cases."""

@@ -109,19 +109,11 @@ def _use(config: Facts) -> list[str]:
     ours = ["```python", "import bertworks", "", 'model = bertworks.load_model("this folder")', "```", ""]
     if config["model_type"] == "bertworks":
         return [*ours, "Transformers does not open this folder: it has no model type with these settings (Shape).", ""]
-    auto = _class(config)[1]
-    return [
-        *ours,
-        f"In transformers{' 5.4 and newer' if config['model_type'] == ROTARY else ''}:",
-        "",
-        "```python",
-        f"from transformers import {auto}, AutoTokenizer",
-        "",
-        'tokenizer = AutoTokenizer.from_pretrained("this folder")',
-        f'model = {auto}.from_pretrained("this folder")',
-        "```",
-        "",
-    ]
+    auto, newer = _class(config)[1], " 5.4 and newer" if config["model_type"] == ROTARY else ""
+    load = 'from_pretrained("this folder")'
+    theirs = [f"from transformers import {auto}, AutoTokenizer", ""]
+    theirs += [f"tokenizer = AutoTokenizer.{load}", f"model = {auto}.{load}"]
+    return [*ours, f"In transformers{newer}:", "", "```python", *theirs, "```", ""]
 
 
 def _class(config: Facts) -> tuple[str, str]:

@@ -43,11 +43,17 @@ def seed_folders(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
+def run_folders(folder: Path) -> list[Path]:
+    """The run folders below a folder: of seeds, a search, a study, a demo (finetune/tags/own/lr-0.001/seed-1)."""
+    found = {path.parent for depth in range(1, 6) for path in folder.glob("*/" * depth + LOG)}
+    return sorted(path for path in found if path.name != "model" and path.parent.name != "snapshots")
+
+
 def runs_in(folder: Path) -> list[Path]:
     """`folder`, or the runs of its seeds, seed-1, seed-2 ... Raises InputError if it holds other runs."""
     if (folder / LOG).exists():
         return [folder]
-    inside = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in sorted(folder.glob(f"{pattern}/{LOG}"))]
+    inside = run_folders(folder)
     seeds = [run for run in seed_folders(folder).values() if run in inside]
     if len(seeds) == len(inside):
         return seeds or [folder]

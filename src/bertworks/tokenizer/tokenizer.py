@@ -74,10 +74,10 @@ class Tokenizer:
         roles: texts of special tokens, by role, that are not the usual ones. segments: whether the second text of a
         pair may have type id 1. Raises InputError if the pipeline is unusable.
         """
-        self._json, self._where = check_pipeline(pipeline, where), where
-        parts = json.loads(self._json)
+        self.pipeline, self._where = check_pipeline(pipeline, where), where  # as the library writes the tokenizer.json
+        parts = json.loads(self.pipeline)
         self.kind = KINDS[parts["model"]["type"]]
-        self._special = library_of(self._json, where)
+        self._special = library_of(self.pipeline, where)
         ids = self._special.get_vocab(with_added_tokens=True)
         self.vocab = ordered(ids, where)
         self.vocab_size = len(self.vocab)
@@ -111,7 +111,7 @@ class Tokenizer:
             self.layout = replace(self.layout, segments=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tokenizer, (self._json, self._where, self.roles, self.layout.segments)
+        return Tokenizer, (self.pipeline, self._where, self.roles, self.layout.segments)
 
     # ---- making one
 
@@ -148,13 +148,13 @@ class Tokenizer:
         transformers.AutoTokenizer then gives our ids. `model_max_length` is the encoder's number of positions, to which
         other software truncates.
         """
-        write_files(Path(folder), self._json, self.vocab, self.roles, self.layout.segments, model_max_length)
+        write_files(Path(folder), self.pipeline, self.vocab, self.roles, self.layout.segments, model_max_length)
 
     def differs_from(self, folder: Path | str) -> bool:
         """Whether the folder holds a tokenizer, but another one."""
         path = Path(folder) / "tokenizer.json"
         if path.exists():
-            return path.read_bytes() != (self._json + "\n").encode()
+            return path.read_bytes() != (self.pipeline + "\n").encode()
         return any(path.with_name(name).exists() for name in ("vocab.txt", "vocab.json"))
 
     # ---- using one
@@ -174,7 +174,7 @@ class Tokenizer:
     @functools.cached_property
     def over_words(self) -> list[str]:
         """Added tokens that reach over words: those with a space in them, or that take the space of the next word."""
-        found = [token for token in json.loads(self._json)["added_tokens"] if token["content"] in self.added]
+        found = [token for token in json.loads(self.pipeline)["added_tokens"] if token["content"] in self.added]
         takes = self.kind != "wordpiece"
         return [one["content"] for one in found if len(one["content"].split()) > 1 or (takes and one["rstrip"])]
 
@@ -222,11 +222,6 @@ class Tokenizer:
         with library_errors_named(self._where):
             return [word for word, _ in split.pre_tokenize_str(text)] if split else [text]
 
-    @property
-    def pipeline(self) -> str:
-        """The text of its tokenizer.json."""
-        return self._json
-
     @functools.cached_property
     def fingerprint(self) -> str:
         """A hash of vocabulary and rules: tokenizers with the same one give the same ids.
@@ -235,7 +230,7 @@ class Tokenizer:
         bertworks did before, or spelled out (`BertRules`). So a vocabulary keeps its hash, and stores and models made
         before fit those made now.
         """
-        pipeline = json.loads(self._json)
+        pipeline = json.loads(self.pipeline)
         if rules := BertRules.of(pipeline):
             pipeline |= rules.library_steps
         keys = ["added_tokens", "normalizer", "pre_tokenizer", "model"]

@@ -11,7 +11,7 @@ from ...checkpoint.locate import CONFIG, find_model
 from ...data.manifest import MANIFEST, PARTS
 from ...data.store import Store
 from ...files import InputError, not_found
-from ...reporting.run_files import LOG, RESULTS
+from ...reporting.run_files import LOG, RESULTS, run_folders
 from ...reporting.tables import counted
 from ...tasks.base import Data, Task
 from ...tasks.checks import SEVERITIES, Finding, Severity, check_labelled_data
@@ -25,7 +25,6 @@ S = TypeVar("S")
 Checks = Iterable[Callable[[S], Iterable[Finding]]]
 PRETRAINING = ("pretrain", "distill", "static")  # kinds of results
 TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-DEEPEST = 5  # folders from a folder of runs to a run: a demo has finetune/tags/pre-trained/lr-0.001/seed-1
 EXPECTED = "expected a run, a folder of runs, a corpus store, a model folder or a table"
 
 
@@ -66,7 +65,7 @@ def examine(path: Path | str | None = None, corpus: Path | None = None) -> Repor
         return _of_run(path, corpus)
     if (path / CONFIG).exists():
         return _report(path, "model folder", folders.CHECKS, folders.ModelFolder(path))
-    if inside := _runs_inside(path):
+    if inside := run_folders(path):
         return _of_runs(path, inside, corpus)
     if any((path / name).exists() for name in TOKENIZERS):
         raise InputError(_tokenizer(path))
@@ -99,7 +98,7 @@ def _sorted(findings: list[Finding]) -> list[Finding]:
 
 def _of_run(path: Path, corpus: Path | None) -> Report:
     """A run and its model folder; of a summary of several runs, the runs in it."""
-    inside = _runs_inside(path)
+    inside = run_folders(path)
     if inside and not (path / LOG).is_file():
         return _of_runs(path, inside, corpus)
     report = _of_one_run(path, corpus)
@@ -122,12 +121,6 @@ def is_pretraining(files: runs.RunFiles) -> bool:
     """Whether a run is one of pre-training; of an unfinished one the recipe tells."""
     kind = files.results.get("kind")
     return kind in PRETRAINING or (kind is None and "epochs" not in files.recipe)
-
-
-def _runs_inside(folder: Path) -> list[Path]:
-    """The run folders below a folder: seeds, a sweep, a study, a demo."""
-    found = {path.parent for depth in range(1, DEEPEST + 1) for path in folder.glob("*/" * depth + LOG)}
-    return sorted(path for path in found if path.name != "model" and path.parent.name != "snapshots")
 
 
 def _of_runs(path: Path, inside: list[Path], corpus: Path | None) -> Report:
@@ -155,7 +148,7 @@ def of_pretraining(run: Path, corpus: Path | None = None) -> Report:
 def of_finetuning(run: Path) -> Report:
     """The log, results and predictions of a fine-tuned run, or of a run per seed."""
     files = runs.RunFiles(run)
-    if (inside := _runs_inside(run)) and not (run / LOG).is_file():
+    if (inside := run_folders(run)) and not (run / LOG).is_file():
         return _of_runs(run, inside, None)
     findings = _found(runs.CHECKS, files) + _found(finetuned.CHECKS, finetuned.FinetunedRun(files))
     return Report(str(run), "fine-tuned run", _sorted(findings))

@@ -74,18 +74,9 @@ def _original(path: Path | str, do_lower_case: bool | None, hidden_act: str | No
     read = read_original(path, hidden_act)
     folder = read.prefix.parent
     config = hf.config_from_hf(read.settings, str(folder))
-    return Source(
-        what=f"TensorFlow checkpoint {read.prefix.name}",
-        folder=folder,
-        config=config,
-        family=family_in(config.family, read.tensors, read.settings),
-        settings=read.settings,
-        tensors=read.tensors,
-        names=read.names,
-        ignored=read.ignored,
-        tokenizer=_tokenizer(folder, config, do_lower_case),
-        pooling=None,
-    )
+    family = family_in(config.family, read.tensors, read.settings)
+    what, tokenizer = f"TensorFlow checkpoint {read.prefix.name}", _tokenizer(folder, config, do_lower_case)
+    return Source(what, folder, config, family, read.settings, read.tensors, read.names, read.ignored, tokenizer, None)
 
 
 def _tokenizer(folder: Path, config: ModelConfig, do_lower_case: bool | None) -> Tokenizer | None:

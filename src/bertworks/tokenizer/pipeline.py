@@ -175,7 +175,8 @@ def layout_of(library: tokenizers.Tokenizer, sep_id: int, kind: Kind) -> Layout:
     if library.post_processor is None:
         return Layout(2, segments=False) if kind == "bpe" else Layout()
     pair = library.encode("a", "a")
-    return Layout(pair.ids[:-1].count(sep_id), segments=1 in pair.type_ids)
+    between = pair.ids[1:-1]  # the first token may be the separator too
+    return Layout(between.count(sep_id), segments=1 in pair.type_ids)
 
 
 def bert_template(ids: Mapping[str, int], cls: str, sep: str) -> processors.TemplateProcessing:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 from huggingface_hub import ModelCard
 
 from bertworks.checkpoint.folder import save_folder

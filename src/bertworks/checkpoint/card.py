@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml  # type: ignore[import-untyped]
 from huggingface_hub.repocard import metadata_load
 from huggingface_hub.repocard_data import ModelCardData
-from huggingface_hub.utils import yaml_dump
 
 from ..files import to_json
 from ..model.config import ModelConfig
@@ -100,7 +100,7 @@ def _shape(config: Facts, shape: ModelConfig, sizes: Mapping[str, int]) -> dict[
 
 def _section(name: str, table: Facts) -> list[str]:
     """Facts as YAML, each value on one line."""
-    text = yaml_dump(json.loads(to_json(table)), sort_keys=False, width=math.inf)
+    text = yaml.safe_dump(json.loads(to_json(table)), allow_unicode=True, sort_keys=False, width=math.inf)
     return [f"## {name}", "", "```yaml", text.rstrip(), "```", ""]
 
 

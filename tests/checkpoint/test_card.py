@@ -1,11 +1,11 @@
 """Model cards: their front matter is what model hubs read, and their snippets run."""
 
+import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-import yaml  # type: ignore[import-untyped]
 from huggingface_hub import ModelCard
 
 from bertworks.checkpoint.folder import save_folder
@@ -36,7 +36,7 @@ def test_the_front_matter_is_what_a_hub_reads(card):
     assert (data.license, data.base_model, data.datasets) == ("apache-2.0", None, ["nyu-mll/glue"])
     assert data.library_name == "transformers" and data.pipeline_tag == "text-classification"
     text = card.read_text()
-    assert "# start fine-tuned on sst2\n" in text and re.search("\nmetrics:\n  accuracy: [01]", text)
+    assert "# start fine-tuned on sst2\n" in text and re.search('"metrics": {\n *"accuracy": [01]', text)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_names_that_yaml_and_markdown_would_misread(tmp_path):
 
 
 def test_how_facts_are_written(tmp_path):
-    """As YAML that gives the same values; of a confusion matrix results.json has more."""
-    labels = ["<script>alert(1)</script>", "a|b\n# top", "```\n", "\ud7ff é 가", "yes"]
+    """As JSON that gives the same values; of a confusion matrix results.json has more."""
+    labels = ["<script>alert(1)</script>", "a|b\n# top", "\n```\n", "\ud7ff é 가", "yes"]
     run = {
         "seed": 12345,
         "collapsed": False,
@@ -75,7 +75,7 @@ def test_how_facts_are_written(tmp_path):
     facts = run | {"language": "ko", "confusion": {"a": {"a": 77}}}
     save_folder(tmp_path, build_model(TINY, ("classifier",), len(labels), seed=1), None, facts, labels)
     text = (tmp_path / "README.md").read_text()
-    shape, found = (yaml.safe_load(block) for block in re.findall("\n```yaml\n(.*?)\n```\n", text, re.DOTALL))
+    shape, found = (json.loads(block) for block in re.findall("\n```json\n(.*?)\n```\n", text, re.DOTALL))
     assert found == run and "\nlanguage: ko\n" in text
     assert shape["labels"] == labels and shape["parameters"]["total"] > shape["parameters"]["encoder"]
 

@@ -1,14 +1,11 @@
 """The model card: README.md of a model folder, with the front matter that model hubs read, from a run's own facts."""
 
 import html
-import json
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
 from huggingface_hub.repocard import metadata_load
 from huggingface_hub.repocard_data import ModelCardData
 
@@ -99,9 +96,8 @@ def _shape(config: Facts, shape: ModelConfig, sizes: Mapping[str, int]) -> dict[
 
 
 def _section(name: str, table: Facts) -> list[str]:
-    """Facts as YAML, each value on one line."""
-    text = yaml.safe_dump(json.loads(to_json(table)), allow_unicode=True, sort_keys=False, width=math.inf)
-    return [f"## {name}", "", "```yaml", text.rstrip(), "```", ""]
+    """Facts as JSON: no line of it can end the block."""
+    return [f"## {name}", "", "```json", to_json(table, indent=1), "```", ""]
 
 
 def _use(config: Facts) -> list[str]:

@@ -212,6 +212,7 @@ def test_a_pipe_is_refused_and_stays_a_pipe(tmp_path):
     """A rename would put a file in its place: as root in place of /dev/null too."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(InputError, match="a pipe or a device; expected the name of a file"):
-        write_text(pipe, "text")
+    for name in (pipe, "/dev/null", "/dev/stdout", "/proc/self/fd/1"):
+        with pytest.raises(InputError, match="a pipe or a device; expected the name of a file"):
+            write_text(name, "text")
     assert pipe.is_fifo() and os.listdir(tmp_path) == ["pipe"]

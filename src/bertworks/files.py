@@ -28,6 +28,7 @@ from .encodings import SAMPLE, likely_encoding
 READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
 PIPE_BYTES = 1 << 26  # the same for a pipe or a device, which may have no end
 TABLE_BYTES = 1 << 24  # the largest JSON file of settings
+DEVICES = ("/dev", "/dev/fd", "/proc/self/fd")  # folders of devices; /dev/stdout may be a link to a file
 _MESSAGE = 1_900  # characters of an error message: a screen
 
 
@@ -93,7 +94,8 @@ def atomic_write(path: Path | str, mode: str = "wb", shared: Path | None = None)
     """
     path = Path(path)
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):  # a rename would replace it
+    special = os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path))
+    if special or str(path.parent) in DEVICES:  # a rename would replace it
         raise InputError(f"{path}: a pipe or a device; expected the name of a file to write")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     if shared:  # processes of two machines may have the same number, and two threads of one process the same task

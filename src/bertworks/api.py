@@ -16,13 +16,7 @@ from .checkpoint.locate import ModelLike, find_model
 from .checkpoint.start import start_folder
 from .config import find_recipe, flags_of_fields, load_recipe, with_fields
 from .files import InputError, shorten
-from .finetuning.recipe import (
-    FinetuneConfig,
-    idle_fields,
-    listed_weights,
-    refuse_idle,
-    starting_recipe,
-)
+from .finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe
 from .finetuning.run import finetune as run_finetuning
 from .inference.config import FeatureConfig
 from .inference.engines import Computing, EngineName, Precision
@@ -90,7 +84,7 @@ def finetune(
     evaluate on. group: a column of train; examples with the same value are not divided. split_seed: of both draws.
 
     recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of the recipe are further
-    arguments; a table is a dictionary, as in TOML, and class_weights may be {"law": 3, "art": 1} or "balanced". Own
+    arguments; a table is a dictionary, as in TOML. Own
     tables train for 3 epochs and at least 100 updates, unless fields say more.
     on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it returns
     True, the run stops after that update and is saved, without a model yet. To end early with the best model, use
@@ -137,8 +131,6 @@ def _finetuning_recipe(
 ) -> FinetuneConfig:
     """The recipe with the given fields. Raises InputError for a field that is unknown, unfit or without effect."""
     known = find_task(task) if task else None
-    if "class_weights" in fields:
-        fields = {**fields, "class_weights": listed_weights(fields["class_weights"])}
     if fields.get("teacher"):
         fields = {**fields, "teacher": str(find_model(fields["teacher"]))}
     names = {name for name, default in OWN.items() if columns[name] not in (default, "")}

@@ -1,27 +1,20 @@
-"""Class weights, frozen layers and early stopping: what they change, how they resume, where they are refused."""
+"""Frozen layers and early stopping: what they change, how they resume, where they are refused."""
 
 import dataclasses
 
-import numpy as np
 import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch.nn import functional as F
 
 from bertworks.config import from_dict
 from bertworks.files import InputError, read_json
 from bertworks.finetuning.job import ExampleFeed
 from bertworks.finetuning.recipe import FinetuneConfig
-from bertworks.finetuning.run import finetune, joined_job
-from bertworks.finetuning.start import start_model
-from bertworks.model.heads import build_model
+from bertworks.finetuning.run import finetune, start_model
 from bertworks.reporting.log import read_log
-from bertworks.tasks.base import Data, Example, Task
-from bertworks.tasks.kinds import kind_of, own_task, with_labels
 from bertworks.training import memory
 from bertworks.training.config import LoopConfig, OptimConfig
-from bertworks.training.task_objectives import ClassificationObjective
 from support.loops import killed_at
 from support.tiny_task import TINY, VOCAB, tiny_place, tiny_rows
 
@@ -43,53 +36,7 @@ def table(place):
     return tiny_rows(place)
 
 
-def weights_of(config, task, rows, place):
-    with joined_job(config, task, Data(rows, rows), place / "model", quiet=True) as job:
-        return job.class_weights
-
-
-def rows_of(*labels):
-    return [Example("good film", label=label) for label in labels]
-
-
-def test_balanced_weights_are_those_of_scikit_learn(place):
-    from sklearn.utils.class_weight import compute_class_weight
-
-    labels = [*"aaaaaab", "b", "c"]
-    found = weights_of(
-        dataclasses.replace(CONFIG, class_weights=("balanced",)), Task("t", ("text",)), rows_of(*labels), place
-    )
-    expected = compute_class_weight("balanced", classes=np.array([*"abc"]), y=labels)
-    assert found == pytest.approx(expected.tolist())
-    several = Task("t", ("text",), kind="multilabel", metrics=("micro_f1",))
-    found = weights_of(
-        dataclasses.replace(CONFIG, class_weights=("balanced",)), several, rows_of("a", "a|b", "a", ""), place
-    )
-    assert found == (1 / 3, 3.0)  # rows without the label for each with it
-    named = dataclasses.replace(CONFIG, class_weights=("b=2.5",))
-    assert weights_of(named, Task("t", ("text",)), rows_of(*labels), place) == (1.0, 2.5, 1.0)
-
-
-def test_the_weighted_loss_is_that_of_torch():
-    """Over micro-batches of any size: sums of losses by sums of weights."""
-    model = build_model(TINY, ("classifier",), labels=3, seed=1).eval()
-    ids = torch.arange(5, 29).view(6, 4)
-    batch = {"input_ids": ids, "attention_mask": ids > 0, "token_type_ids": ids * 0}
-    logits, labels = model.heads["classifier"](model.encode(batch).pooled), torch.tensor([0, 0, 2, 1, 0, 2])
-    weights = (0.5, 3.0, 1.25)
-    objective = ClassificationObjective(weights)
-    parts = [{k: v[i : i + 2] for k, v in (batch | {"labels": labels}).items()} for i in (0, 2, 4)]
-    loss = sum(objective(model, part)["task"].loss for part in parts)
-    found = loss / sum(objective.counts(part)["task"] for part in parts)
-    torch.testing.assert_close(found, F.cross_entropy(logits, labels, torch.tensor(weights)))
-    marks = F.one_hot(labels, 3).float()
-    found = objective(model, batch | {"labels": marks})["task"].loss / objective.counts({"labels": marks})["task"]
-    expected = F.binary_cross_entropy_with_logits(logits, marks, pos_weight=torch.tensor(weights))
-    torch.testing.assert_close(found, expected)
-
-
 CHANGES = {
-    "weights": {"class_weights": ("bad=3",)},
     "frozen": {"trained": 1},
     "patience": {"patience": 1, "loop": dataclasses.replace(CONFIG.loop, keep_best="loss", steps=20)},
 }
@@ -110,7 +57,7 @@ def test_each_field_changes_the_run_and_resumes_to_the_same_bytes(place, table, 
     tensors = [load_file(tmp_path / folder / "model/model.safetensors") for folder in runs]
     assert all(torch.equal(tensors[0][name], tensors[1][name]) for name in tensors[0])
     assert runs["whole"]["metrics"] == runs["stopped"]["metrics"]
-    plain = dataclasses.replace(config, class_weights=(), trained="all", patience=0)
+    plain = dataclasses.replace(config, trained="all", patience=0)
     finetune(plain, *table, place / "model", tmp_path / "plain", quiet=True)
     other, first = load_file(tmp_path / "plain/model/model.safetensors"), load_file(place / "model/model.safetensors")
     if name == "patience":
@@ -122,8 +69,6 @@ def test_each_field_changes_the_run_and_resumes_to_the_same_bytes(place, table, 
         assert min(r["loss"] for r in evaluated) == runs["whole"]["metrics"]["loss"] < evaluated[-1]["loss"]
         return
     assert any(not torch.equal(tensors[0][name], other[name]) for name in other)
-    if name == "weights":
-        assert read_json(tmp_path / "whole/results.json")["class_weights"] == {"bad": 3.0, "good": 1.0}
     kept = {key for key in first if key in tensors[0] and torch.equal(first[key], tensors[0][key])}
     lowest = {key for key in first if ".embeddings." in key or ".layer.0." in key}
     assert kept == (lowest if name == "frozen" else set())
@@ -157,7 +102,6 @@ def test_a_stop_after_the_last_state_logs_once(place, table, tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"class_weights": ("god=2",)}, "'god' is no label of the data; expected some of 'bad', 'good'"),
         (
             {"patience": 2},
             "patience = 2 without loop.keep_best, whose best value it waits for; give it one of accuracy",
@@ -170,53 +114,6 @@ def test_a_stop_after_the_last_state_logs_once(place, table, tmp_path, monkeypat
 def test_settings_that_mean_nothing_are_refused(place, table, tmp_path, change, message):
     with pytest.raises(InputError, match=message):
         finetune(dataclasses.replace(CONFIG, **change), *table, place / "model", tmp_path / "run", quiet=True)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [("bad",), ("bad=0",), ("bad=nan",), ("bad=1e39",), ("bad=1e-39",), ("bad=1", "bad=2"), ("balanced", "bad=2")],
-)
-def test_weights_that_are_none(given):
-    with pytest.raises(ValueError, match="class_weights = "):
-        FinetuneConfig(class_weights=given)
-
-
-@pytest.mark.parametrize("kind", ["regression", "span", "choice"])
-def test_kinds_without_classes_have_no_weights(kind):
-    from bertworks.finetuning.class_weights import class_weights
-
-    columns = ("text", "context") if kind == "span" else ("text",)
-    task = Task("t", columns, kind=kind, choices=("a", "b"), metrics=())
-    with pytest.raises(InputError, match=f"for the kind {kind}, which has no classes"):
-        class_weights(("balanced",), task, kind_of(task), None)
-
-
-def test_tags_have_weights(place):
-    from bertworks.tasks.tagging import Tagged
-
-    rows = [Tagged("good film", [(0, 4), (5, 9)], ["B-X", "O"]), Tagged("bad film", [(0, 3), (4, 8)], ["O", "O"])]
-    task = with_labels(own_task("tagging", ("text",), "label"), rows)
-    with joined_job(
-        dataclasses.replace(CONFIG, class_weights=("balanced",)), task, Data(rows, rows), place / "model"
-    ) as job:
-        named = dict(zip(job.task.labels, job.class_weights, strict=True))
-        assert named["B-X"] == pytest.approx(4 / 2) and named["O"] == pytest.approx(4 / 6)
-        batch = job.train.batch(torch.arange(len(job.train)).numpy())
-        assert job.objective.counts(batch)["task"] == pytest.approx(2 + 3 * 4 / 6)
-
-
-def test_weights_in_the_forms_of_scikit_learn(place, tmp_path):
-    import bertworks
-
-    given = {"train": place / "train.csv", "dev": place / "dev.csv", "max_seq_length": 16, "quiet": True}
-    given["loop.steps"] = 1
-    for name, weights in {"a": {"bad": 2.0}, "b": "balanced"}.items():
-        results = bertworks.finetune(place / "model", tmp_path / name, class_weights=weights, **given).details
-        assert results["class_weights"].keys() == {"bad", "good"} and (
-            name == "b" or results["class_weights"]["bad"] == 2
-        )
-    with pytest.raises(InputError, match=r"class_weights = bad=1e\+39; expected .* from 0\.000001 to 1,000,000"):
-        bertworks.finetune(place / "model", tmp_path / "c", class_weights={"bad": 1e39}, **given)
 
 
 @pytest.mark.parametrize("change", [{}, {"trained": "head"}])

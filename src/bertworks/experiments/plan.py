@@ -13,8 +13,8 @@ from ..checkpoint.folder import find_model, read_config
 from ..config import find_beside, from_dict, load_recipe
 from ..data.store import Store
 from ..files import InputError, checksum
+from ..finetuning.job import check_settings
 from ..finetuning.recipe import FinetuneConfig
-from ..finetuning.settings import check_settings
 from ..model.config import ModelConfig
 from ..pretraining.recipe import PretrainConfig, StaticConfig
 from ..pretraining.static import static_shape

@@ -3,11 +3,8 @@
 In reading order:
 
     recipe.py         the recipe
-    settings.py       whether settings fit the model and the task
-    job.py            what the runs of several seeds share: examples as tokens, labels, the objective
-    start.py          the model to start with
+    job.py            what the runs of several seeds share: examples as tokens, labels; checks of settings
     run.py            one run, runs with several seeds, their mean and standard deviation
-    class_weights.py  weights of the classes in the loss
     teacher.py        scores of a fine-tuned teacher, which a student learns
 """
 

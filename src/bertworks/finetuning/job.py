@@ -18,7 +18,9 @@ from torch import Tensor
 from ..checkpoint.folder import find_model, load_tokenizer, read_config
 from ..checkpoint.weights import weights_checksum
 from ..files import Diverged, InputError, read_json
+from ..model.config import NO_TOP, ModelConfig
 from ..model.heads import Model
+from ..model.layer_choice import LayerChoice
 from ..tasks.base import Data, Judged, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
@@ -32,9 +34,7 @@ from ..training.objectives import Objective
 from ..training.progress import TrainerState
 from ..training.task_objectives import TeacherScoresObjective
 from ..training.trainer import AccumulationBatch
-from .class_weights import class_weights
 from .recipe import FinetuneConfig
-from .settings import check_settings, rows_of_a_pass
 from .teacher import TeacherScores, score_with_teacher
 
 
@@ -77,7 +77,6 @@ class Job:
     more: dict[str, Prepared]  # further development sets
     notes: tuple[str, ...]  # what was left out of the training rows
     teacher: TeacherScores | None  # scores of the training rows
-    class_weights: tuple[float, ...]  # of the task's labels; (): none
     world: World
     quiet: bool
     watch: Watch | None = None  # see TrainingLoop
@@ -95,8 +94,7 @@ class Job:
             left_out = f" ({'; '.join(notes)})" if notes else ""
             raise InputError(f"{task.name}: training and development data need rows, and every row a label{left_out}")
         teacher = score_with_teacher(config.teacher, task, kind, data, config, world) if config.teacher else None
-        weights = class_weights(config.class_weights, task, kind, train.inputs)
-        prepared = (train.inputs, dev, more, notes, teacher, weights)
+        prepared = (train.inputs, dev, more, notes, teacher)
         return cls(config, task, kind, data, folder, tokenizer, *prepared, world, quiet)
 
     @functools.cached_property
@@ -112,14 +110,12 @@ class Job:
     @property
     def facts(self) -> dict[str, Any]:
         """What the results of every run have."""
-        weights = dict(zip(self.task.labels, self.class_weights, strict=True)) if self.class_weights else None
         return {
             "examples": {"train": len(self.data.train), "dev": len(self.data.dev)},
             "dev_texts": hash_of_texts(self.data.dev),
             "truncation": {"train": self.train.truncation(), "dev": self.dev.inputs.truncation()},
             "notes": list(self.notes),
             **({"teacher": self.teacher.facts} if self.teacher else {}),
-            **({"class_weights": weights} if weights else {}),
             "data": self.data.source,
             **form_facts(self.task.form),
             "model": str(self.folder),
@@ -138,9 +134,8 @@ class Job:
     def objective(self) -> Objective:
         """What is learned: labels, and what the teacher says, if there is one."""
         if self.teacher is not None:
-            return TeacherScoresObjective(self.config.temperature, self.class_weights)
-        weighted = self.kind.weighted
-        return weighted(self.class_weights) if weighted and self.class_weights else self.kind.objective
+            return TeacherScoresObjective(self.config.temperature)
+        return self.kind.objective
 
     @property
     def weights(self) -> dict[str, float]:
@@ -187,3 +182,52 @@ def _negatives(config: FinetuneConfig, task: Task, world: World) -> tuple[str, .
         return ()
     found = f"a text has at most {together - 1:,} negatives instead of {config.batch_size - 1:,}"
     return (f"{found}: those of its micro-batch; micro_batch_size and processes change the loss of this task",)
+
+
+# ---- settings
+
+
+def check_settings(config: FinetuneConfig, task: Task, shape: ModelConfig, world: World) -> None:
+    """Raises InputError for settings that do not fit the model's shape or the task."""
+    layers = shape.num_hidden_layers
+    LayerChoice.parse(config.top.layers, layers)
+    if config.max_seq_length > shape.max_length:
+        raise InputError(
+            f"max_seq_length = {config.max_seq_length}, but the model has {shape.max_length} positions; "
+            f"give {shape.max_length} or less"
+        )
+    trained = config.trained_layers(layers)
+    if trained > layers:
+        raise InputError(f"trained = {trained}, but the model has {layers} layers; give {layers} or less")
+    if shape.shared_layers != "none" and 0 < trained < layers:
+        raise InputError(f"trained = {trained}, but the layers of the model share their weights; give all or head")
+    if task.kind == "embedding":
+        _check_embedding(config, task, world)
+    known = (*task.metrics, "loss")
+    if config.loop.keep_best and config.loop.keep_best not in known:
+        raise InputError(f"loop.keep_best = {config.loop.keep_best!r}; expected one of {', '.join(known)}")
+    if config.patience and not config.loop.keep_best:
+        raise InputError(
+            f"patience = {config.patience} without loop.keep_best, whose best value it waits for; give it one of "
+            f"{', '.join(known)}"
+        )
+
+
+def _check_embedding(config: FinetuneConfig, task: Task, world: World) -> None:
+    """Raises InputError for settings with which no encoder would be trained, or not the one that is stored."""
+    if config.trained == "head" or config.top != NO_TOP:
+        raise InputError(
+            "trained = 'head' and the table top do not go with the kind embedding, which trains the encoder itself: a "
+            "vector is the mean over its last layer; leave them out"
+        )
+    if not task.label and rows_of_a_pass(config, world) == 1:
+        raise InputError(
+            f"batch_size = {config.batch_size}, micro_batch_size = {config.micro_batch_size}: the negatives of a pair "
+            "without a score are the other rows of its micro-batch; give 2 rows or more"
+        )
+
+
+def rows_of_a_pass(config: FinetuneConfig, world: World) -> int:
+    """The rows of a micro-batch in the process that has most rows."""
+    mine = -(-config.batch_size // world.size)
+    return min(config.micro_batch_size or mine, mine)

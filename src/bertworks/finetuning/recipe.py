@@ -1,10 +1,9 @@
 """The recipe of fine-tuning. The paper's settings are in its sections 3.2, 4.1 and A.3."""
 
-import contextlib
 import functools
 import math
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,28 +17,6 @@ from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
 LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
 MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_steps` has set
-BALANCED = "balanced"  # class weights from the frequencies of the classes
-MOST_WEIGHT = 1e6  # of a class
-
-
-def parse_weight(text: str) -> tuple[str, float]:
-    """Label and weight of `label=number`. Raises ValueError for anything else.
-
-    Also for a number that is not from 1 / MOST_WEIGHT to MOST_WEIGHT: beyond them float32 loses the loss.
-    """
-    label, _, number = text.rpartition("=")
-    with contextlib.suppress(ValueError):
-        if label and 1 / MOST_WEIGHT <= float(number) <= MOST_WEIGHT:
-            return label, float(number)
-    expected = f"a number from {1 / MOST_WEIGHT:f} to {MOST_WEIGHT:,.0f}"
-    raise ValueError(f"class_weights = {text}; expected {BALANCED} alone, or label=number with {expected}")
-
-
-def listed_weights(weights: Any) -> Any:
-    """Class weights as the recipe lists them, of the forms that scikit-learn has: a dictionary by label, "balanced"."""
-    if isinstance(weights, Mapping):
-        return [f"{label}={weight}" for label, weight in weights.items()]
-    return [weights] if isinstance(weights, str) else weights
 
 
 @dataclass(frozen=True)
@@ -58,9 +35,6 @@ class FinetuneConfig(Limits):
     # top layers, with frozen embeddings and layers below them
     trained: Literal["all", "head"] | int = "all"
     top: TopConfig = NO_TOP  # layers between encoder and head: a choice of encoder layers, a BiLSTM
-    # weights of the classes in the training loss: balanced (rare classes weigh more, as in scikit-learn), or
-    # label=number for each label that is not to weigh 1; none: all weigh 1. Evaluation never weighs them
-    class_weights: tuple[str, ...] = ()
     # evaluations in a row without a new best of loop.keep_best, after which the run ends; 0: it trains to its end
     patience: int = 0
     # fine-tuned model folder whose scores the model learns beside the labels (classes and regression); empty: none
@@ -86,10 +60,6 @@ class FinetuneConfig(Limits):
             raise ValueError("expected dropout from 0 to below 1, micro_batch_size of 0 or more, seeds that differ")
         if isinstance(self.trained, int) and self.trained < 1:
             raise ValueError(f"trained = {self.trained}; expected all, head, or a whole number of layers from 1 on")
-        if self.class_weights != (BALANCED,):
-            named = [parse_weight(weight)[0] for weight in self.class_weights]
-            if len(set(named)) < len(named):
-                raise ValueError(f"class_weights = {', '.join(self.class_weights)}; expected every label once")
         check_seed(*self.seeds)
         if self.temperature <= 0 or not 0 <= self.soft_share <= 1:
             raise ValueError("expected a temperature above 0 and a soft_share from 0 to 1")

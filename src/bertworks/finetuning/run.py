@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 
 from ..checkpoint.card import origin_in_card
-from ..checkpoint.folder import find_model, run_name, save_folder
+from ..checkpoint.folder import find_model, parts_in, read_config, run_name, save_folder
 from ..checkpoint.locate import refuse_export
 from ..checkpoint.pooling import Pooling, write_pooling
+from ..checkpoint.start import initial_model
 from ..config import to_toml
 from ..files import InputError, atomic_write, clip, to_json, write_json, write_text
+from ..model.config import HeadName
+from ..model.heads import Model, build_model
 from ..model.used_rows import keep_used_rows, restore_rows
 from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
 from ..reporting.tables import counted
@@ -48,10 +51,8 @@ from ..training.run import (
     write_results,
 )
 from ..training.trainer import Trainer
-from .job import ExampleFeed, Job
+from .job import ExampleFeed, Job, rows_of_a_pass
 from .recipe import FinetuneConfig
-from .settings import rows_of_a_pass
-from .start import start_model
 
 
 @contextlib.contextmanager
@@ -239,6 +240,27 @@ class SeedRun:
                 write_json(out / name, content)
         with atomic_write(out / TRAINED_ON) as file:
             np.save(file, hashes_of(task, job.data.train))
+
+
+def start_model(
+    config: FinetuneConfig, folder: Path, head: HeadName | None, labels: Sequence[str]
+) -> tuple[Model, list[str]]:
+    """The model to train, and which of its parts have new weights. head: none: the kind of task has none."""
+    heads, seed, rate = (head,) if head else (), config.loop.seed, config.dropout
+    if config.random_init:
+        shape = replace(read_config(folder)[0], hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+        model = build_model(shape, heads, len(labels), seed, top=config.top)
+        fresh = ["encoder", *sorted(parts_in(model))]
+    else:
+        model, fresh, _ = initial_model(folder, heads, labels, seed, rate, config.top)
+    model.freeze_unused_layers()
+    if not heads and model.encoder.pooler is not None:
+        model.encoder.pooler.requires_grad_(False)  # no vector of this kind passes through it
+    if config.trained == "head":
+        model.freeze()
+    elif config.trained != "all":
+        model.freeze_lowest(model.config.num_hidden_layers - config.trained)
+    return model, fresh
 
 
 def opening(job: Job, config: FinetuneConfig) -> str:

@@ -196,5 +196,3 @@ class Kind:
     metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables
     # the names of the head's outputs, from training rows
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]] = no_names
-    # the objective with a weight for each label in the order of its number; None: weights mean nothing to it
-    weighted: "Callable[[tuple[float, ...]], Objective] | None" = None

@@ -145,7 +145,7 @@ def labels(task: Task, train: Sequence[Row], dev: Sequence[Row]) -> Iterator[Fin
             "warning",
             f"label {named(most)} has {often:,} of {count.total():,} training examples, {named(rarest)} {seldom:,}: "
             f"the majority-class baseline has an accuracy of {often / count.total():.3f}",
-            "report macro_f1 beside accuracy; label more examples of the rare labels, or set class_weights",
+            "report macro_f1 beside accuracy; label more examples of the rare labels, or repeat those that there are",
         )
 
 

@@ -238,10 +238,9 @@ def named_labels(numbers: NDArray[Any], task: Task) -> list[Any]:
 
 
 def _kind(*metrics: str) -> Kind:
-    weighted = ClassificationObjective
-    return Kind("classifier", weighted(), read, prepare, metrics, label_names, weighted)
+    return Kind("classifier", ClassificationObjective(), read, prepare, metrics, label_names)
 
 
 SINGLE = PAIR = _kind("accuracy", "macro_f1", "f1", "matthews")
-REGRESSION = replace(_kind("pearson", "spearman"), weighted=None)
+REGRESSION = _kind("pearson", "spearman")
 MULTILABEL = _kind("micro_f1", "exact_match", "macro_f1")

@@ -282,12 +282,4 @@ class TagRows(Prepared):
         )
 
 
-TAGGING = Kind(
-    "tagger",
-    TaggingObjective(),
-    read,
-    prepare,
-    ("f1", "precision", "recall", "accuracy"),
-    labels,
-    weighted=TaggingObjective,
-)
+TAGGING = Kind("tagger", TaggingObjective(), read, prepare, ("f1", "precision", "recall", "accuracy"), labels)

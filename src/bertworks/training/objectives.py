@@ -33,7 +33,7 @@ class Objective(Protocol):
         return with_packing(batch)
 
     def counts(self, batch: Batch) -> Mapping[str, float]:
-        """How many predictions each term of this batch has, from its labels alone; weighted ones count their weight."""
+        """How many predictions each term of this batch has, from its labels alone."""
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         """The sums of each term."""

@@ -3,7 +3,6 @@
 Shapes: B sequences, L positions, C choices, K labels.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,37 +70,23 @@ class DistillationObjective(Objective):
 
 @dataclass(frozen=True)
 class ClassificationObjective(Objective):
-    """By the form of the labels: (B,) classes: softmax; (B,) floats: squared error; (B, K) floats: K sigmoids.
+    """By the form of the labels: (B,) classes: softmax; (B,) floats: squared error; (B, K) floats: K sigmoids."""
 
-    With `weights` of the classes the mean is a weighted one, as that of torch's CrossEntropyLoss; with several labels
-    a row they multiply the loss where the label is there (`pos_weight` of BCEWithLogitsLoss). Regressions have none.
-    """
-
-    weights: tuple[float, ...] = ()  # K of them; (): all are 1
-
-    def counts(self, batch: Batch) -> Mapping[str, float]:
-        return {"task": _weight(batch["labels"], self.weights)}
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"task": batch["labels"].numel()}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         logits, labels = model.heads["classifier"](model.pool(batch, dropout), dropout), batch["labels"]
-        return {"task": _labelled_loss(logits, labels, self.weights)}
+        return {"task": _labelled_loss(logits, labels)}
 
 
-def _weight(labels: Tensor, weights: Sequence[float]) -> float:
-    """The sum of the weights of class numbers, -100 left out; the number of labels, if they have no weights."""
-    if not weights or labels.ndim == 2:
-        return labels.numel()
-    return float(torch.tensor(weights, dtype=torch.float64)[labels[labels != IGNORED]].sum())
-
-
-def _labelled_loss(logits: Tensor, labels: Tensor, weights: Sequence[float] = ()) -> Term:
+def _labelled_loss(logits: Tensor, labels: Tensor) -> Term:
     """By the form of the labels, as ClassificationObjective says."""
     if labels.ndim == 2:
-        scale = logits.new_tensor(weights, dtype=torch.float32) if weights else None
-        return Term(F.binary_cross_entropy_with_logits(logits.float(), labels, reduction="sum", pos_weight=scale), None)
+        return Term(F.binary_cross_entropy_with_logits(logits.float(), labels, reduction="sum"), None)
     if labels.is_floating_point():
         return Term(F.mse_loss(logits.squeeze(-1).float(), labels, reduction="sum"), None)
-    return cross_entropy(logits, labels, weights)
+    return cross_entropy(logits, labels)
 
 
 @dataclass(frozen=True)
@@ -113,10 +98,9 @@ class TeacherScoresObjective(Objective):
     """
 
     temperature: float = 2.0
-    weights: tuple[float, ...] = ()  # of the classes in "task", as ClassificationObjective has them
 
-    def counts(self, batch: Batch) -> Mapping[str, float]:
-        return {"task": _weight(batch["labels"], self.weights), "soft": len(batch["labels"])}
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"task": batch["labels"].numel(), "soft": len(batch["labels"])}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         logits = model.heads["classifier"](model.pool(batch, dropout), dropout).float()
@@ -126,7 +110,7 @@ class TeacherScoresObjective(Objective):
         else:
             found, wanted = ((scores / T).log_softmax(-1) for scores in (logits, known))
             soft = T**2 * F.kl_div(found, wanted, reduction="sum", log_target=True)
-        return {"task": _labelled_loss(logits, batch["labels"], self.weights), "soft": Term(soft, None)}
+        return {"task": _labelled_loss(logits, batch["labels"]), "soft": Term(soft, None)}
 
 
 class EmbeddingObjective(Objective):
@@ -165,22 +149,19 @@ class ChoiceObjective(Objective):
 class TaggingObjective(Objective):
     """Softmax over K tags at every token with a label (section 5.3)."""
 
-    weights: tuple[float, ...] = ()  # of the tags, as ClassificationObjective has them; (): all are 1
-
     def prepare(self, batch: Batch) -> Batch:
         if "labelled_cells" in batch:
             return batch
         return super().prepare(batch) | {"labelled_cells": (batch["labels"].flatten() != IGNORED).nonzero().squeeze(1)}
 
-    def counts(self, batch: Batch) -> Mapping[str, float]:
-        labels = batch["labels"]
-        return {"task": _weight(labels[labels != IGNORED], self.weights)}
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {"task": int((batch["labels"] != IGNORED).sum())}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
         out, cells = model.encode(batch, dropout), batch["labelled_cells"]
         scores, labels = model.heads["tagger"](out, dropout)[out.packing.rows(cells)], batch["labels"].flatten()[cells]
-        return {"task": cross_entropy(scores, labels, self.weights)}
+        return {"task": cross_entropy(scores, labels)}
 
 
 class SpanObjective(Objective):

@@ -3,7 +3,7 @@
 Shapes: M predictions, m of them at a time, D width (E where embeddings are narrower), V vocabulary.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -59,14 +59,10 @@ class Scorer(NamedTuple):
         return Scorer(self.hidden, F.pad(self.weight, (0, 0, 0, more)), F.pad(self.bias, (0, more), value=NO_CHANCE))
 
 
-def cross_entropy(logits: Tensor, labels: Tensor, weights: Sequence[float] = ()) -> Term:
-    """Summed cross entropy in float32 and number of hits; labels -100 are left out.
-
-    weights: of the classes; each label's loss is multiplied by that of its class. Empty: 1.
-    """
+def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
+    """Summed cross entropy in float32 and number of hits; labels -100 are left out."""
     logits = logits.float()
-    scale = logits.new_tensor(weights) if weights else None
-    loss = F.cross_entropy(logits, labels, scale, ignore_index=IGNORED, reduction="sum")
+    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
     return Term(loss, (logits.argmax(-1) == labels).sum().detach())
 
 

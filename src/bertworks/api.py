@@ -21,7 +21,7 @@ from .finetuning.run import finetune as run_finetuning
 from .inference.config import FeatureConfig
 from .inference.engines import Computing, EngineName, Precision
 from .inference.evaluation import evaluate as evaluate_rows
-from .inference.evaluation import known_labels, remembered
+from .inference.evaluation import remembered
 from .inference.feature_files import check_out, read_texts, write_features
 from .inference.features import Extractor
 from .inference.file_inputs import Columns, columns_for, in_memory
@@ -206,7 +206,7 @@ def evaluate(
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     form: dict[str, Any] = {"encoding": encoding, "sheet": sheet, "header_row": header_row}
     rows = remembered(DevRows(task, data, dev, **given, **form), model, given)  # type: ignore[arg-type]  # a path, in a command
-    return Evaluated(evaluate_rows(model, *rows.read(known_labels(model)), computing=Computing(precision)))
+    return Evaluated(evaluate_rows(model, *rows.read(), computing=Computing(precision)))
 
 
 def predict(

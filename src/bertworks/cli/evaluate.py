@@ -42,7 +42,7 @@ def evaluate(argv: list[str]) -> None:
     arguments = parse(Arguments, argv, "evaluate")
     from ..inference.engines import Computing
     from ..inference.evaluation import evaluate as evaluate_model
-    from ..inference.evaluation import known_labels, remembered, save_thresholds
+    from ..inference.evaluation import remembered, save_thresholds
     from ..inference.text_perplexity import perplexity
 
     computing, rows = Computing(arguments.precision), arguments.rows
@@ -55,11 +55,11 @@ def evaluate(argv: list[str]) -> None:
     check_output(arguments.out, rows.find()[1])
     if arguments.save_thresholds:
         chosen_on = Path(rows.find()[1][-1]).name
-        results = save_thresholds(arguments.model, *rows.read(known_labels(arguments.model)), chosen_on)
+        results = save_thresholds(arguments.model, *rows.read(), chosen_on)
         _show(results, arguments.out)
         print(results["note"], file=sys.stderr)
         return
-    task, read = rows.read(known_labels(arguments.model))
+    task, read = rows.read()
     results = evaluate_model(arguments.model, task, read, computing=computing)
     _show(results, arguments.out)
     for line in results.get("findings", ()):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..checkpoint.folder import read_task
 from ..checkpoint.locate import CONFIG, ModelLike, find_model, refuse_export, run_folder
-from ..checkpoint.metadata import TASK, labels_of, stored_scale
+from ..checkpoint.metadata import TASK, stored_scale
 from ..checkpoint.names import LABELS, listed
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..checkpoint.start import network_of
@@ -131,12 +131,6 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
         return rows
     found = {"kind": task.get("kind"), "text": text, "label": task.get("label", ""), "choices": task.get("choices", ())}
     return replace(rows, **{name: value for name, value in found.items() if name not in given})
-
-
-def known_labels(model: ModelLike) -> list[str]:
-    """The names of a model's labels, for `DevRows.read`; [] if its folder names none."""
-    config = find_model(model) / CONFIG
-    return (labels_of(read_json_object(config), str(config)) or []) if config.exists() else []
 
 
 def _is_there(table: Any) -> bool:

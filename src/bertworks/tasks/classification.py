@@ -19,7 +19,7 @@ from ..batch import IGNORED
 from ..files import InputError
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
-from .base import OWN_TABLE, Example, Judged, Kind, Limits, Prepared, Task
+from .base import Example, Judged, Kind, Limits, Prepared, Task
 from .calibration import (
     HALF,
     best_thresholds,
@@ -89,8 +89,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
         if marks:
             labels = marked_labels(cells, marks, places)
         else:
-            ordered = task.name != OWN_TABLE  # else the labels are those of the training rows, sorted
-            labels = several_labels([cell for (cell,) in cells], names, places, ordered)
+            labels = several_labels([cell for (cell,) in cells], names, places)
         examples = [example._replace(label=label) for example, label in zip(examples, labels, strict=True)]
     return examples
 

@@ -1,11 +1,10 @@
 """The labels of one or two texts as files write them: names, numbers, and several names in one cell.
 
-Several labels in one cell are names with | between them, or a list (JSON, Python, NumPy). A list of 0 and 1 for each
-label (multi-hot) is read by position: the task's names, or else 0, 1, 2 ... What could mean two things is refused.
+Several labels in one cell are names with | between them, or a list of names (JSON, Python, NumPy). What could mean two
+things is refused, such as a list of 0 and 1 for each label (multi-hot).
 """
 
 import re
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -125,21 +124,17 @@ def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
 # ---- several labels in one cell
 
 
-def several_labels(
-    cells: Sequence[str], names: Mapping[str, str], places: Sequence[str], ordered: bool = True
-) -> list[str]:
+def several_labels(cells: Sequence[str], names: Mapping[str, str], places: Sequence[str]) -> list[str]:
     """The names of the labels in each cell of a file, with | between them; an empty cell has none.
 
-    names: as of `one_label`. places: how messages name each row. ordered: whether the order of the names is that of
-    vectors. All cells of a file decide how one is read. Raises InputError for a cell that is neither names nor a list,
-    and for one that could be one name or several.
+    names: as of `one_label`. places: how messages name each row. Raises InputError for a cell that is neither names nor
+    a list of names, and for one that could be one name or several.
     """
     lists = [None if cell in names else _items_of(cell, where) for cell, where in zip(cells, places, strict=True)]
     known = {*names} or {name for items in lists for name in items or ()}
     if any(items is not None and cell and SEPARATOR not in cell for cell, items in zip(cells, lists, strict=True)):
         lists = [[] if cell in _MISSING - known else items for cell, items in zip(cells, lists, strict=True)]
-    if _are_vectors(cells, lists, names, places):
-        return _positions(cells, lists, names, places, ordered)
+    _refuse_vectors(cells, lists, names, places)
     found = []
     for cell, items, where in zip(cells, lists, places, strict=True):
         if items is None and cell not in known and re.search("[,;\n]", cell):
@@ -163,55 +158,17 @@ def _items_of(cell: str, where: str) -> list[str] | None:
     return None if items is None else [name for name in map(label_in, items) if name]
 
 
-def _are_vectors(
+def _refuse_vectors(
     cells: Sequence[str], lists: Sequence[list[str] | None], names: Mapping[str, str], places: Sequence[str]
-) -> bool:
-    """Whether the lists are 0 or 1 for each label, rather than names. Raises InputError if they may be either."""
-    places_of = [i for i, items in enumerate(lists) if items and SEPARATOR not in cells[i]]
-    values = [[item.lower() for item in lists[i] or ()] for i in places_of]
-    for items in values:
-        if len({*items}) < len(items) and all(item in TRUTH or NUMBER.fullmatch(item) for item in items):
-            return True  # a list of names has none twice
-    different = {item for items in values for item in items}
-    if not values or not different <= {*TRUTH}:
-        return False
-    if not different <= {"0", "1"} or (names and {"0", "1"}.isdisjoint(names)):
-        return True
-    empty = sum(cell in {"", *_MISSING} for cell in cells)
-    if any(len(items) != 2 for items in values) or len(values) + empty < len(cells):
-        return False
-    if {*names} == {"0", "1"} and values.count(values[0]) < len(values):
-        return True  # as names, all rows would have both, in two orders
-    i = places_of[0]
-    found = f"label {shorten(cells[i])} may be 0 or 1 for each label, or the names 0 and 1"
-    raise InputError(f"{places[i]}: {found}; use one column per label (--label law,art), or {HOW}")
+) -> None:
+    """Raises InputError for a list of 0 or 1 for each label (multi-hot), which does not contain the labels' names.
 
-
-def _positions(
-    cells: Sequence[str],
-    lists: Sequence[list[str] | None],
-    names: Mapping[str, str],
-    places: Sequence[str],
-    ordered: bool,
-) -> list[str]:
-    """The labels of vectors of 0 and 1, with | between them: by position the task's, or else the numbers from 0.
-
-    Raises InputError for a cell of another length, or with other values.
+    Such a list has a number or boolean twice, or the lists of the whole file have nothing but 0 and 1 in them.
     """
-    length = statistics.mode(len(items) for cell, items in zip(cells, lists, strict=True) if items)
-    known, found = [*names.values()], []
-    numbered = all(name.isdecimal() for name in known)
-    for cell, items, where in zip(cells, lists, places, strict=True):
-        if items is None or len(items) != length or not all(item.lower() in TRUTH for item in items):
-            raise InputError(f"{where}: label {shorten(cell)}; expected a list of {length} values, 0 or 1 for each "
-                             "label, as in the other rows")  # fmt: skip
-        if not numbered and not ordered:
-            raise InputError(f"{where}: label {shorten(cell)} is 0 or 1 for each label, but the training rows have "
-                             f"names ({listed(known, LABELS)}) without an order; {HOW}")  # fmt: skip
-        if not numbered and length != len(known):
-            raise InputError(f"{where}: label {shorten(cell)} has {length} values; expected {len(known)}, one for "
-                             f"each of {listed(known, LABELS)}")  # fmt: skip
-        ones = [i for i, item in enumerate(items) if TRUTH[item.lower()]]
-        labels = [known_label(str(i), names, where) if numbered else known[i] for i in ones]
-        found.append(SEPARATOR.join(labels))
-    return found
+    rows = [(i, items) for i, items in enumerate(lists) if items and SEPARATOR not in cells[i]]
+    marks = all(item.lower() in TRUTH for _, items in rows for item in items)
+    for i, items in rows:
+        twice = len({*items}) < len(items) and all(item.lower() in TRUTH or NUMBER.fullmatch(item) for item in items)
+        if twice or (marks and len(items) > 1 and not {*items} <= {*names}):
+            found = f"label {shorten(cells[i])} may be 0 or 1 for each label, without their names"
+            raise InputError(f"{places[i]}: {found}; give one column per label (--label law,art), or {HOW}")

@@ -83,16 +83,11 @@ class DevRows:
         columns = (comma_separated(self.text), label, comma_separated(self.choices))
         return replace(own_task(self.kind or "", *columns), form=form), list(own.values())
 
-    def read(self, labels: Sequence[str] = ()) -> tuple[Task, Sequence[Any]]:
-        """The task and its development rows. Raises InputError like `find`, or if the table cannot be read.
-
-        labels: those of a model that was trained on vectors of 0 and 1; vectors of rows are read by them.
-        """
+    def read(self) -> tuple[Task, Sequence[Any]]:
+        """The task and its development rows. Raises InputError like `find`, or if the table cannot be read."""
         from .kinds import read_rows
 
         task, tables = self.find()
-        if task.kind == "multilabel" and not task.labels and all(label.isdecimal() for label in labels):
-            task = replace(task, labels=tuple(labels))
         return task, read_rows(task, tables[-1], name="dev")
 
 

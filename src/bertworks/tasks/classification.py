@@ -32,7 +32,6 @@ from .calibration import (
 from .inputs import Inputs, labelled_loss
 from .labels import (
     SEPARATOR,
-    label_in,
     label_names,
     label_parts,
     marked_labels,
@@ -75,13 +74,18 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
     where, names = locator(path), dict(zip(task.written or task.labels, task.labels, strict=True))
     check = None if several or not labelled else number if task.kind in NUMERIC else one_label
-    examples, cells = list[Example](), list[list[str]]()
+    examples, cells, checked = list[Example](), list[list[str]](), dict[str, str]()
     # one pass: collecting the rows first would double the time, most of it spent by the garbage collector
     for line, values in read_table(path, columns, task.header, (), (task.label,) if several else (), task.form):
-        label = check(label_in(values[count]), names, where(line)) if check else None
+        label = None
+        if check:
+            cell = values[count].strip()
+            label = checked.get(cell)
+            if label is None:
+                label = checked[cell] = check(cell, names, where(line))
         examples.append(Example(values[0], values[1] if count == 2 else None, label, line))
         if several:
-            cells.append([*map(label_in, values[count:])])
+            cells.append([*map(str.strip, values[count:])])
     if not examples:
         raise InputError(f"{path}: no rows in this file")
     if several:

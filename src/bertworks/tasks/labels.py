@@ -26,11 +26,6 @@ _COLLECTION = re.compile(
 )
 
 
-def label_in(cell: str) -> str:
-    """The label that a cell has, without the blanks around it; "" if it has none."""
-    return cell.strip()
-
-
 def one_label(cell: str, names: Mapping[str, str], where: str) -> str:
     """The label's name; `names` maps what the file writes to it, and is empty if any label will do."""
     if not cell:
@@ -155,7 +150,7 @@ def _items_of(cell: str, where: str) -> list[str] | None:
         items = cell.split(SEPARATOR)
     elif items is not None and any(SEPARATOR in name for name in items):
         raise InputError(f"{where}: label {cell}; expected names without {SEPARATOR}, which stands between them")
-    return None if items is None else [name for name in map(label_in, items) if name]
+    return None if items is None else [name for name in map(str.strip, items) if name]
 
 
 def _refuse_vectors(

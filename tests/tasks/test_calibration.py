@@ -1,4 +1,4 @@
-"""Calibration, confusion, thresholds of several labels: as defined, in results, in the folder, in predictions."""
+"""Calibration, thresholds of several labels: as defined, in results, in the folder, in predictions."""
 
 import json
 
@@ -14,7 +14,7 @@ from bertworks.inference.evaluation import evaluate, save_thresholds
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example, Task
-from bertworks.tasks.calibration import BINS, best_thresholds, confusion, expected_calibration_error, reliability
+from bertworks.tasks.calibration import BINS, best_thresholds, expected_calibration_error, reliability
 from support.tiny_task import TINY, tiny_folder
 
 LABELS = ("law", "art", "war")
@@ -39,13 +39,6 @@ def test_the_calibration_error_is_the_weighted_gap():
     marks = (rng.random((50, 3)) < 0.25).astype(np.float32)
     [row] = reliability(np.full((50, 3), 0.25), marks)  # several labels: every probability counts
     assert row["count"] == 150 and row["accuracy"] == pytest.approx(marks.mean())
-
-
-def test_confusion():
-    found = confusion(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0]), ("a", "b", "c", "d"))
-    assert found == {"a": {"a": 1, "b": 1}, "b": {"b": 1}, "c": {"a": 1}}
-    marks = confusion(np.array([[1, 0], [1, 1]]), np.array([[1, 1], [0, 1]]), ("a", "b"))
-    assert marks == {"a": {"found": 1, "missed": 1, "wrong": 0}, "b": {"found": 1, "missed": 0, "wrong": 1}}
 
 
 def test_no_threshold_is_better():

@@ -91,7 +91,7 @@ def evaluate(
 
     `majority`: the first metric of the best answer that ignores the text; left out where it is 0.
 
-    Of a classifier also `ece`, the table behind it (`reliability`) and `confusion` (tasks/calibration.py).
+    Of a classifier also `ece` and the table behind it, `reliability` (tasks/calibration.py).
 
     Raises InputError if the model is of another kind, or does not know a label of the data.
     """

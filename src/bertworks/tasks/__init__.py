@@ -32,7 +32,7 @@ In reading order:
     rows.py            rows that a caller hands over in Python, checked
     draws.py           rows drawn by a seed, and rows that are kept back
     metrics.py         metrics of classes, values and label sets
-    calibration.py     calibration of probabilities, confusion, thresholds of several labels
+    calibration.py     calibration of probabilities, thresholds of several labels
 """
 
 from typing import TYPE_CHECKING

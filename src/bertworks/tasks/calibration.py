@@ -1,4 +1,4 @@
-"""How far the probabilities of a classifier can be trusted, what it confuses, and where its labels begin.
+"""How far the probabilities of a classifier can be trusted, and where its labels begin.
 
 A reliability table divides predictions by their confidence into BINS of equal width and compares the mean confidence of
 each with the share that is right; the expected calibration error (ECE) is the mean gap, weighted by the number of
@@ -8,7 +8,6 @@ have several labels, every probability of a label counts, and the label is there
 Shapes: N examples, K labels, P predictions (N, or N * K of several labels).
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,22 +55,6 @@ def expected_calibration_error(table: Sequence[Mapping[str, float]]) -> float:
     """The ECE of a reliability table, a fraction; 0 of no predictions."""
     total = sum(row["count"] for row in table)
     return sum(row["count"] * abs(row["accuracy"] - row["confidence"]) for row in table) / max(total, 1)
-
-
-def confusion(true: NDArray[Any], predicted: NDArray[Any], labels: Sequence[str]) -> dict[str, dict[str, int]]:
-    """How often each true label was predicted as which, without zeros: {true: {predicted: count}}.
-
-    Where a row may have several labels: {label: {found, missed, wrong}}, its rows that were and were not found, and
-    those that do not have it but got it.
-    """
-    if true.ndim == 2:
-        sums = {"found": true * predicted, "missed": true * (1 - predicted), "wrong": (1 - true) * predicted}
-        return {name: {key: int(cells[:, k].sum()) for key, cells in sums.items()} for k, name in enumerate(labels)}
-    pairs = Counter(zip(true.tolist(), predicted.tolist(), strict=True))
-    found = {
-        name: {other: pairs[k, j] for j, other in enumerate(labels) if pairs[k, j]} for k, name in enumerate(labels)
-    }
-    return {name: row for name, row in found.items() if row}
 
 
 def thresholds_of(labels: Sequence[str], settings: Mapping[str, Any]) -> NDArray[np.float64]:

@@ -23,7 +23,6 @@ from .base import Example, Judged, Kind, Limits, Prepared, Task
 from .calibration import (
     HALF,
     best_thresholds,
-    confusion,
     expected_calibration_error,
     probabilities,
     reliability,
@@ -192,7 +191,7 @@ class ClassRows(Prepared):
         return values, np.lexsort((-means, -values), axis=-1)
 
     def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
-        """Metrics of (N, K) scores; of classes also calibration and confusion."""
+        """Metrics of (N, K) scores; of classes also calibration."""
         true, task = self.inputs.labels, self.task
         predicted = predictions(scores, task, thresholds_of(task.labels, settings or {}))
         shown, gold = (named_labels(numbers, task) for numbers in (predicted, true))
@@ -212,7 +211,6 @@ class ClassRows(Prepared):
             predicted=dict(zip(task.labels, map(int, counts), strict=True)),
             details={
                 "ece": expected_calibration_error(table),
-                "confusion": confusion(true, predicted, task.labels),
                 "reliability": table,
             },
         )

@@ -24,7 +24,7 @@ from .formats import decoded
 from .table import TABLES, TableForm, ending_of, names_of
 from .tags import is_typed
 
-ENDINGS = (".conll", ".conllu", ".conllx", ".iob", ".iob2", ".bio", ".bioes", ".bmes", ".ner", ".tagged")
+ENDINGS = (".conll", ".conllu", ".conllx", ".iob", ".iob2", ".bio", ".bioes", ".ner", ".tagged")
 DOCUMENT = "-DOCSTART-"
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 WORDS = ("text", "word", "words", "token", "tokens", "form", "character")  # names for the usual column of words

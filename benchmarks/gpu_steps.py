@@ -32,12 +32,12 @@ import torch
 
 import common
 import gpu_common
+import peaks
 import pretraining
 import tiny
 from bertworks.data.store import Store
 from bertworks.model.presets import PRESETS
 from bertworks.pretraining.recipe import Phase, PretrainConfig
-from bertworks.pretraining.run import useful_flops
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 
@@ -157,10 +157,10 @@ def measure(store: str, device: str, cell: dict[str, Any], waits: bool) -> commo
     """Train one cell in this process."""
     found, one = gpu_common.need_device(device), Cell(**cell)
     dtype = machine.compute_dtype("auto", found)
-    before, clock = machine.matmul_peak(found, dtype), StepClock(one.skip, found, waits)
+    before, clock = peaks.matmul_peak(found, dtype), StepClock(one.skip, found, waits)
     config = train(one, Store.open(store, verify=False), found, clock)
     memory = machine.peak_memory(found)
-    flops, rate = useful_flops(config), clock.rate()
+    flops, rate = peaks.useful_flops(config), clock.rate()
     products = 12.0 * config.model.num_hidden_layers * config.model.hidden_size * one.length  # of attention, a token
     result: common.Result = {
         "tokens_per_second": round(rate),
@@ -174,9 +174,8 @@ def measure(store: str, device: str, cell: dict[str, Any], waits: bool) -> commo
         "start_seconds": clock.beyond(),
         "seconds_of_each_step": clock.each,
     }
-    best = max(before, machine.matmul_peak(found, dtype))
-    peaks = {"peak": best, "data_sheet": machine.data_sheet_peak(found, dtype)}
-    for name, peak in peaks.items():
+    best = max(before, peaks.matmul_peak(found, dtype))
+    for name, peak in {"peak": best, "data_sheet": peaks.data_sheet_peak(found, dtype)}.items():
         if peak:
             result |= {name: peak, f"share_of_{name}": rate * flops / peak}
             result[f"share_of_{name}_with_attention"] = rate * (flops + products) / peak

@@ -47,9 +47,6 @@ EXAMPLES = 5  # reproducible cases that a finding names
 
 def run(command: str) -> None:
     """The command, in a child, without what costs time and changes no result."""
-    from bertworks.training import machine
-
-    machine.matmul_peak = lambda *_: 1e12  # type: ignore[assignment]
     os.fsync = lambda fd: None  # type: ignore[assignment]
     call(command)
 

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import torch
 
 import common
+import peaks
 import tiny
 from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.instances import InstanceConfig, Position
@@ -33,7 +34,7 @@ from bertworks.data.store import Store
 from bertworks.model.config import ModelConfig
 from bertworks.model.presets import PRESETS
 from bertworks.pretraining.recipe import Phase, PretrainConfig
-from bertworks.pretraining.run import StoreTraining, start_model, useful_flops
+from bertworks.pretraining.run import StoreTraining, start_model
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.distributed import join_world
@@ -213,7 +214,7 @@ def one_side(side: str, **given: Any) -> common.Result:
     sizes = Sizes(**given)
     store, device = Store.open(sizes.store, verify=False), torch.device(sizes.device)
     dtype, square = machine.compute_dtype("auto", device), {"size": 256} if sizes.small else {}
-    peak = machine.matmul_peak(device, dtype, **square)
+    peak = peaks.matmul_peak(device, dtype, **square)
     config, clock = sizes.recipe(store.vocab_size, side), Clock(sizes.skip, device)
     kernels = False
     if side.startswith("ours"):
@@ -224,7 +225,7 @@ def one_side(side: str, **given: Any) -> common.Result:
         "kernels": kernels,
         "tokens_per_second": clock.rate(),
         "memory": machine.peak_memory(device),
-        "matmul_peak": max(peak, machine.matmul_peak(device, dtype, **square)),
+        "matmul_peak": max(peak, peaks.matmul_peak(device, dtype, **square)),
         "dtype": str(dtype),
     }
 
@@ -244,7 +245,7 @@ def compare(options: Any) -> common.Result:
         feeding = {"side": "batches", "store": store, "seconds": options.seconds}
         batches = common.fresh(one_side, feeding, options.smoke)
         model = sizes.shape(Store.open(store, verify=False).vocab_size, 0.1)
-    result = summarise(runs, useful_flops(PretrainConfig(model=model)))
+    result = summarise(runs, peaks.useful_flops(PretrainConfig(model=model)))
     return result | {
         "dtype": runs["ours"][0]["dtype"],
         "device": options.device,

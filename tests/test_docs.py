@@ -232,9 +232,7 @@ def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("docs")
     write_data(folder)
     write_tables(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertworks.training.machine.matmul_peak", lambda *_: 1e12)  # measuring the machine
-        write_runs(folder)
+    write_runs(folder)
     write_foreign_models(folder)
     return folder
 
@@ -267,7 +265,6 @@ def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path, monkeypa
         done = subprocess.run([*torchrun, *words[1:]], cwd=folder, capture_output=True)
         assert done.returncode == 0, done.stderr[-2000:]
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("bertworks.training.machine.matmul_peak", lambda *_: 1e12)  # measuring takes longer than runs
     for line in shorter:
         run_here(line)
     names = {}

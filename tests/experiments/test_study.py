@@ -37,7 +37,6 @@ from bertworks.files import Diverged, InputError, NotWritten, read_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import PretrainConfig
-from bertworks.training import machine
 from bertworks.training.identity import without_intervals
 from conftest import WORDS
 
@@ -93,8 +92,7 @@ FINETUNE = "max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\noptim.lr = 1e-3\n
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    """Leave out measuring the machine."""
-    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
+    """Look for work often."""
     monkeypatch.setattr(engine, "PAUSE", 0.05)
 
 
@@ -215,9 +213,7 @@ def finished(tiny_store, tiny_data, tmp_path_factory):
     """A study by the command line: its recipe and its folder."""
     folder = tmp_path_factory.mktemp("study")
     recipe = write_study(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "matmul_peak", lambda *_: 1e12)
-        main(line(recipe, tiny_store, tiny_data, folder / "out"))
+    main(line(recipe, tiny_store, tiny_data, folder / "out"))
     return recipe, folder / "out"
 
 
@@ -465,7 +461,6 @@ def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, t
 
 
 def work_on(recipe, store, data, out):
-    machine.matmul_peak = lambda *_: 1e12
     engine.PAUSE = 0.05
     run_study(make_plan(StudyInputs(recipe, store, data)), out, out / "cells", Options(quiet=True))
 

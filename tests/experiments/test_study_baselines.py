@@ -21,7 +21,6 @@ from bertworks.experiments.tables import tables
 from bertworks.files import InputError, read_json, write_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.tasks.base import Data, Example
-from bertworks.training import machine
 from conftest import WORDS
 
 PRETRAIN = """
@@ -76,8 +75,7 @@ columns = [
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    """Leave out measuring the machine."""
-    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
+    """Look for work often."""
     monkeypatch.setattr(engine, "PAUSE", 0.05)
 
 

@@ -13,7 +13,6 @@ from bertworks.finetuning.job import ExampleFeed
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune, start_model
 from bertworks.reporting.log import read_log
-from bertworks.training import memory
 from bertworks.training.config import LoopConfig, OptimConfig
 from support.loops import killed_at
 from support.tiny_task import TINY, VOCAB, tiny_place, tiny_rows
@@ -127,22 +126,6 @@ def test_a_batch_that_no_memory_holds_is_refused(place, table, tmp_path, monkeyp
     ):
         finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     finetune(dataclasses.replace(CONFIG, **change), *table, place / "model", tmp_path / "other", quiet=True)
-
-
-@pytest.mark.parametrize(("limit", "swap"), [("30719", "0"), ("20000", "10719"), ("30720", None), ("max", None)])
-def test_the_limit_of_a_container_counts(tmp_path, monkeypatch, limit, swap):
-    (tmp_path / "memory.max").write_text(f"{limit}\n")
-    if swap:
-        (tmp_path / "memory.swap.max").write_text(f"{swap}\n")
-    machine_swap = psutil.swap_memory()._replace(total=1 << 40 if swap else 0)
-    monkeypatch.setattr(psutil, "swap_memory", lambda: machine_swap)
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    given = dataclasses.replace(TINY, hidden_size=16, num_hidden_layers=2), 20, 24.0, torch.device("cpu")
-    if swap:
-        with pytest.raises(InputError, match=r"^20 sequences of 24 tokens in each forward pass"):
-            memory.check_memory(*given)
-    else:
-        memory.check_memory(*given)
 
 
 @pytest.mark.parametrize(("trained", "frozen"), [("all", 0), (2, 0), (1, 1), ("head", 2)])

@@ -19,7 +19,7 @@ from bertworks.pretraining.distill import every_second, start_student, student_c
 from bertworks.pretraining.recipe import DistillConfig
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from bertworks.training import machine, vocabulary_loss
+from bertworks.training import vocabulary_loss
 from bertworks.training.objectives import Objective
 from bertworks.training.task_objectives import DistillationObjective
 from bertworks.training.vocabulary_loss import Scorer, Term, linear_divergence
@@ -60,12 +60,6 @@ length = 40
 share = 0.5
 batch_size = 16
 """
-
-
-@pytest.fixture(autouse=True)
-def fast(monkeypatch):
-    """Leave out measuring the machine."""
-    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
 
 
 @pytest.fixture(scope="module")
@@ -221,9 +215,7 @@ def test_a_teacher_or_layers_that_make_no_student(more, layers, said):
 def trained(tiny_store, teacher, tmp_path_factory):
     """A run by the command line."""
     folder = tmp_path_factory.mktemp("distilled")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "matmul_peak", lambda *_: 1e12)
-        main(line(folder, tiny_store, teacher))
+    main(line(folder, tiny_store, teacher))
     return folder / "run"
 
 

@@ -15,7 +15,7 @@ import torch
 
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["bertworks.pretraining.run", "bertworks.cli", "tyro"])
-RATES = ("tokens_per_second", "share_of_peak", "share_of_data_sheet")
+RATES = ("tokens_per_second",)
 TIMING = (*RATES, "memory", "seconds", "left", "cores_used_by_others")
 RECIPE = """
 eval_batches = 2
@@ -63,13 +63,12 @@ def write_recipe(folder: Path, steps=40, dropout=0.1, precision="float32", compi
 
 
 def sit(argv: list[str], said: Path, environment: dict[str, str]) -> None:
-    """The command line in this process; what it says goes to a file. Measuring the machine's peak is left out."""
+    """The command line in this process; what it says goes to a file."""
     os.environ.update(environment)
     torch.set_num_threads(1)
     from bertworks.cli import main
-    from bertworks.training import loop, machine
+    from bertworks.training import loop
 
-    machine.matmul_peak = lambda *_: 1e12
     if environment.get("RANK") == "1":  # the clocks of processes never quite agree; these do not at all
         loop.time = SimpleNamespace(perf_counter=lambda: 3 * time.perf_counter())
     if seconds := float(environment.get("SLOW_FLUSH", 0)):  # a disk that is slow, so that a kill hits a write

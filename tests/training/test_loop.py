@@ -6,7 +6,6 @@ import math
 import os
 import re
 import signal
-import subprocess
 import sys
 from itertools import pairwise
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ from bertworks.model.heads import build_model
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
 from bertworks.reporting.log import read_log
-from bertworks.training import distributed, heap
+from bertworks.training import distributed
 from bertworks.training import loop as loop_module
 from bertworks.training import trainer as trainer_module
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -338,52 +337,8 @@ def test_the_fresh_start_is_the_seeds():
     assert not torch.equal(one.heads["nsp"].weight, other.heads["nsp"].weight)
 
 
-HOLES = """
-import torch
-from bertworks.training.heap import Heap
-from bertworks.training.process import prepare_process
-
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
-
-prepare_process()
-kept, passing = [], []
-for _ in range(200):
-    passing.append(torch.ones(1 << 18))
-    kept.append(torch.ones(1 << 10))
-passing.clear()
-before = resident()
-Heap().give_back(0)
-print((before - resident()) >> 20)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="glibc's heap")
-def test_holes_in_the_heap_are_given_back():
-    """200 freed buffers of a megabyte, each with a small one behind it that stays."""
-    done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, timeout=120, check=True)
-    assert int(done.stdout) > 150
-
-
-def test_holes_are_given_back_once_a_minute(monkeypatch, tiny_store, tmp_path):
-    """And at an evaluation. Pages that are needed again are slow at first."""
-    clock, returned = [0.0], []
-    monkeypatch.setattr(heap.time, "monotonic", lambda: clock[0])
-    loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=6, eval_every=4, evaluate=lambda: {"mlm_loss": 1.0})
-
-    def tick(step):
-        clock[0] += 25.0
-
-    give_back = heap.Heap.give_back
-    monkeypatch.setattr(heap.Heap, "give_back", lambda *given: give_back(*given) and returned.append(clock[0]))
-    loop.after_step = tick
-    loop.run()
-    assert returned == [75.0, 100.0, 150.0]
-
-
 def test_peak_memory_is_known_on_a_system_without_the_module_resource(monkeypatch):
     import importlib.util
-    import sys
 
     from bertworks.training import machine
 

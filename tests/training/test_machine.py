@@ -77,33 +77,6 @@ def test_a_gpu_that_only_emulates_bfloat16_trains_in_float32(monkeypatch, real, 
     assert machine.compute_dtype("bfloat16", GPU) is torch.bfloat16
 
 
-@pytest.mark.parametrize(("device", "size"), [("cpu", 2048), ("cuda", 8192)])
-def test_the_peak_is_that_of_a_product_which_keeps_the_device_busy(monkeypatch, device, size):
-    asked = []
-    monkeypatch.setattr(torch, "randn", lambda *shape, device: asked.append((shape, device.type)) or torch.ones(2, 2))
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    assert machine.matmul_peak(torch.device(device), torch.float32) > 0
-    assert asked == [((size, size), device)]
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("NVIDIA H200", 989e12),
-        ("NVIDIA H100 80GB HBM3", 989e12),
-        ("NVIDIA H100 PCIe", 756e12),
-        ("NVIDIA A100-SXM4-80GB", 312e12),
-        ("NVIDIA A10", 125e12),
-        ("NVIDIA A10G", 0.0),
-        ("Tesla V100-SXM2-16GB", 0.0),
-    ],
-)
-def test_peaks_of_data_sheets(monkeypatch, name, expected):
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: name)
-    assert machine.data_sheet_peak(GPU, torch.bfloat16) == expected
-    assert machine.data_sheet_peak(GPU, torch.float32) == 0.0
-
-
 def test_one_process_of_a_node_checks_the_store(tiny_store, monkeypatch):
     read = []
     monkeypatch.setattr("bertworks.data.store.checksum", lambda path: read.append(path) or "0")

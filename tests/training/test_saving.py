@@ -20,7 +20,7 @@ from bertworks.training import trainer as trainer_module
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import Optimizer
 from bertworks.training.progress import TrainerState
-from bertworks.training.state import StateWriter, load_state, snapshot
+from bertworks.training.state import load_state, snapshot
 from support.loops import IDENTITY, loop_of
 
 OPTIM = OptimConfig()
@@ -48,7 +48,7 @@ def slow_disk(monkeypatch):
         assert disk.free.wait(60)
         write(folder, what)
 
-    monkeypatch.setattr(state, "write_state", slowly)
+    monkeypatch.setattr(loop_module, "write_state", slowly)
     return disk
 
 
@@ -57,14 +57,14 @@ def weights_of(path):
 
 
 @pytest.fixture
-def writers(monkeypatch):
-    """The writers of states that loops make."""
-    made = []
-    monkeypatch.setattr(loop_module, "StateWriter", lambda: made.append(state.StateWriter()) or made[-1])
+def checkpoints(monkeypatch):
+    """The checkpoints of the loops that a test runs."""
+    made, init = [], loop_module.Checkpoints.__post_init__
+    monkeypatch.setattr(loop_module.Checkpoints, "__post_init__", lambda self: (made.append(self), init(self))[1])
     return made
 
 
-def test_training_continues_while_a_state_is_written(tiny_store, tmp_path, slow_disk, writers):
+def test_training_continues_while_a_state_is_written(tiny_store, tmp_path, slow_disk, checkpoints):
     """Two more steps are made meanwhile, and the file has the weights of its own step."""
     loop, seen = loop_of(model_of(), batches(tiny_store), tmp_path, steps=4, save_every=2), {}
 
@@ -73,7 +73,7 @@ def test_training_continues_while_a_state_is_written(tiny_store, tmp_path, slow_
         if step == 3:
             assert len(slow_disk.begun) == 1 and not (tmp_path / "state" / "state.safetensors").exists()
             slow_disk.free.set()
-            writers[0].wait()
+            checkpoints[0].wait()
             found = weights_of(tmp_path / "state" / "state.safetensors")
             assert all(torch.equal(value, found[f"model.{name}"]) for name, value in seen[2].items())
             assert not all(torch.equal(value, seen[3][name]) for name, value in seen[2].items())
@@ -96,28 +96,25 @@ def test_a_snapshot_shares_no_memory_with_training():
     assert all(torch.equal(value, before[name]) for name, value in taken.tensors.items())
 
 
-def test_one_state_is_written_at_a_time(tmp_path, slow_disk):
-    """The next snapshot is taken when the one before is on disk."""
-    writer, taken = StateWriter(), []
+def test_one_state_is_written_at_a_time(tiny_store, tmp_path, slow_disk, monkeypatch):
+    """The next copy is made when the one before is on disk."""
+    copies, copy = [], loop_module.snapshot
 
-    def take(number):
-        taken.append(number)
-        return snapshot(torch.nn.Linear(3, 2), Optimizer(torch.nn.Linear(3, 2), OPTIM), TrainerState(number), "abc")
+    def note(*given):
+        copies.append((tmp_path / "state" / "state.safetensors").exists())
+        return copy(*given)
 
-    writer.begin(tmp_path, lambda: take(1))
-    threading.Timer(0.05, slow_disk.free.set).start()
-    assert taken == [1] and not (tmp_path / "state.safetensors").exists()
-    writer.begin(tmp_path, lambda: take(2))
-    assert taken == [1, 2] and (tmp_path / "state.safetensors").exists()
-    writer.close()
-    assert len(slow_disk.begun) == 2
+    monkeypatch.setattr(loop_module, "snapshot", note)
+    threading.Timer(0.5, slow_disk.free.set).start()
+    assert loop_of(model_of(), batches(tiny_store), tmp_path, steps=3, save_every=1).run()
+    assert copies == [False, True, True] and len(slow_disk.begun) == 3
 
 
 def full(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_disk_that_was_full_is_said_at_the_next_step(tiny_store, tmp_path, monkeypatch, writers):
+def test_a_disk_that_was_full_is_said_at_the_next_step(tiny_store, tmp_path, monkeypatch, checkpoints):
     """Not at the next save, which may be far away."""
     loop, steps = loop_of(model_of(), batches(tiny_store), tmp_path, steps=50, save_every=2), []
 
@@ -126,7 +123,7 @@ def test_a_disk_that_was_full_is_said_at_the_next_step(tiny_store, tmp_path, mon
         if step == 2:
             monkeypatch.setattr(state, "atomic_write", full)
         if step == 3:
-            writers[0]._writing.exception()  # when the thread has found out
+            checkpoints[0].writing.exception()  # when the thread has found out
 
     loop.after_step = after
     with pytest.raises(NotWritten, match=r"state\.safetensors: could not be written \(No space left on device\)"):

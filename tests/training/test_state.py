@@ -14,7 +14,7 @@ from bertworks.training.config import OptimConfig
 from bertworks.training.identity import FORMAT
 from bertworks.training.optim import Optimizer
 from bertworks.training.progress import TrainerState
-from bertworks.training.state import load_state, save_state
+from bertworks.training.state import load_state, snapshot, write_state
 from support.loops import identity_of
 
 ABC = identity_of("abc")
@@ -36,7 +36,7 @@ def test_everything_comes_back(tmp_path):
     sums = {"loss_sums": {"mlm": 0.1}, "loss_counts": {"mlm": 7}, "lr": 1e-3}
     where = dict(step=5, updates=3, phase=1, group=7, offset=11, tokens=99)
     progress = TrainerState(**where, seconds=1.5, skipped=2, best=0.25, **sums)
-    save_state(tmp_path / "state", model, optimizer, progress, ABC.hash)
+    write_state(tmp_path / "state", snapshot(model, optimizer, progress, ABC.hash))
     other, fresh = trained(0)
     assert load_state(tmp_path / "state", other, fresh, ABC) == progress
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
@@ -48,14 +48,14 @@ def test_everything_comes_back(tmp_path):
 
 def test_a_state_before_the_first_update_comes_back_too(tmp_path):
     model, optimizer = trained(0)
-    save_state(tmp_path, model, optimizer, TrainerState(step=1, skipped=1), ABC.hash)
+    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=1, skipped=1), ABC.hash))
     assert load_state(tmp_path, *trained(0), ABC) == TrainerState(step=1, skipped=1)
 
 
 @pytest.mark.parametrize("kept", [0, 5, 8, 200, -1])
 def test_a_cut_state_is_refused(tmp_path, kept):
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, TrainerState(step=3, updates=3), ABC.hash)
+    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=3, updates=3), ABC.hash))
     path = tmp_path / "state.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
     before = [p.clone() for p in model.parameters()]
@@ -69,12 +69,12 @@ def test_another_file_is_not_a_state(tmp_path):
     known = {"recipe": ABC.hash, "bertworks": __version__, "format": str(FORMAT)}
     for header in (None, known, known | {"progress": "{"}, known | {"format": "x"}, {"progress": '{"stop": 3}'}):
         safetensors.torch.save_file({"model.x": torch.zeros(2)}, path, header)
-        with pytest.raises(InputError, match="not a whole state"):
+        with pytest.raises(InputError, match="remove the run folder"):
             load_state(tmp_path, *trained(0), ABC)
 
 
 def test_a_state_of_another_recipe_is_refused(tmp_path):
-    save_state(tmp_path / "state", *trained(), TrainerState(), ABC.hash)
+    write_state(tmp_path / "state", snapshot(*trained(), TrainerState(), ABC.hash))
     with pytest.raises(InputError, match=r"other settings, data or model\. Rerun the command .*or give another --out"):
         load_state(tmp_path / "state", *trained(0), identity_of("abd"))
 
@@ -90,7 +90,7 @@ def alter(path, tensors=None, **header):
 
 def test_every_flipped_bit_is_noticed(tmp_path):
     """In weights, moments, progress and the file's own description of its tensors."""
-    save_state(tmp_path, *trained(), TrainerState(step=3, updates=3, seconds=1.5), ABC.hash)
+    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3, seconds=1.5), ABC.hash))
     path = tmp_path / "state.safetensors"
     whole = path.read_bytes()
     for bit in range(3, 8 * len(whole), 41):
@@ -107,7 +107,7 @@ def test_every_flipped_bit_is_noticed(tmp_path):
 
 
 def test_a_state_of_a_newer_version_is_refused_by_name(tmp_path):
-    save_state(tmp_path, *trained(), TrainerState(step=3, updates=3), ABC.hash)
+    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
     alter(tmp_path / "state.safetensors", format=str(FORMAT + 1), progress='{"unknown": 1}')
     newer = (
         rf"state\.safetensors: written by a newer bertworks \(format {FORMAT + 1}; this version reads up to {FORMAT}\)"
@@ -119,7 +119,7 @@ def test_a_state_of_a_newer_version_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize("other", ["0.0.9", "0.2.0", "1.1.0"])
 def test_an_unfinished_run_continues_under_the_same_minor_version(tmp_path, monkeypatch, other):
     monkeypatch.setattr("bertworks.training.state.__version__", "0.1.7")
-    save_state(tmp_path, *trained(), TrainerState(step=3, updates=3), ABC.hash)
+    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
     for same in ("0.1.0", "0.1.8.dev3+g1234567"):
         monkeypatch.setattr("bertworks.training.state.__version__", same)
         assert load_state(tmp_path, *trained(0), ABC).step == 3
@@ -131,7 +131,7 @@ def test_an_unfinished_run_continues_under_the_same_minor_version(tmp_path, monk
 
 def test_a_state_of_version_0_1_is_refused(tmp_path):
     """It has no format."""
-    save_state(tmp_path, *trained(), TrainerState(step=3, updates=3), ABC.hash)
+    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
     path = tmp_path / "state.safetensors"
     with safetensors.safe_open(path, "pt") as file:
         header = {name: file.metadata()[name] for name in ("progress", "recipe")}
@@ -145,7 +145,7 @@ def test_a_state_of_version_0_1_is_refused(tmp_path):
 def test_a_state_of_an_older_version_is_taken(tmp_path):
     """It says nothing of the losses since the last record."""
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, TrainerState(step=3, updates=3), ABC.hash)
+    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=3, updates=3), ABC.hash))
     known = ("step", "updates", "phase", "group", "offset", "tokens", "instances", "seconds", "skipped", "best")
     older = {name: vars(TrainerState(step=3, updates=3))[name] for name in known}
     alter(tmp_path / "state.safetensors", progress=json.dumps(older))
@@ -163,7 +163,7 @@ def test_a_state_of_an_older_version_is_taken(tmp_path):
 )  # fmt: skip
 def test_a_damaged_header_is_refused(tmp_path, progress):
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, TrainerState(step=3, updates=3), ABC.hash)
+    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=3, updates=3), ABC.hash))
     alter(tmp_path / "state.safetensors", progress=progress)
     with pytest.raises(InputError, match=r"state\.safetensors: not a whole state"):
         load_state(tmp_path, *trained(0), ABC)
@@ -179,7 +179,7 @@ def test_a_damaged_header_is_refused(tmp_path, progress):
 )  # fmt: skip
 def test_a_state_with_other_tensors_is_refused_and_changes_nothing(tmp_path, name, tensor):
     model, optimizer = trained()
-    save_state(tmp_path, model, optimizer, TrainerState(step=3, updates=3), ABC.hash)
+    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=3, updates=3), ABC.hash))
     path = tmp_path / "state.safetensors"
     tensors = {n: t for n, t in safetensors.torch.load_file(path).items() if n != name}
     alter(path, tensors if tensor is None else tensors | {name: tensor})

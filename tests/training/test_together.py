@@ -14,7 +14,7 @@ from bertworks.files import Diverged, InputError
 from bertworks.pretraining.estimate import estimate
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed, pretrain
-from bertworks.training import distributed, machine
+from bertworks.training import distributed
 from bertworks.training import loop as loop_module
 from bertworks.training.objectives import Objective
 from bertworks.training.vocabulary_loss import Term
@@ -87,13 +87,11 @@ def test_an_infinite_loss_in_one_process_skips_the_update_in_all(tmp_path):
 
 def resume_on_own_disk(rank, config, store, folder):
     """Each process has a run folder of its own; only the first one's has a state."""
-    machine.matmul_peak = lambda *_: 1e12
     results = pretrain(config, store, folder / str(rank), quiet=True)
     return results["steps"], results["tokens"], results["metrics"]
 
 
 def test_processes_without_a_common_disk_go_on_from_the_first_ones_state(tiny_store, tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
     config = load_recipe(write_recipe(tmp_path, steps=6, micro=5), PretrainConfig)
     config = dataclasses.replace(config, loop=dataclasses.replace(config.loop, eval_every=0))
     whole = pretrain(config, tiny_store.path, tmp_path / "whole", quiet=True)
@@ -107,7 +105,6 @@ def test_processes_without_a_common_disk_go_on_from_the_first_ones_state(tiny_st
 
 def train_until(rank, config, store, out, stop):
     """Train, or resume, in one of several processes that are killed before step `stop`; None: to the end."""
-    machine.matmul_peak = lambda *_: 1e12
     with killed_at(stop, PretrainingFeed) if stop else contextlib.nullcontext():
         pretrain(config, store, out, quiet=True)
 
@@ -124,7 +121,6 @@ def uneven_recipe(folder):
 
 def test_two_then_one_then_three_processes_equal_one(tiny_store, tmp_path, monkeypatch):
     """The batches are of a size that none but one process divides evenly; the dropout masks are the same."""
-    monkeypatch.setattr(machine, "matmul_peak", lambda *_: 1e12)
     config = uneven_recipe(tmp_path)
     pretrain(config, tiny_store.path, tmp_path / "whole", quiet=True)
     for size, stop in ((2, 4), (1, 7), (3, None)):
@@ -150,7 +146,6 @@ def test_processes_that_are_killed_do_not_wait_for_their_own_threads(tiny_store,
 
 
 def begin_with_own_settings(rank, config, store, folder):
-    machine.matmul_peak = lambda *_: 1e12
     rate = dataclasses.replace(config.optim, lr=1e-3 * (1 + rank))
     try:
         pretrain(dataclasses.replace(config, optim=rate), store, folder / "run", quiet=True)
@@ -181,7 +176,6 @@ def test_an_error_of_the_first_process_is_raised_in_all():
 
 
 def estimate_together(rank, config, store):
-    machine.matmul_peak = lambda *_: 1e12
     return estimate(config, store, 2)
 
 

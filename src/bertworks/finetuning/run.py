@@ -35,7 +35,7 @@ from ..tasks.span_files import SPANS
 from ..training.distributed import World, joined_world
 from ..training.identity import RECIPE
 from ..training.loop import TrainingLoop, Watch
-from ..training.memory import check_memory
+from ..training.machine import check_memory
 from ..training.optim import Optimizer
 from ..training.process import prepared_process
 from ..training.progress import TrainerState

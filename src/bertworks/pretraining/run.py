@@ -21,12 +21,11 @@ from ..data.store import Store
 from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
-from ..model.prepare import shapes_only
 from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
 from ..training.distributed import World, is_first, is_first_of_node, joined_world
 from ..training.loop import TrainingLoop, Watch, evaluate
-from ..training.memory import check_memory
+from ..training.machine import check_memory
 from ..training.objectives import PRETRAINING, Objective
 from ..training.optim import Optimizer
 from ..training.process import prepared_process
@@ -167,7 +166,7 @@ class StoreTraining:
             watch=run.watch,
             quiet=run.quiet,
         )
-        resume_run(run, loop, useful_flops(config))
+        resume_run(run, loop)
         return loop
 
     def describe(self, loop: TrainingLoop) -> list[str]:
@@ -180,8 +179,8 @@ class StoreTraining:
             f"model: {counted(config.model.num_hidden_layers, 'layer')}, width {config.model.hidden_size}, "
             f"{parameters:,} parameters; corpus: {tokens:,} tokens",
             f"device {loop.trainer.world.device}, {counted(loop.trainer.world.size, 'process')}, "
-            f"{'compiled kernels, ' if loop.progress.kernels else ''}"
-            f"matrix products at {loop.peaks.matmul / 1e9:,.0f} GFLOP/s at best",
+            f"matrix products in {loop.trainer.dtype}".replace("torch.", "")
+            + (", compiled kernels" if loop.progress.kernels else ""),
             plateau(self.store.unigram_entropy(), kept),
             f"budget: {config.loop.budget()}; the lines of training say the time left",
         ]
@@ -285,19 +284,3 @@ def plateau(entropy: float, kept: float) -> str:
     """The losses, in nats, at which a language model has learned nothing of contexts yet (docs/results.md)."""
     copies = f", near {entropy * (1 - kept):.2f} also copies of the tokens that masking kept" if 0 < kept < 1 else ""
     return f"unigram entropy of the corpus {entropy:.3f} nats: a loss near it has word frequencies only{copies}"
-
-
-def useful_flops(config: PretrainConfig) -> float:
-    """Operations a real token, both ways: 6 for each weight of the layers, and of the LM head for each prediction.
-
-    Shared layers count as often as they are used. Of the last layer the predictions alone need more than keys and
-    values, beside each sequence's first token, which does not count.
-    """
-    model, D, E = config.model, config.model.hidden_size, config.model.embedding_width
-    with shapes_only():
-        encoder = build_model(dataclasses.replace(model, shared_layers="none"), config.heads).encoder
-        layers = sum(p.numel() for p in encoder.layers.parameters())
-        behind = encoder.layers[-1:].named_parameters() if encoder.is_last_divisible else ()
-        last = sum(p.numel() for name, p in behind if name.split(".")[1] not in ("key", "value"))
-    predicted = config.masking.masked_lm_prob if config.objective_spec.masked else 1.0
-    return 6.0 * (layers - last + predicted * (last + model.vocab_size * E + D * E))

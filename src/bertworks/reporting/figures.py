@@ -46,7 +46,7 @@ NAMES = {
 WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # a model without context reaches the unigram entropy
 AXES = {"step": "step", "tokens": "training tokens", "seconds": "minutes of training"}
 COUNTERS = {"step", "tokens", "seconds", "left", "skipped"}
-SPEEDS = {"tokens_per_second", "share_of_peak", "share_of_data_sheet", "memory", "cores_used_by_others"}
+SPEEDS = {"tokens_per_second", "memory", "cores_used_by_others"}
 RELIABILITY = "reliability"  # a table in the results of a classifier, drawn beside its metrics
 NO_METRIC = COUNTERS | SPEEDS | {"kind", "lr", "grad_norm"}
 

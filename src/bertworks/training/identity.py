@@ -35,7 +35,7 @@ class RunIdentity:
         return hashlib.sha256("\n".join([*texts, *self.reads]).encode()).hexdigest()
 
     def difference(self, run: Path) -> str:
-        """In which fields the recipe of a run folder differs, or why it cannot be read, as a sentence; "" without one.
+        """In which fields the recipe of a run folder differs, as a sentence and a space; "" if it cannot be compared.
 
         Raises NewerVersion if a newer bertworks wrote it.
         """
@@ -44,16 +44,14 @@ class RunIdentity:
             found = load_recipe(path, type(self.recipe))
         except NewerVersion:
             raise
-        except InputError as error:  # of an earlier version, for example
-            return f"Its recipe cannot be compared ({error}); its model can be used" if path.is_file() else ""
+        except InputError:  # of an earlier version, for example
+            return ""
         unlike = differences(without_intervals(found), without_intervals(self.recipe))
         if not unlike:
-            return f"The settings in {path} are the same; data or model differ"
-        shown = [f"{key} = {_shown(old)} (now {_shown(new)})" for key, old, new in unlike[:_SHOWN]]
+            return f"The settings in {path} are the same; data or model differ. "
+        shown = [f"{key} = {old!r} (now {new!r})" for key, old, new in unlike[:_SHOWN]]
         more = f" and {len(unlike) - _SHOWN} more fields that differ" if len(unlike) > _SHOWN else ""
-        from_rows = hasattr(self.recipe, "epochs") and [key for key, *_ in unlike] == ["loop.steps"]
-        why = "; where no steps are given, they follow from the number of training rows" if from_rows else ""
-        return f"Found {', '.join(shown)}{more} in {path}{why}"
+        return f"Found {', '.join(shown)}{more} in {path}. "
 
 
 def without_intervals(recipe: T) -> T:
@@ -69,10 +67,3 @@ def without_intervals(recipe: T) -> T:
     neutral = {"snapshots": (), "workers": 0}
     unchanged: T = replace(settings, **{name: value for name, value in neutral.items() if hasattr(settings, name)})
     return unchanged
-
-
-def _shown(value: Any) -> str:
-    """A value as a recipe has it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "nothing" if value is None else repr(value)

@@ -1,52 +1,37 @@
-"""A training run: train, log, evaluate and keep the best weights, save, and stop, in this order after each step."""
+"""A training run: after each step log, evaluate and keep the best weights, save, and stop, in this order.
+
+When the budget is used, the state is saved before the last weights are evaluated, so that a kill during the evaluation
+loses nothing.
+"""
 
 import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from ..batch import Batch, to_device
 from ..files import atomic_write
 from ..reporting.log import Reporter
-from ..tensors import check_checksum, write_tensors
+from ..tensors import write_tensors
 from .distributed import World
-from .heap import Heap
 from .machine import peak_memory
 from .objectives import Objective
 from .process import Stop, caught_signals
 from .progress import TrainerState
-from .state import STATE_FOLDER, StateWriter, check_tensors, damaged, on_cpu, snapshot
+from .state import STATE_FOLDER, check_tensors, read_tensors, snapshot, write_state
 from .totals import Totals
 from .trainer import Trainer
 
 BEST = "best.safetensors"
 
 Watch = Callable[[str, Mapping[str, Any]], bool]  # called with the kind (train, eval) and the values of a record
-
-
-@dataclass(frozen=True)
-class Peaks:
-    """What the share of the peak in a log is computed from; 0 where it is not known or not wanted."""
-
-    flops_per_token: float = 0.0  # useful operations, forward and backward
-    matmul: float = 0.0  # operations a second that the machine can do at best
-    data_sheet: float = 0.0  # the same after the data sheet of the GPU
-
-    def shares(self, tokens_per_second: float) -> dict[str, float]:
-        """The shares of those peaks that are known."""
-        peaks = {"share_of_peak": self.matmul, "share_of_data_sheet": self.data_sheet}
-        return {name: tokens_per_second * self.flops_per_token / peak for name, peak in peaks.items() if peak}
-
-
-NO_PEAKS = Peaks()
 
 
 @dataclass
@@ -64,7 +49,6 @@ class TrainingLoop:
     at_end: Callable[[], None] | None = None  # called when `run()` ends, however it does
     watch: Watch | None = None  # called with each record of the log; when it returns True, the run is saved and stops
     patience: int = 0  # the run ends after so many evaluations in a row that bring no new best; 0: it does not
-    peaks: Peaks = NO_PEAKS
     quiet: bool = False
     metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the last weights, when the run has ended
     has_reloaded: bool = field(init=False, default=False)  # whether it has ended with weights of an earlier evaluation
@@ -74,6 +58,11 @@ class TrainingLoop:
         """How far the run has come."""
         return self.trainer.progress
 
+    @property
+    def stopped_early(self) -> bool:
+        """Whether `patience` evaluations in a row have brought no new best, before the budget was used."""
+        return 0 < self.patience <= self.progress.since_best and self.trainer.budget_used < 1
+
     def run(self) -> bool:
         """Train until the budget is used; False if a signal or `watch` has stopped the run, which is saved then."""
         trainer = self.trainer
@@ -81,15 +70,15 @@ class TrainingLoop:
         reporter = Reporter(self.folder, self.progress.step, self.quiet, trainer.world.main, is_over)
         with contextlib.ExitStack() as ending:
             ending.callback(self.at_end or (lambda: None))
-            checkpoints = ending.enter_context(Checkpoints(trainer, self.folder, self.recipe))
+            thread = ending.enter_context(ThreadPoolExecutor(1, "state"))
             ending.callback(reporter.close)
             stop = ending.enter_context(caught_signals())
-            return self._run(stop, Log(trainer, reporter, self.watch, self.peaks), checkpoints)
+            checkpoints = Checkpoints(trainer, self.folder / STATE_FOLDER, self.recipe, thread)
+            return self._run(stop, Log(trainer, reporter, self.watch), checkpoints)
 
     def _run(self, stop: Stop, log: "Log", checkpoints: "Checkpoints") -> bool:
-        trainer = self.trainer
-        best = BestWeights(trainer, self.folder)
-        for step in () if self.stopped_early else trainer.steps(stop):
+        best = BestWeights(self.trainer, self.folder)
+        for step in () if self.stopped_early else self.trainer.steps(stop):
             if self.after_step:
                 self.after_step(step.number)
             log.show_progress(step.budget_used)
@@ -98,14 +87,12 @@ class TrainingLoop:
                 log.train()
             if step.evaluates and not step.is_last:
                 self.metrics = self._evaluate(log, best)
-            stops = step.stop_requested
-            if (step.logs or step.evaluates) and not (step.is_last or self.stopped_early):
-                stops |= log.stop_requested
+            is_over = step.is_last or self.stopped_early
+            stops = step.stop_requested or ((step.logs or step.evaluates) and not is_over and log.stop_requested())
             checkpoints.check()
-            is_over = stops or step.is_last or self.stopped_early
-            if is_over or step.saves or checkpoints.is_due:
+            if is_over or stops or step.saves or checkpoints.are_due:
                 checkpoints.save()
-            if is_over:
+            if is_over or stops:
                 checkpoints.wait()
             if stops:
                 return False
@@ -116,11 +103,6 @@ class TrainingLoop:
             self.metrics = self._evaluate(log, best)
         self.has_reloaded = best.restore()
         return True
-
-    @property
-    def stopped_early(self) -> bool:
-        """Whether `patience` evaluations in a row have brought no new best, before the budget was used."""
-        return 0 < self.patience <= self.progress.since_best and self.trainer.budget_used < 1
 
     def _evaluate(self, log: "Log", best: "BestWeights") -> dict[str, float]:
         """Evaluate in float32, whatever training uses, so that the scores are those of the model that is kept."""
@@ -137,9 +119,9 @@ class TrainingLoop:
 class Log:
     """The records of a run: log.jsonl, the terminal, and the caller's function, which may ask the run to stop."""
 
-    def __init__(self, trainer: Trainer, reporter: Reporter, watch: Watch | None, peaks: Peaks):
-        self.trainer, self.reporter, self.watch, self.peaks = trainer, reporter, watch, peaks
-        self.heap, self.asked_to_stop = Heap(), False
+    def __init__(self, trainer: Trainer, reporter: Reporter, watch: Watch | None):
+        self.trainer, self.reporter, self.watch = trainer, reporter, watch
+        self.asked_to_stop = False
 
     def show_progress(self, budget_used: float) -> None:
         """Move the bar on the terminal."""
@@ -149,23 +131,20 @@ class Log:
         """Record the means of the losses since the last such record."""
         trainer = self.trainer
         trainer.finish_update()
-        progress, totals, world = trainer.progress, trainer.totals, trainer.world
-        rate, used = totals.rate(), trainer.budget_used
+        progress, totals, world, used = trainer.progress, trainer.totals, trainer.world, trainer.budget_used
         record: dict[str, Any] = {"step": progress.step, **totals.means(world)}
         record |= {"lr": totals.lr, "grad_norm": totals.grad_norm}
-        record |= {"tokens": progress.tokens, "tokens_per_second": rate}
+        record |= {"tokens": progress.tokens, "tokens_per_second": totals.rate()}
         if progress.step > progress.updates:
             record["skipped"] = progress.step - progress.updates  # updates not made, in the whole run
-        record |= self.peaks.shares(rate / world.size) | world.used_by_others()
+        record |= world.used_by_others()
         left = progress.seconds * (1 - used) / used if used else 0.0
         record |= {"memory": peak_memory(world.device), "seconds": progress.seconds, "left": left}
         trainer.totals = Totals(lr=totals.lr)
-        self.heap.give_back()
         self._record("train", record)
 
     def eval(self, metrics: Mapping[str, float]) -> None:
         """Record the metrics of an evaluation, whose time does not count as training."""
-        self.heap.give_back(0)
         self.trainer.totals.pause()
         progress = self.trainer.progress
         self._record("eval", {"step": progress.step, **metrics, "seconds": progress.seconds})
@@ -175,9 +154,8 @@ class Log:
             self.reporter.record(kind, record)
             self.asked_to_stop |= bool(self.watch and self.watch(kind, record))
 
-    @property
     def stop_requested(self) -> bool:
-        """Whether the caller's function has asked for an end, in any process."""
+        """Whether the caller's function has asked for an end, in any process; all processes call this together."""
         return self.trainer.world.sum_numbers([float(self.asked_to_stop)])[0] > 0
 
 
@@ -190,7 +168,7 @@ class BestWeights:
 
     def update(self, metrics: Mapping[str, float]) -> None:
         """Keep the weights of now if their score is the best so far."""
-        progress, model = self.trainer.progress, self.trainer.model
+        progress = self.trainer.progress
         self.are_current = bool(self.metric) and self._is_better(metrics[self.metric])
         progress.since_best = 0 if self.are_current else progress.since_best + 1
         if self.are_current:
@@ -198,7 +176,7 @@ class BestWeights:
             if self.trainer.world.main:
                 self.path.parent.mkdir(exist_ok=True)
                 with atomic_write(self.path) as file:
-                    write_tensors(file, on_cpu(model.state_dict()), {})
+                    write_tensors(file, {n: t.cpu() for n, t in self.trainer.model.state_dict().items()}, {})
 
     def _is_better(self, score: float) -> bool:
         """Whether a score, lower for losses, is the best so far; one that is not finite never is."""
@@ -220,31 +198,27 @@ class BestWeights:
         return not self.are_current
 
     def _load(self) -> None:
-        try:
-            with safe_open(self.path, "pt") as file:
-                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-                check_checksum(weights, file.metadata() or {})
-        except (SafetensorError, ValueError, OSError) as error:
-            raise damaged(self.path, error) from None
+        weights, _ = read_tensors(self.path)
         check_tensors(self.path, weights, self.trainer.model.state_dict())
         self.trainer.model.load_state_dict(weights)
 
 
+@dataclass
 class Checkpoints:
-    """The saving of states: a copy in memory is taken, and a thread writes it while training continues."""
+    """The saving of states: training waits for a copy in memory only; a thread writes it to disk."""
 
-    def __init__(self, trainer: Trainer, folder: Path, recipe: str):
-        self.trainer, self.folder, self.recipe = trainer, folder / STATE_FOLDER, recipe
-        self.writer, self.saved_at = StateWriter(), trainer.progress.seconds
+    trainer: Trainer
+    folder: Path  # of the states
+    recipe: str
+    thread: ThreadPoolExecutor
+    writing: Future[None] | None = None
+    saved_at: float = field(init=False)
 
-    def __enter__(self) -> "Checkpoints":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.writer.close()
+    def __post_init__(self) -> None:
+        self.saved_at = self.trainer.progress.seconds
 
     @property
-    def is_due(self) -> bool:
+    def are_due(self) -> bool:
         """Whether `save_minutes` of training have passed since the last one; the same in all processes."""
         minutes = self.trainer.config.save_minutes
         return minutes > 0 and self.trainer.progress.seconds - self.saved_at >= 60 * minutes
@@ -256,18 +230,22 @@ class Checkpoints:
         start, progress = time.perf_counter(), trainer.progress
         trainer.totals.store(progress, trainer.world)
         if trainer.world.main:
-            take = partial(snapshot, trainer.model, trainer.optimizer, progress, self.recipe)
-            self.writer.begin(self.folder, take)
+            self.check(wait=True)  # memory never holds two copies
+            state = snapshot(trainer.model, trainer.optimizer, progress, self.recipe)
+            self.writing = self.thread.submit(write_state, self.folder, state)
         self.saved_at = progress.seconds
         trainer.totals.start += time.perf_counter() - start
 
-    def check(self) -> None:
-        """Raises NotWritten if it is known by now that the last state could not be written."""
-        self.writer.check()
+    def check(self, wait: bool = False) -> None:
+        """Raises NotWritten if the last state could not be written, as far as that is known without waiting."""
+        writing = self.writing
+        if writing and (wait or writing.done()):
+            self.writing = None
+            writing.result()
 
     def wait(self) -> None:
         """Return in every process when the state is on disk. Raises NotWritten if it could not be written."""
-        self.writer.wait()
+        self.check(wait=True)
         self.trainer.world.barrier()
 
 

@@ -1,12 +1,9 @@
-"""The machine: precision of matrix products, compilers, peak speed, memory, and the facts that results record."""
+"""The machine: precision of matrix products, compilers, memory, and the facts that results record."""
 
 import os
 import platform
-import re
 import shutil
-import statistics
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,25 +12,12 @@ import torch
 
 from .._version import __version__
 from ..files import InputError
+from ..model.config import ModelConfig
 from ..model.products import is_supported
 from ..reporting.run_files import commit
 
 # torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first
 BFLOAT16_KINDS = {"_is_amx_tile_supported": "AMX", "_is_avx512_bf16_supported": "AVX-512 bf16"}
-
-# operations a second of bfloat16 products without sparsity, after NVIDIA's data sheets; the first name that fits counts
-DATA_SHEETS = {
-    "H100 PCIe": 756e12,
-    "H100 NVL": 835e12,
-    "H100": 989e12,
-    "H200": 989e12,
-    "GH200": 989e12,
-    "B200": 2250e12,
-    "A100": 312e12,
-    "A10": 125e12,
-    "L40S": 362e12,
-    "L4": 121e12,
-}
 
 
 def compute_dtype(wanted: str, device: torch.device) -> torch.dtype:
@@ -74,32 +58,6 @@ def wants_kernels(wanted: str, device: torch.device, dtype: torch.dtype) -> bool
     return used and is_supported(torch.empty(0, dtype=dtype))
 
 
-def matmul_peak(device: torch.device, dtype: torch.dtype, size: int = 0) -> float:
-    """Operations a second of a (size, size) matrix product, the median of several: what the machine can do at best.
-
-    size: left out, 2048 on a CPU and 8192 on a GPU, which smaller products do not keep busy.
-    """
-    size = size or (8192 if device.type == "cuda" else 2048)
-    a = torch.randn(size, size, device=device).to(dtype)
-    times = []
-    for _ in range(8):
-        start = time.perf_counter()
-        for _ in range(8 if device.type == "cuda" else 1):
-            a @ a
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) / (8 if device.type == "cuda" else 1))
-    return 2 * size**3 / statistics.median(times[2:])
-
-
-def data_sheet_peak(device: torch.device, dtype: torch.dtype) -> float:
-    """Operations a second of bfloat16 products by the GPU's data sheet; 0 where it is not known here."""
-    if device.type != "cuda" or dtype != torch.bfloat16:
-        return 0.0
-    found = torch.cuda.get_device_name(device)
-    return next((peak for name, peak in DATA_SHEETS.items() if re.search(rf"\b{name}\b", found)), 0.0)
-
-
 def peak_memory(device: torch.device) -> int:
     """The most memory in bytes that this process has used (on a GPU: of the GPU's memory)."""
     if device.type == "cuda":
@@ -110,6 +68,26 @@ def peak_memory(device: torch.device) -> int:
         memory = psutil.Process().memory_info()
         return int(getattr(memory, "peak_wset", memory.rss))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def check_memory(config: ModelConfig, rows: int, tokens: float, device: torch.device, frozen_layers: int = 0) -> None:
+    """Raises InputError if a forward pass needs more memory than the machine or the GPU has.
+
+    rows: sequences of one forward pass. tokens: of a sequence, on average. Of each trained layer only its hidden states
+    are counted, in bfloat16: training stores over ten times as much, so nothing is refused that could run.
+    """
+    layers = max(1, config.num_hidden_layers - frozen_layers)
+    needed = 2 * rows * tokens * config.hidden_size * layers
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+    else:
+        memory = psutil.virtual_memory().total + psutil.swap_memory().total
+    if needed > memory:
+        raise InputError(
+            f"{rows:,} sequences of {tokens:,.0f} tokens in each forward pass: their hidden states alone need "
+            f"{needed / 1e9:,.1f} GB, and {device} has {memory / 1e9:,.1f} GB of memory; give a smaller batch_size, or "
+            "a micro_batch_size, which divides a batch and gives the same gradients"
+        )
 
 
 def processor_kind() -> str:

@@ -1,7 +1,9 @@
 """This process: signals, and the settings that make training fast and repeatable."""
 
 import contextlib
+import ctypes
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -11,7 +13,8 @@ import torch
 from ..model import openmp
 from ..model.prepare import one_thread_after_fork
 from .distributed import this_device
-from .heap import THRESHOLDS, set_thresholds
+
+THRESHOLDS = 32 << 20, 64 << 20  # bytes: the largest that glibc sets by itself, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
 
 
 @dataclass
@@ -49,6 +52,18 @@ def caught_signals() -> Iterator[Stop]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+def set_thresholds(mapped: int, trimmed: int) -> None:
+    """From how many bytes on glibc maps a block by itself, and returns free memory at the end of the heap.
+
+    On systems without glibc this does nothing.
+    """
+    m_trim_threshold, m_mmap_threshold = -1, -3
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(m_mmap_threshold, mapped)  # type: ignore[union-attr]
+        libc.mallopt(m_trim_threshold, trimmed)  # type: ignore[union-attr]
 
 
 def prepare_process() -> None:

@@ -1,10 +1,9 @@
 """How far a run has come. Importing this file loads no torch."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
-from ..files import parse_json
-from ..typed import check_fields
+from ..files import InputError, parse_json
+from ..typed import convert
 
 
 @dataclass
@@ -29,14 +28,11 @@ class TrainerState:
 
     @classmethod
     def parse(cls, text: str) -> "TrainerState":
-        """What `json.dumps(asdict(progress))` wrote; fields that an older version did not know keep their defaults.
+        """What `json.dumps(asdict(progress))` wrote; fields that an older version did not have keep their defaults.
 
-        Raises InputError or TypeError for anything else.
+        Raises InputError for anything else.
         """
-        progress = cls(**parse_json(text, "progress"))
-        form: dict[str, Any] = {
-            name: range(1 << 62) if type(default) is int else {str: float} if isinstance(default, dict) else float
-            for name, default in asdict(cls()).items()
-        }
-        check_fields(asdict(progress), form | {"best": (float, None), "kernels": str}, "progress")
+        progress: TrainerState = convert(cls, parse_json(text, "progress"), "progress", start=cls())
+        if min(value for value in vars(progress).values() if isinstance(value, int)) < 0:
+            raise InputError(f"progress has a negative number: {text}")
         return progress

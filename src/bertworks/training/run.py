@@ -5,7 +5,6 @@ has the folder's lock, the temporary files of killed processes, the state, and r
 """
 
 import contextlib
-import fnmatch
 import os
 import shutil
 import sys
@@ -37,16 +36,13 @@ from ..typed import check_fields
 from . import machine
 from .distributed import World
 from .identity import FORMAT, RECIPE, RunIdentity
-from .loop import Peaks, TrainingLoop, Watch
-from .state import STATE, STATE_FOLDER, resume
+from .loop import TrainingLoop, Watch
+from .state import STATE_FOLDER, resume
 from .trainer import Trainer
 
 LOCK = ".lock"
-SUMMARIES = {"seeds", "sweep", "suite", "study"}  # fields of results.json that stands for several runs
-NOT_OF_RUNS = (  # files and folders that no run has before its first state, in small letters
-    *("*.csv", "*.tsv", "*.jsonl", "*.parquet", "*.xlsx", "*.csv.gz", "*.tsv.gz", "*.jsonl.gz"),
-    *("config.json", "manifest.json", "model", STATE_FOLDER),
-)
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".csv.gz", ".tsv.gz", ".jsonl.gz")
+NOT_OF_RUNS = ("config.json", "manifest.json", "model", RECIPE)  # which no run has before it has a log or a state
 ANEW = "restore the file, or remove the folder to run it again"
 
 
@@ -88,23 +84,36 @@ def out_folder(out: Any) -> Path:
 def open_run(
     run: Run, schema: Mapping[str, Any] | None = None, keep_state: bool = True
 ) -> Iterator[dict[str, Any] | None]:
-    """Open the run's folder for training and hold it until the block ends. Gives the results of a finished run.
+    """Make or open the run's folder and hold it until the block ends. Gives the results of a finished run.
 
     schema: the fields that the results of a finished run need (`check_fields`). keep_state: whether state/ stays when
-    the run is finished. Raises InputError if the folder is in use or belongs to another run, or if its results do not
-    have these fields.
+    the run is finished. The processes of one job share the first one's lock. Raises InputError if another job uses the
+    folder, if it belongs to another run, or if its results do not have these fields.
     """
+    out, identity, world = run.out, run.identity, run.world
+    world.check_equal(recipe=identity.hash)
     with (
-        opened_run(run.out, run.identity, run.world, keep_state) as results,
+        contextlib.ExitStack() as lock,
         torch.inference_mode(False),  # a notebook may have switched it on, or gradients off
         torch.enable_grad(),
     ):
+
+        def look() -> dict[str, Any] | None:
+            results = finished(out, identity)
+            if results is None:
+                lock.enter_context(locked(out))
+                remove_temporaries(out / STATE_FOLDER)
+                results = finished(out, identity)  # another job may have ended between the first look and the lock
+            remove_temporaries(out)
+            return results
+
+        results = world.from_rank0(look)
         if results is not None:
-            check_fields(results, dict(schema or {}), str(run.out / RESULTS), ANEW)
-            run.say(f"{run.out} is finished; see {run.out / RESULTS}")
+            check_fields(results, dict(schema or {}), str(out / RESULTS), ANEW)
+            run.say(f"{out} is finished; see {out / RESULTS}")
         yield results
-        if run.world.main and not keep_state and is_finished(run.out):
-            shutil.rmtree(run.out / STATE_FOLDER, ignore_errors=True)
+        if world.main and not keep_state and is_finished(out):
+            shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
 
 
 def train(run: Run, loop: TrainingLoop, lines: Sequence[str] = ()) -> bool:
@@ -125,44 +134,40 @@ def first_line(loop: TrainingLoop) -> str:
     return f"training; the next line comes at step {due:,}" if due else "training; the next line comes at the end"
 
 
-def resume_run(run: Run, loop: TrainingLoop, flops_per_token: float = 0.0) -> None:
+def resume_run(run: Run, loop: TrainingLoop) -> None:
     """Put a new loop at the step where an earlier run segment left it, choose how it computes, and write recipe.toml.
 
-    flops_per_token: useful operations of training; the log then has the share of the machine's peak.
+    state/ is there before recipe.toml: so a folder with a recipe alone is not taken for a run's.
     """
-    trainer, device = loop.trainer, run.world.device
+    trainer, state = loop.trainer, run.out / STATE_FOLDER
     assert isinstance(trainer.model, Model)
-    trainer.start_at(resume(run.out / STATE_FOLDER, trainer.model, trainer.optimizer, run.identity, run.world))
+    trainer.start_at(resume(state, trainer.model, trainer.optimizer, run.identity, run.world))
     if loop.progress.step:
         run.say(f"{run.out}: resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")
     if run.world.main:
+        state.mkdir(exist_ok=True)
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
-    if machine.should_compile(trainer.config.compile, device):
+    if machine.should_compile(trainer.config.compile, run.world.device):
         compile_layers(trainer.model.encoder)
     use_kernels(run, trainer)
-    if flops_per_token:
-        peak, data_sheet = (
-            peak_of(device, trainer.dtype) for peak_of in (machine.matmul_peak, machine.data_sheet_peak)
-        )
-        loop.peaks = Peaks(flops_per_token, peak, data_sheet)
 
 
 def use_kernels(run: Run, trainer: Trainer) -> None:
     """Compute with kernels where there are any. A run that was begun otherwise says that it rounds differently."""
-    wanted, kernels = machine.wants_kernels(trainer.config.compile, run.world.device, trainer.dtype), None
-    progress = trainer.progress
-    if wanted and (kernels := load()) is None:
-        run.say("no compiled kernels: they need Linux, gcc and PyTorch as pip installs it; training is slower without")
+    kernels, progress = None, trainer.progress
+    if machine.wants_kernels(trainer.config.compile, run.world.device, trainer.dtype):
+        kernels = load()
+        if kernels is None:
+            run.say("no compiled kernels: they need Linux, gcc and PyTorch as pip installs it; training is slower")
     if kernels is not None:
         assert isinstance(trainer.model, Model)
         trainer.model.use_kernels(kernels, alone=run.world.size == 1)
         trainer.optimizer.kernels = kernels
-    name, before = "" if kernels is None else kernels.name, progress.kernels
-    if progress.step and before != name:
-        used = "other compiled kernels" if before and name else "compiled kernels" if before else "no compiled kernels"
-        now = "those of this machine" if name else "none"
+    name = "" if kernels is None else kernels.name
+    if progress.step and progress.kernels != name:
         run.say(
-            f"up to step {progress.step:,} this run used {used}; it now uses {now}: it rounds differently from here on"
+            f"up to step {progress.step:,} this run used {'other' if progress.kernels else 'no'} compiled kernels; it "
+            f"now uses {'those of this machine' if name else 'none'}: it rounds differently from here on"
         )
     progress.kernels = name
 
@@ -182,56 +187,19 @@ def run_facts(run: Run, loop: TrainingLoop) -> dict[str, Any]:
     }
 
 
-@contextlib.contextmanager
-def opened_run(
-    out: Path, identity: RunIdentity, world: World, keep_state: bool = True
-) -> Iterator[dict[str, Any] | None]:
-    """Make the run folder `out`, or open it, and lock it until the block ends. Gives the results of a finished run.
-
-    keep_state: whether a finished run keeps its state/. The processes of one job share the first one's lock. Raises
-    InputError if another job uses the folder, or if the folder has another finished run.
-    """
-    world.check_equal(recipe=identity.hash)
-    with contextlib.ExitStack() as lock:
-
-        def look() -> dict[str, Any] | None:
-            results = finished(out, identity)
-            if results is None:
-                lock.enter_context(locked(out))
-                remove_temporaries(out / STATE_FOLDER)
-                results = finished(out, identity)  # another job may have ended between the first look and the lock
-            remove_temporaries(out)
-            if results is not None and not keep_state:  # its process was killed before it could do so
-                shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
-            return results
-
-        yield world.from_rank0(look)
-
-
 def refuse_other_folder(out: Path) -> None:
-    """Raises InputError if `out` is a file, or has rows, a model or a store; a log of the job may be there.
+    """Raises InputError if `out` is a file, or no run's folder but one with rows, a model, a store, or a recipe.
 
-    Results and states are checked where they are read: they name the run that wrote them.
+    A log of the job may be there. Results and states are checked where they are read: they name the run that wrote
+    them.
     """
     if out.is_file():
         raise InputError(f"{out} is a file; expected a run folder, or a path where there is nothing yet")
-    if not out.is_dir() or any((out / name).exists() for name in (RESULTS, f"{STATE_FOLDER}/{STATE}")):
+    if not out.is_dir() or any((out / name).exists() for name in (RESULTS, LOG, STATE_FOLDER)):
         return
-    own = {LOG, STATE_FOLDER} if (out / RECIPE).is_file() else set()  # of a run that was killed before its first state
-    with os.scandir(out) as entries:
-        names = {entry.name for entry in entries} - own
-    found = (name for name in sorted(names) if any(fnmatch.fnmatch(name.lower(), pattern) for pattern in NOT_OF_RUNS))
-    other = next(found, "")
-    if not other and RECIPE in names and not (out / LOG).exists() and not _is_written_by_a_run(out / RECIPE):
-        other = RECIPE
-    if other:
-        raise InputError(f"{out} has other files than a run's, such as {other}; give a new folder as --out")
-
-
-def _is_written_by_a_run(recipe: Path) -> bool:
-    """Whether a recipe.toml begins as `to_toml` writes it, and not as somebody's notes."""
-    with open(recipe, "rb") as file:
-        return file.read(6) == b"schema"
+    for name in sorted(path.name for path in out.iterdir()):
+        if name.lower() in NOT_OF_RUNS or name.lower().endswith(TABLES):
+            raise InputError(f"{out} has other files than a run's, such as {name}; give a new folder as --out")
 
 
 def is_finished(out: Path) -> bool:
@@ -242,19 +210,16 @@ def is_finished(out: Path) -> bool:
 def finished(out: Path, identity: RunIdentity) -> dict[str, Any] | None:
     """The results of the finished run in `out`; None if it is not finished.
 
-    Raises OtherRun for another run's results or those of several runs, InputError for results that name no recipe.
+    Raises OtherRun for the results of another run or of several runs.
     """
     if not is_finished(out):
         return None
     results: dict[str, Any] = read_results(out / RESULTS, {"recipe?": str}, ANEW)
-    if not results.keys() & SUMMARIES:
-        check_fields(results, {"recipe": str}, str(out / RESULTS), ANEW)
+    if "recipe" in results:
         check_version(results.get("format", 1), range(FORMAT, FORMAT + 1), str(out / RESULTS), ANEW)
     if results.get("recipe") != identity.hash:
-        found = identity.difference(out)
         raise OtherRun(
-            f"{out} is a finished run with other settings, data or model. {f'{found}. ' if found else ''}"
-            "Give another --out"
+            f"{out} is a finished run with other settings, data or model. {identity.difference(out)}Give another --out"
         )
     return results
 
@@ -271,17 +236,14 @@ def write_results(out: Path, results: dict[str, Any], world: World) -> dict[str,
 @contextlib.contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Make the folder `out` and hold it. Raises InputError if another process does, NotWritten if it cannot be made."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise InputError(f"{out} is a file; expected a run folder, or a path where there is nothing yet") from None
-    except OSError as error:
-        raise NotWritten(f"{out}: could not make the run folder ({error.strerror}); give another --out") from None
     with contextlib.ExitStack() as stack:
         try:
+            out.mkdir(parents=True, exist_ok=True)
             mine = stack.enter_context(try_lock(out / LOCK))
         except OSError as error:
-            raise NotWritten(f"{out / LOCK}: could not be locked ({error.strerror}); give another --out") from None
+            raise NotWritten(
+                f"{out}: could not make and lock the run folder ({error.strerror}); give another --out"
+            ) from None
         if not mine:
             raise InputError(
                 f"{out}: another process is using this run folder; wait until it ends, or give another --out"

@@ -6,8 +6,7 @@ writes the copy to disk.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,20 +15,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from .._version import __version__
-from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version, parse_json
+from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version
 from ..tensors import CHECKSUM, check_checksum, write_tensors
-from ..typed import check_fields
 from .distributed import World
 from .identity import FORMAT, RunIdentity
 from .optim import Optimizer
 from .progress import TrainerState
 
 STATE_FOLDER, STATE = "state", "state.safetensors"  # below the run folder
-
-
-def on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors as safetensors can save them."""
-    return {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
 
 
 @dataclass(frozen=True)
@@ -68,60 +61,32 @@ def write_state(folder: Path, state: Snapshot) -> None:
         ) from None
 
 
-def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, progress: TrainerState, recipe: str) -> None:
-    """Write the state of now and return when it is on disk. Raises NotWritten like `write_state`."""
-    write_state(folder, snapshot(model, optimizer, progress, recipe))
-
-
-class StateWriter:
-    """Writes states while training continues: one at a time, in a thread of its own."""
-
-    def __init__(self) -> None:
-        self._thread: ThreadPoolExecutor | None = None
-        self._writing: Future[None] | None = None
-
-    def begin(self, folder: Path, take: Callable[[], Snapshot]) -> None:
-        """Take a snapshot and begin to write it, when the one before is on disk: memory never holds two.
-
-        Raises NotWritten if the one before could not be written.
-        """
-        self.wait()
-        self._thread = self._thread or ThreadPoolExecutor(1, "state")
-        self._writing = self._thread.submit(write_state, folder, take())
-
-    def check(self) -> None:
-        """Raises NotWritten if it is known by now that the last state could not be written."""
-        if self._writing and self._writing.done():
-            self.wait()
-
-    def wait(self) -> None:
-        """Return when the last state is on disk. Raises NotWritten if it could not be written."""
-        writing, self._writing = self._writing, None
-        if writing:
-            writing.result()
-
-    def close(self) -> None:
-        """End the thread when nothing is left to write. Raises nothing: another error may be on its way to the user."""
-        if self._thread:
-            self._thread.shutdown()
-        self._thread = self._writing = None
-
-
 def saved_step(folder: Path) -> int | None:
     """The step of the state in `folder`, of whatever run and version; None if there is none.
 
-    Raises InputError if it is damaged.
+    Only the header is read: this says nothing about the tensors. Raises InputError if the header is damaged.
     """
     path = folder / STATE
     if not path.exists():
         return None
     try:
         with safe_open(path, "pt") as file:
-            progress = parse_json((file.metadata() or {})["progress"], "progress")
-        check_fields(progress, {"step": range(1 << 62)}, "progress")
-        return int(progress["step"])
-    except (SafetensorError, InputError, KeyError, OSError) as error:
+            return int(json.loads((file.metadata() or {})["progress"])["step"])
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
         raise damaged(path, error) from None
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a file that a run has written. Raises InputError if it is missing or damaged."""
+    try:
+        with safe_open(path, "pt") as file:
+            header: dict[str, str] = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if CHECKSUM in header:  # earlier versions wrote none
+            check_checksum(tensors, header)
+    except (SafetensorError, ValueError, OSError) as error:
+        raise damaged(path, error) from None
+    return tensors, header
 
 
 def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity) -> TrainerState | None:
@@ -133,24 +98,15 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
     path = folder / STATE
     if not path.exists():
         return None
+    tensors, header = read_tensors(path)
+    _check_versions(path, header.get("format", "1"), header.get("bertworks", ""))
     try:
-        with safe_open(path, "pt") as file:
-            header = file.metadata() or {}
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        version, writer, recorded = int(header.get("format", 1)), header.get("bertworks", ""), header["recipe"]
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise damaged(path, error) from None
-    _check_versions(path, version, writer)
-    try:
-        if CHECKSUM in header:  # earlier versions wrote none
-            check_checksum(tensors, header)
-        progress = TrainerState.parse(header["progress"])
-    except (InputError, KeyError, TypeError, ValueError) as error:
+        recorded, progress = header["recipe"], TrainerState.parse(header["progress"])
+    except (InputError, KeyError) as error:
         raise damaged(path, error) from None
     if recorded != identity.hash:
-        found = identity.difference(folder.parent)
         raise OtherRun(
-            f"{path} belongs to a run with other settings, data or model. {f'{found}. ' if found else ''}"
+            f"{path} belongs to a run with other settings, data or model. {identity.difference(folder.parent)}"
             "Rerun the command that began it to resume it, or give another --out"
         )
     weights = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
@@ -163,14 +119,16 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
     return progress
 
 
-def _check_versions(path: Path, version: int, writer: str) -> None:
+def _check_versions(path: Path, version: str, writer: str) -> None:
     """Raises InputError for a state that this bertworks does not continue: docs/reliability.md has the policy."""
-    check_version(version, range(FORMAT, FORMAT + 1), str(path), "remove the run folder to start again")
-    if writer.split(".")[:2] != __version__.split(".")[:2]:
+    number = int(version) if version.isdecimal() else version
+    check_version(number, range(FORMAT, FORMAT + 1), str(path), "remove the run folder to start again")
+    minor = ".".join(writer.split(".")[:2])
+    if minor != ".".join(__version__.split(".")[:2]):
         raise InputError(
             f"{path}: an unfinished run of bertworks {writer}; this is {__version__}, and an unfinished run continues "
-            f"under the same minor version only. Finish it with bertworks {'.'.join(writer.split('.')[:2])}, or remove "
-            "the run folder to start again"
+            f"under the same minor version only. Finish it with bertworks {minor}, or remove the run folder to start "
+            "again"
         )
 
 

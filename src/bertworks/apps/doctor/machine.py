@@ -10,9 +10,9 @@ import psutil
 import torch
 
 from ...tasks.checks import Finding
-from ...training.memory import CGROUP, memory_of_container
 from ...workers import cores
 
+CGROUP = Path("/sys/fs/cgroup")
 LEAST = 2 << 30  # bytes of free memory, and of disk
 
 
@@ -45,8 +45,8 @@ def cpu_quota(cgroup: Path) -> float:
 
 def memory_left(cgroup: Path) -> float:
     """Bytes that a container may still use; infinity without a limit."""
-    used = memory_of_container("current", cgroup)
-    return memory_of_container("max", cgroup) - used if used < math.inf else math.inf
+    limit, used = (_read(cgroup / f"memory.{name}").strip() for name in ("max", "current"))
+    return int(limit) - int(used) if limit.isdigit() and used.isdigit() else math.inf
 
 
 def _read(path: Path) -> str:

@@ -116,7 +116,7 @@ def test_a_stopped_run_resumes_and_ends_like_an_undisturbed_one(tiny_store, tmp_
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("rule", ["bert_adam", "lamb"])
+@pytest.mark.parametrize("rule", ["bert_adam", "albert_lamb"])
 def test_no_update_waits_for_the_device(tmp_path, precision, rule, compiled):
     """torch raises at what would wait. The first six updates may: they make buffers, choose kernels and compile.
 

@@ -19,7 +19,7 @@ from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
-from bertworks.training.task_objectives import TeacherScoresObjective
+from bertworks.training.task_objectives import ClassificationObjective
 from support.loops import ALONE, killed_at
 from support.tiny_task import TINY, tiny_place, tiny_rows
 
@@ -54,7 +54,7 @@ def test_both_terms_by_hand(classes):
         build_model(TINY, ("classifier",), classes, seed=1).eval(),
         torch.randn(3, classes, generator=generator),
     )
-    whole, objective = batch(labels) | {"teacher_scores": known}, TeacherScoresObjective(3.0)
+    whole, objective = batch(labels) | {"teacher_scores": known}, ClassificationObjective(temperature=3.0)
     assert objective.counts(whole) == {"task": 3, "soft": 3}
     terms = objective(model, whole)
     gradients = torch.autograd.grad(terms["soft"].loss + terms["task"].loss, list(model.parameters()))

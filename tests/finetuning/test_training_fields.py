@@ -155,7 +155,7 @@ def test_wrong_values(table, message):
     assert from_dict(FinetuneConfig, {"trained": 3}).trained == 3
 
 
-@pytest.mark.parametrize("rule", ["bert_adam", "lamb"])
+@pytest.mark.parametrize("rule", ["bert_adam", "albert_lamb"])
 def test_rows_of_tokens_without_a_text_only_decay(place, table, tmp_path, rule):
     """They are no part of the training, unless LAMB needs the norm of the whole table."""
     config = dataclasses.replace(CONFIG, optim=dataclasses.replace(CONFIG.optim, rule=rule))

@@ -224,11 +224,10 @@ def test_every_recipe_can_be_estimated(path, tmp_path, monkeypatch):
     assert found["memory"] == pytest.approx(10**9 + 1000 * held)
 
 
-def test_snapshots_are_kept_as_folders(tiny_store, tmp_path, capsys):
+def test_snapshots_are_kept_as_folders(tiny_store, tmp_path):
     recipe = write_recipe(tmp_path)
     recipe.write_text("snapshots = [2]\n" + recipe.read_text())
     main([*line(recipe, tiny_store.path, tmp_path / "run"), "--loop.steps", "3"])
-    assert "training; the next line comes at step" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "run" / "snapshots").iterdir()] == ["step-2"]
 
 
@@ -374,7 +373,7 @@ def test_albert_from_raw_text_by_its_own_means(tmp_path):
     main(line(write_recipe(tmp_path, steps=20), tmp_path / "store", tmp_path / "run",
               "--objective", "mlm+sop", "--masking.ngrams", "3", "--masking.whole-word",
               "--model.family", "albert", "--model.vocab-size", str(size), "--model.embedding-size", "8",
-              "--model.shared-layers", "all", "--optim.rule", "lamb", "--optim.lr", "1e-2"))  # fmt: skip
+              "--model.shared-layers", "all", "--optim.rule", "albert_lamb", "--optim.lr", "1e-2"))  # fmt: skip
     records = [r for r in read_log(tmp_path / "run") if r["kind"] == "train"]
     assert records[-1]["mlm_loss"] < records[0]["mlm_loss"]
     metrics = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]

@@ -32,7 +32,7 @@ from ..training.identity import RunIdentity
 from ..training.loop import Watch
 from ..training.objectives import Objective
 from ..training.progress import TrainerState
-from ..training.task_objectives import TeacherScoresObjective
+from ..training.task_objectives import ClassificationObjective
 from ..training.trainer import AccumulationBatch
 from .recipe import FinetuneConfig
 from .teacher import TeacherScores, score_with_teacher
@@ -134,7 +134,7 @@ class Job:
     def objective(self) -> Objective:
         """What is learned: labels, and what the teacher says, if there is one."""
         if self.teacher is not None:
-            return TeacherScoresObjective(self.config.temperature)
+            return ClassificationObjective(self.config.temperature)
         return self.kind.objective
 
     @property

@@ -1,5 +1,5 @@
 """A fine-tuned teacher for fine-tuning (Hinton et al. 2015; Sanh et al. 2019, section 4.2): its scores of the training
-rows, which the student learns beside the labels (objectives.TeacherScoresObjective).
+rows, which the student learns beside the labels (task_objectives.ClassificationObjective).
 
 The teacher scores the rows once, before training, so it may have another tokenizer and another shape than the student.
 Labels of teacher and data are matched by name.

@@ -78,8 +78,8 @@ class OptimConfig:
     """Optimizer and learning rate."""
 
     lr: float = 1e-4  # peak learning rate
-    # optimizer: Adam without (bert_adam) or with bias correction (adamw); LAMB with or without it (albert_lamb)
-    rule: Literal["bert_adam", "adamw", "lamb", "albert_lamb"] = "bert_adam"
+    # optimizer: Adam without (bert_adam) or with bias correction (adamw), or LAMB without it, as ALBERT's (albert_lamb)
+    rule: Literal["bert_adam", "adamw", "albert_lamb"] = "bert_adam"
     betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
     eps: float = 1e-6  # added to the square root of the second moment, against division by zero
     weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
@@ -101,4 +101,4 @@ class OptimConfig:
     @property
     def scales_by_norm(self) -> bool:
         """Whether the rule scales the update of a tensor by the tensor's norm."""
-        return self.rule in ("lamb", "albert_lamb")
+        return self.rule == "albert_lamb"

@@ -1,9 +1,9 @@
 """Optimizer and learning rate (paper A.2; optimization.py of the original code).
 
-Four rules, two of them with one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay
+Three rules, two of them with one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay
 scaled by the rate. AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's
-fused kernel serves both. `lamb` is You et al.'s (2020, algorithm 2) for large batches; `albert_lamb` the one that
-trained ALBERT, without bias correction (its lamb_optimizer.py).
+fused kernel serves both. `albert_lamb` is LAMB (You et al. 2020, algorithm 2) for large batches as it trained ALBERT:
+without bias correction (its lamb_optimizer.py).
 """
 
 import math
@@ -44,59 +44,43 @@ def layers_from_top(names: Iterable[str]) -> dict[str, int]:
 class Lamb(torch.optim.Optimizer):
     """LAMB: Adam, plus decay, brought to the norm of what it updates, tensor by tensor.
 
-    update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w, m and v corrected for their start at 0
-    if `corrected`; the ratio is 1 where either norm is 0. In a group with `adapted` False it is 1 too, as for biases
-    and LayerNorm in the original code. `update` of a group is the number of its update, counted from 1. Nothing is
-    updated if `found_inf`, a tensor as fused Adam has it, is 1.
+    update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w; the ratio is 1 where either norm is 0.
+    In a group with `adapted` False it is 1 too, as for biases and LayerNorm in the original code. Nothing is updated if
+    `found_inf`, a tensor as fused Adam has it, is 1: a GPU is waited for, which is sooner than a copy of all moments.
     """
 
     found_inf: torch.Tensor | None = None
 
-    def __init__(
-        self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float, corrected: bool = True
-    ):
-        self.corrected = corrected
+    def __init__(self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float):
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        found_inf = self.found_inf
-        if found_inf is not None and found_inf.is_cpu:
-            if found_inf:
-                return
-            found_inf = None
+        if self.found_inf is not None and self.found_inf:
+            return
         for group in self.param_groups:
-            parameters = [p for p in group["params"] if p.grad is not None]
-            if parameters:
-                self._update(group, parameters, found_inf)
+            if parameters := [p for p in group["params"] if p.grad is not None]:
+                self._update(group, parameters)
 
-    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor], found_inf: torch.Tensor | None) -> None:
+    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
         for p in parameters:
             if not self.state[p]:
                 self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
         states, (beta1, beta2) = [self.state[p] for p in parameters], group["betas"]
         first, second = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq"))
-        changed = [*first, *second, *parameters]
-        before = [] if found_inf is None else [tensor.clone() for tensor in changed]
         gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        made = group["update"] if self.corrected else math.inf
         roots = torch._foreach_sqrt(second)
-        torch._foreach_div_(roots, math.sqrt(1 - beta2**made))
         torch._foreach_add_(roots, group["eps"])
-        updates = torch._foreach_div(first, 1 - beta1**made)
-        torch._foreach_div_(updates, roots)
+        updates = torch._foreach_div(first, roots)
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         if group["adapted"]:
             norms, lengths = (torch.stack(torch._foreach_norm(one)) for one in (parameters, updates))
             ratios = torch.where((norms > 0) & (lengths > 0), norms / lengths, 1.0)
             torch._foreach_mul_(updates, list(ratios.unbind()))
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
-        if found_inf is not None:  # chosen on the GPU, which need not be waited for
-            kept = [torch.where(found_inf == 0, *pair) for pair in zip(changed, before, strict=True)]
-            torch._foreach_copy_(changed, kept)
 
 
 class Optimizer:
@@ -120,7 +104,7 @@ class Optimizer:
         ]
         self.adam: torch.optim.Optimizer
         if config.scales_by_norm:
-            self.adam = Lamb(parts, config.lr, (beta1, beta2), config.eps, corrected=config.rule == "lamb")
+            self.adam = Lamb(parts, config.lr, (beta1, beta2), config.eps)
         else:
             self.adam = torch.optim.AdamW(parts, config.lr, (beta1, beta2), config.eps, fused=True)
 
@@ -158,7 +142,6 @@ class Optimizer:
             group["lr"] = lr * group["share"] / scale
             group["eps"] = self.config.eps / (root if self.config.rule == "bert_adam" else 1.0)
             group["weight_decay"] = group["decay"] * scale
-            group["update"] = update + 1
         self.adam.found_inf = None if norm is None else (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
         self.adam.step()
         self.adam.grad_scale = None  # type: ignore[attr-defined]  # it was that of these gradients

@@ -118,20 +118,12 @@ def open_run(
 
 def train(run: Run, loop: TrainingLoop, lines: Sequence[str] = ()) -> bool:
     """Print `lines` and train until the budget is used; False if a signal stopped the run before, when it is saved."""
-    for line in (*lines, first_line(loop)):
+    for line in lines:
         run.say(line)
     if loop.run():
         return True
     run.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
     return False
-
-
-def first_line(loop: TrainingLoop) -> str:
-    """When the first line about the training is printed, since silence must not look like a halt."""
-    config, step = loop.trainer.config, loop.progress.step
-    next_records = [step // every * every + every for every in (config.log_every, config.eval_every) if every]
-    due = min([*next_records, *([config.steps] if config.steps else [])], default=0)
-    return f"training; the next line comes at step {due:,}" if due else "training; the next line comes at the end"
 
 
 def resume_run(run: Run, loop: TrainingLoop) -> None:

@@ -70,14 +70,33 @@ class DistillationObjective(Objective):
 
 @dataclass(frozen=True)
 class ClassificationObjective(Objective):
-    """By the form of the labels: (B,) classes: softmax; (B,) floats: squared error; (B, K) floats: K sigmoids."""
+    """By the form of the labels: (B,) classes: softmax; (B,) floats: squared error; (B, K) floats: K sigmoids.
+
+    A batch with a teacher's scores, `teacher_scores` (B, K), has a second term, "soft": of classes the KL divergence
+    from the teacher's softmax, both at `temperature`, times its square (Hinton et al. 2015); of a regression the
+    squared difference. The loop weighs the terms.
+    """
+
+    temperature: float = 1.0  # of a teacher
 
     def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": batch["labels"].numel()}
+        soft = {"soft": len(batch["labels"])} if "teacher_scores" in batch else {}
+        return {"task": batch["labels"].numel(), **soft}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         logits, labels = model.heads["classifier"](model.pool(batch, dropout), dropout), batch["labels"]
-        return {"task": _labelled_loss(logits, labels)}
+        terms = {"task": _labelled_loss(logits, labels)}
+        if "teacher_scores" in batch:
+            terms["soft"] = Term(_soft_loss(logits.float(), batch["teacher_scores"], self.temperature), None)
+        return terms
+
+
+def _soft_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """(B, K) scores against a teacher's, as ClassificationObjective says."""
+    if logits.shape[1] == 1:
+        return F.mse_loss(logits, teacher, reduction="sum")
+    found, wanted = ((scores / temperature).log_softmax(-1) for scores in (logits, teacher))
+    return temperature**2 * F.kl_div(found, wanted, reduction="sum", log_target=True)
 
 
 def _labelled_loss(logits: Tensor, labels: Tensor) -> Term:
@@ -87,30 +106,6 @@ def _labelled_loss(logits: Tensor, labels: Tensor) -> Term:
     if labels.is_floating_point():
         return Term(F.mse_loss(logits.squeeze(-1).float(), labels, reduction="sum"), None)
     return cross_entropy(logits, labels)
-
-
-@dataclass(frozen=True)
-class TeacherScoresObjective(Objective):
-    """A classification or regression that also learns a teacher's scores, `teacher_scores` (B, K) of the batch.
-
-    Terms: "task", the labels; "soft", of classes the KL divergence from the teacher's softmax, both at `temperature`,
-    times its square (Hinton et al. 2015); of a regression the squared difference. The loop weighs them.
-    """
-
-    temperature: float = 2.0
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": batch["labels"].numel(), "soft": len(batch["labels"])}
-
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        logits = model.heads["classifier"](model.pool(batch, dropout), dropout).float()
-        known, T = batch["teacher_scores"], self.temperature
-        if logits.shape[1] == 1:
-            soft = F.mse_loss(logits, known, reduction="sum")
-        else:
-            found, wanted = ((scores / T).log_softmax(-1) for scores in (logits, known))
-            soft = T**2 * F.kl_div(found, wanted, reduction="sum", log_target=True)
-        return {"task": _labelled_loss(logits, batch["labels"]), "soft": Term(soft, None)}
 
 
 class EmbeddingObjective(Objective):

@@ -38,8 +38,8 @@ from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
+from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
-from bertworks.pretraining.run import pretrain
 from bertworks.reporting.run_files import LOG, read_log
 from bertworks.training.config import LoopConfig, OptimConfig
 

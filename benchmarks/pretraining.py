@@ -31,10 +31,11 @@ from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
+from bertworks.data.vocabulary import tokenizer_of
 from bertworks.model.config import ModelConfig
 from bertworks.model.presets import PRESETS
+from bertworks.pretraining.job import start_model, training_of
 from bertworks.pretraining.recipe import Phase, PretrainConfig
-from bertworks.pretraining.run import StoreTraining, start_model
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.distributed import join_world
@@ -106,12 +107,10 @@ class Clock:
 def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Clock) -> bool:
     """The project's own loop, as `bertworks pretrain` runs it. Returns whether it used compiled kernels."""
     prepare_process()
-    world, tokenizer = dataclasses.replace(join_world(), device=device), store.load_tokenizer()
+    world, tokenizer = dataclasses.replace(join_world(), device=device), tokenizer_of(store)
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), config.identity(store), world, quiet=True)
-        loop = StoreTraining(config, store, tokenizer).loop(
-            run, start_model(config, None), PRETRAINING[config.objective]
-        )
+        loop = training_of(config, store, tokenizer).loop(run, start_model(config, None), PRETRAINING[config.objective])
         before = 0
 
         def count(step: int) -> None:
@@ -172,7 +171,7 @@ def peer(
 
 
 def read_instances(store: Store, length: int = LENGTH) -> PretrainingData:
-    vocabulary = Vocabulary.of(store.load_tokenizer())
+    vocabulary = Vocabulary.of(tokenizer_of(store))
     return PretrainingData(store, "train", vocabulary, length, InstanceConfig(), MaskingConfig(), 12345)
 
 

@@ -12,8 +12,8 @@ from bertworks.model.attention import flash_attention
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.model.prepare import compile_layers
+from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
-from bertworks.pretraining.run import pretrain
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.distributed import World

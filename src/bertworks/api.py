@@ -27,8 +27,8 @@ from .inference.features import Extractor
 from .inference.file_inputs import Columns, columns_for, in_memory
 from .inference.files import Counts, check_file, predict_data, write_results
 from .inference.predictor import Predictor
+from .pretraining.job import pretrain as run_pretraining
 from .pretraining.recipe import PretrainConfig
-from .pretraining.run import pretrain as run_pretraining
 from .reporting.progress import is_first_process
 from .reporting.results import Evaluated, Rows, RunResults
 from .tasks.base import KindName

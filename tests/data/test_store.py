@@ -12,6 +12,7 @@ from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.data.show import show
 from bertworks.data.store import Store
+from bertworks.data.vocabulary import tokenizer_of
 from bertworks.files import InputError, checksum
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 
@@ -215,6 +216,6 @@ def test_a_tokenizer_of_another_size_with_a_matching_checksum(store):
     for path in (store / "tokenizer").iterdir():
         entered(store, path)
     with pytest.raises(InputError, match=r"a vocabulary of 10[0-9] tokens; expected 11[0-9]"):
-        Store.open(store).load_tokenizer()
+        tokenizer_of(Store.open(store))
     with pytest.raises(InputError, match=r"a vocabulary of 10[0-9] tokens; expected 11[0-9]"):
         show(store)

@@ -9,8 +9,8 @@ from bertworks.checkpoint.folder import load_model
 from bertworks.model import kernels
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
+from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
-from bertworks.pretraining.run import pretrain
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import Optimizer
 from bertworks.training.trainer import Trainer

@@ -23,8 +23,9 @@ from bertworks.files import InputError
 from bertworks.model.heads import build_model
 from bertworks.pretraining import estimate as estimating
 from bertworks.pretraining.estimate import estimate
+from bertworks.pretraining.job import check_vocabulary, open_training, pretrain
 from bertworks.pretraining.recipe import PretrainConfig
-from bertworks.pretraining.run import PretrainingFeed, StoreTraining, pretrain
+from bertworks.pretraining.run import PretrainingFeed
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import tiny_texts
@@ -65,7 +66,7 @@ def test_the_run_folder(tiny_store, trained):
 
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     config = load_recipe(trained / "recipe.toml", PretrainConfig)
-    from bertworks.pretraining.run import start_model
+    from bertworks.pretraining.job import start_model
 
     begun, before = start_model(config, trained / "model"), load_model(trained / "model")
     assert all(torch.equal(a, b) for a, b in zip(begun.parameters(), before.parameters(), strict=True))
@@ -95,7 +96,7 @@ def test_a_model_of_another_shape_is_refused(tiny_store, tmp_path, capsys):
     assert f"another shape (hidden_size: 24 there, {config.model.hidden_size} here); leave these out" in said
     few = dataclasses.replace(config, model=dataclasses.replace(config.model, vocab_size=50))
     with pytest.raises(InputError, match=r"^other has a vocabulary of 50 tokens.* 100; build .* --tokenizer other$"):
-        StoreTraining.open(few, tiny_store.path, finished=True).check_vocabulary(Path("other"))
+        check_vocabulary(open_training(few, tiny_store.path, finished=True), Path("other"))
     assert "no such folder" in refused(capsys, [*argv[:-1], tmp_path / "none"])
 
 

@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["bertworks.pretraining.run", "bertworks.cli", "tyro"])
+PROCESSES.set_forkserver_preload(["bertworks.pretraining.job", "bertworks.cli", "tyro"])
 RATES = ("tokens_per_second",)
 TIMING = (*RATES, "memory", "seconds", "left", "cores_used_by_others")
 RECIPE = """

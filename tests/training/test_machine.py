@@ -12,8 +12,9 @@ import torch
 from bertworks.files import InputError
 from bertworks.finetuning.job import ExampleFeed
 from bertworks.model.config import ModelConfig
+from bertworks.pretraining.job import open_training
 from bertworks.pretraining.recipe import Phase, PretrainConfig
-from bertworks.pretraining.run import PretrainingFeed, StoreTraining
+from bertworks.pretraining.run import PretrainingFeed
 from bertworks.training import distributed, machine, process
 from bertworks.training.config import LoopConfig
 from bertworks.training.distributed import World
@@ -82,11 +83,11 @@ def test_one_process_of_a_node_checks_the_store(tiny_store, monkeypatch):
     monkeypatch.setattr("bertworks.data.store.checksum", lambda path: read.append(path) or "0")
     config = PretrainConfig(model=TINY, phases=(Phase(24),), loop=LoopConfig(steps=1))
     monkeypatch.setenv("LOCAL_RANK", "1")
-    StoreTraining.open(config, tiny_store.path, finished=False)
+    open_training(config, tiny_store.path, finished=False)
     assert not read
     monkeypatch.setenv("LOCAL_RANK", "0")
     with pytest.raises(InputError, match="checksum"):
-        StoreTraining.open(config, tiny_store.path, finished=False)
+        open_training(config, tiny_store.path, finished=False)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -105,7 +106,7 @@ def rows_of(group):
 @pytest.mark.parametrize("micro", [0, 2])
 def test_uneven_parts_of_a_batch_are_together_the_batch(tiny_store, micro):
     config = PretrainConfig(model=TINY, phases=(Phase(24, 1.0, 7, micro),), loop=LoopConfig(steps=1))
-    store = StoreTraining.open(config, tiny_store.path, finished=True)
+    store = open_training(config, tiny_store.path, finished=True)
     vocabulary = tiny_store.data().vocabulary
     feeds = [PretrainingFeed(config, store.store, vocabulary, world) for world in worlds(1) + worlds(3)]
     whole, *parts = (feed(TrainerState(), 0.0) for feed in feeds)
@@ -116,7 +117,7 @@ def test_uneven_parts_of_a_batch_are_together_the_batch(tiny_store, micro):
 
 def test_a_batch_smaller_than_the_processes_is_refused(tiny_store):
     config = PretrainConfig(model=TINY, phases=(Phase(24, 1.0, 2),), loop=LoopConfig(steps=1))
-    store = StoreTraining.open(config, tiny_store.path, finished=True).store
+    store = open_training(config, tiny_store.path, finished=True).store
     with pytest.raises(InputError, match="batch_size 2 is less than the 3 processes; give each of them a row"):
         PretrainingFeed(config, store, tiny_store.data().vocabulary, worlds(3)[2])
     settings = dataclasses.make_dataclass("Settings", ["batch_size"])(2)

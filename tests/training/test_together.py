@@ -12,8 +12,9 @@ import torch
 from bertworks.config import load_recipe
 from bertworks.files import Diverged, InputError
 from bertworks.pretraining.estimate import estimate
+from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import PretrainConfig
-from bertworks.pretraining.run import PretrainingFeed, pretrain
+from bertworks.pretraining.run import PretrainingFeed
 from bertworks.training import distributed
 from bertworks.training import loop as loop_module
 from bertworks.training.objectives import Objective

@@ -67,11 +67,12 @@ def show(argv: list[str]) -> None:
     from ..data.instances import InstanceConfig
     from ..data.masking import MaskingConfig
     from ..data.show import show as show_store
+    from ..data.vocabulary import tokenizer_of
 
     store = show_store(arguments.corpus, arguments.documents)
     if arguments.instances < 1:
         return
-    tokenizer = store.load_tokenizer()
+    tokenizer = tokenizer_of(store)
     settings = (arguments.length, InstanceConfig(), MaskingConfig())
     data = PretrainingData(store, "train", Vocabulary.of(tokenizer), *settings, seed=12345)
     print("\nTraining instances; a predicted token is shown as input<original>")

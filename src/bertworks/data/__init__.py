@@ -17,6 +17,7 @@ build.py       `build`: runs these steps in parallel, and continues after a kill
 identity.py    what a store is built from, compared with what is there
 manifest.py    a store's manifest, checked
 store.py       `Store`: the corpus on disk, every token once
+vocabulary.py  the tokenizer of a store, and how well it fits
 show.py        a store on the terminal
 instances.py   sentence offsets -> the spans of training instances, in random order
 masking.py     which positions are predicted, and what replaces their tokens
@@ -24,25 +25,22 @@ batches.py     `PretrainingData`: spans and masks -> batches of tensors (the one
 ahead.py       the same batches, made by worker processes before training asks for them
 """
 
-from .build import BuildConfig
-from .build import build as build_store
-from .corpus import Document, InputOptions, Reader, read_documents
-from .instances import InstanceConfig, Position
-from .masking import MaskingConfig
-from .sentences import split_sentences
-from .store import Shard, Store
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BuildConfig",
-    "Document",
-    "InputOptions",
-    "InstanceConfig",
-    "MaskingConfig",
-    "Position",
-    "Reader",
-    "Shard",
-    "Store",
-    "build_store",
-    "read_documents",
-    "split_sentences",
-]
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .build import BuildConfig as BuildConfig
+    from .build import build_store as build_store
+    from .corpus import Document as Document
+    from .corpus import InputOptions as InputOptions
+    from .corpus import Reader as Reader
+    from .corpus import read_documents as read_documents
+    from .instances import InstanceConfig as InstanceConfig
+    from .instances import Position as Position
+    from .masking import MaskingConfig as MaskingConfig
+    from .sentences import split_sentences as split_sentences
+    from .store import Shard as Shard
+    from .store import Store as Store
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -5,17 +5,18 @@ The keys of a batch, their shapes and their meaning: batch.py. Shapes: B sequenc
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import Batch
-from ..tokenizer import Tokenizer
-from ..tokenizer.pipeline import BERT_LAYOUT, Layout
 from .instances import DRAW_ROWS, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
 from .masking import Draws, MaskingConfig, Rectangle, mask, max_predictions_per_seq
 from .store import Store
+
+if TYPE_CHECKING:  # the reading core needs the ids alone
+    from ..tokenizer import Tokenizer
 
 Arrays = dict[str, NDArray[Any]]  # a batch before it becomes tensors
 
@@ -30,13 +31,15 @@ class Vocabulary:
     mask_id: int
     pad_id: int
     continuation: NDArray[np.bool_]  # (V,) subwords that continue a word
-    layout: Layout = BERT_LAYOUT  # of pairs
+    pair_separators: int = 1  # [SEP] between two segments: one for BERT, two for RoBERTa
+    segments: bool = True  # whether the second one has type id 1
     leading_space: bool = False  # the first word of a document has no mark that a word begins there
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer) -> "Vocabulary":
-        t = tokenizer
-        return cls(t.vocab_size, *(t.cls_id, t.sep_id, t.mask_id, t.pad_id), t.continuation, t.layout, t.leading_space)
+    def of(cls, tokenizer: "Tokenizer") -> "Vocabulary":
+        t, layout = tokenizer, tokenizer.layout
+        ids = (t.cls_id, t.sep_id, t.mask_id, t.pad_id)
+        return cls(t.vocab_size, *ids, t.continuation, layout.pair_separators, layout.segments, t.leading_space)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class PretrainingData:
     ):
         self.vocabulary, self.length, self.masking = vocabulary, length, masking
         self.pairs, self.shards = instances.has_pairs, store.shards(split)
-        self.stream = InstanceStream(self.shards, length, instances, seed, vocabulary.layout.pair_separators)
+        self.stream = InstanceStream(self.shards, length, instances, seed, vocabulary.pair_separators)
         self.max_predictions = max_predictions_per_seq(length, masking) if masking else 0
 
     def take(self, position: Position, count: int, rows: range | None = None) -> tuple[Batch, Position]:
@@ -143,12 +146,12 @@ class PretrainingData:
         a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(1, 5))
         column = np.arange(self.length)
         a_length = a_stop - a_start
-        first = a_length + 1 + self.vocabulary.layout.pair_separators  # cell of B's first token
+        first = a_length + 1 + self.vocabulary.pair_separators  # cell of B's first token
         last = first + b_stop - b_start  # cell of the last [SEP]
         in_a = (column > 0) & (column <= a_length)
         in_b = (column >= first) & (column < last)
         source = np.where(in_a, a_start + column - 1, b_start + column - first)
-        segments = first if self.vocabulary.layout.segments else last + 1
+        segments = first if self.vocabulary.segments else last + 1
         return source, in_a | in_b, last[:, 0] + 1, segments[:, 0]
 
     def _segments(self, plan: Plan) -> tuple[NDArray[Any], ...]:
@@ -212,7 +215,7 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
         yield int(values[start]), slice(start, stop)
 
 
-def instances_as_text(data: PretrainingData, tokenizer: Tokenizer, count: int) -> Iterator[str]:
+def instances_as_text(data: PretrainingData, tokenizer: "Tokenizer", count: int) -> Iterator[str]:
     """The first `count` instances as lines for a person to read; a predicted token is shown as `now<before>`."""
     batch, _ = data.take(Position(), count)
     was = {}

@@ -37,7 +37,8 @@ from .near_duplicates import NEAR, comparisons
 from .parts import Part, is_written, part_name, save_array
 from .sentences import check_documents, document_batches
 from .shards import plan_shards, unigrams_of
-from .store import MAX_UNKNOWN, TOKENIZER, UNIGRAMS, file_entries, refuse_unknown, token_dtype
+from .store import TOKENIZER, UNIGRAMS, file_entries, token_dtype
+from .vocabulary import MAX_UNKNOWN, refuse_unknown
 from .worker import READ, BuildWorker, WorkerSettings, open_parts
 
 BUILD = "build.json"  # in the working folder: the identity of the build
@@ -81,6 +82,9 @@ def build(
     except WorkersLost as error:
         advice = "rerun the command to continue, with fewer workers if memory ran out"
         raise InputError(f"{out}: {error}; {advice}") from None
+
+
+build_store = build  # the name in the package, which has a file `build`
 
 
 class _Build:

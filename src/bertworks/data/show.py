@@ -10,6 +10,7 @@ from ..reporting.tables import counted
 from .identity import flat
 from .manifest import KINDS, SPLITS, flag_of
 from .store import Store
+from .vocabulary import tokenizer_of, unknown_share_of
 
 INPUTS = 5  # names of inputs that are shown
 
@@ -28,7 +29,7 @@ def show(folder: Path | str, documents: int = 3, sentences: int = 6) -> Store:
         facts.add_row(name, text)
     console = Console(markup=False, highlight=False)
     console.print(counts, facts, sep="\n")
-    tokenizer, shard = store.load_tokenizer(), store.shards("train")[0]
+    tokenizer, shard = tokenizer_of(store), store.shards("train")[0]
     for document in range(min(documents, shard.n_documents)):
         first, last = shard.documents[document : document + 2].tolist()
         console.print(f"\n{shard.name}, document {document}: {counted(last - first, 'sentence')}")
@@ -47,7 +48,7 @@ def _facts(store: Store) -> Iterator[tuple[str, str]]:
     yield "documents read", f"{counts['documents']:,}"
     yield "left out", ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count) or "none"
     yield "sentences cut", f"{counts['sentences cut']:,} (longer than --max-sentence-tokens)"
-    yield "[UNK]", f"{store.unknown_share(store.load_tokenizer()):.2%} of the training tokens"
+    yield "[UNK]", f"{unknown_share_of(store, tokenizer_of(store)):.2%} of the training tokens"
     yield "tokenizer", f"{tokenizer['vocab_size']:,} tokens, fingerprint {tokenizer['fingerprint']}"
     yield "splitter", store.manifest.get("splitter", "not recorded")
     yield "made with", ", ".join(f"{name} {version}" for name, version in store.manifest["versions"].items())

@@ -25,13 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, checksum, shorten
-from ..tokenizer import Tokenizer, unknown_share
 from .manifest import REBUILD, SPLITS, read_manifest
 
 TOKENIZER = "tokenizer"
 UNIGRAMS = "unigrams.npy"
 ARRAYS = ("tokens", "sentences", "documents")
-MAX_UNKNOWN = 0.5  # largest share of [UNK] in a store that a model is trained on
 DAMAGED = (
     OSError,
     ValueError,
@@ -131,26 +129,6 @@ class Store:
         """The tokenizer that made the ids."""
         return self.folder / TOKENIZER
 
-    def load_tokenizer(self) -> Tokenizer:
-        """The tokenizer that made the ids. Raises InputError if it is damaged or has another number of tokens."""
-        tokenizer = Tokenizer.load(self.tokenizer_folder)
-        if tokenizer.vocab_size != self.vocab_size:
-            found = f"a vocabulary of {tokenizer.vocab_size:,} tokens; expected {self.vocab_size:,} after the manifest"
-            raise InputError(f"{self.tokenizer_folder}: {found}; {REBUILD}")
-        return tokenizer
-
-    def unknown_share(self, tokenizer: Tokenizer) -> float:
-        """Share of [UNK] among the tokens of the training split; `tokenizer` is the store's own."""
-        return unknown_share(tokenizer, self.unigram_counts())
-
-    def check_unknown(self, tokenizer: Tokenizer) -> None:
-        """Raise InputError if the tokens are mostly [UNK], unless the build allowed that (`allow_unknown`).
-
-        tokenizer: the store's own.
-        """
-        if not self.manifest.get("unknown allowed"):
-            refuse_unknown(self.unknown_share(tokenizer), str(self.folder))
-
     @property
     def vocab_size(self) -> int:
         """Number of entries of the vocabulary; every id in the store is below it."""
@@ -175,17 +153,6 @@ class Store:
         counts = self.unigram_counts()
         p = counts[counts > 0] / counts.sum()
         return float(-(p * np.log(p)).sum())
-
-
-def refuse_unknown(share: float, where: str) -> None:
-    """Raise InputError if `share`, the share of [UNK] among the tokens of `where`, is above MAX_UNKNOWN."""
-    if share > MAX_UNKNOWN:
-        raise InputError(
-            f"{where}: {share:.0%} of the tokens are [UNK], so the vocabulary does not fit the text; expected at most "
-            f"{MAX_UNKNOWN:.0%}; look at `bertworks tokenizer check`, and train or choose another vocabulary "
-            "(`bertworks tokenizer train`, with a larger --vocab-size or --limit-alphabet), or build the store "
-            "nevertheless with `bertworks corpus build --allow-unknown`"
-        )
 
 
 def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:

@@ -22,7 +22,7 @@ from ..data.store import Store
 from ..files import InputError, read_json, write_json
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import finetune
-from ..pretraining.run import held_out_metrics, pretrain
+from ..pretraining.job import held_out_metrics, pretrain
 from ..pretraining.static import train_static
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
 from ..checkpoint.weights import refuse_export, weights_checksum
-from ..data.batches import Vocabulary
 from ..data.store import Store
+from ..data.vocabulary import check_unknown
 from ..files import InputError, checksum
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
@@ -33,6 +33,7 @@ from ..training.objectives import PretrainingObjective
 from ..training.process import prepared_process
 from ..training.run import Run, is_finished, open_run, refuse_other_folder, train, write_results
 from ..training.task_objectives import DistillationObjective
+from .job import training_of
 from .recipe import DistillConfig
 from .run import StoreTraining
 
@@ -143,8 +144,8 @@ class Distillation:
             )
         layers = config.layers or every_second(teacher.config.num_hidden_layers)
         shape = student_config(teacher.config, layers, str(folder))
-        store.check_unknown(tokenizer)
-        source = StoreTraining(config.pretraining(shape), store, tokenizer)
+        check_unknown(store, tokenizer)
+        source = training_of(config.pretraining(shape), store, tokenizer)
         if config.from_teacher:
             student = start_student(teacher, shape, layers)
         else:
@@ -173,8 +174,8 @@ class Distillation:
         objective = loop.trainer.objective
         assert isinstance(objective, DistillationObjective)
         config, teacher = self.source.config, objective.teacher
-        vocabulary, length = Vocabulary.of(self.source.tokenizer), config.phases[-1].length
-        data = config.data(self.source.store, "validation", vocabulary, length)
+        source = self.source
+        data = config.data(source.store, "validation", source.vocabulary, config.phases[-1].length)
         scores = evaluate(teacher, PretrainingObjective(None), data.batches(64, config.eval_batches), run.world)
         one: dict[str, Any] = {
             "name": run_name(self.folder),

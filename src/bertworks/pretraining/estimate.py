@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from ..reporting.run_files import read_log
 from ..training.distributed import World, joined_world
+from .job import pretrain
 from .recipe import Phase, PretrainConfig
-from .run import pretrain
 
 CPU_TOKENS = 4096  # of the updates that are measured on a CPU, about; of larger ones two are, half of it and all
 

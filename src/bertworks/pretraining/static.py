@@ -14,6 +14,7 @@ import torch
 
 from ..checkpoint.folder import save_folder
 from ..data.store import Store
+from ..data.vocabulary import check_unknown, tokenizer_of
 from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import build_model
@@ -25,8 +26,8 @@ def train_static(corpus: Path | str, out: Path | str, config: StaticConfig | Non
     """Train word2vec on a store; returns what the model card lists. Raises InputError if there is no store."""
     config, store = config or StaticConfig(), Store.open(corpus)
     check_output_folder(out, [corpus])
-    tokenizer = store.load_tokenizer()
-    store.check_unknown(tokenizer)
+    tokenizer = tokenizer_of(store)
+    check_unknown(store, tokenizer)
     found = _word2vec(_Sentences(store), config)
     table = np.tile(found.vectors.mean(0), (tokenizer.vocab_size, 1))  # of a subword without a vector
     table[[int(name) for name in found.index_to_key]] = found.vectors

@@ -6,7 +6,17 @@
     cluster.py  the same pool on the workers of a dask scheduler (extra `cluster`)
 """
 
-from .cluster import Cluster, open_pool
-from .local import Context, Pool, Workers, WorkersLost, cores
+from typing import TYPE_CHECKING
 
-__all__ = ["Cluster", "Context", "Pool", "Workers", "WorkersLost", "cores", "open_pool"]
+from .._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from .cluster import Cluster as Cluster
+    from .cluster import open_pool as open_pool
+    from .local import Context as Context
+    from .local import Pool as Pool
+    from .local import Workers as Workers
+    from .local import WorkersLost as WorkersLost
+    from .local import cores as cores
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from bertworks.apps.doctor import examine
 from bertworks.apps.doctor.examination import of_finetuning, of_pretraining
 from bertworks.files import read_json, write_json
+from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import PretrainConfig
-from bertworks.pretraining.run import pretrain
 from bertworks.training.config import LoopConfig
 from support.planted import MACHINE, changed, finetuned, hits, pretrained, records
 from support.tiny_task import TINY, tiny_folder

@@ -19,7 +19,7 @@ from ...config import differences, load_recipe, to_toml
 from ...data.build import BuildConfig, build
 from ...data.store import Store
 from ...files import InputError, write_json, write_text
-from ...pretraining.run import pretrain
+from ...pretraining.job import pretrain
 from ...reporting.figures import plot_groups, plot_runs
 from ...reporting.log import duration
 from ...reporting.run_files import LOG, RESULTS, read_log, read_results

@@ -18,6 +18,7 @@ from ...config import load_recipe
 from ...data.batches import Vocabulary
 from ...data.masking import MaskingConfig
 from ...data.store import Store
+from ...data.vocabulary import tokenizer_of
 from ...pretraining.recipe import PretrainConfig
 from ...tasks.checks import Finding, percent
 from ...training.identity import RECIPE
@@ -87,7 +88,7 @@ def at_masks(run: PretrainingRun) -> Iterator[Finding]:
         return
     counts = np.bincount(predicted)
     loss, commonest = float(losses.mean()), counts.max() / counts.sum()
-    token = run.store.load_tokenizer().vocab[int(counts.argmax())]
+    token = tokenizer_of(run.store).vocab[int(counts.argmax())]
     evidence = f"loss at [MASK] alone {loss:.2f} nats, unigram entropy {run.entropy:.2f}; {percent(commonest)} of "
     evidence += f"{len(losses):,} [MASK] tokens are predicted as {token!r}"
     if commonest >= CONSTANT:
@@ -102,7 +103,7 @@ def predictions_at_masks(
     folder: Path, config: PretrainConfig, store: Store
 ) -> tuple[np.ndarray[tuple[int], np.dtype[np.float32]], np.ndarray[tuple[int], np.dtype[np.int64]]]:
     """Loss and predicted id at each [MASK] of a few held-out batches, (M,) each; empty without a masked objective."""
-    tokenizer, model = store.load_tokenizer(), load_model(folder)
+    tokenizer, model = tokenizer_of(store), load_model(folder)
     data = config.data(store, "validation", Vocabulary.of(tokenizer), min(128, config.phases[-1].length))
     losses, predicted = [torch.empty(0)], [torch.empty(0, dtype=torch.int64)]
     masked = config.objective_spec.masked and "mlm" in model.heads

@@ -1,0 +1,134 @@
+"""Pre-training from folders: a store, a recipe, and perhaps a model to continue from, become a run folder (run.py)."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..checkpoint.card import origin_in_card
+from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
+from ..checkpoint.start import initial_model
+from ..data.batches import Vocabulary
+from ..data.store import Store
+from ..data.vocabulary import check_unknown, tokenizer_of
+from ..files import InputError
+from ..model.config import ModelConfig
+from ..model.heads import Model, build_model
+from ..tokenizer import Tokenizer
+from ..training.distributed import is_first, is_first_of_node, joined_world
+from ..training.loop import Watch, evaluate
+from ..training.objectives import PRETRAINING
+from ..training.process import prepared_process
+from ..training.run import Run, is_finished, refuse_other_folder
+from .recipe import PretrainConfig
+from .run import StoreTraining, train_on_store
+
+
+def pretrain(
+    config: PretrainConfig,
+    corpus: Path,
+    out: Path,
+    init: Path | None = None,
+    quiet: bool = False,
+    watch: Watch | None = None,
+) -> dict[str, Any] | None:
+    """Train or resume, and write the run folder; returns its results, or None if stopped before the end.
+
+    init: a model folder whose weights to continue from. quiet: print nothing. watch: called with the kind and the
+    values of each record of the log; when it returns True, the run is saved and stops.
+    Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
+    """
+    config.loop.check(config.metrics)
+    refuse_other_folder(out)
+    source = open_training(config, corpus, is_finished(out))
+    check_vocabulary(source, init)
+    origin = None if init is None else origin_in_card(find_model(init))
+    with prepared_process(), joined_world() as world:
+        run = Run(out, config.identity(source.store, init), world, quiet, watch)
+        return train_on_store(source, run, lambda: start_model(config, init, quiet), origin)
+
+
+def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> StoreTraining:
+    """finished: the run is, so the store needs no check. The first process of a node checks it for all of them.
+
+    Raises InputError for a damaged store.
+    """
+    store = Store.open(corpus, verify=not finished and is_first_of_node())
+    tokenizer = tokenizer_of(store)
+    check_unknown(store, tokenizer)
+    return training_of(config, store, tokenizer)
+
+
+def training_of(config: PretrainConfig, store: Store, tokenizer: Tokenizer) -> StoreTraining:
+    """Training on a store whose models are saved with its tokenizer."""
+    return StoreTraining(
+        config,
+        store,
+        Vocabulary.of(tokenizer),
+        lambda folder, model, facts: save_folder(folder, model, tokenizer, dict(facts)),
+    )
+
+
+def held_out_metrics(config: PretrainConfig, corpus: Path, model: Path) -> dict[str, float]:
+    """The metrics of a model on the held-out set that a recipe makes of a store, at its last phase's length.
+
+    Models of several recipes are compared on it. Raises InputError if the model lacks a head of the recipe's objective.
+    """
+    source = open_training(config, corpus, finished=True)
+    loaded = initial_model(model, config.heads, labels=0, seed=config.loop.seed)
+    if loaded.fresh:
+        raise InputError(f"{model} has no {', '.join(loaded.fresh)}, which objective = {config.objective!r} reads; "
+                         "evaluate it by another objective")  # fmt: skip
+    data = config.data(source.store, "validation", source.vocabulary, config.phases[-1].length)
+    with prepared_process(), joined_world() as world:
+        loaded.model.to(world.device)
+        return evaluate(loaded.model, PRETRAINING[config.objective], data.batches(64, config.eval_batches), world)
+
+
+def check_vocabulary(source: StoreTraining, init: Path | None) -> None:
+    """Raises InputError if the recipe's model has another vocabulary, or another padding, than the store."""
+    rows, tokens = source.config.model.vocab_size, source.store.vocab_size
+    padded = init is not None and is_padded(rows, tokens)  # the table of that model stays as it is
+    if rows != tokens and not padded:
+        has = f"the recipe's model.vocab_size is {rows}"
+        advice = f"give --model.vocab-size {tokens} or build the corpus with the other tokenizer"
+        if init is not None:  # a flag would give it another shape
+            has = f"{init} has a vocabulary of {rows} tokens"
+            advice = f"build the corpus with its tokenizer: bertworks corpus build ... --tokenizer {init}"
+        raise InputError(f"{has}, the corpus was built with one of {tokens}; {advice}")
+    if init is None or source.config.model.family == "roberta":  # other models of others may name another padding
+        check_padding(source.config.model, source.vocabulary.pad_id)
+
+
+def check_padding(model: ModelConfig, pad: int) -> None:
+    """Raises InputError if config.json would name another padding than the tokenizer's."""
+    if model.pad_token_id == pad:
+        return
+    flags, reason = f"--model.pad-token-id {pad}", ""
+    if model.family == "roberta":
+        longest = model.max_length + pad + 1
+        flags += f" --model.position-offset {pad + 1} --model.max-position-embeddings {longest}"
+        reason = "RoBERTa's positions begin behind it, so "
+    raise InputError(
+        f"the recipe's model.pad_token_id is {model.pad_token_id}, the corpus's tokenizer pads with {pad}; "
+        f"{reason}give {flags}"
+    )
+
+
+def start_model(config: PretrainConfig, init: Path | None, quiet: bool = False) -> Model:
+    """Fresh weights, or those of a model folder to continue from. quiet: do not print what else is fresh or unused."""
+    if init is None:
+        return build_model(config.model, config.heads, seed=config.loop.seed)
+    theirs = dataclasses.asdict(read_config(init)[0])
+    if unlike := [f"{k}: {theirs[k]!r} there, {v!r} here" for k, v in vars(config.model).items() if theirs[k] != v]:
+        raise InputError(
+            f"{init} holds a model of another shape ({'; '.join(unlike)}); leave these out, since the run takes the "
+            "shape of the model that it starts from"
+        )
+    start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
+    if is_first() and not quiet:
+        if start.fresh:
+            print(f"heads that {init} lacks begin with fresh weights: {', '.join(start.fresh)}", file=sys.stderr)
+        if start.unused:
+            print(f"in {init}, not used: {', '.join(start.unused)}", file=sys.stderr)
+    return start.model

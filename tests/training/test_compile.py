@@ -17,7 +17,7 @@ from bertworks.model.layer import LayerContext, run_layer
 from bertworks.model.packing import Packing
 from bertworks.model.prepare import compile_layers
 from bertworks.pretraining.recipe import PretrainConfig
-from bertworks.training import distributed, machine
+from bertworks.training import distributed
 from bertworks.training.objectives import PRETRAINING
 from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective
 from support.batches import batch_of
@@ -212,11 +212,3 @@ def test_a_hook_of_one_layer_is_called_though_the_others_have_none(monkeypatch):
     encoder.compiled_layer = None
     torch.testing.assert_close(compiled, encoder(ids).packed, rtol=1e-5, atol=1e-5)
     torch._dynamo.reset()
-
-
-def test_graphs_are_counted(monkeypatch):
-    encoder = Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=1), pooler=False)
-    x, before = torch.randn(16, 16), machine.graphs_made()
-    packing = Packing.of(None, 2, 8).filled(torch.device("cpu"))
-    compiled_layer(monkeypatch, encoder, x, LayerContext(packing, None))
-    assert machine.graphs_made() == before + 1

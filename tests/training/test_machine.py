@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -90,13 +89,6 @@ def test_one_process_of_a_node_checks_the_store(tiny_store, monkeypatch):
         open_training(config, tiny_store.path, finished=False)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_processes_divide_rows_evenly(size):
-    shares = [world.local_range(7) for world in worlds(size)]
-    assert [row for share in shares for row in share] == [*range(7)]
-    assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
 def rows_of(group):
     """The ids of a group's rows, with the row of the global batch that each begins with."""
     parts = ((first, batch["input_ids"].tolist()) for batch, first in group.micro_batches)
@@ -123,10 +115,3 @@ def test_a_batch_smaller_than_the_processes_is_refused(tiny_store):
     settings = dataclasses.make_dataclass("Settings", ["batch_size"])(2)
     with pytest.raises(InputError, match="batch_size 2 is less than the 3 processes; give each of them a row"):
         ExampleFeed(SimpleNamespace(), settings, worlds(3)[0])
-
-
-def test_a_device_is_named_without_joining_other_processes(gpu):
-    """Evaluation, submissions and the demo need no more than that; joined, they would have to leave again."""
-    assert distributed.this_device() == GPU and not gpu
-    sources = Path(machine.__file__).parents[1].rglob("*.py")
-    assert [path.name for path in sources if "join_world(" in path.read_text(encoding="utf-8")] == ["distributed.py"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bertworks.config import SCHEMA, to_toml
-from bertworks.files import InputError, NewerVersion, NotWritten, OtherRun, remove_temporaries, try_lock, write_json
+from bertworks.files import InputError, NewerVersion, NotWritten, OtherRun, remove_temporaries, write_json
 from bertworks.training.config import LoopConfig
 from bertworks.training.identity import FORMAT, RunIdentity
 from bertworks.training.run import Run, finished, locked, open_run, refuse_other_folder, write_results
@@ -53,13 +53,6 @@ def test_a_recipe_of_the_user_is_kept(tmp_path):
         refuse_other_folder(tmp_path)
     (tmp_path / "state").mkdir()
     refuse_other_folder(tmp_path)
-
-
-def test_a_lock_is_free_after_an_error(tmp_path):
-    with pytest.raises(ZeroDivisionError), locked(tmp_path):
-        raise ZeroDivisionError
-    with try_lock(tmp_path / ".lock") as mine:
-        assert mine
 
 
 def test_what_a_killed_run_left_is_removed(tmp_path):

@@ -17,7 +17,7 @@ from bertworks.model.heads import build_model
 from bertworks.training import loop as loop_module
 from bertworks.training import state
 from bertworks.training import trainer as trainer_module
-from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.config import OptimConfig
 from bertworks.training.optim import Optimizer
 from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state, snapshot
@@ -156,11 +156,6 @@ def test_saving_by_minutes(tiny_store, tmp_path, monkeypatch):
     monkeypatch.setattr(loop_module.Checkpoints, "save", noted)
     assert loop.run()
     assert saved == [3, 6, 8]
-
-
-def test_a_negative_number_of_minutes_is_refused():
-    with pytest.raises(ValueError, match=r"loop\.save_minutes = -1; expected 0 \(by steps alone\) or more"):
-        LoopConfig(save_minutes=-1)
 
 
 def test_the_file_is_one_that_safetensors_reads(tmp_path):

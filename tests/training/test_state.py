@@ -129,19 +129,6 @@ def test_an_unfinished_run_continues_under_the_same_minor_version(tmp_path, monk
         load_state(tmp_path, *trained(0), ABC)
 
 
-def test_a_state_of_version_0_1_is_refused(tmp_path):
-    """It has no format."""
-    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
-    path = tmp_path / "state.safetensors"
-    with safetensors.safe_open(path, "pt") as file:
-        header = {name: file.metadata()[name] for name in ("progress", "recipe")}
-    safetensors.torch.save_file(safetensors.torch.load_file(path), path, header)
-    with pytest.raises(
-        InputError, match=r"state\.safetensors: format 1, older than this version reads; .*remove the run"
-    ):
-        load_state(tmp_path, *trained(0), ABC)
-
-
 def test_a_state_of_an_older_version_is_taken(tmp_path):
     """It says nothing of the losses since the last record."""
     model, optimizer = trained()

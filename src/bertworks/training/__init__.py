@@ -8,7 +8,7 @@ In reading order:
     task_objectives.py  what fine-tuning and distillation learn
     vocabulary_loss.py  cross entropy over the vocabulary, in blocks
     trainer.py          one training step after another: `Trainer.steps`
-    loop.py             a run: after each step log, evaluate and keep the best weights, save, stop
+    loop.py             a run: log, evaluate and keep the best weights, save, stop, after each step
     optim.py            Adam and LAMB, the learning rate
     run.py              a run in its folder: open or resume, train, save, write the results
     identity.py         which run a folder belongs to, in all versions of bertworks
@@ -17,9 +17,7 @@ In reading order:
     totals.py           sums between two records of the log
     distributed.py      processes that train together
     process.py          signals and settings of this process
-    machine.py          precision, compilers, peak speed, memory, and the facts that results record
-    heap.py             what is kept of freed memory
-    memory.py           whether a forward pass can fit in memory
+    machine.py          precision, compilers, memory, and the facts that results record
 """
 
 from typing import TYPE_CHECKING

@@ -23,13 +23,14 @@ from ..tensors import write_tensors
 from .distributed import World
 from .machine import peak_memory
 from .objectives import Objective
-from .process import Stop, caught_signals
+from .process import Stop, caught_signals, return_free_memory
 from .progress import TrainerState
 from .state import STATE_FOLDER, check_tensors, read_tensors, snapshot, write_state
 from .totals import Totals
 from .trainer import Trainer
 
 BEST = "best.safetensors"
+TIDY_SECONDS = 60  # of training, after which free memory is returned to the system
 
 Watch = Callable[[str, Mapping[str, Any]], bool]  # called with the kind (train, eval) and the values of a record
 
@@ -121,7 +122,7 @@ class Log:
 
     def __init__(self, trainer: Trainer, reporter: Reporter, watch: Watch | None):
         self.trainer, self.reporter, self.watch = trainer, reporter, watch
-        self.asked_to_stop = False
+        self.asked_to_stop, self.tidied = False, time.perf_counter()
 
     def show_progress(self, budget_used: float) -> None:
         """Move the bar on the terminal."""
@@ -150,6 +151,9 @@ class Log:
         self._record("eval", {"step": progress.step, **metrics, "seconds": progress.seconds})
 
     def _record(self, kind: str, record: dict[str, Any]) -> None:
+        if kind == "eval" or time.perf_counter() - self.tidied >= TIDY_SECONDS:
+            self.tidied = time.perf_counter()
+            return_free_memory()
         if self.trainer.world.main:
             self.reporter.record(kind, record)
             self.asked_to_stop |= bool(self.watch and self.watch(kind, record))
@@ -253,19 +257,20 @@ class Checkpoints:
 def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], world: World) -> dict[str, float]:
     """Mean loss of each term, accuracy of those with hits, batches divided among the processes: {mlm_loss, ...}."""
     model.eval()
-    sums: dict[str, float] = {}
+    sums: dict[str, torch.Tensor] = {}  # of each term: loss, hits (NaN where they are not counted), predictions
     for i, batch in enumerate(batches):
         mine = i % world.size == world.rank
-        counts = objective.counts(batch)
         terms = objective(model, to_device(objective.prepare(batch), world.device)) if mine else {}  # type: ignore[arg-type]
-        for name, count in counts.items():
-            loss, hits = (terms[name].loss, terms[name].correct) if name in terms else (0.0, 0)
-            for key, value in (("loss", loss), ("correct", hits), ("count", count if mine else 0)):
-                sums[f"{name} {key}"] = sums.get(f"{name} {key}", 0.0) + (math.nan if value is None else float(value))
-    values = world.sum(torch.tensor(list(sums.values()), dtype=torch.float64, device=world.device))
-    total = dict(zip(sums, values.tolist(), strict=True))
+        for name, count in objective.counts(batch).items():
+            found = [0.0, 0.0, 0.0]
+            if mine:
+                hits = terms[name].correct
+                found = [float(terms[name].loss), math.nan if hits is None else float(hits), count]
+            sums[name] = sums.get(name, torch.zeros(3, dtype=torch.float64)) + torch.tensor(found, dtype=torch.float64)
     metrics: dict[str, float] = {}
-    for name in {key.split()[0]: None for key in sums}:
-        count = max(total[f"{name} count"], 1.0)
-        metrics |= {f"{name}_loss": total[f"{name} loss"] / count, f"{name}_accuracy": total[f"{name} correct"] / count}
-    return {name: value for name, value in metrics.items() if not (name.endswith("_accuracy") and math.isnan(value))}
+    for name, own in sums.items():
+        loss, hits, count = world.sum(own.to(world.device)).tolist()
+        metrics[f"{name}_loss"] = loss / max(count, 1.0)
+        if not math.isnan(hits):
+            metrics[f"{name}_accuracy"] = hits / max(count, 1.0)
+    return metrics

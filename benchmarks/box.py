@@ -16,7 +16,6 @@ import os
 import re
 import resource
 import select
-import shlex
 import shutil
 import signal
 import sys
@@ -268,14 +267,3 @@ def _has_nan(text: str) -> bool:
             if found:  # and the rest is JSON too, not a sentence that names them
                 return True
     return False
-
-
-def call(command: str) -> None:
-    """Run a line of `bertworks` in this process. Raises SystemExit if it fails."""
-    from bertworks.cli import main
-
-    try:
-        main(shlex.split(command))
-    except SystemExit as error:
-        if error.code:
-            raise

@@ -3,44 +3,23 @@
 import contextlib
 import gc
 import importlib
+import json
 import os
 import pkgutil
+import shlex
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from bertworks.cli import COMMANDS, main
 
-IMPORTED = [
-    "tyro",
-    "tyro._backends",
-    "tyro.constructors",
-    "typeguard",
-    "rich.table",
-    "matplotlib.backends.backend_agg",
-    "pyarrow.parquet",
-    "scipy.stats",
-    "sklearn.metrics",
-    "sentencex",
-    "zstandard",
-    "tokenizers",
-    "tomli_w",
-    "gensim.models",
-    "torch._inductor",
-    "torch.profiler",
-    "ctypes.util",
-    "encodings.utf_8_sig",
-    "encodings.latin_1",
-    "encodings.utf_16",
-    "PIL.PngImagePlugin",
-    "onnx",
-    "onnxscript",
-    "torch.onnx",
-    "torch.utils.tensorboard",
-    "pandas",
-    "python_calamine",
-    "datasets",
-]
+IMPORTED = """
+tyro tyro._backends tyro.constructors typeguard rich.table matplotlib.backends.backend_agg pyarrow.parquet scipy.stats
+sklearn.metrics sentencex zstandard tokenizers tomli_w gensim.models torch._inductor torch.profiler ctypes.util
+encodings.utf_8_sig encodings.latin_1 encodings.utf_16 PIL.PngImagePlugin onnx onnxscript torch.onnx
+torch.utils.tensorboard pandas python_calamine datasets
+"""  # what commands import inside of functions
 
 
 def prepare() -> None:
@@ -50,18 +29,15 @@ def prepare() -> None:
 
     import bertworks
 
-    for module in pkgutil.walk_packages(bertworks.__path__, "bertworks."):
-        if ".__" not in module.name:  # one that runs the command line
-            with contextlib.suppress(ImportError):  # of an extra
-                importlib.import_module(module.name)
-    for name in IMPORTED:
-        with contextlib.suppress(ImportError):
+    modules = (one.name for one in pkgutil.walk_packages(bertworks.__path__, "bertworks."))
+    for name in [*(name for name in modules if ".__" not in name), *IMPORTED.split()]:  # one that runs the command line
+        with contextlib.suppress(ImportError):  # of an extra
             importlib.import_module(name)
     torch.set_num_threads(1)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        for verb in COMMANDS:  # what argument parsing keeps for the next time
+        for command in COMMANDS:  # what argument parsing keeps for the next time
             with contextlib.suppress(SystemExit):
-                main([*verb.split(), "--help"])
+                main([*command.split(), "--help"])
     gc.freeze()
 
 
@@ -80,15 +56,17 @@ def forked(work: Callable[[], None]) -> int:
     return pid
 
 
-def make_base(folder: Path, part: str = "whole") -> Path:
-    """The valid inputs, or the exported folder, made in a child, so that this process stays with one thread."""
+def call(command: str) -> None:
+    """Run a line of `bertworks` in this process. Raises SystemExit if it fails."""
+    try:
+        main(shlex.split(command))
+    except SystemExit as error:
+        if error.code:
+            raise
 
-    def quietly() -> None:
-        from hostile_base import make, make_export
 
-        with open(os.devnull, "w") as no, contextlib.redirect_stdout(no), contextlib.redirect_stderr(no):
-            (make if part == "whole" else make_export)(folder)
-
-    if not (folder / part).exists() and os.waitpid(forked(quietly), 0)[1]:
-        raise SystemExit(f"{folder}: the valid inputs could not be made")
-    return folder
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a progress file, which may be missing."""
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        with contextlib.suppress(ValueError):  # the last line of a killed program
+            yield json.loads(line)

@@ -1,37 +1,23 @@
-"""Speed and memory of a training step on a GPU, side by side with transformers. Stage `steps` of gpu.sh.
-
-    benchmarks/gpu.sh steps [--corpus STORE | --data FOLDER] [--out FOLDER] [--minutes 9] [--smoke]
-
-A cell is BASE or LARGE, length 128 or 512, dropout 0.1 or 0, and an engine: ours `compiled` (torch.compile of the
-layer, the default on a GPU), ours `eager`, `transformers`, `transformers-compiled`. Every cell trains in a fresh
-process on the same instances, in bfloat16, with updates of 256 sequences in micro-batches. Loading and masking are
-included, by two processes on both sides. The first steps are not counted. --together cells start and compile at the
-same time, since that uses the processor; then they are measured one after the other. Of a cell the JSON has:
-
-- `tokens_per_second`: real tokens, without padding; `step_seconds`: the median step.
-- `share_of_peak`: useful operations a second beside an 8192 x 8192 x 8192 product in the same process;
-  `share_of_data_sheet`: beside the data sheet. Useful are six operations a weight and token; `with_attention` adds the
-  products of attention, as `flops_per_second` does.
-- `memory`: the peak that torch has allocated, in bytes.
-- `graphs`: graphs that torch.compile made; `compile_seconds`: what it says that they took; `start_seconds`: what the
-  first steps took beyond the pace of the others, which includes compiling, beside that of other cells.
-
-The command ends before its minutes are used. Rerun it to measure the cells that are left out, and those that failed.
-"""
+"""Cells of the stages `steps` and `traces` of gpu.py: a training step on a GPU, ours or that of transformers."""
 
 import dataclasses
-import itertools
+import gzip
+import json
+import shutil
 import statistics
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 import common
-import gpu_common
+import gpu_cells
 import peaks
 import pretraining
 import tiny
@@ -43,13 +29,8 @@ from bertworks.training.config import LoopConfig, OptimConfig
 
 SIZES = ("base", "large")
 ENGINES = ("compiled", "eager", "transformers", "transformers-compiled")
-BATCH = 256  # sequences of an update, as in the paper
-RESERVE = 75.0  # seconds that a cell needs at least: start, compiling, steps
-WORKERS = 2  # processes that make batches, for both sides
-SMOKE = {
-    **{"device": "cpu", "sizes": ["tiny"], "lengths": [16], "dropouts": [0.1], "batch": 4, "tokens": 32, "steps": 2},
-    **{"skip": 1, "megabytes": 0.05, "engines": ["eager", "transformers"]},
-}
+ROWS = 60  # of each table of a profile
+ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of a trace
 
 
 @dataclass(frozen=True)
@@ -60,7 +41,7 @@ class Cell:
     length: int
     dropout: float
     engine: str
-    batch: int = BATCH
+    batch: int = 256  # sequences of an update, as in the paper
     tokens: int = 32768  # cells of a micro-batch, padding included; LARGE has half
     steps: int = 20  # counted
     skip: int = 8  # steps before
@@ -110,14 +91,14 @@ class Cell:
                 compile="on" if self.engine == "compiled" else "off",
             ),
             phases=(Phase(self.length, 1.0, self.batch, micro),),
-            workers=WORKERS if device.type == "cuda" else 0,
+            workers=2 if device.type == "cuda" else 0,
         )
 
 
 class StepClock(pretraining.Clock):
     """A clock that also has the seconds of each step. On a GPU a step ends when it was asked for.
 
-    waits: whether it waits for its turn one step before it counts (gpu_common.run_together).
+    waits: whether it waits for its turn one step before it counts (gpu_cells.run_together).
     """
 
     def __init__(self, skip: int, device: torch.device, waits: bool) -> None:
@@ -129,7 +110,7 @@ class StepClock(pretraining.Clock):
         self.each.append(time.perf_counter() - self.before)
         if self.waits and self.left == min(2, self.skip):  # one more that does not count: its memory was given back
             self._now()
-            gpu_common.wait_for_turn()
+            gpu_cells.wait_for_turn()
         super().step(tokens, last)
         self.before = time.perf_counter()
 
@@ -155,7 +136,7 @@ def train(cell: Cell, store: Store, device: torch.device, clock: pretraining.Clo
 
 def measure(store: str, device: str, cell: dict[str, Any], waits: bool) -> common.Result:
     """Train one cell in this process."""
-    found, one = gpu_common.need_device(device), Cell(**cell)
+    found, one = torch.device(device), Cell(**cell)
     dtype = machine.compute_dtype("auto", found)
     before, clock = peaks.matmul_peak(found, dtype), StepClock(one.skip, found, waits)
     config = train(one, Store.open(store, verify=False), found, clock)
@@ -195,21 +176,6 @@ def compiled() -> common.Result:
     }
 
 
-def one_cell(**given: Any) -> common.Result:
-    """What a process of this script does."""
-    return gpu_common.attempted(lambda: measure(**given))
-
-
-def grid(options: Any) -> dict[str, Cell]:
-    """The cells by name, in the order in which they are measured: those that are named, or all of one engine first."""
-    how = {name: getattr(options, name) for name in ("batch", "tokens", "steps", "skip")}
-    if options.cells:
-        return {name: Cell.named(name, **how) for name in options.cells}
-    every = itertools.product(options.engines, options.sizes, options.lengths, options.dropouts)
-    cells = [Cell(size, length, dropout, engine, **how) for engine, size, length, dropout in every]
-    return {cell.name: cell for cell in cells}
-
-
 def best_and_worst(cells: dict[str, common.Result]) -> tuple[str, str]:
     """The names of our cells with the most and the fewest operations a second."""
     speeds = {
@@ -222,39 +188,101 @@ def best_and_worst(cells: dict[str, common.Result]) -> tuple[str, str]:
     return max(speeds, key=speeds.__getitem__), min(speeds, key=speeds.__getitem__)
 
 
-def add_cell_options(made: Any) -> None:
-    """How a cell is measured."""
-    made.add_argument("--batch", type=int, default=BATCH, help="sequences of an update")
-    made.add_argument("--tokens", type=int, default=32768, help="cells of a micro-batch, padding included; LARGE: half")
-    made.add_argument("--skip", type=gpu_common.positive, default=8, help="steps before counting")
-    gpu_common.add_together(made)
+# ---- profiles
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Measure the cells that are left, write steps.json after each."""
-    if common.answer(one_cell, argv):
-        return
-    made = gpu_common.parser(__doc__, minutes=9.0)
-    gpu_common.add_corpus(made, megabytes=20)
-    add_cell_options(made)
-    made.add_argument("--steps", type=gpu_common.positive, default=20, help="counted steps")
-    made.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES)
-    made.add_argument("--lengths", type=int, nargs="+", default=[128, 512])
-    made.add_argument("--dropouts", type=float, nargs="+", default=[0.1, 0.0])
-    made.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
-    made.add_argument("--cells", nargs="+", help="names of cells, such as base-128-0.1-compiled, in place of a grid")
-    with common.parsed(made, argv, SMOKE) as options, tempfile.TemporaryDirectory() as work:
-        facts = gpu_common.facts(gpu_common.need_device(options.device))
-        store = gpu_common.corpus(options, Path(work))
-        how = {name: getattr(options, name) for name in ("batch", "tokens", "steps", "skip")}
-        how["corpus"] = Store.open(store, verify=False).fingerprint
-        result: common.Result = {"machine": facts, "settings": how}
-        result["cells"] = gpu_common.earlier(options, "steps", facts, how)
-        given = {"store": str(store), "device": options.device}
-        cells = {name: {**given, "cell": vars(cell)} for name, cell in grid(options).items()}
-        gpu_common.run_cells(options, "steps", result, one_cell, cells, RESERVE)
-        gpu_common.finish(options, "steps", result)
+class ProfilerClock(pretraining.Clock):
+    """A clock that counts `timed` steps, then turns the profiler on until the last step."""
+
+    def __init__(self, skip: int, timed: int, device: torch.device, waits: bool) -> None:
+        super().__init__(skip + timed, device)
+        self.timed, self.waits, self.before = timed, waits, 0.0
+        activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
+        self.profile = profile(activities=activities)
+
+    def step(self, tokens: int, last: bool) -> None:
+        super().step(tokens, last)
+        if self.waits and self.left == self.timed + 1:  # as StepClock
+            self._now()
+            gpu_cells.wait_for_turn()
+        if self.left == self.timed:
+            self.before = self._now()
+        if self.left == 0:
+            self.pace = (self.start - self.before) / self.timed
+            self.profile.start()
+            self.start = self._now()  # without what the profiler takes to start
+        if last:
+            self.profile.stop()
 
 
-if __name__ == "__main__":
-    main()
+def read_trace(trace: Path, steps: int) -> common.Result:
+    """What a trace of so many steps says of one of them; operators on the processor have their own time."""
+    with gzip.open(trace, "rt", encoding="utf-8") as file:
+        events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
+    kernels = sorted((one for one in events if one.get("cat") in ON_GPU), key=begin)
+    found: common.Result = {"kernel_calls": len(kernels) / steps}
+    found["kernels"] = rows_of(((one["name"], one["dur"]) for one in kernels), steps)
+    found["operators"] = rows_of(own_times([one for one in events if one.get("cat") == "cpu_op"]), steps)
+    if kernels:
+        busy, last = 0.0, 0.0
+        for one in kernels:
+            busy += max(0.0, end(one) - max(last, begin(one)))
+            last = max(last, end(one))
+        found["step_seconds"] = (last - begin(kernels[0])) / 1e6 / steps
+        found["busy_seconds"] = busy / 1e6 / steps
+        found["busy"] = found["busy_seconds"] / found["step_seconds"]
+    return found
+
+
+def begin(event: dict[str, Any]) -> float:
+    """Microseconds at which an event of a trace begins."""
+    return float(event["ts"])
+
+
+def end(event: dict[str, Any]) -> float:
+    """Microseconds at which it ends."""
+    return float(event["ts"] + event["dur"])
+
+
+def own_times(operators: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
+    """The name of each operator, and its microseconds without those of the operators inside it."""
+    inside: dict[int, list[dict[str, Any]]] = {}
+    for one in sorted(operators, key=lambda one: (begin(one), -one["dur"])):
+        around = inside.setdefault(one["tid"], [])
+        while around and end(around[-1]) <= begin(one):
+            around.pop()
+        yield one["name"], one["dur"]
+        if around:
+            yield around[-1]["name"], -one["dur"]
+        around.append(one)
+
+
+def rows_of(times: Iterable[tuple[str, float]], steps: int) -> list[dict[str, Any]]:
+    """Microseconds by name as rows, longest first: seconds and calls of a step, share of all."""
+    spent, calls = Counter[str](), Counter[str]()
+    for name, microseconds in times:
+        spent[name] += microseconds  # type: ignore[assignment]
+        calls[name] += microseconds > 0
+    whole = sum(spent.values()) or 1
+    return [
+        {"name": name[:200], "seconds": time / 1e6 / steps, "calls": calls[name] / steps, "share": time / whole}
+        for name, time in spent.most_common(ROWS)
+    ]
+
+
+def record(store: str, device: str, cell: dict[str, Any], trace: str, timed: int, waits: bool) -> common.Result:
+    """Profile one cell in this process; writes its trace."""
+    found, one = torch.device(device), Cell(**cell)
+    clock = ProfilerClock(one.skip, timed, found, waits)
+    train(dataclasses.replace(one, skip=one.skip + timed), Store.open(store, verify=False), found, clock)
+    with tempfile.TemporaryDirectory() as work:
+        plain = Path(work) / "trace.json"
+        clock.profile.export_chrome_trace(str(plain))
+        with open(plain, "rb") as source, gzip.open(trace, "wb", compresslevel=6) as target:
+            shutil.copyfileobj(source, target)
+    return {
+        "step_seconds": (clock.end - clock.start) / one.steps,
+        "unrecorded_step_seconds": clock.pace,
+        "trace": Path(trace).name,
+        **read_trace(Path(trace), one.steps),
+    }

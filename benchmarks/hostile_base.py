@@ -1,31 +1,30 @@
-"""Makes the valid inputs that hostile.py attacks, by bertworks itself and with helpers of tests/.
+"""Writes the valid inputs that hostile.py damages and kills.py reads, with bertworks and helpers of tests/.
 
-What a clock or the machine decides is taken out of logs and results, so that a seed attacks the same bytes everywhere.
+Times and facts of the machine are replaced by constants in logs and results, so that a seed damages the same bytes on
+every machine.
 """
 
+import contextlib
+import csv
+import dataclasses
+import gzip
+import io
 import json
 import os
+import random
 import shutil
-import signal
+import tarfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from box import call
+import tiny
+from forks import call, forked
 from hostile_inputs import LONGER, OWN, SMALL
-from hostile_tables import write_tables, write_tasks, write_texts
 
 CLOCK = {
-    "seconds",
-    "tokens_per_second",
-    "sequences_per_second",
-    "share_of_peak",
-    "memory",
-    "left",
-    "machine",
-    "versions",
-    "commit",
-    "date",
-    "time",
+    *("seconds", "tokens_per_second", "sequences_per_second", "share_of_peak", "memory", "left", "machine"),
+    *("versions", "commit", "date", "time"),
 }
 PRETRAIN = """
 eval_batches = 1
@@ -84,29 +83,127 @@ columns = [
 "both" = { perplexity = 4.0, CoLA = 60.0 }
 """
 
+ORIGINAL = {  # bert_config.json of the TensorFlow checkpoint
+    **{"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16},
+    **{"max_position_embeddings": 32, "type_vocab_size": 2, "hidden_act": "gelu", "hidden_dropout_prob": 0.1},
+    **{"attention_probs_dropout_prob": 0.1, "initializer_range": 0.02},
+}
+
+
+def make_base(folder: Path, part: str = "whole") -> Path:
+    """The valid inputs, or the part "exported" of them. A child makes them, so that this process has no threads."""
+
+    def quietly() -> None:
+        with open(os.devnull, "w") as no, contextlib.redirect_stdout(no), contextlib.redirect_stderr(no):
+            if part == "whole":
+                make(folder)
+            else:
+                os.chdir(folder)
+                call("export run-single --out exported")  # needs the extra `export`
+
+    if not (folder / part).exists() and os.waitpid(forked(quietly), 0)[1]:
+        raise SystemExit(f"{folder}: the valid inputs could not be made")
+    return folder
+
 
 def make(base: Path) -> None:
-    """Everything below `base`, which is the working directory; a finished base is left as it is."""
-    if (base / "whole").exists():
-        return
+    """All valid inputs in `base`, which becomes the working directory."""
     shutil.rmtree(base, ignore_errors=True)
     base.mkdir(parents=True)
     os.chdir(base)
-    write_texts(base)
+    _texts(base)
     _tokenizers(base)
-    write_tables(base)
-    write_tasks(base)
+    _tables(base)
+    _tasks(base)
     _trained(base)
     _checkpoints(base)
     for path in [*base.rglob("log.jsonl"), *base.rglob("results.json"), *base.rglob("study.json")]:
-        _without_clock(path)
+        path.write_text(without_clock(path.read_text(), path.suffix == ".jsonl"))
     (base / "whole").write_text("")
 
 
-def make_export(base: Path) -> None:
-    """The ONNX export of a fine-tuned model below `base`. It needs the extra `export`."""
-    os.chdir(base)
-    call("export run-single --out exported")
+# ---- text, tables, tasks
+
+
+def _texts(base: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from conftest import tiny_texts
+
+    texts = tiny_texts(60)
+    more = ["Café Zürich, 40 %. Good film.", "한국어 문장입니다. 좋은 영화.", "Straße — naïve; 龍. [MASK] again."]
+    (base / "text.txt").write_text("\n".join([*texts[:12], *more]) + "\n")
+    (base / "words.txt").write_text("walking\nrivers\nletterbox\n한국\ngoodness\n")
+    corpora = {kind: base / f"corpus-{kind}" for kind in ("text", "wiki", "jsonl", "parquet", "archive")}
+    for number, name in enumerate(("b.txt", "c.txt", "a.txt")):
+        for kind in ("text", "archive"):
+            corpora[kind].mkdir(exist_ok=True)
+            (corpora[kind] / name).write_text("\n\n".join(texts[number::3]))
+    for kind in ("wiki", "jsonl", "parquet"):
+        corpora[kind].mkdir()
+    page = '<doc id="{0}" url="u?curid={0}" title="T{0}">\nT{0}\n\n{1}\n</doc>\n'
+    (corpora["wiki"] / "wiki_00").write_text("".join(page.format(i, text) for i, text in enumerate(texts)))
+    _write_lines(corpora["jsonl"] / "a.jsonl", [{"text": text, "id": i} for i, text in enumerate(texts)])
+    pq.write_table(pa.table({"text": texts, "id": list(range(len(texts)))}), corpora["parquet"] / "a.parquet")
+    (corpora["archive"] / "a.gz").write_bytes(gzip.compress("\n".join(texts[:9]).encode(), mtime=0))
+    with tarfile.open(corpora["archive"] / "b.tar", "w") as archive:
+        for i, text in enumerate(texts[9:15]):
+            member = tarfile.TarInfo(f"{i}.txt")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+
+
+def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _write_table(path: Path, rows: Iterable[Iterable[Any]], delimiter: str = ",") -> None:
+    with open(path, "w", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows(rows)
+
+
+def _tables(base: Path) -> None:
+    """A table per kind of task and format."""
+    rng = random.Random(5)
+    rows: list[dict[str, Any]] = []
+    for i in range(16):
+        label = rng.choice(("good", "bad")) if i > 1 else ("good", "bad")[i]
+        text = f"{label} film, {' '.join(rng.choices('abcdef', k=rng.randint(1, 6)))}"
+        row = {"text": text, "other": "a b c", "label": label, "score": str(rng.randint(0, 5)), "several": label}
+        rows.append({**row, "one": "a", "two": "b", "right": str(rng.randrange(2))})
+    for kind in OWN:
+        for form, delimiter in (("csv", ","), ("tsv", "\t")):
+            _write_table(base / f"{kind}.{form}", [[*rows[0]], *(row.values() for row in rows)], delimiter)
+        _write_lines(base / f"{kind}.jsonl", rows)
+    _write_lines(base / "multilabel.jsonl", [{**row, "several": [row["several"]]} for row in rows])
+    words, tags = ["Anna", "met", "Ben", "."], ("B-PER", "O")
+    _write_lines(
+        base / "tagging.jsonl", [{"words": words, "tags": ["B-PER", "O", rng.choice(tags), "O"]} for _ in range(12)]
+    )
+    asked = {"question": "who ?", "context": "good film a b c"}
+    _write_lines(base / "span.jsonl", [{**asked, "answer": rng.choice(("film", "good"))} for _ in range(12)])
+
+
+def _tasks(base: Path) -> None:
+    """The official files of tasks, each in its folder."""
+    official = base / "official"
+    tiny.write_data(official, rows=8)
+    (base / "squad").mkdir()
+    for part, cola, swag in (("train", "train.tsv", "train.csv"), ("dev", "dev.tsv", "val.csv")):
+        shutil.copy(official / f"squad/small-{part}-v2.0.json", base / f"squad/{part}-v2.0.json")
+        for folder in ("cola", "swag"):
+            (base / folder).mkdir(exist_ok=True)
+        texts = ["good film", "bad film", "a b c .", "the cat sat"] * 3
+        _write_table(base / "cola" / cola, [["x", i % 2, "", text] for i, text in enumerate(texts)], "\t")
+        names = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"]
+        _write_table(base / "swag" / swag, [names, *([text, *"abcde", i % 4] for i, text in enumerate(texts[:8]))])
+    for folder, name in (("glue/MRPC", "mrpc"), ("glue/STS-B", "stsb"), ("conll2003", "conll")):
+        shutil.copytree(official / folder, base / name)
+    shutil.rmtree(official)
+
+
+# ---- tokenizers, models, runs
 
 
 def _tokenizers(base: Path) -> None:
@@ -115,8 +212,7 @@ def _tokenizers(base: Path) -> None:
 
     (base / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
     (base / "spiece.model").write_bytes(model_bytes({**PIECES, "▁good": 1, "▁bad": 1, "c": 1}, charmap=charsmap()))
-    for kind, folder in (("wordpiece", "tok"), ("bpe", "bpe"), ("unigram", "unigram")):
-        size = 300 if kind == "bpe" else 120
+    for kind, folder, size in (("wordpiece", "tok", 120), ("bpe", "bpe", 300), ("unigram", "unigram", 120)):
         call(f"tokenizer train text.txt corpus-text --out {folder} --vocab-size {size} --algorithm {kind}")
     (base / "merges").mkdir()
     for name in ("vocab.json", "merges.txt", "tokenizer_config.json"):
@@ -125,58 +221,41 @@ def _tokenizers(base: Path) -> None:
 
 def _trained(base: Path) -> None:
     """A store, models, finished and stopped runs, a study."""
+    from bertworks.config import load_recipe
+    from bertworks.pretraining.recipe import PretrainConfig
+    from bertworks.pretraining.run import pretrain
     from bertworks.tokenizer import Tokenizer
 
     many = "--workers 1 --shard-tokens 2000 --input.documents blank-line"
     call(f"corpus build corpus-text --tokenizer tok --out store {many}")
-    vocab = Tokenizer.load(base / "tok").vocab_size
-    (base / "recipe.toml").write_text(PRETRAIN.format(vocab=vocab))
-    (base / "finetune.toml").write_text(FINETUNE)
+    recipe = PRETRAIN.format(vocab=Tokenizer.load(base / "tok").vocab_size)
     (base / "study").mkdir()
     (base / "study/study.toml").write_text(STUDY)
-    (base / "study/pretrain.toml").write_text(PRETRAIN.format(vocab=vocab))
-    (base / "study/finetune.toml").write_text(FINETUNE)
+    for path, text in (("recipe.toml", recipe), ("study/pretrain.toml", recipe)):
+        (base / path).write_text(text)
+    for path in ("finetune.toml", "study/finetune.toml"):
+        (base / path).write_text(FINETUNE)
     call("pretrain recipe.toml --corpus store --out run-pretrain")
+    config = load_recipe("recipe.toml", PretrainConfig)
+    pretrain(config, Path("store"), Path("stopped"), quiet=True, watch=lambda _, record: record["step"] == 2)
     shutil.copytree(base / "run-pretrain/model", base / "model")
-    for kind in ("single", "tagging", "span"):
-        form = "csv" if kind == "single" else "jsonl"
-        more = LONGER if kind == "span" else SMALL
+    for kind, form, more in (("single", "csv", SMALL), ("tagging", "jsonl", SMALL), ("span", "jsonl", LONGER)):
         call(f"finetune --train {kind}.{form} --dev {kind}.{form} {OWN[kind]} --model model --out run-{kind} {more}")
-    (base / "data").mkdir()
     shutil.copytree(base / "cola", base / "data/cola")
     call("study run study/study.toml --corpus store --data data --out studied --minute")
     shutil.rmtree(base / "studied/cells")
     shutil.rmtree(base / "data")
-    _stopped()
-
-
-def _stopped() -> None:
-    """A run stopped at its first checkpoint."""
-    from bertworks.training import loop
-
-    before, seen = loop.Checkpoints.save, list[int]()
-
-    def save(self: Any) -> None:
-        before(self)
-        if not seen:
-            os.kill(os.getpid(), signal.SIGTERM)
-        seen.append(1)
-
-    loop.Checkpoints.save = save  # type: ignore[method-assign]
-    try:
-        call("pretrain recipe.toml --corpus store --out stopped")
-    except SystemExit as stopped:
-        assert stopped.code == 3, stopped.code
-    finally:
-        loop.Checkpoints.save = before  # type: ignore[method-assign]
 
 
 def _checkpoints(base: Path) -> None:
-    """The model as others write it: in shards, for sentence-transformers, by TensorFlow."""
+    """The model in shards and for sentence-transformers; another one by TensorFlow."""
     import numpy as np
     import safetensors.numpy
 
+    from bertworks.model.heads import build_model
+    from support.original import theirs
     from support.tf_writer import write_bundle
+    from support.tiny_task import TINY
 
     shutil.copytree(base / "model", base / "sharded")
     (base / "sharded/model.safetensors").unlink()
@@ -189,62 +268,28 @@ def _checkpoints(base: Path) -> None:
     index = {"metadata": {"total_size": sum(t.nbytes for t in tensors.values())}, "weight_map": places}
     (base / "sharded/model.safetensors.index.json").write_text(json.dumps(index))
     call("convert model pooling --to sentence-transformers")
+
+    config = dataclasses.replace(TINY, hidden_size=8, num_hidden_layers=1, intermediate_size=16)
+    arrays = {theirs(name): value.numpy() for name, value in build_model(config, seed=4).state_dict().items()}
     (base / "tf").mkdir()
-    arrays = _original_names(base)
-    write_bundle(base / "tf/bert_model.ckpt", arrays)
-    settings = json.loads((base / "tf/bert_config.json").read_text())
-    assert settings["vocab_size"] > 0
-    shapes, at = {}, 0
-    for name, array in sorted(arrays.items()):
-        shapes[name] = (list(array.shape), at)
-        at += array.nbytes
-    (base / "tf.json").write_text(json.dumps(shapes))
-    assert at == np.sum([array.nbytes for array in arrays.values()])
-
-
-def _original_names(base: Path) -> dict[str, Any]:
-    """A one-layer BERT of random numbers under the original's names, with its bert_config.json and vocab.txt."""
-    import numpy as np
-
-    pieces = (base / "vocab.txt").read_text().split("\n")[:-1]
     shutil.copy(base / "vocab.txt", base / "tf/vocab.txt")
-    v, d, i, p = len(pieces), 8, 16, 32
-    config: dict[str, Any] = {"vocab_size": v, "hidden_size": d, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config |= {"intermediate_size": i, "max_position_embeddings": p, "type_vocab_size": 2, "hidden_act": "gelu"}
-    config |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "initializer_range": 0.02}
-    (base / "tf/bert_config.json").write_text(json.dumps(config))
-    layer, table, head = "bert/encoder/layer_0/", "bert/embeddings/", "cls/predictions/"
-    shapes: dict[str, tuple[int, ...]] = {f"{table}word_embeddings": (v, d), f"{table}position_embeddings": (p, d)}
-    shapes |= {f"{table}token_type_embeddings": (2, d), f"{head}output_bias": (v,)}
-    shapes |= {"cls/seq_relationship/output_weights": (2, d), "cls/seq_relationship/output_bias": (2,)}
-    dense = {
-        "bert/pooler": (d, d),
-        f"{layer}intermediate": (d, i),
-        f"{layer}output": (i, d),
-        f"{head}transform": (d, d),
-    }
-    for name, shape in dense.items():
-        shapes |= {f"{name}/dense/kernel": shape, f"{name}/dense/bias": shape[1:]}
-    for name in ("self/query", "self/key", "self/value", "output/dense"):
-        shapes |= {f"{layer}attention/{name}/kernel": (d, d), f"{layer}attention/{name}/bias": (d,)}
-    norms = ("bert/embeddings", f"{layer}attention/output", f"{layer}output", f"{head}transform")
-    for name in norms:
-        shapes |= {f"{name}/LayerNorm/gamma": (d,), f"{name}/LayerNorm/beta": (d,)}
-    rng = np.random.default_rng(4)
-    return {name: rng.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
+    (base / "tf/bert_config.json").write_text(json.dumps(ORIGINAL | {"vocab_size": config.vocab_size}))
+    kernels = {name: np.ascontiguousarray(value.T) for name, value in arrays.items() if name.endswith("/kernel")}
+    write_bundle(base / "tf/bert_model.ckpt", arrays | kernels)
 
 
-def _without_clock(path: Path) -> None:
-    """Numbers of clocks and the machine's facts become constants, here and below."""
-    if path.suffix == ".jsonl":
-        lines = [json.dumps(settled(json.loads(line))) for line in path.read_text().splitlines()]
-        path.write_text("\n".join(lines) + "\n")
-    else:
-        path.write_text(json.dumps(settled(json.loads(path.read_text())), indent=1) + "\n")
+# ---- clocks
+
+
+def without_clock(text: str, lines: bool = False) -> str:
+    """JSON, or JSON lines, with constants in place of times and facts of the machine."""
+    if lines:
+        return "".join(json.dumps(settled(json.loads(line))) + "\n" for line in text.splitlines())
+    return json.dumps(settled(json.loads(text)), indent=1) + "\n"
 
 
 def settled(value: Any) -> Any:
-    """JSON in which numbers of clocks and the machine's facts are constants."""
+    """The same of a value that was read from JSON."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if k != "cores_used_by_others"}  # in a log while that is much
         return {k: _constant(v) if k in CLOCK or k.endswith("_seconds") else settled(v) for k, v in kept.items()}
@@ -254,6 +299,5 @@ def settled(value: Any) -> Any:
 def _constant(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _constant(one) for key, one in value.items()}
-    return (
-        1.5 if isinstance(value, float) else 2 if isinstance(value, int) else "x" if isinstance(value, str) else value
-    )
+    constants = {float: 1.5, int: 2, str: "x"}
+    return constants.get(type(value), value)

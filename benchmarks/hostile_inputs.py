@@ -1,8 +1,4 @@
-"""What hostile.py attacks: valid inputs of every kind, made once, and the readers with their commands.
-
-`make` runs in a child, in an empty folder, with bertworks itself and with the helpers of tests/. What a clock or the
-machine decides is taken out of logs and results, so that the same seed attacks the same bytes everywhere.
-"""
+"""What hostile.py attacks: the readers of bertworks with their commands, and the files of a case."""
 
 import json
 import random
@@ -96,7 +92,7 @@ def of_corpus(name: str) -> Reader:
 
 
 READERS = [
-    Reader("tensorflow", "tf tf.json", "^tf/", ("convert in/tf/bert_model.ckpt out/m --do-lower-case",)),
+    Reader("tensorflow", "tf", "^tf/", ("convert in/tf/bert_model.ckpt out/m --do-lower-case",)),
     Reader("sentencepiece", "spiece.model text.txt", "model$", (CHECK.format("spiece.model"),)),
     Reader("vocab.txt", "vocab.txt text.txt", "vocab", (f"{CHECK.format('vocab.txt')} --uncased",)),
     Reader("tokenizer.json", "tok text.txt", "tok/.*json", (CHECK.format("tok"),)),

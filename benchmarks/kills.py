@@ -49,9 +49,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(Path(__file__).parent), str(ROOT / "tests")]  # the inputs are made with helpers of the tests
 
 from bertworks.files import write_json  # noqa: E402
-from box import call, digests  # noqa: E402
+from box import digests  # noqa: E402
 from common import RESULTS, machine_facts  # noqa: E402
-from forks import forked, make_base, prepare  # noqa: E402
+from forks import call, forked, prepare, read_lines  # noqa: E402
+from hostile_base import make_base  # noqa: E402
 from kills_commands import COMMANDS, ONCE, WHOLE, in_python, more_inputs  # noqa: E402
 from kills_files import contents, differences, half_written  # noqa: E402
 
@@ -118,7 +119,7 @@ class Segment:
         return next((status for status in found if status), 0)
 
 
-# ---- the program
+# ---- one command
 
 
 @dataclass(frozen=True)
@@ -131,42 +132,41 @@ class Killing:
 
     @property
     def place(self) -> Path:
-        """Its folder."""
+        """The folder in which it runs."""
         return self.folder / re.sub(r"\W+", "-", self.name)
 
-    @property
-    def progress(self) -> Path:
-        """A line for every run that is done."""
-        return self.folder / f"{self.place.name}-{self.seed}.jsonl"
-
     def fresh(self) -> Path:
-        """Its folder, with nothing in it."""
-        return fresh(self.place)
+        """That folder, empty, without a file beside it of what an earlier run printed."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        self.place.with_suffix(".said").unlink(missing_ok=True)
+        self.place.mkdir(parents=True)
+        return self.place
 
-    def start(self, folder: Path) -> Segment:
-        """Start the command in a folder."""
-        return Segment(COMMANDS[self.name].format(base=self.folder / "base"), folder, 1 + ("2 processes" in self.name))
-
-    def reference(self) -> tuple[dict[str, str], float]:
-        """What an uninterrupted run leaves, and the shorter duration of two."""
-        durations, found = list[float](), dict[str, str]()
-        for _ in range(2):
-            folder = self.fresh()
-            begun = time.monotonic()
-            segment = self.start(folder)
-            whole = segment.wait(PATIENCE)
-            durations.append(time.monotonic() - begun)
-            if segment.end() or not whole:
-                raise SystemExit(f"{self.name}: fails uninterrupted\n{self.said()}")
-            if found and found != contents(folder):
-                raise SystemExit(f"{self.name}: two uninterrupted runs differ: {differences(found, contents(folder))}")
-            found = contents(folder)
-        return found, min(durations)
+    def start(self, seconds: float) -> tuple[bool, int]:
+        """Start the command and kill it after so many seconds: whether it ended by itself, and its status."""
+        command, processes = COMMANDS[self.name].format(base=self.folder / "base"), 1 + ("2 processes" in self.name)
+        segment = Segment(command, self.place, processes)
+        ended = segment.wait(seconds)
+        return ended, segment.end()
 
     def said(self) -> str:
         """The end of what the last run printed."""
         path = self.place.with_suffix(".said")
         return path.read_text(errors="replace")[-2000:] if path.exists() else ""
+
+    def reference(self) -> tuple[dict[str, str], float]:
+        """What an uninterrupted run leaves, and the shorter duration of two."""
+        durations, results = list[float](), list[dict[str, str]]()
+        for _ in range(2):
+            folder, begun = self.fresh(), time.monotonic()
+            ended, status = self.start(PATIENCE)
+            durations.append(time.monotonic() - begun)
+            if status or not ended:
+                raise SystemExit(f"{self.name}: fails uninterrupted\n{self.said()}")
+            results.append(contents(folder))
+        if results[0] != results[1]:
+            raise SystemExit(f"{self.name}: two uninterrupted runs differ: {differences(*results)}")
+        return results[0], min(durations)
 
     def one_run(self, number: int, reference: dict[str, str], duration: float) -> dict[str, Any]:
         """Kill and rerun in a fresh folder until the command ends by itself."""
@@ -174,9 +174,7 @@ class Killing:
         folder, moments, refused, half = self.fresh(), list[float](), list[str](), set[str]()
         for i in range(MOST + 1):
             moment = rng.uniform(0, duration) if i < MOST else PATIENCE
-            segment = self.start(folder)
-            ended = segment.wait(moment)
-            status = segment.end()
+            ended, status = self.start(moment)
             if ended and status == 0:
                 break
             if ended or i == MOST:
@@ -190,40 +188,34 @@ class Killing:
         more = {"half": sorted(half), "refused": refused}
         return {"run": number, "kills": len(moments), "moments": moments, **found, **more}
 
+    def runs(self, kills: int) -> Iterator[dict[str, Any]]:
+        """Runs until there are so many kills: those that are done already, then others."""
+        path, base = self.folder / f"{self.place.name}-{self.seed}.jsonl", self.folder / "base"
+        done = list(read_lines(path))
+        yield from done
+        number, count = len(done), sum(run["kills"] for run in done)
+        if count >= kills:
+            return
+        before = digests(base)
+        reference, duration = self.reference()
+        with open(path, "a", encoding="utf-8") as file:
+            while count < kills and number < TRIES * kills:
+                one = self.one_run(number, reference, duration)
+                one["changed"] = sorted({name for name, _ in {*before.items()} ^ {*digests(base).items()}})
+                number, count = number + 1, count + one["kills"]
+                print(json.dumps(one), file=file, flush=True)
+                yield one
+
     def results(self, kills: int) -> dict[str, Any]:
-        """Run until there are so many kills; what is done already counts."""
-        done = list(read_lines(self.progress))
-        count, duration = sum(run["kills"] for run in done), 0.0
-        if count < kills:
-            before = digests(self.folder / "base")
-            reference, duration = self.reference()
-            with open(self.progress, "a", encoding="utf-8") as file:
-                while count < kills and len(done) < TRIES * kills:
-                    one = self.one_run(len(done), reference, duration)
-                    after = digests(self.folder / "base")
-                    done.append({**one, "changed": sorted({name for name, _ in {*before.items()} ^ {*after.items()}})})
-                    count += done[-1]["kills"]
-                    file.write(json.dumps(done[-1]) + "\n")
-                    file.flush()
-        bad = [run for run in done if any(run[key] for key in KEYS)]
-        counts = {key: sum(bool(run[key]) for run in done) for key in KEYS}
-        return {"command": COMMANDS[self.name].replace("{base}", "BASE"), "seconds": round(duration, 2),
-                "runs": len(done), "kills": count, **counts, "findings": bad[:10]}  # fmt: skip
-
-
-def fresh(folder: Path) -> Path:
-    """An empty folder, and no file beside it of what was said in it before."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.with_suffix(".said").unlink(missing_ok=True)
-    folder.mkdir(parents=True)
-    return folder
-
-
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The runs that are done."""
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        with contextlib.suppress(ValueError):  # the last line of a killed program
-            yield json.loads(line)
+        """Counts of all runs, and those with a finding."""
+        runs = list(self.runs(kills))
+        return {
+            "command": COMMANDS[self.name].replace("{base}", "BASE"),
+            "runs": len(runs),
+            "kills": sum(run["kills"] for run in runs),
+            **{key: sum(bool(run[key]) for run in runs) for key in KEYS},
+            "findings": [run for run in runs if any(run[key] for key in KEYS)][:10],
+        }
 
 
 def main(argv: list[str] | None = None) -> None:

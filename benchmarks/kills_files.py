@@ -9,7 +9,7 @@ from pathlib import Path
 
 import safetensors.numpy
 
-from hostile_base import settled
+from hostile_base import settled, without_clock
 
 UNCOMPARED = re.compile(r"(\.png|\.svg|README\.md)$")
 LOCKS = re.compile(r"(^|/)\.?[^/]*\.lock$")  # stay behind: removing a lock file is a race
@@ -22,34 +22,23 @@ def contents(folder: Path) -> dict[str, str]:
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and not LOCKS.search(name):
-            shown = EVENTS.sub("events", name)
-            shown = name if shown in found else shown
-            found[shown] = "" if UNCOMPARED.search(name) else hashlib.blake2b(_bytes(path), digest_size=16).hexdigest()
+            found[name] = "" if UNCOMPARED.search(name) else hashlib.blake2b(_bytes(path), digest_size=16).hexdigest()
     return found
 
 
 def _bytes(path: Path) -> bytes:
-    with contextlib.suppress(ValueError):  # of a file that is not whole
-        if path.suffix == ".json":
-            return json.dumps(settled(json.loads(path.read_text()))).encode()
-        if path.suffix == ".jsonl":
-            return "\n".join(json.dumps(settled(json.loads(line))) for line in path.read_text().splitlines()).encode()
     data = path.read_bytes()
-    if EVENTS.search(path.name):  # its first event has the time
-        return b"\n".join(_events(path))
+    with contextlib.suppress(ValueError):  # of a file that is not whole
+        if path.suffix in (".json", ".jsonl"):
+            return without_clock(data.decode(), path.suffix == ".jsonl").encode()
     if path.name == "state.safetensors":  # its progress counts seconds
         size = 8 + int.from_bytes(data[:8], "little")
         header = json.loads(data[8:size])
-        header["__metadata__"]["progress"] = settled(json.loads(header["__metadata__"]["progress"]))
+        metadata = header["__metadata__"]
+        metadata["progress"] = settled(json.loads(metadata["progress"]))
+        metadata.pop("checksum", None)  # of the seconds too
         return json.dumps(header, sort_keys=True).encode() + data[size:]
     return data
-
-
-def _events(path: Path) -> list[bytes]:
-    """The events of a file of TensorBoard's behind the first one, up to one that is cut."""
-    from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
-
-    return [*RawEventFileLoader(str(path)).Load()][1:]
 
 
 def half_written(folder: Path, reference: dict[str, str] | None) -> list[str]:

@@ -39,7 +39,7 @@ def sentence(chance: random.Random) -> str:
     return " ".join(chance.choices(WORDS, k=chance.randint(4, 9))).capitalize() + "."
 
 
-def write_data(folder: Path) -> None:
+def write_data(folder: Path, rows: int = ROWS) -> None:
     """text/, vocab/, glue/, conll2003/ and squad/, each in its official format."""
     chance = random.Random(7)
     for name in ("text", "vocab", "glue/MRPC", "glue/SST-2", "glue/STS-B", "conll2003", "squad"):
@@ -47,11 +47,11 @@ def write_data(folder: Path) -> None:
     write_text(folder / "text" / "enwiki.tar.zst", chance)
     (folder / "vocab" / "bert-base-uncased.txt").write_text("\n".join(VOCAB) + "\n", encoding="utf-8")
     for part in ("train", "dev"):
-        write_glue(folder / "glue", part, chance)
+        write_glue(folder / "glue", part, chance, rows)
     for part in ("train", "testa", "testb"):
-        write_conll(folder / "conll2003" / f"eng.{part}", chance)
+        write_conll(folder / "conll2003" / f"eng.{part}", chance, rows)
     for name in ("train-v1.1-13pct", "dev-v1.1", "small-train-v2.0", "small-dev-v2.0"):
-        write_squad(folder / "squad" / f"{name}.json", "v2" in name, chance)
+        write_squad(folder / "squad" / f"{name}.json", "v2" in name, chance, rows)
 
 
 def write_text(path: Path, chance: random.Random) -> None:
@@ -66,14 +66,14 @@ def write_text(path: Path, chance: random.Random) -> None:
     path.write_bytes(zstandard.compress(plain.getvalue()))
 
 
-def write_glue(folder: Path, part: str, chance: random.Random) -> None:
+def write_glue(folder: Path, part: str, chance: random.Random, rows: int) -> None:
     """MRPC, SST-2 and STS-B."""
     tables = {
         "MRPC": ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"],
         "SST-2": ["sentence\tlabel"],
         "STS-B": ["index\tsentence1\tsentence2\tscore"],
     }
-    for number in range(ROWS):
+    for number in range(rows):
         one, other, label = sentence(chance), sentence(chance), number % 2
         tables["MRPC"].append(f"{label}\t{number}\t{number}\t{one}\t{other}")
         tables["SST-2"].append(f"{one}\t{label}")
@@ -82,10 +82,10 @@ def write_glue(folder: Path, part: str, chance: random.Random) -> None:
         (folder / name / f"{part}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def write_conll(path: Path, chance: random.Random) -> None:
+def write_conll(path: Path, chance: random.Random, rows: int) -> None:
     """Documents of three sentences; "Captain" begins a person of two words."""
     lines = []
-    for number in range(ROWS):
+    for number in range(rows):
         lines += [] if number % 3 else ["-DOCSTART- -X- O O", ""]
         for word in [*sentence(chance)[:-1].split(), "Captain", "Winter"]:
             lines.append(f"{word} NN O {'I-PER' if word in ('Captain', 'Winter') else 'O'}")
@@ -93,10 +93,10 @@ def write_conll(path: Path, chance: random.Random) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def write_squad(path: Path, second: bool, chance: random.Random) -> None:
+def write_squad(path: Path, second: bool, chance: random.Random, rows: int) -> None:
     """A question on every context, whose answer is its second word; in version 2 every third has none."""
     paragraphs = []
-    for number in range(ROWS):
+    for number in range(rows):
         context = " ".join(sentence(chance) for _ in range(3))
         word = context.split()[1]
         answers = [{"text": word, "answer_start": context.index(word)}]

@@ -1,7 +1,6 @@
 """The benchmarks' shared code, and that none of them is left out of benchmarks/smoke.py, which .ci/run runs."""
 
 import argparse
-import dataclasses
 import importlib
 import os
 import re
@@ -119,126 +118,130 @@ def test_engines_that_others_are_compared_with_are_loaded_however_late(common, m
     assert [name for name, side in found.items() if side == "no time was left"] == ["compiled, float32"]
 
 
-def tiny_shape(**changes):
-    return dataclasses.replace(importlib.import_module("tiny").SHAPE, **changes)
+# ---- gpu.py
 
 
-# ---- gpu.sh
+@pytest.fixture
+def gpu(common):
+    return importlib.import_module("gpu")
 
 
-def test_each_stage_of_the_gpu_has_a_script(common):
-    text = (BENCHMARKS / "gpu.sh").read_text(encoding="utf-8")
-    stages = re.search(r'^stages="(.*)"$', text, re.MULTILINE)[1].split()
-    scripts = {name for name in importlib.import_module("smoke").SCRIPTS if name.startswith("gpu_")}
-    assert scripts == {f"gpu_{stage}" for stage in stages if stage != "tests"}
-    assert all(re.search(rf"^#     {stage} ", text, re.MULTILINE) for stage in stages)  # its head describes them
+@pytest.fixture
+def cells(common):
+    return importlib.import_module("gpu_cells")
 
 
-def test_cells_are_measured_until_the_minutes_are_used_and_continued(common, monkeypatch, tmp_path, capsys):
-    gpu_common, clock = importlib.import_module("gpu_common"), [0.0]
-    monkeypatch.setattr(gpu_common.time, "monotonic", lambda: clock[0])
+def gpu_options(gpu, out, **changes):
+    options = gpu.parser().parse_args(["steps", "--device", "cpu", "--out", str(out)])
+    vars(options).update(begun=0.0, **changes)
+    return options
 
-    def run_together(side, cells, device, seconds, here, share):
+
+def test_cells_are_measured_until_the_minutes_are_used_and_continued(gpu, cells, monkeypatch, tmp_path):
+    clock, machine = [0.0], {"torch": "2"}
+    monkeypatch.setattr(gpu.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(gpu, "facts", lambda options: machine)
+
+    def run_together(work, cells, seconds, here, fraction):
         ((name, given),) = cells.items()
         clock[0] += 60.0
         yield name, {"seconds_left": seconds} if given["works"] else {"error": "out of memory"}
 
-    monkeypatch.setattr(gpu_common, "run_together", run_together)
-    options = argparse.Namespace(out=tmp_path, minutes=2.5, smoke=False, device="cpu", begun=0.0, together=1)
-    machine, settings = {"torch": "2"}, {"steps": 3}
-    result = {"machine": machine, "settings": settings, "cells": {}}
-    cells = {"a": {"works": True}, "b": {"works": False}, "c": {"works": True}}
-    gpu_common.run_cells(options, "steps", result, None, cells, reserve=40.0)
-    gpu_common.finish(options, "steps", result)
-    assert result["cells"] == {"a": {"seconds_left": 150.0}, "b": {"error": "out of memory"}}
-    assert result["left_out"] == ["c"] and "left out, because the minutes were used: c" in capsys.readouterr().out
-    for other in ((machine, {"steps": 4}), ({"torch": "3"}, settings)):
-        assert gpu_common.earlier(options, "steps", *other) == {}
-        assert not (tmp_path / "steps.json").exists()
-        (tmp_path / "steps-before.json").rename(tmp_path / "steps.json")  # it was kept
-    again = {"cells": gpu_common.earlier(options, "steps", machine, settings)}
-    cells["b"], options.begun = {"works": True}, clock[0]
-    gpu_common.run_cells(options, "steps", again, None, cells, reserve=40.0)
-    assert {*again["cells"]} == {"a", "b", "c"} and again["left_out"] == []
+    monkeypatch.setattr(cells, "run_together", run_together)
+    options = gpu_options(gpu, tmp_path, minutes=3.0, together=1)
+    given = {"a": {"works": True}, "b": {"works": False}, "c": {"works": True}}
+    result = gpu.run_cells(options, "steps", None, given, {"steps": 3})
+    assert result["cells"] == {"a": {"seconds_left": 180.0}, "b": {"error": "out of memory"}}
+    assert result["left_out"] == ["c"] and not result["finished"] and result == gpu.earlier(options, "steps")
+    with pytest.raises(SystemExit, match="give another --out"):
+        gpu.run_cells(options, "steps", None, given, {"steps": 4})
+    given["b"], options.begun = {"works": True}, clock[0]
+    again = gpu.run_cells(options, "steps", None, given, {"steps": 3})
+    assert {*again["cells"]} == {"a", "b", "c"} and again["left_out"] == [] and again["finished"]
     assert not any("error" in cell for cell in again["cells"].values())
 
 
-def test_an_error_of_a_kernel_is_recorded(common):
-    gpu_common = importlib.import_module("gpu_common")
+def test_a_day_continues_with_the_stage_that_is_not_finished(gpu, monkeypatch, tmp_path, capsys):
+    ran, finished = [], {"steps": False}
 
-    def broken():
-        raise RuntimeError("no kernel\nand a long explanation")
+    def stage(name):
+        def run(options, work):
+            ran.append(name)
+            return gpu.keep(options, name, {"finished": finished.get(name, True)})
 
-    assert gpu_common.attempted(broken) == {"error": "RuntimeError: no kernel"}
+        return run
+
+    monkeypatch.setattr(gpu, "STAGES", {name: stage(name) for name in gpu.STAGES})
+    options = gpu_options(gpu, tmp_path, minutes=1e9)
+    with pytest.raises(SystemExit) as stopped:
+        gpu.run_stages(options, tmp_path, [*gpu.STAGES])
+    assert ran == ["tests", "steps"] and stopped.value.code == 3 and "steps: not finished" in capsys.readouterr().out
+    finished["steps"] = True
+    gpu.run_stages(options, tmp_path, [*gpu.STAGES])
+    assert ran[2:] == ["steps", "pretraining", "traces", "finetuning"]
 
 
-def test_a_side_that_takes_too_long_is_killed(common, monkeypatch):
-    gpu_common = importlib.import_module("gpu_common")
-    sleeping = subprocess.Popen(["sleep", "60"], stdout=subprocess.PIPE, text=True, start_new_session=True)
-    monkeypatch.setattr(gpu_common, "started", lambda *given: sleeping)
-    found = gpu_common.run_side(None, {}, "cpu", 0.1, False)
-    assert "stopped after 0 seconds, the time that was left" in found["error"] and sleeping.returncode == -9
+def test_a_cell_runs_in_a_process_of_its_own_and_its_error_is_recorded(common, cells):
+    found = dict(cells.run_together(common.machine_facts, {"facts": {}, "wrong": {"no": 1}}, 60.0))
+    assert found["facts"]["torch"] == torch.__version__ and found["wrong"]["error"].startswith("TypeError")
 
 
-def test_cells_that_are_ready_take_turns(common, monkeypatch, tmp_path):
-    """All are ready before the first is measured; what fails before it is ready gives up its turn."""
-    gpu_common, log = importlib.import_module("gpu_common"), tmp_path / "log"
-    wait = 'say() { echo $1 >> "$LOG"; }; say begun-$CELL; sleep $CELL; echo noise; echo ready; read line'
-    work = 'say measured-$CELL; sleep 0.2; say done-$CELL; echo "{\\"cell\\": $CELL}"'
+def shell(monkeypatch, cells, script_of):
+    """Let a cell run the script that `script_of` returns for what the cell is given."""
 
-    def started(side, given, device):
-        script = 'echo \'{"error": "no memory"}\'' if given["fails"] else f"{wait}; {work}"
-        environment = {**os.environ, "CELL": given["cell"], "LOG": str(log)}
+    def started(work, given):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
-        return subprocess.Popen(["bash", "-c", script], env=environment, **pipes)
+        return subprocess.Popen(["bash", "-c", script_of(given)], **pipes)
 
-    monkeypatch.setattr(gpu_common, "started", started)
-    cells = {
+    monkeypatch.setattr(cells, "started", started)
+
+
+def test_cells_that_are_ready_take_turns(cells, monkeypatch, tmp_path):
+    """All are ready before the first is measured; what fails before it is ready gives up its turn."""
+    log = tmp_path / "log"
+
+    def script_of(given):
+        if given["fails"]:
+            return 'echo \'{"error": "no memory"}\''
+        name = given["cell"]
+        wait = f"echo begun-{name} >> {log}; sleep {name}; echo noise; echo ready; read line"
+        work = f"echo measured-{name} >> {log}; sleep 0.2; echo done-{name} >> {log}"
+        return f"{wait}; {work}; echo '{{\"cell\": {name}}}'"
+
+    shell(monkeypatch, cells, script_of)
+    given = {
         name: {"cell": seconds, "fails": name == "b"} for name, seconds in {"a": "0.3", "b": "0", "c": "0.1"}.items()
     }
-    found = dict(gpu_common.run_together(None, cells, "cpu", 60.0, False))
+    found = dict(cells.run_together(None, given, 60.0))
     assert found == {"a": {"cell": 0.3}, "b": {"error": "no memory"}, "c": {"cell": 0.1}}
     lines = log.read_text().split()
     assert sorted(lines[:2]) == ["begun-0.1", "begun-0.3"]
     assert lines[2:] == ["measured-0.3", "done-0.3", "measured-0.1", "done-0.1"]
 
 
-def test_cells_that_take_too_long_are_killed_together(common, monkeypatch):
-    gpu_common = importlib.import_module("gpu_common")
-
-    def started(side, given, device):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
-        return subprocess.Popen(["sleep", "60"], **pipes)
-
-    monkeypatch.setattr(gpu_common, "started", started)
-    found = dict(gpu_common.run_together(None, {"a": {}, "b": {}}, "cpu", 0.1, False))
+def test_cells_that_take_too_long_are_killed_together(cells, monkeypatch):
+    shell(monkeypatch, cells, lambda given: "sleep 60")
+    found = dict(cells.run_together(None, {"a": {}, "b": {}}, 0.1))
     assert [*found] == ["a", "b"] and all("stopped after 0 seconds" in one["error"] for one in found.values())
 
 
-def test_a_cell_that_is_not_ready_in_time_is_left_out(common, monkeypatch):
+def test_a_cell_that_is_not_ready_in_time_is_left_out(cells, monkeypatch):
     """Another keeps its turn, and its result is read though a worker of it still has the pipe open."""
-    gpu_common = importlib.import_module("gpu_common")
     scripts = {"slow": "sleep 60", "fast": "echo ready; read line; sleep 60 & echo '{\"speed\": 1}'; sleep 60"}
-
-    def started(side, given, device):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
-        return subprocess.Popen(["bash", "-c", scripts[given["name"]]], **pipes)
-
-    monkeypatch.setattr(gpu_common, "started", started)
-    cells = {name: {"name": name} for name in scripts}
-    found = dict(gpu_common.run_together(None, cells, "cpu", 30.0, False, share=0.05))
+    shell(monkeypatch, cells, lambda given: scripts[given["name"]])
+    found = dict(cells.run_together(None, {name: {"name": name} for name in scripts}, 30.0, fraction=0.05))
     assert "error" in found["slow"] and found["fast"] == {"speed": 1}
 
 
-def test_cells_end_with_a_parent_that_is_killed(common, tmp_path):
+def test_cells_end_with_a_parent_that_is_killed():
     """They would keep the GPU busy for the next stage."""
     program = (
-        "import subprocess, sys, time, gpu_common\n"
-        "how = {'preexec_fn': gpu_common.end_with_parent, 'start_new_session': True}\n"
+        "import subprocess, sys, time, gpu_cells\n"
+        "how = {'preexec_fn': gpu_cells.end_with_parent, 'start_new_session': True}\n"
         "print(subprocess.Popen(['sleep', '60'], **how).pid, flush=True)\n"
         "time.sleep(60)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(BENCHMARKS)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCHMARKS), os.environ.get("PYTHONPATH", "")])}
     parent = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
     child = psutil.Process(int(parent.stdout.readline()))
     parent.kill()
@@ -247,7 +250,7 @@ def test_cells_end_with_a_parent_that_is_killed(common, tmp_path):
 
 
 def test_an_effect_counts_the_seeds_that_both_starts_have(common):
-    effect = importlib.import_module("gpu_finetuning").effect
+    effect = importlib.import_module("gpu_training").effect
     seeds = {"pretrained": {"1": 0.8, "2": 0.9, "3": 0.5}, "random": {"1": 0.6, "2": 0.6}}
     found = {
         start: {"by_seed": {seed: {"accuracy": score} for seed, score in runs.items()}} for start, runs in seeds.items()
@@ -278,26 +281,21 @@ def test_the_best_and_the_worst_cell_are_ours(common):
         steps.best_and_worst({})
 
 
-def test_pieces_of_a_run_become_its_model_folder(common, tmp_path):
+def test_the_model_of_a_run_is_written_in_bfloat16(common, tmp_path):
     from bertworks.checkpoint.folder import load_model
 
-    gpu, tiny = importlib.import_module("gpu_pretraining"), importlib.import_module("tiny")
+    training, tiny = importlib.import_module("gpu_training"), importlib.import_module("tiny")
     (tmp_path / "run").mkdir()
-    (tmp_path / "pieces").mkdir()
     tiny.write_model(tmp_path / "run" / "model")
     (tmp_path / "run" / "results.json").write_text("{}")
-    gpu.write_pieces(tmp_path / "run", tmp_path / "pieces", 50_000, range(1, 2))
-    [first] = (tmp_path / "pieces").iterdir()
-    assert first.name.startswith("piece-01-of-0") and first.stat().st_size == 50_000
-    gpu.write_pieces(tmp_path / "run", tmp_path / "pieces", 50_000)
-    gpu.join_pieces(tmp_path / "pieces", tmp_path / "joined")
-    ours, theirs = (load_model(tmp_path / name).state_dict() for name in ("run/model", "joined"))
+    training.write_half(tmp_path / "run", tmp_path / "half")
+    ours, theirs = (load_model(tmp_path / name).state_dict() for name in ("run/model", "half"))
     assert all(torch.equal(ours[name].bfloat16().float(), theirs[name]) for name in ours)
-    assert (tmp_path / "joined" / "results.json").read_text() == "{}"
+    assert (tmp_path / "half" / "results.json").read_text() == "{}"
 
 
 def test_a_pre_training_that_learns_nothing_ends_early(common):
-    failure = importlib.import_module("gpu_pretraining").failure
+    failure = importlib.import_module("gpu_training").failure
     assert failure({"step": 1000, "mlm_loss": 7.12}, 7.04).startswith(
         "found a loss of 7.12 nats at update 1,000; expected"
     )

@@ -1,6 +1,7 @@
 """The original implementation's names of our parameters, and its settings."""
 
 import re
+from typing import Any
 
 from bertworks.model.config import ModelConfig
 
@@ -40,6 +41,6 @@ def theirs(name: str) -> str:
     return f"{scope}/{'kernel' if kind == 'weight' else 'bias'}"
 
 
-def config_of(settings: dict) -> ModelConfig:
+def config_of(settings: dict[str, Any]) -> ModelConfig:
     """The original calls its tanh form "gelu"."""
     return ModelConfig(**{**settings, "hidden_act": {"gelu": "gelu_new"}.get(act := settings["hidden_act"], act)})

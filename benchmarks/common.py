@@ -145,16 +145,14 @@ def answer(side: Callable[..., Result], argv: list[str] | None) -> bool:
 
 
 class TreeMemory:
-    """Peaks of the resident memory of a process and its descendants, in MB, sampled ten times a second.
+    """The peak of the resident memory of a process with its descendants, in MB, sampled ten times a second.
 
     Pages that processes share count once for each of them.
     """
 
     def __init__(self, pid: int) -> None:
         self.process, self.done = psutil.Process(pid), threading.Event()
-        self.peak = 0.0  # of all together
-        self.own = 0.0  # of the process alone
-        self.largest = 0.0  # of the largest descendant
+        self.peak = 0.0
         self.thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> "TreeMemory":
@@ -171,14 +169,13 @@ class TreeMemory:
             self._look()
 
     def _look(self) -> None:
-        own, others = 0.0, [0.0]
+        total = 0.0
         with contextlib.suppress(psutil.NoSuchProcess):
-            own = self.process.memory_info().rss / 1e6
+            total = self.process.memory_info().rss / 1e6
             for process in self.process.children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-                    others.append(process.memory_info().rss / 1e6)
-        self.own, self.largest = max(self.own, own), max(self.largest, *others)
-        self.peak = max(self.peak, own + sum(others))
+                    total += process.memory_info().rss / 1e6
+        self.peak = max(self.peak, total)
 
 
 def keep(options: argparse.Namespace, result: Result) -> None:

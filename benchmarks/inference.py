@@ -224,21 +224,6 @@ def with_ratios(engines: dict[str, common.Result]) -> dict[str, common.Result]:
     }
 
 
-def table(result: common.Result) -> str:
-    """The engines as a table for people."""
-    head = f"{'engine':31}{'texts/s':>9}{'times':>7}{'single ms':>11}{'times':>7}{'p99 ms':>8}"
-    head += f"{'MB':>7}{'cosine':>9}{'STS-B':>8}"
-    rows = [f"{result['rounds']} rounds, medians; times: as fast as {PEER}", head]
-    for name, one in result["engines"].items():
-        ratios = [f"{one[key]:.2f}" if key in one else "-" for key in ("times_peer", "single_times_peer")]
-        p50, p99 = one["single_ms"].values()
-        rows.append(
-            f"{name:31}{one['texts_a_second']:9.1f}{ratios[0]:>7}{p50:11.2f}{ratios[1]:>7}{p99:8.2f}"
-            f"{one['memory'] / 1e6:7.0f}{one['cosine']['smallest']:9.4f}{one['stsb_spearman']:8.3f}"
-        )
-    return "\n".join([*rows, *(f"{name}: left out, {reason}" for name, reason in result["left_out"].items())])
-
-
 def compared(options: Any, sides: dict[str, Side], texts: Sequence[str]) -> dict[str, common.Result]:
     """Each side's vectors against the exact ones, and against human judgements."""
     pairs = read_rows(TASKS["stsb"], options.data / "glue" / "STS-B" / "dev.tsv")[:: options.compared]
@@ -282,7 +267,6 @@ def main(argv: list[str] | None = None) -> None:
         options.engines = list(dict.fromkeys([EXACT, *options.engines]))
         result = measure(options, Path(folder))
         common.finish(options, result)
-        print(table(result))
 
 
 if __name__ == "__main__":

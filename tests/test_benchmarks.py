@@ -87,35 +87,13 @@ def test_rounds_of_engines_end_in_time_and_each_is_kept(rounds):
     assert kept[0]["engines"].keys() == result["engines"].keys() and kept[-1] == result
 
 
-def test_the_first_round_of_engines_is_always_made(rounds):
-    assert rounds(0.1)[1]["rounds"] == 1
-
-
 def test_engines_are_multiples_of_sentence_transformers(rounds):
     inference, result, _ = rounds(60.0)
     ours = result["engines"][inference.EXACT]
     assert result["rounds"] == 5 and ours["seconds"] == [10.0] * 5 and ours["texts_a_second"] == 2.0
     assert ours["times_peer"] == 4.0 and ours["single_times_peer"] == pytest.approx(4.0)
-    lines = inference.table(result).splitlines()
-    assert next(line for line in lines if line.startswith("packed")).split() == [
-        *("packed,", "float32", "2.0", "4.00", "100.00", "4.00", "100.00", "5", "0.9000", "0.800")
-    ]
-    assert lines[-1] == "export, int8: left out, onnxruntime is missing"
     alone = inference.with_ratios({inference.EXACT: {"texts_a_second": 2.0}})
     assert alone == {inference.EXACT: {"texts_a_second": 2.0}}
-
-
-def test_engines_that_others_are_compared_with_are_loaded_however_late(common, monkeypatch, tmp_path):
-    inference = importlib.import_module("inference")
-    times = iter(range(0, 10_000, 1000))
-    monkeypatch.setattr(inference.time, "perf_counter", lambda: float(next(times)))
-    monkeypatch.setattr(inference, "missing", lambda name: "")
-    monkeypatch.setattr(inference, "write_exports", lambda *given: None)
-    monkeypatch.setattr(inference, "Side", lambda *given: type("Side", (), {"ask": lambda *asked: None})())
-    engines = [inference.EXACT, "compiled, float32", inference.PEER]
-    options = argparse.Namespace(engines=engines, minutes=8.0, model=tmp_path, smoke=False)
-    found = dict(inference.started(options, tmp_path, ["a"], ["a"]))
-    assert [name for name, side in found.items() if side == "no time was left"] == ["compiled, float32"]
 
 
 # ---- gpu.py

@@ -63,19 +63,14 @@ def test_the_resolved_form_is_read_back_as_the_same(tmp_path):
     "text, said",
     [
         ("name = 'x'\n[inner]\nrat = 1.0", "unknown key inner.rat; did you mean inner.rate?"),
-        ("nam = 'x'", "unknown key nam; did you mean name?"),
-        ("zzz = 1", "unknown key zzz; known keys: name, inner, parts, path"),
         ("name = 'x'\n[[parts]]\n[[parts]]\nsise = 1", "unknown key parts[1].sise; did you mean parts[1].size?"),
-        ("name = 'x'\n[inner]\nsize = 1.5", "inner.size = 1.5; expected an integer"),
         ("name = 'x'\n[inner]\nsize = true", "inner.size = True; expected an integer"),
         ("name = 'x'\n[inner]\non = 1", "inner.on = 1; expected true or false"),
         ("name = 'x'\n[inner]\nrate = '0.1'", "inner.rate = '0.1'; expected a number"),
-        ("name = 'x'\n[inner]\nrate = inf", "inner.rate = inf; expected a finite number"),
         ("name = 'x'\n[inner]\nrate = nan", "inner.rate = nan; expected a finite number"),
         ("name = 'x'\n[inner]\nkind = 'c'", "inner.kind = 'c'; expected one of 'a', 'b'"),
         ("name = 'x'\ninner = 3", "inner = 3; expected a table of Inner fields"),
         ("name = 'x'\n[inner]\nrate = -1.0", "inner: rate = -1.0; expected at least 0"),
-        ("[inner]\nsize = 2", "missing 1 required positional argument: 'name'"),
         ("name = 'x", "not valid TOML: "),
     ],
 )
@@ -99,12 +94,6 @@ def test_a_recipe_that_is_not_there_or_no_text(tmp_path):
     (tmp_path / "r.toml").write_bytes(b"name = '\xff'")
     with pytest.raises(InputError, match="not valid TOML"):
         load_recipe(tmp_path / "r.toml", Outer)
-
-
-def test_dictionaries_are_checked_in_the_same_way():
-    assert from_dict(Outer, {"name": "x"}) == Outer("x")
-    with pytest.raises(InputError, match=r"there: name = 3; expected a text"):
-        from_dict(Outer, {"name": 3}, "there")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ import pytest
 from bertworks import cli, files
 from bertworks.files import (
     InputError,
-    atomic_write,
     flush_folder,
     parse_json,
     read_json,
@@ -92,11 +91,6 @@ def test_values_in_messages_are_short(length):
     assert max(len(shorten(value)) for value in ([text] * 1000, {text: text}, 10**length)) <= 80
 
 
-def test_no_message_fills_the_screen():
-    message = str(InputError("config.json: " + "x" * 100_000 + "; expected less"))
-    assert len(message) == 1900 and message.startswith("config.json: x") and message.endswith("; expected less")
-
-
 def test_a_file_is_flushed_before_it_gets_its_name(tmp_path, monkeypatch):
     """So that after a power cut the old content is there, or the new one. A folder's entries are flushed when asked."""
     flushed, path = [], tmp_path / "a.txt"
@@ -117,12 +111,6 @@ def test_a_full_disk_is_told_with_the_name_of_the_file(tmp_path, monkeypatch, ca
         cli.main(["study", "plot"])
     assert capsys.readouterr().err == f"bertworks: {tmp_path / 'a.json'}: No space left on device\n"
     assert not [*tmp_path.iterdir()]
-
-
-def test_a_temporary_name_is_not_what_a_message_is_about(tmp_path):
-    with pytest.raises(OSError) as error, atomic_write(tmp_path / "none" / "a.json"):
-        pass
-    assert error.value.filename == str(tmp_path / "none" / "a.json")
 
 
 def test_numbers_that_are_not_finite_are_written_as_null(tmp_path):

@@ -9,24 +9,8 @@ from bertworks.data.corpus import InputOptions
 from bertworks.data.store import Store
 
 LINES = InputOptions(documents="blank-line")
-WORDS = (
-    "the",
-    "a",
-    "cat",
-    "dog",
-    "house",
-    "river",
-    "walks",
-    "sees",
-    "takes",
-    "old",
-    "new",
-    "of",
-    "in",
-    "on",
-    "it",
-    "they",
-)
+TEXT = "the a cat dog house river walks sees takes old new of in on it they"
+WORDS = TEXT.split()
 
 
 def document(seed: int, sentences: int = 6) -> str:

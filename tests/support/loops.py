@@ -27,27 +27,27 @@ IDENTITY = identity_of("tests")
 
 
 class Feed:
-    """Groups of micro-batches from a list, one a step; micro-batches of a list are rows of one batch."""
+    """The batches of a list, one per step; a batch that is a list has its micro-batches."""
 
-    def __init__(self, groups):
-        self.groups, self.shares = groups, []
+    def __init__(self, batches):
+        self.batches, self.budgets_used = batches, []
 
-    def __call__(self, progress: TrainerState, share: float) -> AccumulationBatch:
-        self.shares.append(share)
-        group = self.groups[progress.step % len(self.groups)]
+    def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
+        self.budgets_used.append(budget_used)
+        batch = self.batches[progress.step % len(self.batches)]
         made, row = [], 0
-        for batch in group if isinstance(group, list) else [group]:
-            made.append((batch, row))
-            row += len(batch["input_ids"])
+        for micro in batch if isinstance(batch, list) else [batch]:
+            made.append((micro, row))
+            row += len(micro["input_ids"])
         return AccumulationBatch(made, (0, 0, progress.step + 1))
 
 
-def loop_of(model, groups, folder, optim=None, objective=None, evaluate=None, world=ALONE, resumed=False, **config):
-    """A TrainingLoop over `groups`, in float32, silent, with a record a step; `resumed`: from the state in `folder`."""
+def loop_of(model, batches, folder, optim=None, objective=None, evaluate=None, world=ALONE, resumed=False, **config):
+    """A TrainingLoop over `batches`, in float32, with a record per step; `resumed`: from the state in `folder`."""
     settings = {"precision": "float32", "log_every": 1, "eval_every": 0, "save_every": 0, "seed": 3} | config
     folder.mkdir(parents=True, exist_ok=True)
     optimizer = Optimizer(model, optim or OptimConfig())
-    feed = groups if callable(groups) else Feed(groups)
+    feed = batches if callable(batches) else Feed(batches)
     trainer = Trainer(model, objective or PretrainingObjective(), feed, optimizer, world, LoopConfig(**settings))
     if resumed:
         trainer.start_at(load_state(folder / "state", model, optimizer, IDENTITY))
@@ -55,26 +55,26 @@ def loop_of(model, groups, folder, optim=None, objective=None, evaluate=None, wo
     return TrainingLoop(trainer, folder, IDENTITY.hash, evaluate=evaluate_now, quiet=True)
 
 
-def stopped_before(step, groups):
-    """A feed that raises KeyboardInterrupt instead of giving the group of this step."""
+def stopped_before(step, batches):
+    """A feed that raises KeyboardInterrupt instead of giving the batch of this step."""
 
-    def feed(progress, share):
+    def feed(progress, budget_used):
         if progress.step == step:
             raise KeyboardInterrupt
-        return Feed(groups)(progress, share)
+        return Feed(batches)(progress, budget_used)
 
     return feed
 
 
 @contextlib.contextmanager
 def killed_at(step, feed):
-    """A run of the block is killed when its feed, of the class `feed`, is asked for the group of this step."""
+    """A run of the block is killed when its feed, of the class `feed`, is called for the batch of this step."""
     give = feed.__call__
 
-    def killed(self, progress, share):
+    def killed(self, progress, budget_used):
         if progress.step == step:
             raise KeyboardInterrupt
-        return give(self, progress, share)
+        return give(self, progress, budget_used)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(feed, "__call__", killed)

@@ -223,12 +223,12 @@ def test_budgets(tiny_store, tmp_path, monkeypatch):
         loop_of(model_of(), groups, tmp_path / "none").run()
     loop = loop_of(model_of(), groups, tmp_path / "steps", steps=5)
     assert loop.run() and loop.progress.step == 5
-    assert loop.trainer.feed.shares == [0, 0.2, 0.4, 0.6, 0.8]
+    assert loop.trainer.feed.budgets_used == [0, 0.2, 0.4, 0.6, 0.8]
 
     sizes = [int(batch["attention_mask"].sum()) for batch in groups]
     loop = loop_of(model_of(), groups, tmp_path / "tokens", tokens=sum(sizes[:4]) - 1, steps=100)
     assert loop.run() and (loop.progress.step, loop.progress.tokens) == (4, sum(sizes[:4]))
-    assert loop.trainer.feed.shares[1] == pytest.approx(sizes[0] / (sum(sizes[:4]) - 1))
+    assert loop.trainer.feed.budgets_used[1] == pytest.approx(sizes[0] / (sum(sizes[:4]) - 1))
 
     now = [0.0]
 

@@ -6,7 +6,6 @@ every machine.
 
 import contextlib
 import csv
-import dataclasses
 import gzip
 import io
 import json
@@ -82,12 +81,6 @@ columns = [
 [paper]
 "both" = { perplexity = 4.0, CoLA = 60.0 }
 """
-
-ORIGINAL = {  # bert_config.json of the TensorFlow checkpoint
-    **{"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16},
-    **{"max_position_embeddings": 32, "type_vocab_size": 2, "hidden_act": "gelu", "hidden_dropout_prob": 0.1},
-    **{"attention_probs_dropout_prob": 0.1, "initializer_range": 0.02},
-}
 
 
 def make_base(folder: Path, part: str = "whole") -> Path:
@@ -249,13 +242,10 @@ def _trained(base: Path) -> None:
 
 def _checkpoints(base: Path) -> None:
     """The model in shards and for sentence-transformers; another one by TensorFlow."""
-    import numpy as np
     import safetensors.numpy
 
-    from bertworks.model.heads import build_model
-    from support.original import theirs
-    from support.tf_writer import write_bundle
-    from support.tiny_task import TINY
+    from support.original import write_original
+    from support.tiny_task import VOCAB
 
     shutil.copytree(base / "model", base / "sharded")
     (base / "sharded/model.safetensors").unlink()
@@ -268,14 +258,7 @@ def _checkpoints(base: Path) -> None:
     index = {"metadata": {"total_size": sum(t.nbytes for t in tensors.values())}, "weight_map": places}
     (base / "sharded/model.safetensors.index.json").write_text(json.dumps(index))
     call("convert model pooling --to sentence-transformers")
-
-    config = dataclasses.replace(TINY, hidden_size=8, num_hidden_layers=1, intermediate_size=16)
-    arrays = {theirs(name): value.numpy() for name, value in build_model(config, seed=4).state_dict().items()}
-    (base / "tf").mkdir()
-    shutil.copy(base / "vocab.txt", base / "tf/vocab.txt")
-    (base / "tf/bert_config.json").write_text(json.dumps(ORIGINAL | {"vocab_size": config.vocab_size}))
-    kernels = {name: np.ascontiguousarray(value.T) for name, value in arrays.items() if name.endswith("/kernel")}
-    write_bundle(base / "tf/bert_model.ckpt", arrays | kernels)
+    write_original(base / "tf", VOCAB)
 
 
 # ---- clocks

@@ -300,11 +300,6 @@ def test_the_first_calls_leave_the_process_as_it_was(place, tiny_store, tmp_path
     assert done.stdout == "[]\n", done
 
 
-def test_calls_leave_the_process_as_it_was(place, tiny_store, tmp_path):
-    left_behind(place, tiny_store, tmp_path / "first")  # imports have effects of their own
-    assert left_behind(place, tiny_store, tmp_path / "second") == []
-
-
 def pretrain(store, out, **more):
     shape = {"vocab_size": store.vocab_size, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
              "intermediate_size": 32, "max_position_embeddings": 32}  # fmt: skip

@@ -104,30 +104,8 @@ def test_verdicts_of_the_page_say_no_more_than_was_found():
 
 def test_a_changed_figure_changes_the_page(tmp_path):
     """In a file of a study, whose figure is in three tables, and on the page itself."""
-    for name in (
-        "results.md",
-        "plateau.md",
-        "reliability.md",
-        "tables",
-        "results/studies",
-        "results/plateau.json",
-        "results/korean",
-    ):
-        copy = shutil.copytree if (ROOT / "docs" / name).is_dir() else shutil.copy
-        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
-        copy(ROOT / "docs" / name, tmp_path / "docs" / name)
-    for name in (
-        "pretrain-cpu",
-        "pretrain-cpu-rotary",
-        "finetune",
-        "finetune-cpu-rotary",
-        "position-heads",
-        "demo",
-        "demo-busy",
-        "minilm",
-    ):
-        shutil.copytree(ROOT / "docs/results" / name, tmp_path / "docs/results" / name)
-    shutil.copytree(ROOT / "benchmarks/results", tmp_path / "benchmarks/results")
+    for folder in ("docs", "benchmarks/results"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     page, file = tmp_path / "docs/results.md", tmp_path / "docs/results/studies/tasks-longer/results.json"
     before, results = page.read_text("utf-8"), json.loads(file.read_text("utf-8"))
     for entry in results["measured"]:

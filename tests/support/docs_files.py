@@ -9,14 +9,13 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import zstandard
 
 from bertworks.cli import main
 from bertworks.tokenizer import SPECIAL_TOKENS
 from conftest import WORDS, tiny_texts
 
-from .tf_writer import write_bundle
+from .original import write_original
 
 KEPT = Path(__file__).parents[1] / "data_of_0_1"  # small finished runs
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 16 --model.num-attention-heads 2 --model.intermediate-size 32"
@@ -122,29 +121,6 @@ def write_data(folder: Path) -> None:
         write(folder / "data/conll2003" / name, ["-DOCSTART- -X- -X- O\n", *tokens])
 
 
-def write_original(folder: Path) -> None:
-    """A checkpoint of the original program, of one layer."""
-    folder.mkdir()
-    vocab = [*SPECIAL_TOKENS, *"abcdefghij"]
-    write(folder / "vocab.txt", vocab)
-    V, P, D, inner = len(vocab), 8, 8, 16
-    shape = {"vocab_size": V, "max_position_embeddings": P, "hidden_size": D, "intermediate_size": inner}
-    shape |= {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_act": "gelu", "type_vocab_size": 2}
-    (folder / "bert_config.json").write_text(json.dumps(shape))
-    sizes = {"bert/embeddings/word_embeddings": (V, D), "bert/embeddings/position_embeddings": (P, D)}
-    sizes |= {"bert/embeddings/token_type_embeddings": (2, D), "cls/predictions/output_bias": (V,)}
-    sizes |= {"cls/seq_relationship/output_weights": (2, D), "cls/seq_relationship/output_bias": (2,)}
-    layer, transform = "bert/encoder/layer_0", "cls/predictions/transform"
-    dense = {f"{layer}/attention/self/{name}": (D, D) for name in ("query", "key", "value")}
-    dense |= {f"{layer}/attention/output/dense": (D, D), f"{layer}/intermediate/dense": (D, inner)}
-    dense |= {f"{layer}/output/dense": (inner, D), "bert/pooler/dense": (D, D), f"{transform}/dense": (D, D)}
-    for name, (n, m) in dense.items():
-        sizes |= {f"{name}/kernel": (n, m), f"{name}/bias": (m,)}
-    for name in ("bert/embeddings", f"{layer}/attention/output", f"{layer}/output", transform):
-        sizes |= {f"{name}/LayerNorm/{part}": (D,) for part in ("gamma", "beta")}
-    write_bundle(folder / "bert_model.ckpt", {name: np.full(size, 0.1, np.float32) for name, size in sizes.items()})
-
-
 def write_tables(folder: Path) -> None:
     """The tables, texts, words and vectors of one's own that the docs name."""
     rng = random.Random(2)
@@ -239,7 +215,7 @@ def write_foreign_models(folder: Path) -> None:
     from bertworks.model.heads import build_model
     from bertworks.tokenizer import Tokenizer
 
-    write_original(folder / "uncased_L-12_H-768_A-12")
+    write_original(folder / "uncased_L-12_H-768_A-12", [*SPECIAL_TOKENS, *"abcdefghij"])
     tokenizer = Tokenizer.load(folder / "tok")
     bert = ModelConfig(tokenizer.vocab_size, 8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16)
     albert = replace(bert, family="albert", embedding_size=4, shared_layers="all")

@@ -1,9 +1,15 @@
-"""The original implementation's names of our parameters, and its settings."""
+"""The original implementation's names of our parameters, its settings, and a tiny checkpoint of it."""
 
+import json
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from bertworks.model.config import ModelConfig
+from bertworks.model.heads import build_model
+
+from .tf_writer import write_bundle
 
 MODULES = {  # ours: the original's scopes
     "encoder.embeddings.norm": "bert/embeddings/LayerNorm",
@@ -44,3 +50,15 @@ def theirs(name: str) -> str:
 def config_of(settings: dict[str, Any]) -> ModelConfig:
     """The original calls its tanh form "gelu"."""
     return ModelConfig(**{**settings, "hidden_act": {"gelu": "gelu_new"}.get(act := settings["hidden_act"], act)})
+
+
+def write_original(folder: Path, vocab: Sequence[str]) -> None:
+    """A checkpoint of one layer of random numbers, with bert_config.json and vocab.txt."""
+    settings: dict[str, Any] = {"vocab_size": len(vocab), "hidden_size": 8, "num_hidden_layers": 1}
+    settings |= {"num_attention_heads": 2, "intermediate_size": 16, "max_position_embeddings": 32, "hidden_act": "gelu"}
+    folder.mkdir()
+    (folder / "bert_config.json").write_text(json.dumps(settings | {"type_vocab_size": 2}))
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in vocab))
+    weights = {theirs(n): value.numpy() for n, value in build_model(config_of(settings), seed=4).state_dict().items()}
+    arrays = {name: (array.T.copy() if name.endswith("/kernel") else array) for name, array in weights.items()}
+    write_bundle(folder / "bert_model.ckpt", arrays)

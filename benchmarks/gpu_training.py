@@ -21,7 +21,6 @@ from bertworks.data.store import Store
 from bertworks.experiments.statistics import paired
 from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import Phase, PretrainConfig
-from bertworks.pretraining.run import pretrain
 from bertworks.reporting.run_files import LOG
 from bertworks.training.config import LoopConfig, OptimConfig
 
@@ -73,10 +72,12 @@ def train(options: Any, seconds: float) -> common.Result | None:
     begun, store = time.monotonic(), Store.open(options.corpus, verify=False)
     entropy = store.unigram_entropy()
 
-    def stop(kind: str, record: Mapping[str, Any]) -> bool:
+    def stop(record: Mapping[str, Any]) -> bool:
         return time.monotonic() - begun > seconds or bool(failure(record, entropy))
 
-    return pretrain(recipe(options, store.vocab_size), options.corpus, options.run, quiet=options.smoke, watch=stop)
+    config = recipe(options, store.vocab_size)
+    run = bertworks.pretrain(config, options.corpus, options.run, quiet=options.smoke, on_step=stop)
+    return run.details if run.finished else None
 
 
 def failure(record: Mapping[str, Any], entropy: float) -> str:

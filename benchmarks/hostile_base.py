@@ -214,14 +214,11 @@ def _tokenizers(base: Path) -> None:
 
 def _trained(base: Path) -> None:
     """A store, models, finished and stopped runs, a study."""
-    from bertworks.config import load_recipe
-    from bertworks.pretraining.recipe import PretrainConfig
-    from bertworks.pretraining.run import pretrain
-    from bertworks.tokenizer import Tokenizer
+    import bertworks
 
     many = "--workers 1 --shard-tokens 2000 --input.documents blank-line"
     call(f"corpus build corpus-text --tokenizer tok --out store {many}")
-    recipe = PRETRAIN.format(vocab=Tokenizer.load(base / "tok").vocab_size)
+    recipe = PRETRAIN.format(vocab=bertworks.Tokenizer.load(base / "tok").vocab_size)
     (base / "study").mkdir()
     (base / "study/study.toml").write_text(STUDY)
     for path, text in (("recipe.toml", recipe), ("study/pretrain.toml", recipe)):
@@ -229,8 +226,7 @@ def _trained(base: Path) -> None:
     for path in ("finetune.toml", "study/finetune.toml"):
         (base / path).write_text(FINETUNE)
     call("pretrain recipe.toml --corpus store --out run-pretrain")
-    config = load_recipe("recipe.toml", PretrainConfig)
-    pretrain(config, Path("store"), Path("stopped"), quiet=True, watch=lambda _, record: record["step"] == 2)
+    bertworks.pretrain("recipe.toml", "store", "stopped", quiet=True, on_step=lambda record: record["step"] == 2)
     shutil.copytree(base / "run-pretrain/model", base / "model")
     for kind, form, more in (("single", "csv", SMALL), ("tagging", "jsonl", SMALL), ("span", "jsonl", LONGER)):
         call(f"finetune --train {kind}.{form} --dev {kind}.{form} {OWN[kind]} --model model --out run-{kind} {more}")

@@ -209,12 +209,13 @@ def find_near_duplicates(
     """
     sketcher = Sketcher(max(LEAST, threshold - MARGIN))
     index = defaultdict[tuple[int, int], list[int]](list)
-    for j, keys in _band_keys(others, sketcher):
+    theirs = [*_band_keys(others, sketcher)]
+    for j, keys in theirs:
         for key in keys:
             if len(index[key]) < MOST_TEXTS:
                 index[key].append(j)
     found: dict[int, int] = {}
-    for i, keys in _band_keys(rows, sketcher):
+    for i, keys in theirs if rows is others else _band_keys(rows, sketcher):
         for j in sorted({j for key in keys for j in index.get(key, ())}):
             if (j < i or rows is not others) and _similarity(rows[i], others[j]) >= threshold:
                 found[i] = j

@@ -13,7 +13,6 @@ The rules of korean.py were mended once after a look at these results (brackets,
 had an F1 of 0.927 where the kept one has 0.941. The figures of the other splitters are of unseen text.
 """
 
-import contextlib
 import hashlib
 import json
 import re
@@ -29,7 +28,6 @@ import sentencex
 import common
 from bertworks.data.corpus import read_documents
 from bertworks.data.sentences import Splitter, split_sentences, splitter_version
-from bertworks.files import InputError
 from bertworks.tokenizer import normalize
 
 CUTS = Path(__file__).parent / "korean_cuts.json"
@@ -113,14 +111,11 @@ def splitters() -> dict[str, Callable[[str], list[str]]]:
     def of(splitter: Splitter) -> Callable[[str], list[str]]:
         return lambda text: split_sentences(text, "ko", splitter)
 
-    made: dict[str, Callable[[str], list[str]]] = {
+    return {
         splitter_version("auto", "en"): lambda text: list(sentencex.segment("en", text)),
         splitter_version("auto", "ko"): of("auto"),
         splitter_version("line", "ko"): of("line"),
     }
-    with contextlib.suppress(InputError):  # not installed
-        made[splitter_version("kiwi", "ko")] = of("kiwi")
-    return made
 
 
 def main(argv: list[str] | None = None) -> None:

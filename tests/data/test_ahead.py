@@ -112,32 +112,15 @@ def test_spawned_workers_make_the_same_batches(tiny_store):
     assert_ends(source)
 
 
-@forked
-def test_a_killed_worker_is_replaced_and_nothing_is_lost(tiny_store, small_groups, capsys):
-    expected, source = drawn(BatchesAhead(phases(tiny_store), 0)), BatchesAhead(phases(tiny_store), 2)
-    take, taken = source.take, []
-
-    def killing(asked):
-        taken.append(asked)
-        if len(taken) in (10, 71):
-            os.kill(workers_of(source)[0], signal.SIGKILL)
-        return take(asked)
-
-    source.take = killing
-    assert_same(drawn(source), expected)
-    assert_ends(source)
-    assert 1 <= capsys.readouterr().err.count("was killed; others take its place") <= 2  # it may have made all by then
-
-
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @forked
-def test_workers_that_die_of_one_batch_again_end_the_run_with_a_message(tiny_store, small_groups, monkeypatch):
+def test_a_killed_worker_ends_the_run_with_a_message(tiny_store, small_groups, monkeypatch):
     monkeypatch.setattr(ahead, "_make", die)
     source = BatchesAhead(phases(tiny_store), 2)
-    with pytest.raises(InputError, match=r"killed twice at the same batch.*resume.*fewer --workers, or with 0"):
+    with pytest.raises(InputError, match=r"makes batches was killed.*resume.*fewer --workers, or with 0"):
         drawn(source)
     assert source._pool is None
 
@@ -169,13 +152,3 @@ def test_what_goes_wrong_in_a_worker_is_raised(tiny_store, small_groups, monkeyp
     with pytest.raises(ValueError, match="no such instance"):
         drawn(source)
     source.close()
-
-
-@pytest.mark.parametrize("ends", [(0, 1), (-100, 127), (-100, 128), (-129, 5), (0, 30522), (0, 32768), (-1, 2**40)])
-def test_narrow_numbers_become_the_same_again(ends):
-    array = np.array(ends)
-    sent = ahead._narrowed(array)
-    assert sent.nbytes < array.nbytes or max(ends) == 2**40
-    found = ahead._widened({"ids": sent, "mask": array > 0})
-    assert found["ids"].dtype == np.int64 and found["mask"].dtype == bool
-    np.testing.assert_array_equal(found["ids"], array)

@@ -1,6 +1,5 @@
 """A store that the workers of a dask scheduler build has the bytes of one built here, whoever is killed meanwhile."""
 
-import dataclasses
 import gzip
 import json
 import os
@@ -151,8 +150,8 @@ def test_a_scheduler_that_restarts_ends_the_build_and_the_next_call_continues(
 def test_a_disk_that_workers_do_not_share(inputs, tokenizer, tmp_path, monkeypatch):
     start = build_module.open_pool
 
-    def elsewhere(scheduler, count, make, settings):
-        return start(scheduler, count, make, dataclasses.replace(settings, out=tmp_path / "elsewhere"))
+    def elsewhere(scheduler, count, make, out, config):
+        return start(scheduler, count, make, tmp_path / "elsewhere", config)
 
     monkeypatch.setattr(build_module, "open_pool", elsewhere)
     with pytest.raises(

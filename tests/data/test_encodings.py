@@ -40,13 +40,11 @@ def test_characters_across_blocks_of_the_file(tmp_path):
         assert as_utf8(file, "cp949", "a").read().decode() == text
 
 
-def test_wrong_bytes_are_refused_by_line_or_repaired(tmp_path):
+def test_wrong_bytes_are_refused_by_line(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("가나.\n다라.\n".encode("cp949") + b"\xff\xff.\n")
     with pytest.raises(InputError, match=r"a\.txt, line 3: not valid cp949 .*byte 0xff"):
         list(read_documents([path], InputOptions(encoding="cp949")))
-    (found,) = read_documents([path], InputOptions(encoding="cp949", invalid="repair"))
-    assert found.text.startswith("가나.\n다라.\n\ufffd")
     path.write_bytes("가나.\n".encode("utf-16")[:-1])
     with pytest.raises(InputError, match=r"a\.txt, line 1: .*not valid utf-16"):
         list(read_documents([path], InputOptions(encoding="utf-16")))

@@ -168,6 +168,18 @@ def test_all_pairs_above_the_threshold_are_found(words, threshold):
     assert find_near_duplicates(rows[:150], rows[150:], threshold) == crossed
 
 
+def test_texts_that_are_compared_among_themselves_are_sketched_once(monkeypatch):
+    sketched, sketches = [], Sketcher.sketches
+
+    def counted(self, texts):
+        sketched.extend(texts := [*texts])
+        return sketches(self, texts)
+
+    monkeypatch.setattr(Sketcher, "sketches", counted)
+    rows = [word_shingles(text) for text in variants(20, 25)]
+    assert find_near_duplicates(rows, rows) and len(sketched) == len(rows)
+
+
 def test_short_texts_are_not_compared_and_keys_have_no_case():
     short, long = word_shingles("a b c d e f"), word_shingles("a b c d e f g")
     assert len(short) == FEWEST - 1 and not find_near_duplicates([short, short], [short], 0.8)

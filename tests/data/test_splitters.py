@@ -1,4 +1,4 @@
-"""What cuts text into sentences: Korean rules, kiwi, lines; languages and the rules that they borrow."""
+"""What cuts text into sentences: Korean rules, lines; languages and the rules that they borrow."""
 
 import random
 import textwrap
@@ -9,8 +9,7 @@ import sentencex
 from bertworks.data import wrapping
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import Document, InputOptions, read_documents
-from bertworks.data.languages import missing_rules
-from bertworks.data.sentences import check_documents, split_sentences, splitter_version
+from bertworks.data.sentences import check_documents, split_sentences
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 
@@ -51,21 +50,10 @@ def test_lines():
     assert split_sentences("하나. 둘.\n\n 셋  넷", "ko", "line") == ["하나. 둘.", "셋 넷"]
 
 
-def test_kiwi():
-    text = "👍 정말 좋았어요 또 볼게요𝒳 3.5점을 준다. 그가 “갔다.”고 했다"
-    found = split_sentences(text, "ko", "kiwi")
-    assert " ".join(found) == text and len(found) > 2 and found[-1] == "그가 “갔다.”고 했다"
-
-
 @pytest.mark.parametrize("language", ["", "english", "korean", "de_AT", "KO"])
 def test_what_is_no_language_code_is_refused(language):
     with pytest.raises(InputError, match="not a language code; expected an ISO code"):
         BuildConfig(language=language)
-
-
-def test_a_language_without_rules_of_its_own_is_reported():
-    assert missing_rules("de-AT") == missing_rules("ko-KP") == ""
-    assert "no sentence rules for 'sw'" in missing_rules("sw")
 
 
 def test_hangul_with_the_rules_of_another_language_is_reported():
@@ -105,18 +93,12 @@ def run(text, tokenizer, out, **settings):
 def test_the_manifest_names_the_splitter(text, tokenizer, tmp_path):
     found = {
         splitter: run(text, tokenizer, tmp_path / splitter, language="ko", splitter=splitter)
-        for splitter in ("auto", "line", "kiwi")
+        for splitter in ("auto", "line")
     }
-    assert [one["splitter"] for one in found.values()] == ["Korean rules 2", "line", splitter_version("kiwi", "ko")]
+    assert [one["splitter"] for one in found.values()] == ["Korean rules 2", "line"]
     sentences = [sum(one["counts"][split]["sentences"] for split in ("train", "validation")) for one in found.values()]
-    assert sentences[:2] == [27, 9] and sentences[2] >= 27
+    assert sentences == [27, 9]
     assert "splitter" not in found["auto"]["settings"] and found["line"]["settings"]["splitter"] == "line"
-
-
-def test_borrowed_rules_are_reported_once(text, tokenizer, tmp_path, capsys):
-    build([text], tokenizer, tmp_path / "sw", BuildConfig(LINES, language="sw", workers=1, allow_unknown=True))
-    build([text], tokenizer, tmp_path / "de", BuildConfig(LINES, language="de", workers=1, allow_unknown=True))
-    assert capsys.readouterr().err.count("no sentence rules for 'sw'; those of a related language") == 1
 
 
 # ---- wrapped lines, lists and faces

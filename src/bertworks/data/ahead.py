@@ -1,8 +1,8 @@
 """Batches that worker processes make ahead of training: the same bytes as those that are made in place.
 
 The training process chooses instances: it slices plans. Workers do the rest. They plan the blocks of the next block
-group, one at a time between batches, and they gather, mask and pad. Nothing is lost with a worker, since plans and
-batches are pure functions of (seed, epoch, index): new workers make them again.
+group, one at a time between batches, and they gather, mask and pad. Plans and batches are pure functions of (seed,
+epoch, index), so a run that resumes makes them again.
 
 The standard library's pool is used rather than torch's DataLoader: plans and batches share the same workers here, in an
 order that a sampler cannot express, and a dead worker is noticed when a batch is asked for, not by a signal in the
@@ -10,23 +10,18 @@ middle of a training step. Workers import no torch.
 """
 
 import math
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ..files import InputError
 from ..workers.local import Workers
 from .batches import Arrays, Chosen, PretrainingData, choose
 from .instances import InstanceStream, Plan, Position
 
-CELLS = 1 << 21  # cells of all batches that are made ahead, about; a cell takes 4 to 6 bytes
+CELLS = 1 << 21  # cells of all batches that are made ahead, about; a cell takes about 17 bytes
 MOST = 32  # updates that are made ahead
 
 
@@ -92,10 +87,7 @@ class BatchesAhead:
         self._making: deque[tuple[Asked, Future[list[Arrays]], Position]] = deque()
 
     def take(self, asked: Asked) -> tuple[list[Arrays], Position]:
-        """The micro-batches of an update, and the position after it.
-
-        Raises InputError if workers are killed at the same update twice.
-        """
+        """The micro-batches of an update, and the position after it. Raises InputError if a worker was killed."""
         if not self.workers:
             data = self.data[asked.stream]
             chosen, after = choose(data.stream, asked.position, asked.count, asked.parts)
@@ -104,15 +96,10 @@ class BatchesAhead:
             return self._take(asked)
         except BrokenProcessPool:
             self.close()
-            print("a process that makes batches was killed; others take its place", file=sys.stderr)
-        try:
-            return self._take(asked)
-        except BrokenProcessPool:
-            self.close()
             raise InputError(
-                f"the processes that make batches ({self.workers}) were killed twice at the same batch, perhaps "
-                "because memory is short. Rerun the command to resume from the last saved state, with fewer --workers, "
-                "or with 0 to make batches in the training process"
+                "a process that makes batches was killed, perhaps because memory is short. Rerun the command to resume "
+                "from the last saved state; if it happens again, with fewer --workers, or with 0 to make batches in "
+                "the training process"
             ) from None
 
     def close(self) -> None:
@@ -135,7 +122,7 @@ class BatchesAhead:
             if not self._is_planned(following):
                 break
             self._ask(following)
-        return [_widened(batch) for batch in batches.result()], after
+        return batches.result(), after
 
     def _start(self) -> None:
         if self._pool is None:
@@ -175,17 +162,5 @@ def _plan(data: Sequence[PretrainingData], nth: int, this: int, index: int) -> P
 
 
 def _make(data: Sequence[PretrainingData], nth: int, parts: list[list[Chosen]]) -> list[Arrays]:
-    """A worker's task: make the micro-batches of an update, in narrow types."""
-    return [{name: _narrowed(array) for name, array in data[nth].make(chosen).items()} for chosen in parts]
-
-
-def _narrowed(array: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers in the narrowest type that holds them: a third of the bytes go to the other process."""
-    if array.dtype != np.int64 or not array.size:
-        return array
-    return array.astype(np.min_scalar_type(min(array.min(), -1 - array.max())))
-
-
-def _widened(batch: Arrays) -> Arrays:
-    """The batch with whole numbers as int64 again."""
-    return {name: array if array.dtype == bool else array.astype(np.int64) for name, array in batch.items()}
+    """A worker's task: make the micro-batches of an update."""
+    return [data[nth].make(chosen) for chosen in parts]

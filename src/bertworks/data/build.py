@@ -31,7 +31,6 @@ from ..workers import Pool, WorkersLost, open_pool
 from .config import BuildConfig as BuildConfig
 from .corpus import Reader
 from .identity import decides_parts, differences, identity_in, identity_of
-from .languages import missing_rules
 from .manifest import FORMAT, KINDS, MANIFEST, PARTS, SPLITS, VERSION, read_manifest
 from .near_duplicates import NEAR, comparisons
 from .parts import Part, is_written, part_name, save_array
@@ -39,7 +38,7 @@ from .sentences import check_documents, document_batches
 from .shards import plan_shards, unigrams_of
 from .store import TOKENIZER, UNIGRAMS, file_entries, token_dtype
 from .vocabulary import MAX_UNKNOWN, refuse_unknown
-from .worker import READ, BuildWorker, WorkerSettings, open_parts
+from .worker import READ, BuildWorker, open_parts
 
 BUILD = "build.json"  # in the working folder: the identity of the build
 SAMPLE_CHARS = 10_000  # characters of a document that are tokenized before a build, to see whether the vocabulary fits
@@ -174,15 +173,13 @@ class _Build:
             ids = self.tokenizer.ids_of([document.text[:SAMPLE_CHARS] for document in documents])
             counts = np.bincount([i for own in ids for i in own] or [0], minlength=self.tokenizer.vocab_size)
             refuse_unknown(unknown_share(self.tokenizer, counts), f"{_names(self.inputs)}, its beginning")
-        if self.config.splitter == "auto" and (note := missing_rules(self.config.language)):
-            self.progress.say(note)
         for warning in check_documents(documents, self.config.language, self.config.splitter):
             self.progress.say(f"warning: {warning}")
 
     def workers(self) -> Pool:
         """The processes that write parts and shards."""
         out = self.out.absolute() if self.config.scheduler else self.out
-        return open_pool(self.config.scheduler, self.config.workers, BuildWorker.of, WorkerSettings(out, self.config))
+        return open_pool(self.config.scheduler, self.config.workers, BuildWorker.of, out, self.config)
 
     def make_parts(self, pool: Pool) -> None:
         """Pass 1: write the parts, and read.json, which names them and counts what was left out."""

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 
 from ..files import InputError
+from .languages import check_language
 from .manifest import flag_of
-from .near_duplicates import check_threshold
+from .near_duplicates import GREATEST, LEAST
 from .parsers import InputOptions
-from .sentences import Splitter, check_splitter
+from .sentences import Splitter
 
 
 @dataclass(frozen=True)
@@ -17,9 +18,8 @@ class BuildConfig:
     """how files become documents"""
     language: str = "en"
     """language of the text, for finding sentences (ISO code: en, ko, de, ...)"""
-    # what finds sentences. auto: rules for the language; kiwi: a morphological analyser for Korean (needs the
-    # extra `korean`); line: each line of the text is a sentence
     splitter: Splitter = "auto"
+    """what finds sentences. auto: rules for the language; line: each line of the text is a sentence"""
     validation_share: float = 0.005
     """share of the documents held out, chosen by their hash; 0 holds out none"""
     min_validation_documents: int = 2
@@ -40,8 +40,12 @@ class BuildConfig:
     """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
 
     def __post_init__(self) -> None:
-        check_splitter(self.splitter, self.language)
-        check_threshold(self.near_duplicates)
+        check_language(self.language)
+        if self.splitter not in ("auto", "line"):
+            raise InputError(f"splitter {self.splitter!r}; expected auto or line")
+        if self.near_duplicates and not LEAST <= self.near_duplicates <= GREATEST:
+            found = f"near_duplicates {self.near_duplicates}"
+            raise InputError(f"{found}; expected 0, or a similarity from {LEAST} to {GREATEST}")
         if not 0 <= self.validation_share < 1:
             raise InputError(f"--validation-share {self.validation_share}; expected at least 0 and less than 1")
         for name in ("max_sentence_tokens", "shard_tokens"):

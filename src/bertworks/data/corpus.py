@@ -36,7 +36,8 @@ TABLE = "a table", f"save its texts as a column of Parquet, as JSONL or as plain
 OFFICE = "a zip archive, a spreadsheet or an office document", "unpack it, or save the text in it as plain text"
 MARKDOWN = "Markdown", f"convert it: pandoc -t plain --wrap=none{AS_TEXT}"
 MARKUP = "HTML or XML", f"extract its text first (WikiExtractor for a dump of Wikipedia){AS_TEXT}"
-BINARY = "not text", "save the text in it as plain text"
+ARCHIVE = "a 7z, RAR, lz4 or compress file", "unpack it, or compress it with zstd, gzip, bzip2 or xz instead"
+BINARY = "no text file (a PDF, RTF, image, database or program)", "save the text in it as plain text"
 REFUSED_NAMES = {
     **dict.fromkeys((".csv", ".tsv"), TABLE),
     **dict.fromkeys((".md", ".markdown"), MARKDOWN),
@@ -48,25 +49,12 @@ PARQUET = rb"PAR1(?s:.){0,11}" + _CONTROL
 # First bytes as regular expressions. A text may begin with the name of a format, so each expression asks for more than
 # letters: bytes that no text has, or a structure that no sentence has.
 REFUSED_STARTS = {
-    rb"PK\x03\x04": OFFICE,
-    rb"\xd0\xcf\x11\xe0": OFFICE,
-    rb"%PDF-\d\.\d[ \t]*[\r\n]": ("a PDF file", BINARY[1]),
-    rb"\{\\rtf\d+\\": ("an RTF file", BINARY[1]),
-    rb"7z\xbc\xaf": ("a 7z archive", "unpack it"),
-    rb"Rar!\x1a\x07": ("a RAR archive", "unpack it"),
-    rb"\x04\x22\x4d\x18": ("an lz4 file", "compress it with zstd, gzip, bzip2 or xz instead"),
-    rb"\x1f\x9d": ("a file made by compress", "compress it with zstd, gzip, bzip2 or xz instead"),
-    rb"<\?xml\s+version\s*=": MARKUP,
-    rb"<mediawiki(\s+[\w:-]+\s*=|\s*>\s*<)": MARKUP,
-    rb"(?i:<!doctype\s+(html|\w+\s*(>|\[|public\b|system\b)))": MARKUP,
-    rb"(?i:<html(\s[^<>]*)?>\s*<[a-z!/])": MARKUP,
-    rb"\x89PNG": BINARY,
-    rb"\xff\xd8\xff": BINARY,
-    rb"GIF8[79]a(?s:.){0,6}" + _CONTROL: BINARY,
-    rb"\x7fELF": BINARY,
-    rb"\x93NUMPY": BINARY,
-    rb"ARROW1\x00\x00": ("an Arrow file", "save it as Parquet"),
-    rb"SQLite format 3\x00": ("an SQLite database", BINARY[1]),
+    rb"PK\x03\x04|\xd0\xcf\x11\xe0": OFFICE,
+    rb"7z\xbc\xaf|Rar!\x1a\x07|\x04\x22\x4d\x18|\x1f\x9d": ARCHIVE,
+    rb"%PDF-\d\.\d[ \t]*[\r\n]|\{\\rtf\d+\\|ARROW1\x00\x00|SQLite format 3\x00": BINARY,
+    rb"\x89PNG|\xff\xd8\xff|GIF8[79]a(?s:.){0,6}" + _CONTROL + rb"|\x7fELF|\x93NUMPY": BINARY,
+    rb"<\?xml\s+version\s*=|<mediawiki(\s+[\w:-]+\s*=|\s*>\s*<)": MARKUP,
+    rb"(?i:<!doctype\s+(html|\w+\s*(>|\[|public\b|system\b))|<html(\s[^<>]*)?>\s*<[a-z!/])": MARKUP,
 }
 START = 512  # bytes of a file that decide its format
 
@@ -132,7 +120,7 @@ class Reader:
     def _parsed(self, name: str, stream: io.BufferedReader) -> Iterator[Document]:
         format = self._format(name, stream)
         if self.options.encoding not in UTF8 and format != "parquet":
-            stream = as_utf8(stream, self.options.encoding, name, self.options.invalid == "repair")
+            stream = as_utf8(stream, self.options.encoding, name)
             format = self._format(name, stream)
         if format == "parquet":
             return parse_parquet(name, stream, self.options)

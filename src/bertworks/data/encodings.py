@@ -28,20 +28,20 @@ def hint(raw: bytes) -> str:
     return f"it looks like {likely[1]}: give --encoding {likely[0]}" if likely else "give its --encoding if you know it"
 
 
-def as_utf8(stream: BinaryIO | Any, encoding: str, name: str, repair: bool = False) -> io.BufferedReader:
+def as_utf8(stream: BinaryIO | Any, encoding: str, name: str) -> io.BufferedReader:
     """A stream of the same text in UTF-8. Reading raises InputError at bytes that the encoding does not have.
 
-    repair: such bytes become U+FFFD instead. name: the file's, for the message.
+    name: the file's, for the message.
     """
-    return io.BufferedReader(_Recoded(stream, encoding, name, repair), BLOCK)  # type: ignore[type-var]
+    return io.BufferedReader(_Recoded(stream, encoding, name), BLOCK)  # type: ignore[type-var]
 
 
 class _Recoded(io.RawIOBase):
     """The raw stream of `as_utf8`."""
 
-    def __init__(self, stream: Any, encoding: str, name: str, repair: bool) -> None:
+    def __init__(self, stream: Any, encoding: str, name: str) -> None:
         self.stream, self.encoding, self.name = stream, codec_of(encoding), name
-        self.decoder = codecs.getincrementaldecoder(self.encoding)("replace" if repair else "strict")
+        self.decoder = codecs.getincrementaldecoder(self.encoding)()
         self.ready, self.lines, self.ended = memoryview(b""), 1, False
 
     def readable(self) -> bool:

@@ -11,10 +11,6 @@ from .sentences import splitter_version
 
 DEFAULTS = {  # of settings that a manifest may not name: from before the setting existed, without it, or the default
     "input.encoding": "utf-8",
-    "input.max_line_bytes": 16 << 20,
-    "input.max_heading_width": 50,
-    "input.missing": "refuse",
-    "input.other_kinds": "refuse",
     "near_duplicates": 0.0,
     "splitter": "auto",
 }

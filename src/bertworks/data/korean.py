@@ -1,4 +1,4 @@
-"""Korean paragraphs -> sentences, by the rules below; `--splitter kiwi` analyses morphemes instead.
+"""Korean paragraphs -> sentences, by the rules below.
 
 1. A sentence ends after . ! ? … (or two and more ; or three and more ,), with the closing quotes, brackets, laughter
    and faces (ㅋㅋ, ㅠㅠ, ^^, ㅡㅡ, :)) behind it, if white space follows; or if Hangul follows directly and Hangul is

@@ -70,14 +70,9 @@ def _contradiction(manifest: dict[str, Any]) -> str:
     if not manifest["shards"]["train"]:
         return "no shard to train on"
     for split in SPLITS:
-        shards = manifest["shards"][split]
-        for shard in shards:
+        for shard in manifest["shards"][split]:
             if not re.fullmatch(rf"{split}-\d{{5,9}}", shard["name"]):
                 return f"{shorten(shard['name'])} is not the name of a {split} shard"
-            if not 0 < shard["documents"] <= shard["sentences"] <= shard["tokens"]:
-                return f"{shard['name']} has a document or a sentence without a token"
-        if any(sum(shard[kind] for shard in shards) != manifest["counts"][split][kind] for kind in KINDS):
-            return f"the counts of {split} are not the sums of its shards"
     return ""
 
 

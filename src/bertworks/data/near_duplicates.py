@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError
 from ..tokenizer import normalize
 
 SHINGLE, PAIR = 5, 2  # tokens, and words of a short text
@@ -45,12 +44,6 @@ MARGIN = 0.15  # candidates have an estimated similarity as far below the thresh
 _WORDS = re.compile(r"[\w\u0900-\u0963\u0966-\u0dff]+")  # \w lacks the vowel signs of Indic scripts
 
 Shingles = NDArray[np.uint32]  # the different hashes of a text's shingles, sorted
-
-
-def check_threshold(threshold: float) -> None:
-    """Raise InputError for a threshold that sketches cannot find; 0 is allowed."""
-    if threshold and not LEAST <= threshold <= GREATEST:
-        raise InputError(f"near_duplicates {threshold}; expected 0, or a similarity from {LEAST} to {GREATEST}")
 
 
 def shingles(tokens: NDArray[Any], width: int = SHINGLE) -> Shingles:

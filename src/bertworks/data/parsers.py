@@ -37,8 +37,6 @@ class InputOptions:
     # encoding of the files: utf-8, cp949, euc-kr, utf-16 or another one of Python's; Parquet is always UTF-8.
     # Also --encoding
     encoding: str = "utf-8"
-    invalid: Literal["refuse", "repair"] = "refuse"
-    """invalid bytes and NUL bytes: stop and name file and line, or replace (U+FFFD) and remove (NUL) them"""
     min_document_chars: int = 0
     """leave out documents shorter than this (empty ones always are)"""
     max_document_chars: int = 10_000_000
@@ -74,12 +72,11 @@ class Lines:
         self.number = 0  # of the last line, from 1
 
     def __iter__(self) -> Iterator[str]:
-        repair = self.options.invalid == "repair"
         for raw in iter(lambda: self.stream.readline(MAX_LINE + 1), b""):
             self.number += 1
             if len(raw) > MAX_LINE:
                 raise InputError(f"{self.where}: a line of more than {MAX_LINE:,} bytes; expected text; divide it")
-            line = _decoded(raw, self.where, repair)
+            line = _decoded(raw, self.where)
             yield (line.removeprefix("\ufeff") if self.number == 1 else line).rstrip("\r\n")
 
     @property
@@ -88,8 +85,8 @@ class Lines:
         return f"{self.name}, line {self.number}"
 
 
-def _decoded(raw: bytes, where: str, repair: bool) -> str:
-    """A line or cell as text without NUL; raises InputError for invalid UTF-8 and NUL, or repairs it."""
+def _decoded(raw: bytes, where: str) -> str:
+    """A line or cell as text. Raises InputError for invalid UTF-8 and NUL."""
     try:
         text = raw.decode()
         if "\0" not in text:
@@ -97,14 +94,9 @@ def _decoded(raw: bytes, where: str, repair: bool) -> str:
         found = "a NUL byte"
     except UnicodeDecodeError as fault:
         found = f"byte {fault.start + 1} (0x{raw[fault.start]:02x}) is not valid UTF-8"
-    if repair:
-        return raw.decode(errors="replace").replace("\0", "")
-    # a repair would drop every letter of text in another encoding
-    advice = (
-        "if all files are, or convert this one to UTF-8"
-        if likely_encoding(raw)
-        else f"convert it, or set --input.invalid repair {COMMANDS}"
-    )
+    advice = "if all files are, or convert this one to UTF-8"
+    if not likely_encoding(raw):  # else the advice would drop every letter of text in another encoding
+        advice = "convert it, or remove such bytes with `iconv -c -f utf-8 -t utf-8` or `tr -d '\\000'`"
     raise InputError(f"{where}: {found}; {hint(raw)}, {advice}")
 
 
@@ -187,7 +179,7 @@ def _jsonl(lines: Lines, options: InputOptions) -> Iterator[Document]:
                 f"give another --input.text-field {COMMANDS}"
             )
         # JSON can spell a NUL character, or half of a surrogate pair, which is no text
-        yield Document(_decoded(text.encode("utf-8", "surrogatepass"), where, options.invalid == "repair"), where)
+        yield Document(_decoded(text.encode("utf-8", "surrogatepass"), where), where)
 
 
 PARSERS: dict[str, Callable[[Lines, InputOptions], Iterator[Document]]] = {
@@ -205,7 +197,7 @@ def parse_parquet(name: str, stream: io.BufferedReader, options: InputOptions) -
     try:
         for row, value in enumerate(_cells(name, stream, options.text_field), 1):
             where = f"{name}, row {row}"
-            yield Document(_decoded(value, where, options.invalid == "repair"), where)
+            yield Document(_decoded(value, where), where)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: names of columns
         fault = shorten(str(error), 200)
         raise InputError(f"{name}: not a readable Parquet file ({fault}); the file is cut or damaged") from None

@@ -1,7 +1,6 @@
 """Documents -> sentences, by one of several splitters; and a check of where the input's documents end.
 
-auto    sentencex, with the rules for the text's language (languages.py); for Korean the rules of korean.py
-kiwi    Korean by morphemes (kiwipiepy, of the extra `korean`), which takes about a hundred times as long
+auto    sentencex, with its rules for the language, a related one or English; for Korean the rules of korean.py
 line    every line of the text is a sentence
 """
 
@@ -9,46 +8,24 @@ import functools
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
-from typing import Any, Literal
+from typing import Literal
 
 import sentencex
 
-from ..files import InputError
 from .corpus import Document
 from .korean import RULES_VERSION, korean_sentences
-from .languages import KOREAN, base_of, check_language
+from .languages import KOREAN, base_of
 from .wrapping import looks_like_chat, looks_wrapped
 
-Splitter = Literal["auto", "kiwi", "line"]
+Splitter = Literal["auto", "line"]
 
 BLOCK_CHARS = 50_000  # characters of a paragraph that are split at a time; nearly all paragraphs have fewer
 
 
-def check_splitter(splitter: str, language: str) -> None:
-    """Raises InputError for a splitter that is unknown, not installed or not for this language."""
-    check_language(language)
-    if splitter not in ("auto", "kiwi", "line"):
-        raise InputError(f"splitter {splitter!r}; expected auto, kiwi or line")
-    if splitter == "kiwi":
-        if base_of(language) != KOREAN:
-            raise InputError(f"splitter kiwi, language {language!r}; kiwi knows Korean alone: give --language ko")
-        splitter_version(splitter, language)
-
-
 def splitter_version(splitter: str, language: str) -> str:
-    """What cuts sentences, with its version: `sentencex 1.0.32 (rules: de)`. A store's manifest names it.
-
-    Raises InputError if the library is not installed.
-    """
+    """What cuts sentences, with its version: `sentencex 1.0.32 (rules: de)`. A store's manifest names it."""
     if splitter == "line":
         return "line"
-    if splitter == "kiwi":
-        try:
-            return f"kiwipiepy {metadata.version('kiwipiepy')}, model {metadata.version('kiwipiepy_model')}"
-        except metadata.PackageNotFoundError:
-            raise InputError(
-                "--splitter kiwi needs kiwipiepy, which is not installed: pip install 'bertworks[korean]'"
-            ) from None
     rules = base_of(language)
     if rules == KOREAN:
         return f"Korean rules {RULES_VERSION}"
@@ -73,8 +50,6 @@ def _splitter(splitter: Splitter, rules: str) -> Callable[[str], list[str]]:
     """Cuts a paragraph; joined, what it returns is the paragraph."""
     if splitter == "line":
         return lambda paragraph: [paragraph]
-    if splitter == "kiwi":
-        return _kiwi_sentences
     return korean_sentences if rules == KOREAN else functools.partial(_sentencex_sentences, rules)
 
 
@@ -104,24 +79,6 @@ def _sentencex_sentences(rules: str, paragraph: str) -> list[str]:
         return [paragraph]
 
 
-@functools.cache
-def korean_analyser() -> Any:
-    """The morphological analyser kiwipiepy, once a process: it loads two seconds, and its model takes some 250 MB.
-
-    Raises InputError if it is not installed.
-    """
-    splitter_version("kiwi", KOREAN)
-    from kiwipiepy import Kiwi
-
-    return Kiwi(num_workers=1)
-
-
-def _kiwi_sentences(paragraph: str) -> list[str]:
-    """By where its sentences begin: their texts leave out some characters between them."""
-    starts = sorted({0, *(sentence.start for sentence in korean_analyser().split_into_sents(paragraph))})
-    return [paragraph[start:stop] for start, stop in zip(starts, [*starts[1:], len(paragraph)], strict=True)]
-
-
 def document_batches(documents: Iterable[Document], chars: int) -> Iterator[list[Document]]:
     """Lists of consecutive documents, each ended by the document with which it reaches `chars` characters."""
     batch: list[Document] = []
@@ -142,12 +99,7 @@ def check_documents(documents: Iterable[Document], language: str = "en", splitte
     lines = [line for text in texts for line in text.split("\n")[:100]]
     letters = [char for line in lines for char in line if char.isalpha()]
     found = []
-    if len(texts) == 1:
-        found.append(
-            f"the whole input is one document ({len(texts[0]):,} characters), and next-sentence prediction needs many: "
-            "one file per document, or --input.documents blank-line or line"
-        )
-    elif texts and statistics.median(len(split_sentences(text, language, splitter)) for text in texts) < 2:
+    if texts and statistics.median(len(split_sentences(text, language, splitter)) for text in texts) < 2:
         found.append(
             f"half of the first {len(texts):,} documents have one sentence at most, and next-sentence prediction needs "
             "neighbours: check how documents are separated (--input.documents, --input.format), or pre-train with "

@@ -87,12 +87,7 @@ def write_shard(shard: ShardPlan, parts: Sequence[Part], out: Path, similar: Seq
     save_array(out / f"{shard.name}.sentences.npy", sentences, out / PARTS)
     save_array(out / f"{shard.name}.documents.npy", documents, out / PARTS)
     starts = _starts(tokens_per)
-
-    header = {
-        "descr": np.lib.format.dtype_to_descr(tokens.dtype),
-        "fortran_order": False,
-        "shape": (int(sentences[-1]),),
-    }
+    header = {**np.lib.format.header_data_from_array_1_0(tokens), "shape": (int(sentences[-1]),)}
     with atomic_write(out / f"{shard.name}.tokens.npy", shared=out / PARTS) as file:
         np.lib.format.write_array_header_1_0(file, header)
         for some in np.array_split(order, 1 + len(tokens) // CHUNK):

@@ -26,32 +26,24 @@ READ = "read.json"  # in the working folder: the parts in reading order, and cou
 
 
 @dataclass(frozen=True)
-class WorkerSettings:
-    """What all tasks of a build need to know."""
-
-    out: Path  # the store; the parts are in its working folder
-    config: BuildConfig
-
-
-@dataclass(frozen=True)
 class BuildWorker:
     """The tasks of a build, and what they share. Every worker process makes one."""
 
     folder: Path  # the working folder of the build
     writer: PartWriter
-    sketcher: Sketcher | None  # of near-duplicates, if they are looked for
 
     @classmethod
-    def of(cls, settings: WorkerSettings) -> "BuildWorker":
-        """A worker with the tokenizer in the store. Raises InputError if this machine does not see the store."""
-        folder, config = settings.out / PARTS, settings.config
+    def of(cls, out: Path, config: BuildConfig) -> "BuildWorker":
+        """A worker with the tokenizer in the store `out`. Raises InputError if this machine does not see the store."""
+        folder = out / PARTS
         if not folder.is_dir():
             advice = "expected the disk of the process that builds; give an --out that all workers see by this name"
-            raise InputError(f"{settings.out}: not a folder on {platform.node()}, where a worker runs; {advice}")
-        tokenizer = Tokenizer.load(settings.out / TOKENIZER)
+            raise InputError(f"{out}: not a folder on {platform.node()}, where a worker runs; {advice}")
+        tokenizer = Tokenizer.load(out / TOKENIZER)
         sketcher = Sketcher(config.near_duplicates) if config.near_duplicates else None
-        writer = PartWriter(tokenizer, config.language, config.splitter, config.max_sentence_tokens, sketcher)
-        return cls(folder, writer, sketcher)
+        return cls(
+            folder, PartWriter(tokenizer, config.language, config.splitter, config.max_sentence_tokens, sketcher)
+        )
 
     def write_part(self, name: str, texts: Sequence[str]) -> None:
         """Write the part `name` of these texts."""
@@ -64,14 +56,14 @@ class BuildWorker:
 
     def compare(self, task: Comparison) -> None:
         """Find near-duplicates in a range of a band; their hashes go to the working folder."""
-        assert self.sketcher is not None
+        assert self.writer.sketcher is not None
         sketches = [part.array("sketches") for part in self.parts]
         hashes = [np.array(part.array("digests")) for part in self.parts]
-        save_array(self.folder / task.name, similar(sketches, hashes, task, self.sketcher), self.folder)
+        save_array(self.folder / task.name, similar(sketches, hashes, task, self.writer.sketcher), self.folder)
 
     def write_shard(self, shard: ShardPlan) -> None:
         """Gather a shard from the parts; its entry in the manifest goes to the working folder."""
-        near = sorted(self.folder.glob(f"{NEAR}*.npy")) if self.sketcher else []
+        near = sorted(self.folder.glob(f"{NEAR}*.npy")) if self.writer.sketcher else []
         entry = write_shard(shard, self.parts, self.folder.parent, near)
         with atomic_write(self.folder / f"{shard.name}.json", "w", self.folder) as file:
             file.write(to_json(entry, indent=1) + "\n")

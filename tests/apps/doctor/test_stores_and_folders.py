@@ -42,6 +42,8 @@ STORES = {
     "one sentence": ([f"{text.split('.')[0]}." for text in long_documents()], "one sentence", "100 % of "),
     "twice": ([text + ("" if i % 2 else "\nRiver.") for i, text in enumerate(np.repeat(long_documents(), 2))],
               "duplicates", "training documents that share most of their text with an earlier one: "),
+    "leaked": ([text + ("" if i % 2 else "\nRiver.") for i, text in enumerate(np.repeat(long_documents(), 2))],
+               "duplicates", "held-out documents that share most of their text with a training document: "),
     "Korean": ([*long_documents(), *(f"가나 영화 {word} 영화 나라" for word in WORDS)], "[UNK]",
                "of the training tokens are [UNK]"),
     "nothing held out": (long_documents(), "size", "no held-out documents"),
@@ -52,6 +54,7 @@ STORES = {
 def test_a_planted_fault_of_a_store_is_found(name, tmp_path):
     texts, check, evidence = STORES[name]
     settings = {"validation_share": 0.0, "min_validation_documents": 0} if "held" in name else {}
+    settings |= {"validation_share": 0.3} if name == "leaked" else {}
     found = hits(examine(make_store(tmp_path / "bad", texts, **settings)))
     assert any(one[:2] == (check, "warning") and evidence in one[2] for one in found), found
 

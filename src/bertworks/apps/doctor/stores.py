@@ -94,19 +94,17 @@ def vocabulary(found: OpenStore) -> Iterator[Finding]:
         yield Finding("vocabulary", "warning", evidence, advice)
 
 
-def duplicates(found: OpenStore) -> Iterator[Finding]:
+def duplicates(opened: OpenStore) -> Iterator[Finding]:
     """Documents that occur twice in train, or in train and held-out text, exactly or nearly."""
-    train, held_out = ([shingles(tokens) for tokens in found.documents(split)] for split in ("train", "validation"))
+    train, held_out = ([shingles(tokens) for tokens in opened.documents(split)] for split in ("train", "validation"))
     documents = [*train, *held_out]
     first_like = find_near_duplicates(documents, documents)  # in one call, which makes each document's sketch once
-    training = sum(i < len(train) for i in first_like)
-    leaked = sum(i >= len(train) > first_like[i] for i in first_like)
-    for what, count, total, like in (
-        ("training", training, len(train), "an earlier one"),
-        ("held-out", leaked, len(held_out), "a training document"),
-    ):
-        if count > TWICE * total:
-            evidence = f"{what} documents that share most of their text with {like}: {count:,} of {total:,}"
+    again = sum(i < len(train) for i in first_like)
+    leaked = sum(i >= len(train) > j for i, j in first_like.items())
+    splits = ("training", again, train, "an earlier one"), ("held-out", leaked, held_out, "a training document")
+    for what, count, of, like in splits:
+        if count > TWICE * len(of):
+            evidence = f"{what} documents that share most of their text with {like}: {count:,} of {len(of):,}"
             yield Finding("duplicates", "warning", evidence, "build with --near-duplicates 0.8")
 
 

@@ -225,13 +225,6 @@ def test_every_recipe_can_be_estimated(path, tmp_path, monkeypatch):
     assert found["memory"] == pytest.approx(10**9 + 1000 * held)
 
 
-def test_snapshots_are_kept_as_folders(tiny_store, tmp_path):
-    recipe = write_recipe(tmp_path)
-    recipe.write_text("snapshots = [2]\n" + recipe.read_text())
-    main([*line(recipe, tiny_store.path, tmp_path / "run"), "--loop.steps", "3"])
-    assert [path.name for path in (tmp_path / "run" / "snapshots").iterdir()] == ["step-2"]
-
-
 def test_a_store_that_was_altered_or_is_none_is_refused(tiny_store, tmp_path, capsys):
     recipe, store = write_recipe(tmp_path), tmp_path / "store"
     shutil.copytree(tiny_store.path, store)

@@ -25,7 +25,7 @@ import bertworks
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
-from bertworks.inference import LoadedModel
+from bertworks.inference.model import LoadedModel
 from support.tiny_task import tiny_place
 
 FIELDS = {"optim": {"lr": 1e-3}, "epochs": 2, "max_seq_length": 24, "quiet": True}

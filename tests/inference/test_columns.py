@@ -11,8 +11,8 @@ import bertworks
 from bertworks.checkpoint.folder import save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.inference import LoadedModel
 from bertworks.inference.evaluation import Evaluation
+from bertworks.inference.model import LoadedModel
 from bertworks.model.heads import build_model
 from bertworks.tasks.selection import DevRows
 from bertworks.tasks.tags import chunks
@@ -72,9 +72,9 @@ def test_a_column_named_twice_is_refused(of_text):
     ("given", "message"),
     [
         ({"max_length": 8.5}, r"max_length is a float \(8.5\); expected an integer"),
-        ({"device": "foo"}, "device = 'foo'; expected cpu, cuda"),
-        ({"device": "meta"}, "device = 'meta'; expected cpu, cuda"),
-        ({"device": "cuda:99"}, "device = 'cuda:99', but torch finds"),
+        ({"device": "foo"}, "device = 'foo': .*expected cpu, cuda"),
+        ({"device": "meta"}, "device = 'meta': .*expected cpu, cuda"),
+        ({"device": "cuda:99"}, "device = 'cuda:99': .*expected cpu, cuda"),
     ],
 )
 def test_settings_of_features_are_checked(of_text, given, message):
@@ -225,7 +225,7 @@ def test_a_tagger_predicts_for_every_form_of_labelled_files(tagger, tmp_path, ca
     assert [{**row, "line": 0} for row in found] == [{**row, "line": 0} for row in expected]
     main(["predict", str(tagger), str(tmp_path / name), "--echo"])
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["input"].get("text") or row["input"]["words"] for row in shown] == ["a b", "c d"] or name == "rows.json"
+    assert [row["input"] for row in shown] == ["a b", "c d"]
 
 
 def test_columns_of_words_are_chosen_and_texts_stay_texts(tagger, of_text, tmp_path, capsys):

@@ -39,12 +39,9 @@ class Arguments:
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
     header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first
-    # file to write: JSON lines, or a table if it ends in .csv, .tsv or .xlsx; none or -: standard output
+    # file to write: JSON lines, or a table if it ends in .csv or .tsv; none or -: standard output
     out: Path | None = None
-    # add the input to each result; of a .csv, .tsv or .xlsx table all its columns. In a table they keep their names,
-    # with `input.` in front where a result has the name
-    echo: bool = False
-    excel: bool = False  # write a .csv or .tsv for Excel, with a byte order mark
+    echo: bool = False  # add the text of each input, or a list of its texts, to its result as `input`
     all_scores: bool = False  # classification: add the probabilities of all labels
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
@@ -65,13 +62,13 @@ def predict(argv: list[str]) -> None:
     from ..tasks.table import TableForm
 
     out = None if arguments.out == Path("-") else arguments.out
-    check_file(out, [arguments.data], [arguments.model], arguments.excel)
+    check_file(out, [arguments.data], [arguments.model])
     predictor = _loaded(arguments.model, arguments.precision, arguments.engine)
     form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     data = [arguments.string] if arguments.string else arguments.data
     counts, how = Counts(), (arguments.all_scores, arguments.n_best, arguments.echo)
-    write_results(predict_data(predictor, data, columns, counts, *how), out, arguments.excel)
+    write_results(predict_data(predictor, data, columns, counts, *how), out)
     if arguments.string and not out:
         return
     cut = predictor.truncated

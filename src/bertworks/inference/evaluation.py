@@ -22,7 +22,6 @@ from ..tasks.kinds import kind_of
 from ..tasks.labels import alike_label
 from ..tasks.rows import checked_rows
 from ..tasks.selection import DevRows
-from ..tasks.table import part_of
 from ..tasks.tagging import match_types
 from .engines import FLOAT32, Computing
 from .model import LoadedModel
@@ -120,10 +119,7 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
 
     Raises InputError if there is no model, or what its folder stores has another form, or as `DevRows.find`.
     """
-    folder = find_model(model)
-    if not (folder / CONFIG).exists() and not all(map(_is_there, rows.find()[1])):
-        return rows  # whoever reads them says what is missing
-    task = read_task(folder)
+    task = read_task(find_model(model))
     if rows.dev is None or rows.task:
         return rows
     text = task.get("words") or task.get("text")
@@ -131,11 +127,6 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
         return rows
     found = {"kind": task.get("kind"), "text": text, "label": task.get("label", ""), "choices": task.get("choices", ())}
     return replace(rows, **{name: value for name, value in found.items() if name not in given})
-
-
-def _is_there(table: Any) -> bool:
-    """Whether rows are in memory, or in a file that exists."""
-    return not isinstance(table, str | Path) or part_of(table)[0].exists()
 
 
 def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_on: str = "") -> dict[str, Any]:
@@ -148,13 +139,11 @@ def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_o
     """
     loaded = LoadedModel.load(model)
     refuse_export(loaded.folder)
-    if loaded.kind and loaded.kind != "multilabel":
-        raise InputError(
-            f"{loaded.folder} was fine-tuned for the kind {loaded.kind}; thresholds are of models of several labels a "
-            "row (multilabel): leave --save-thresholds out"
-        )
     if task.kind != "multilabel":
-        raise InputError(f"thresholds for the kind {task.kind}; expected multilabel: give --kind multilabel")
+        raise InputError(
+            f"thresholds of a model of the kind {task.kind}; expected one of several labels per row (multilabel): "
+            "leave --save-thresholds out, or give --kind multilabel"
+        )
     evaluation = Evaluation.prepare(loaded, task, rows)
     prepared = evaluation.prepared
     assert isinstance(prepared, ClassRows)

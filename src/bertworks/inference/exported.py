@@ -9,7 +9,7 @@ Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V v
 
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,11 @@ from ..files import InputError, check_version, checksum, read_json_object
 from ..model.heads import Model, build_model
 from ..model.rectangular import STATES
 from ..typed import check_fields
+from .engines import INPUTS
 
 FORMAT = 1
-PASSIVE = ("README.md", "reference.safetensors")  # files of an export that decide no answer
+CARD = "README.md"  # which users may edit
 READ = (".json", ".txt", ".model", ".onnx")  # endings of files that are read where they are found
-UNCERTIFIED = f"{CERTIFICATE} has no checksums of the files, so changes of them are not noticed; export again"
-INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 SENTENCE = "sentence_embedding"
 _OUTPUTS = {  # of a head
     "mlm": ("logits",),
@@ -43,7 +42,7 @@ _OUTPUTS = {  # of a head
 }
 _LOGITS = 1 << 26  # scores of the vocabulary that a pass may return: 256 MB
 _FORM = {
-    "export?": {"files": {str: str}},
+    "export": {"files": {str: str}},
     "graph": {
         "to": str,
         "precision": str,
@@ -66,7 +65,7 @@ def outputs_of(model: Model) -> dict[str, str]:
 
 
 def read_certificate(folder: Path) -> dict[str, Any]:
-    """The certificate of an exported folder. Raises InputError if it is damaged or too new."""
+    """The certificate of an exported folder. Raises InputError if it is damaged, or of another version."""
     file = folder / CERTIFICATE
     found = read_json_object(file)
     check_version(found.get("format"), range(1, FORMAT + 1), str(file), "export again")
@@ -74,34 +73,12 @@ def read_certificate(folder: Path) -> dict[str, Any]:
     return found
 
 
-def read_graph(folder: Path) -> dict[str, Any]:
-    """What an exported folder's certificate says of its graph. Raises InputError if it is damaged or too new."""
-    graph: dict[str, Any] = read_certificate(folder)["graph"]
-    return graph
-
-
-def check_export(folder: Path) -> str:
-    """Check the files that decide an export's answers; returns a note for the user if its certificate lists none.
-
-    Raises InputError that names the files that are altered, missing or new.
-    """
-    certified = read_certificate(folder).get("export")
-    if certified is None:  # of an earlier version
-        return f"{folder}: {UNCERTIFIED}"
-    check_files(folder, certified["files"], every=False)
-    return ""
-
-
-def check_files(folder: Path, certified: Mapping[str, str], every: bool = True) -> None:
-    """Raises InputError that names the files of an export that are altered, missing or new.
-
-    every: if false, files that decide no answer are not checked, nor new ones that would not be read.
-    """
+def check_export(folder: Path) -> None:
+    """Raises InputError that names the files of an export that are altered, missing, or new and would be read."""
+    certified = read_certificate(folder)["export"]["files"]
     there = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    listed = {name for name in certified if every or name not in PASSIVE}
-    new = there.keys() - certified.keys() - {CERTIFICATE}
-    if not every:
-        new = {name for name in new if name.endswith(READ) and not name.startswith(".")}
+    new = {name for name in there if name.endswith(READ) and not name.startswith(".")} - {*certified, CERTIFICATE}
+    listed = certified.keys() - {CARD}
     for what, names in (
         ("missing", listed - there.keys()),
         ("altered", {name for name in listed & there.keys() if checksum(there[name]) != certified[name]}),
@@ -117,7 +94,7 @@ def check_files(folder: Path, certified: Mapping[str, str], every: bool = True) 
 def empty_model(folder: Path) -> Model:
     """The model of an exported folder without its weights: its shape, heads and outputs."""
     config, settings = read_config(folder)
-    graph = read_graph(folder)
+    graph = read_certificate(folder)["graph"]
     where = str(folder / CERTIFICATE)
     labels = len(labels_of(settings, where) or ()) or graph["labels"]
     with torch.device("meta"):
@@ -133,9 +110,7 @@ def open_engine(folder: Path, model: Model) -> "Exported":
 
     Raises InputError if a file is missing, or it is no ONNX graph.
     """
-    graph = read_graph(folder)
-    if graph["to"] != "onnx":  # of an earlier version, which also wrote compiled packages
-        raise InputError(f"{folder / CERTIFICATE}: graph.to = {graph['to']!r}; expected onnx; export again")
+    graph = read_certificate(folder)["graph"]
     for name in sorted({*graph["outputs"].values()}):
         if ".." in Path(name).parts or Path(name).is_absolute() or not (folder / name).is_file():
             raise InputError(f"{folder}: no file {name}, which {CERTIFICATE} names; copy it or export again")

@@ -7,7 +7,6 @@ Shapes: N texts, R vectors of all texts, W their width.
 """
 
 import contextlib
-import itertools
 import shutil
 import tempfile
 from collections import deque
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..files import InputError, atomic_write, safetensors_header
 from ..reporting.outputs import check_output, naming
-from ..tasks.table import TABLES, ending_of, part_of
+from ..tasks.table import ending_of
 from .features import Extractor, Text
 from .file_inputs import Columns, read_inputs
 
@@ -57,32 +56,36 @@ def write_features(
     check_out(out, [file])
     if len(columns.text) > 2:
         raise InputError(f"{len(columns.text)} text columns; expected one, or two for pairs")
-    if isinstance(file, str) and file != "-" and ending_of(file) not in TABLES and not part_of(file)[0].is_file():
-        raise InputError(f"{file}: no such file")
     lines: deque[int] = deque()  # of the texts that were read but not yet written
-    rows = read_texts(file, columns)
-    first = next(rows, None)
-    pairs = len(columns.text) == 2 if first is None else not isinstance(first[1], str)
+    pairs = len(columns.text) == 2
 
     def texts() -> Iterator[Text]:
-        for line, text in itertools.chain([] if first is None else [first], rows):
+        nonlocal pairs
+        for line, text in read_texts(file, columns):
             lines.append(line)
+            pairs = pairs or not isinstance(text, str)
             yield text
 
     settings = {name: str(value) for name, value in vars(extractor.config).items() if value not in (None, False)}
     texts_written = vectors = windowed = 0
-    with _arrays(out, extractor, pairs, settings | (facts or {})) as files:
+    with naming(out), contextlib.ExitStack() as stack:
+        arrays = _arrays(extractor)
+        files = {name: stack.enter_context(tempfile.TemporaryFile(dir=out.parent)) for name in arrays}
+        target = stack.enter_context(atomic_write(out))
+        if "edges" in files:
+            files["edges"].write(bytes(8))  # the first one, 0
         for chunk in extractor.chunks(texts()):
             N = len(chunk.edges) - 1
             parts: dict[str, NDArray[Any] | None] = chunk.features._asdict()
             parts |= {"lines": np.array([lines.popleft() for _ in range(N)]), "edges": chunk.edges[1:] + vectors}
-            for name, array in files.items():
-                array.write(np.ascontiguousarray(parts[name], _ROWS.get(name, ("float32",))[0]).data)
-            texts_written, vectors, windowed = (
-                texts_written + N,
-                vectors + int(chunk.edges[-1]),
-                windowed + chunk.windowed,
-            )
+            for name, part in files.items():
+                part.write(np.ascontiguousarray(parts[name], arrays[name][0]).data)
+            texts_written += N
+            vectors += int(chunk.edges[-1])
+            windowed += chunk.windowed
+        if not pairs:
+            files.pop("segments", None)
+        _save(target, files, arrays, settings | (facts or {}))
     return Written(texts_written, vectors, extractor.width, windowed)
 
 
@@ -101,23 +104,11 @@ def check_out(out: Path, data: Iterable[Any] = (), folders: Iterable[Any] = ()) 
     check_output(out, data, folders)
 
 
-@contextlib.contextmanager
-def _arrays(out: Path, extractor: Extractor, pairs: bool, facts: dict[str, str]) -> Iterator[Mapping[str, IO[bytes]]]:
-    """The nameless files of the arrays; at the end of the block they are copied into `out`.
-
-    `vectors` (R, W), `lines` (N,), and where a text has several vectors `edges` (N + 1,) and their names.
-    """
-    names = ["vectors", "lines"]
-    if not extractor.config.pool:
-        names += ["edges", "offsets", "words", *(["ids"] if not extractor.config.words else [])]
-        names += ["segments"] if pairs else []
-    with naming(out), contextlib.ExitStack() as stack:
-        files = {name: stack.enter_context(tempfile.TemporaryFile(dir=out.parent)) for name in names}
-        if "edges" in files:
-            files["edges"].write(np.zeros(1, np.int64).tobytes())
-        target = stack.enter_context(atomic_write(out))
-        yield files
-        _save(target, files, _ROWS | {"vectors": ("float32", (extractor.width,))}, facts)
+def _arrays(extractor: Extractor) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Number type and shape of a row of each array: several vectors of a text have `edges` (N + 1,), and names."""
+    config = extractor.config
+    names = [] if config.pool else ["edges", "offsets", "words", "segments", *([] if config.words else ["ids"])]
+    return {"vectors": ("float32", (extractor.width,)), **{name: _ROWS[name] for name in ("lines", *names)}}
 
 
 def _save(
@@ -126,7 +117,7 @@ def _save(
     rows: Mapping[str, tuple[str, tuple[int, ...]]],
     facts: dict[str, str],
 ) -> None:
-    """The file that `safetensors.numpy.save_file` would write, which needs a path of its own: a header, then arrays."""
+    """The file that `safetensors.numpy.save_file` would write, which needs them in memory: a header, then arrays."""
     order = sorted(files, key=lambda name: -np.dtype(rows[name][0]).itemsize)  # the wider types first
     arrays = []
     for name in order:

@@ -8,9 +8,8 @@ Shapes: N texts, C parts a text (2 of a pair), F tokens of all texts, S windows,
 their width, B sequences of a batch, D hidden width.
 """
 
-import contextlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -94,11 +93,9 @@ class Extractor:
         self.choice = LayerChoice.parse(self.config.layers, shape.num_hidden_layers)
         self.device = device_of(device)
         self.tokenizer = tokenizer
-        self.halved = self.config.precision == "bfloat16"
-        encoder = encoder.to(self.device)
-        self.encoder = encoder.eval() if self.halved else for_inference(encoder)  # float32 products through oneDNN
+        self.encoder = for_inference(encoder.to(self.device), self.config.precision)
         one = torch.zeros(1, 1, dtype=torch.int64, device=self.device)
-        with self._computing():
+        with torch.no_grad():
             self.widths = [state.shape[-1] for state in self.encoder(one, one == 0, one).hidden_states]  # of each layer
         self.width = self._width_of(self.choice)  # W
 
@@ -114,7 +111,7 @@ class Extractor:
         tokenizer = load_tokenizer(folder)
         if config.max_length is None:
             positions = encoder.config.max_length
-            config = FeatureConfig(**{**vars(config), "max_length": input_length(folder, positions)})
+            config = replace(config, max_length=input_length(folder, positions))
         return cls(encoder, tokenizer, config, device)
 
     def stream(self, texts: Iterable[Text]) -> Iterator[Features]:
@@ -177,25 +174,16 @@ class Extractor:
         vectors = self._reduced(inputs, target, count, every)
         return [part.numpy() for part in vectors.split(self.widths, dim=1)]
 
-    @contextlib.contextmanager
-    def _computing(self) -> Iterator[None]:
-        """No gradients; products in the precision that was asked for."""
-        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16, enabled=self.halved):
-            yield
-
+    @torch.no_grad()
     def _reduced(self, inputs: Inputs, target: Integers, count: int, choice: LayerChoice) -> Tensor:
-        """(R, W) float32 on the CPU: the mean over the tokens of each target, as in `layers`.
-
-        Autocasting to bfloat16 is switched on once for all batches, because it casts the weights each time.
-        """
+        """(R, W) float32 on the CPU: the mean over the tokens of each target, as in `layers`."""
         out = torch.zeros(count, self._width_of(choice))
-        with self._computing():
-            for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
-                batch = to_device(inputs.batch(rows), self.device)
-                targets = torch.from_numpy(target[inputs.tokens(rows)])
-                wanted = (targets >= 0).nonzero().squeeze(1)
-                cells = batch["attention_mask"].flatten().nonzero().squeeze(1)[wanted.to(self.device)]
-                out.index_add_(0, targets[wanted], self._states(batch, cells, choice).cpu())
+        for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
+            batch = to_device(inputs.batch(rows), self.device)
+            targets = torch.from_numpy(target[inputs.tokens(rows)])
+            wanted = (targets >= 0).nonzero().squeeze(1)
+            cells = batch["attention_mask"].flatten().nonzero().squeeze(1)[wanted.to(self.device)]
+            out.index_add_(0, targets[wanted], self._states(batch, cells, choice).cpu())
         counts = np.bincount(target[target >= 0], minlength=count)
         if counts.max(initial=0) > 1:
             out /= torch.from_numpy(counts).clamp(min=1)[:, None]

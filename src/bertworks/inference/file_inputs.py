@@ -23,7 +23,6 @@ from ..tasks.records import EXPECTED, Source, is_table, refuse_no_rows, source_o
 from ..tasks.rows import text_rows_of
 from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
 from ..tasks.sentences import read as read_sentences
-from ..tasks.sheets import SHEETS
 from ..tasks.span_files import read_spans
 from ..tasks.table import (
     PLAIN,
@@ -47,17 +46,11 @@ class Item(NamedTuple):
 
     name: dict[str, Any]  # its line in the file, or the id of a question
     texts: Sequence[str]  # one or two texts; of a multiple choice a text, then the choices
-    cells: Mapping[str, str] | None = None  # the same as in the file, by column; None: `texts` alone are known
     words: Sequence[str] | Tagged | None = None  # of a text to tag, if the file divides it into words (or characters)
 
     @property
     def empty(self) -> bool:
         return not any(text.strip() for text in self.texts)
-
-    @property
-    def echo(self) -> dict[str, str]:
-        """The input by its columns; of texts without columns by their numbers."""
-        return dict(self.cells or {f"text{i or ''}": text for i, text in enumerate(self.texts)})
 
 
 class Columns(NamedTuple):
@@ -71,15 +64,14 @@ class Columns(NamedTuple):
     characters: bool = False  # whether these words are characters
 
 
-def read_inputs(data: Any, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
+def read_inputs(data: Any, kind: str, columns: Columns) -> Iterator[Item]:
     """The inputs of a file for a folder of this kind, or of data in memory: texts, tuples of texts, or a table.
 
-    whole: whether the cells are those of all columns, of a file with a header. Raises InputError with file and line,
-    or with the row.
+    Raises InputError with file and line, or with the row.
     """
     columns = columns._replace(text=columns.text or TEXT_COLUMNS.get(kind, ("text",)))
     if isinstance(data, str):
-        yield from _of_file(*part_of(data), kind, columns, whole)
+        yield from _of_file(*part_of(data), kind, columns)
         return
     data = in_memory(data)
     if is_table(data) and (table := source_of(data, "data", (*columns.text, *columns.choices))):
@@ -94,7 +86,7 @@ def in_memory(data: Any) -> Any:
     return data if hasattr(data, "__len__") else [*data]
 
 
-def _of_file(path: Path, part: str, kind: str, columns: Columns, whole: bool) -> Iterator[Item]:
+def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[Item]:
     ending = ending_of(path)
     if kind == "tagging" or ending in ENDINGS:
         task = Task("prediction", ("character",) if columns.characters else columns.text[:1], form=columns.form)
@@ -105,9 +97,9 @@ def _of_file(path: Path, part: str, kind: str, columns: Columns, whole: bool) ->
         return _of_questions(path, part, columns)
     items: Iterator[Item]
     if kind == "tagging" and (spans := read_spans(path, (columns.text[0], ""), columns.form, labelled=False)):
-        items = (Item({"line": line}, (text,), {"text": text}) for line, text, _ in spans)
+        items = (Item({"line": line}, (text,)) for line, text, _ in spans)
     elif _is_table(path, columns):
-        items = _of_table(path, kind, columns, whole)
+        items = _of_table(path, kind, columns)
     else:
         items = (Item({"line": number}, (line,)) for number, line in _lines(str(path), columns.form.encoding))
     return (item for item in items if in_part(item.texts[int(kind == "span")], part)) if part else items
@@ -126,8 +118,7 @@ def _is_table(path: Path, columns: Columns) -> bool:
 def _of_questions(path: Path, part: str, columns: Columns) -> Iterator[Item]:
     task = Task("prediction", columns.text, kind="span", form=columns.form)
     for question in rows_in_part(read_questions(task, path, False), part):
-        cells = {"question": question.question, "context": question.context}
-        yield Item({"id": question.id}, [*cells.values()], cells)
+        yield Item({"id": question.id}, (question.question, question.context))
 
 
 def _of_sentences(path: Path, part: str, columns: Columns, task: Task, words: bool) -> Iterator[Item]:
@@ -135,18 +126,16 @@ def _of_sentences(path: Path, part: str, columns: Columns, task: Task, words: bo
     if columns.found and not task.text[0].isdecimal() and not columns.characters:
         task = replace(task, text=("words",))  # a name that fine-tuning stored may be that of another format
     for row in rows_in_part(read_sentences(task, path, labelled=False), part):
-        yield Item({"line": row.line}, (row.text,), {"text": row.text}, row if words else None)
+        yield Item({"line": row.line}, (row.text,), row if words else None)
 
 
-def _of_table(source: Source, kind: str, columns: Columns, whole: bool = False) -> Iterator[Item]:
+def _of_table(source: Source, kind: str, columns: Columns) -> Iterator[Item]:
     """The inputs of a table. Raises InputError with the row."""
-    wanted, more = (*columns.text, *columns.choices), list[str]()
-    if whole and isinstance(source, Path) and ending_of(source) in (".csv", ".tsv", *SHEETS):
-        more = [name for name in names_of(source, columns.form) if name not in wanted]
+    wanted = (*columns.text, *columns.choices)
     lists, place = (columns.text if kind == "tagging" else ()), locator(source)
     try:
-        for line, cells in read_table(source, wanted, (), more, lists, columns.form):
-            texts: Sequence[str] = cells[: len(wanted)]
+        for line, cells in read_table(source, wanted, lists=lists, form=columns.form):
+            texts: Sequence[str] = cells
             words: Sequence[str] | Tagged | None = None
             if lists and (columns.text == columns.words or (has_objects(source) and as_list(texts[0]) is not None)):
                 if as_list(texts[0]) is None and not columns.characters:
@@ -156,7 +145,7 @@ def _of_table(source: Source, kind: str, columns: Columns, whole: bool = False) 
                     texts = [between_words(columns.characters).join(words)]
             if columns.choices and len(columns.text) == 2:  # the second text begins every choice (tasks/choice.py)
                 texts = [texts[0], *(f"{texts[1]} {choice}" for choice in texts[2:])]
-            yield Item({"line": line}, texts, dict(zip((*wanted, *more), cells, strict=True)), words)
+            yield Item({"line": line}, texts, words)
     except MissingColumn as error:
         raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
 
@@ -164,7 +153,7 @@ def _of_table(source: Source, kind: str, columns: Columns, whole: bool = False) 
 def _lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     """(line number, line) of a text file, or of standard input ("-"). Raises InputError with file and line."""
     if file != "-" and not Path(file).is_file():
-        raise InputError(f"{file}: {not_found(file)}; a text itself is given with --string")
+        raise InputError(f"{file}: {not_found(file)}")
     with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as opened:
         for number, line in enumerate(decoded(opened, "standard input" if file == "-" else file, encoding), 1):
             yield number, line.rstrip("\r\n")

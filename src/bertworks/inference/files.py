@@ -7,10 +7,9 @@ values but its own.
 import contextlib
 import csv
 import itertools
-import math
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,10 @@ from ..tasks.rows import check_count
 from ..tasks.table import TABLES, ending_of
 from .file_inputs import Columns, Item, columns_for, in_memory, read_inputs
 from .predictor import Predictor
+from .steps import head_steps
 
 EMPTY = "empty"  # the field of the result of an input without text
-INPUT = "input"  # the field of an echoed input; with a point in front of its columns where a result has their name
 SEPARATORS = {".csv": ",", ".tsv": "\t"}  # of tables, by the end of a file's name
-BYTE_ORDER_MARK = "\ufeff"  # at the beginning of a .csv, by which Excel knows UTF-8
 
 
 @dataclass
@@ -36,15 +34,10 @@ class Counts:
     empty: int = 0  # without text, so not predicted
 
 
-def check_file(out: Path | None, data: Iterable[Any] = (), folders: Iterable[Any] = (), excel: bool = False) -> None:
-    """Raises InputError for the name of a file that predictions are not written to, or as `check_output`.
-
-    excel: whether the file should be a .csv for Excel.
-    """
+def check_file(out: Path | None, data: Iterable[Any] = (), folders: Iterable[Any] = ()) -> None:
+    """Raises InputError for the name of a file that predictions are not written to, or as `check_output`."""
     check_output(out, data, folders)
     ending = "" if out is None else ending_of(out)
-    if excel and ending not in SEPARATORS:
-        raise InputError(f"--excel: expected --out with a name that ends in .csv or .tsv, found {out or 'none'}")
     if ending in TABLES and ending not in (*SEPARATORS, ".jsonl"):
         expected = "give --out a name that ends in .jsonl (JSON lines), .csv or .tsv"
         raise InputError(f"{out}: predictions are not written as {ending}; {expected}")
@@ -61,88 +54,15 @@ def predict_data(
 ) -> Iterator[dict[str, Any]]:
     """A prediction for every input of a file or of data in memory (`read_inputs`), whatever the folder's kind.
 
-    Results of a file have the input's line or id. counts: updated. Raises InputError with file and line, or with the
-    row.
+    Results of a file have the input's line or id. counts: updated. echo: add the text of each input, or a list of its
+    texts, as `input`. Raises InputError with file and line, or with the row.
     """
     is_file = isinstance(data, str)
     data = data if is_file else in_memory(data)
-    items = read_inputs(data, predictor.kind, columns_for(predictor.loaded.settings, data, columns), whole=echo)
-    items = items if is_file else (item._replace(name={}) for item in items)
-    return _results(items, lambda rows: predict_texts(predictor, rows, all_scores, n_best), counts, echo)
-
-
-# ---- writing
-
-
-def write_results(results: Iterable[dict[str, Any]], out: Path | None, excel: bool = False) -> None:
-    """Write results as JSON lines, or as a table if `out` ends in .csv or .tsv; None: to standard output.
-
-    excel: write a byte order mark at the beginning of a table.
-    """
-    separator = None if out is None else SEPARATORS.get(ending_of(out))
-    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
-        if separator:
-            target.write(BYTE_ORDER_MARK * excel)
-            csv.writer(target, delimiter=separator, lineterminator="\n").writerows(table_rows(results))
-        else:
-            target.writelines(to_json(result) + "\n" for result in results)
-
-
-def table_rows(results: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
-    """The names of the columns, then a row for each result; nothing if there are no results.
-
-    Each field has a column, scores have one for each label, lists are JSON. The columns are those of the first result
-    of an input with text.
-    """
-    cells, first = map(_cells, results), list[dict[str, Any]]()
-    for one in cells:
-        first.append(one)
-        if EMPTY not in one:
-            break
-    if first:
-        header = [name for name in first[-1] if name != EMPTY]
-        yield _column_names(header)
-        for one in itertools.chain(first, cells):
-            yield [one.get(name, "") for name in header]
-
-
-def _column_names(header: Sequence[str]) -> list[str]:
-    """A name for each field of the results, all different.
-
-    Inputs keep the names of their columns, with `input.` in front, as often as it takes, where a result has the name.
-    """
-    names = [field.removeprefix(f"{INPUT}.") for field in header]
-    for i, field in enumerate(header):
-        while field.startswith(f"{INPUT}.") and names.count(names[i]) > 1:
-            names[i] = f"{INPUT}.{names[i]}"
-    return names
-
-
-def _cells(result: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a result as cells of a row."""
-    cells: dict[str, Any] = {}
-    for name, value in result.items():
-        if isinstance(value, Mapping):
-            cells |= {f"{name}.{key}": inner for key, inner in value.items()}
-        else:
-            cells[name] = to_json(value) if isinstance(value, list | tuple) else value
-    return cells
-
-
-# ---- predicting
-
-
-def _results(
-    items: Iterable[Item],
-    predict: Callable[[Iterator[Any]], Iterator[dict[str, Any]]],
-    counts: Counts,
-    echo: bool,
-) -> Iterator[dict[str, Any]]:
-    """The result of every item, which `counts` counts; `predict` gets the texts of those that are not empty."""
     waiting: deque[Item] = deque()  # inputs without a result yet
 
     def texts() -> Iterator[Sequence[Any]]:
-        for item in items:
+        for item in read_inputs(data, predictor.kind, columns_for(predictor.loaded.settings, data, columns)):
             waiting.append(item)
             if not item.empty:
                 yield item.texts if item.words is None else (item.words,)
@@ -151,9 +71,10 @@ def _results(
         item = waiting.popleft()
         counts.inputs += 1
         counts.empty += item.empty
-        return {**item.name, **({INPUT: item.echo} if echo else {}), **found}
+        given = {"input": item.texts[0] if len(item.texts) == 1 else [*item.texts]} if echo else {}
+        return {**(item.name if is_file else {}), **given, **found}
 
-    for found in predict(texts()):
+    for found in predict_texts(predictor, texts(), all_scores, n_best):
         while waiting[0].empty:
             yield next_result({EMPTY: True})
         yield next_result(found)
@@ -177,36 +98,56 @@ def predict_texts(
     if predictor.pooling and not kind:
         found = f"{predictor.folder} is an embedder: it gives vectors, and predicts no labels"
         raise InputError(f"{found}; use `bertworks features`, or Predictor.embed in Python")
-    rows = _counted(rows, kind if "name" in predictor.loaded.settings else kind.replace("single", ""))
-    if kind == "tagging":
-        return _tagged(predictor, (row[0] for row in rows))
-    if kind == "span":
-        answers = predictor.stream(predictor.answerer, ((row[0], row[1]) for row in rows))
-        return ({"answers": best[:n_best]} if n_best > 1 else dict(best[0]) for best in answers)
-    if kind == "choice":
-        return map(dict, predictor.stream(predictor.chooser, ((row[0], row[1:]) for row in rows)))
-    pairs = ((row[0], row[1] if len(row) == 2 else None) for row in rows)
-    classified = predictor.stream(predictor.classifier, pairs)
-    return ({k: v for k, v in one.items() if all_scores or k != "scores"} for one in classified)
-
-
-def _tagged(predictor: Predictor, texts: Iterator[str | Sequence[str]]) -> Iterator[dict[str, Any]]:
-    for prepared, scores in predictor.scored(predictor.tagger, texts):
+    steps = head_steps(predictor.loaded)
+    for prepared, scores in predictor.scored(steps, map(steps.row, rows)):
         found = prepared.decode(scores, predictor.loaded.settings)
-        for entities, tokens in zip(found, prepared.tokens.tolist(), strict=True):
-            yield {"entities": entities, "tokens": tokens}
+        if kind == "tagging":
+            counted = zip(found, prepared.tokens.tolist(), strict=True)
+            yield from ({"entities": entities, "tokens": tokens} for entities, tokens in counted)
+        elif kind == "span":
+            yield from ({"answers": best[:n_best]} if n_best > 1 else dict(best[0]) for best in found)
+        else:
+            hidden = () if all_scores or kind == "choice" else ("scores",)
+            yield from ({name: value for name, value in one.items() if name not in hidden} for one in found)
 
 
-def _counted(rows: Iterable[Sequence[str]], kind: str) -> Iterator[Sequence[str]]:
-    """The rows, each with as many texts as the kind has; one or two for classifiers of other software (kind "")."""
-    least, most, expected = {
-        "single": (1, 1, "one text"),
-        "tagging": (1, 1, "one text"),
-        "pair": (2, 2, "two texts"),
-        "span": (2, 2, "a question and a context"),
-        "choice": (3, math.inf, "a text and two or more choices"),
-    }.get(kind, (1, 2, "one text, or two"))
-    for row in rows:
-        if not least <= len(row) <= most:
-            raise InputError(f"{len(row)} texts for the kind {kind}; expected {expected}")
-        yield row
+# ---- writing
+
+
+def write_results(results: Iterable[dict[str, Any]], out: Path | None) -> None:
+    """Write results as JSON lines, or as a table if `out` ends in .csv or .tsv; None: to standard output."""
+    separator = None if out is None else SEPARATORS.get(ending_of(out))
+    with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
+        if separator:
+            csv.writer(target, delimiter=separator, lineterminator="\n").writerows(table_rows(results))
+        else:
+            target.writelines(to_json(result) + "\n" for result in results)
+
+
+def table_rows(results: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
+    """The names of the columns, then a row for each result; nothing if there are no results.
+
+    Each field has a column, scores have one for each label, lists are JSON. The columns are those of the first result
+    of an input with text.
+    """
+    cells, first = map(_cells, results), list[dict[str, Any]]()
+    for one in cells:
+        first.append(one)
+        if EMPTY not in one:
+            break
+    if first:
+        header = [name for name in first[-1] if name != EMPTY]
+        yield header
+        for one in itertools.chain(first, cells):
+            yield [one.get(name, "") for name in header]
+
+
+def _cells(result: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a result as cells of a row."""
+    cells: dict[str, Any] = {}
+    for name, value in result.items():
+        if isinstance(value, Mapping):
+            cells |= {f"{name}.{key}": inner for key, inner in value.items()}
+        else:
+            cells[name] = to_json(value) if isinstance(value, list | tuple) else value
+    return cells

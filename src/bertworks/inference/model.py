@@ -50,7 +50,6 @@ class LoadedModel:
     limits: Limits
     device: torch.device
     computing: Computing = FLOAT32
-    note: str = ""  # what the user should know of the folder
 
     @property
     def texts_a_row(self) -> int:
@@ -82,7 +81,8 @@ class LoadedModel:
         folder = find_model(path)
         config, whole = read_config(folder)
         exported = is_export(folder)
-        note = check_export(folder) if exported else ""
+        if exported:
+            check_export(folder)
         tokenizer, model = load_tokenizer(folder), network
         if model is None:
             model = empty_model(folder) if exported else load_model(folder)
@@ -104,7 +104,7 @@ class LoadedModel:
         names = _output_names(folder, model, whole)
         check_thresholds(settings, names, str(folder / CONFIG))
         model = model if exported else model.to(where)
-        return cls(folder, model, tokenizer, names, settings, limits, where, computing, note)
+        return cls(folder, model, tokenizer, names, settings, limits, where, computing)
 
     @functools.cached_property
     def network(self) -> Model:
@@ -169,18 +169,6 @@ class LoadedModel:
             ).cpu()
         return self.check_finite(out)
 
-    @torch.no_grad()
-    def states(self, inputs: Inputs) -> Tensor:
-        """(T, D) vectors of all tokens in the last layer, on the CPU.
-
-        Raises InputError if a number is NaN or infinite.
-        """
-        out = torch.empty(len(inputs.ids), self.model.encoder.width)
-        for rows, batch in self._batches(inputs):
-            found = self.engine.states(batch)[batch["attention_mask"]]
-            out[torch.from_numpy(inputs.tokens(rows))] = found.cpu()
-        return self.check_finite(out)
-
     def _batches(self, inputs: Inputs) -> Iterator[tuple[Integers, Batch]]:
         for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
             yield rows, to_device(inputs.batch(rows), self.device)
@@ -215,17 +203,12 @@ def device_of(name: str | None) -> torch.device:
     Raises InputError for a name that is none of a CPU or a GPU, or a GPU that is not there.
     """
     try:
-        found = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except (RuntimeError, TypeError):
-        found = torch.device("meta")
-    other = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None  # such as mps
-    if found.type not in ("cpu", "cuda", *([other.type] if other else [])):
-        raise InputError(f"device = {shorten(name)}; expected cpu, cuda, or one of several GPUs, such as cuda:1")
-    there = torch.cuda.device_count()
-    if found.type == "cuda" and (found.index or 0) >= there:
-        has = f"{there} GPU{'s' if there > 1 else ''}" if there else "no GPU"
-        raise InputError(f"device = {name!r}, but torch finds {has}; leave it out, or give cpu")
-    return found
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.ones(1, device=device).item()  # meta has no values, and a GPU may not be there
+    except (RuntimeError, TypeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device = {shorten(name)}: {reason}; expected cpu, cuda, or cuda:1 of several GPUs") from None
+    return device
 
 
 def _output_names(folder: Path, model: Model, settings: dict[str, Any]) -> tuple[str, ...]:

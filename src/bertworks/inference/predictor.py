@@ -13,7 +13,7 @@ Shapes: N texts, D width of a vector.
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,19 +25,19 @@ from ..checkpoint.pooling import Pooling, read_pooling, similarity_note
 from ..checkpoint.start import network_of
 from ..tasks.base import PreparedRows
 from ..tasks.choice import ChoiceRows, Chosen
-from ..tasks.classification import Classified, ClassRows
+from ..tasks.classification import ClassRows
 from ..tasks.rows import check_count, in_chunks, rows_of, text_pairs_of, texts_of
-from ..tasks.span import Answered, SpanRows
-from ..tasks.tagging import Entity, TagRows, Unit
+from ..tasks.span import SpanRows
+from ..tasks.tagging import TagRows, Unit
 from .engines import Computing, EngineName, Precision
-from .masks import Candidate, MaskFiller
 from .model import LoadedModel
-from .next_sentence import Following, NextSentence
+from .pretraining_heads import MaskFiller, NextSentence
 from .steps import Embedder, HeadSteps, Steps
 
 P = TypeVar("P", bound=PreparedRows)
 R = TypeVar("R")
 
+Texts = str | Sequence[str]  # one text, or several
 CHARACTERS = 4_000_000  # characters of a chunk: memory stays bounded whatever the length of the texts
 
 
@@ -57,8 +57,8 @@ class Predictor:
         folder: ModelLike,
         max_length: int | None = None,
         device: str | None = None,
-        precision: Precision = "float32",
-        engine: EngineName = "auto",
+        precision: Precision = Computing.precision,
+        engine: EngineName = Computing.engine,
     ):
         """folder: model folder, run folder, exported folder, or a loaded model (a LoadedModel keeps its settings).
 
@@ -82,7 +82,7 @@ class Predictor:
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
         size = check_size(self.tokenizer, self.model.config, str(self.folder))
-        notes = [self.loaded.note, size, similarity_note(find_model(folder))]
+        notes = [size, similarity_note(find_model(folder))]
         self.note = "\n".join(filter(None, notes))  # "", or what the user should know
 
     def __repr__(self) -> str:
@@ -97,28 +97,19 @@ class Predictor:
         """The steps of `fill_mask`. Raises InputError if the folder cannot fill masks."""
         return MaskFiller(self.loaded)
 
-    @overload
-    def fill_mask(  # type: ignore[overload-overlap]
-        self, text: str, top_k: int = 5, targets: Sequence[str] = ()
-    ) -> list[list[Candidate]]: ...
-    @overload
-    def fill_mask(
-        self, text: Sequence[str], top_k: int = 5, targets: Sequence[str] = ()
-    ) -> list[list[list[Candidate]]]: ...
-    def fill_mask(self, text: str | Sequence[str], top_k: int = 5, targets: Sequence[str] = ()) -> list[Any]:
-        """The `top_k` likeliest tokens for every literal [MASK] (or <mask>) of a text: one list a mask, best first.
+    def fill_mask(self, text: Texts, top_k: int = 5, targets: Sequence[str] = ()) -> list[Any]:
+        """The `top_k` likeliest tokens for every literal [MASK] (or <mask>) of a text, a `Candidate` each, best first.
 
-        A list of texts gives a list of these. targets: choose only from these words, each one token. Raises InputError
-        if the folder has no masked-LM head, a text has no [MASK] or loses one by being cut, a target is not one token,
-        or top_k is below 1.
+        There is one list per mask; a list of texts gives a list of these. targets: choose only from these words, each
+        one token. Raises InputError if the folder has no masked-LM head, a text has no [MASK] or loses one by being
+        cut, a target is not one token, or top_k is below 1.
         """
         check_count(top_k, "top_k")
         filler, single = self.mask_filler, isinstance(text, str)
         targets = list(texts_of(targets, "targets"))
-        results: list[list[list[Candidate]]] = []
-        for prepared, scores in self.scored(filler, texts_of([text] if single else text)):
-            results += prepared.decode(scores, top_k, targets)
-        return results[0] if single else results
+        scored = self.scored(filler, texts_of([text] if single else text))
+        results = (found for prepared, scores in scored for found in prepared.decode(scores, top_k, targets))
+        return next(results) if single else list(results)
 
     # ---- pairs of sentences
 
@@ -127,12 +118,8 @@ class Predictor:
         """The steps of `next_sentence`. Raises InputError if the folder has no next-sentence head."""
         return NextSentence(self.loaded)
 
-    @overload
-    def next_sentence(self, a: str, b: str) -> Following: ...  # type: ignore[overload-overlap]
-    @overload
-    def next_sentence(self, a: Sequence[str], b: Sequence[str]) -> list[Following]: ...
-    def next_sentence(self, a: Any, b: Any) -> Any:
-        """The probability that text B follows text A, by the next-sentence head; lists give lists.
+    def next_sentence(self, a: Texts, b: Texts) -> Any:
+        """The probability that text B follows text A, by the next-sentence head: a `Following`; lists give lists.
 
         Pairs that are too long are cut. Raises InputError if the folder has no next-sentence head (fine-tuned folders
         have none), a text has no token, or there are not as many of both.
@@ -148,16 +135,8 @@ class Predictor:
         """The steps of `classify`. Raises InputError if the folder has no classifier."""
         return HeadSteps(self.loaded, "single")
 
-    @overload
-    def classify(  # type: ignore[overload-overlap]
-        self, texts: str, pairs: str | None = None, all_scores: bool = False, raw: bool = False
-    ) -> Classified: ...
-    @overload
-    def classify(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, all_scores: bool = False, raw: bool = False
-    ) -> list[Classified]: ...
-    def classify(self, texts: Any, pairs: Any = None, all_scores: bool = False, raw: bool = False) -> Any:
-        """The label of a text, or of a pair of texts; lists give lists. Regressions and several labels: see Classified.
+    def classify(self, texts: Texts, pairs: Texts | None = None, all_scores: bool = False, raw: bool = False) -> Any:
+        """The label of a text, or of a pair of texts, as `Classified`; lists give lists.
 
         A single text that is too long is read in overlapping windows, whose probabilities are averaged. all_scores: add
         the scores of all labels. raw: scores before softmax or sigmoid instead of probabilities. Raises InputError if
@@ -178,12 +157,8 @@ class Predictor:
         """The steps of `tag`. Raises InputError if the folder has no tagger."""
         return HeadSteps(self.loaded, "tagging")
 
-    @overload
-    def tag(self, texts: str) -> list[Entity]: ...  # type: ignore[overload-overlap]
-    @overload
-    def tag(self, texts: Sequence[str]) -> list[list[Entity]]: ...
-    def tag(self, texts: Any) -> Any:
-        """The entities of a text of any length, in order; lists give lists.
+    def tag(self, texts: Texts) -> Any:
+        """The entities of a text of any length, a list of `Entity` in order; lists give lists.
 
         Raises InputError if the folder has no tagger.
         """
@@ -202,12 +177,8 @@ class Predictor:
         """The steps of `answer`. Raises InputError if the folder has no span head."""
         return HeadSteps(self.loaded, "span")
 
-    @overload
-    def answer(self, questions: str, contexts: str) -> Answered: ...  # type: ignore[overload-overlap]
-    @overload
-    def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Answered]: ...
-    def answer(self, questions: Any, contexts: Any) -> Any:
-        """The span of a context of any length that answers a question; lists give lists.
+    def answer(self, questions: Texts, contexts: Texts) -> Any:
+        """The span of a context of any length that answers a question, as `Answered`; lists give lists.
 
         A folder that was fine-tuned with unanswerable questions may answer that there is none, by its own threshold.
         Raises InputError if the folder has no span head, or there are not as many contexts as questions.
@@ -236,9 +207,7 @@ class Predictor:
         how = replace(how, mode=pooling or how.mode, normalize=how.normalize if normalize is None else normalize)
         return Embedder(self.loaded, how)
 
-    def embed(
-        self, texts: str | Sequence[str], pooling: str | None = None, normalize: bool | None = None
-    ) -> NDArray[np.float32]:
+    def embed(self, texts: Texts, pooling: str | None = None, normalize: bool | None = None) -> NDArray[np.float32]:
         """(N, D) vectors of texts, pooled from those of their tokens in the last layer; (D,) for a single text.
 
         pooling: mean, cls or max. normalize: scale every vector to length 1. By

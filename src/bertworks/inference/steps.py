@@ -4,13 +4,14 @@
     scores = steps.score([prepared, ...])    one pass over the sequences of all requests
     prepared.decode(scores[0], ...)          a result for each row; no model
 
-`HeadSteps` serves the supervised heads, whose kinds of task decode themselves (tasks/); `MaskFiller` (masks.py) the
-masked-LM head; `NextSentence` (next_sentence.py) the next-sentence head; `Embedder` returns vectors. `Predictor` is
-built on them; a server calls them itself.
+`HeadSteps` serves the supervised heads, whose kinds of task decode themselves (tasks/); `Embedder` returns vectors;
+`MaskFiller` and `NextSentence` serve the heads of pre-training (pretraining_heads.py). `Predictor` is built on them; a
+server calls them itself.
 
 Shapes: N rows, S sequences, T tokens of all sequences, K scores of a sequence or token, D width of a vector.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -85,6 +86,13 @@ class Steps(ABC, Generic[P]):
 
 # ---- supervised heads
 
+TEXTS = {  # of an input, by the kind of steps: fewest, most, in words
+    "single": (1, 2, "one text, or two"),
+    "tagging": (1, 1, "one text"),
+    "span": (2, 2, "a question and a context"),
+    "choice": (3, math.inf, "a text and two or more choices"),
+}
+
 
 class HeadSteps(Steps[P]):
     """Labels, tags, answers or choices. Rows are (text, pair or None); texts; (question, context); (text, choices)."""
@@ -107,6 +115,20 @@ class HeadSteps(Steps[P]):
         if self.kind == "choice":
             return pairs_of(rows, "(text, choices)", lambda choices, at: list(texts_of(choices, at)))
         return pairs_of(rows, "(text, pair or None)", self._checked_pair)
+
+    def row(self, texts: Sequence[Any]) -> Any:
+        """The row of the texts of one input: a text, a pair, question and context, or text and choices.
+
+        Raises InputError if there are fewer or more texts than the model takes.
+        """
+        least, most, expected = TEXTS[self.kind]
+        if self.kind == "single" and (count := self.loaded.texts_a_row):
+            least, most, expected = count, count, ("one text", "two texts")[count - 1]
+        if not least <= len(texts) <= most:
+            raise InputError(f"{len(texts)} texts for the kind {self.loaded.kind or self.kind}; expected {expected}")
+        if self.kind in ("tagging", "choice"):
+            return texts[0] if self.kind == "tagging" else (texts[0], texts[1:])
+        return texts[0], texts[1] if len(texts) == 2 else None
 
     def _checked_pair(self, pair: Any, where: str) -> str | None:
         if pair is None and self.loaded.texts_a_row == 2:
@@ -141,6 +163,12 @@ class HeadSteps(Steps[P]):
                 raise InputError("a row without choices; expected one text or more to choose from")
             return [Choice(text, tuple(choices)) for text, choices in rows]
         return [Example(*row) for row in rows]
+
+
+def head_steps(loaded: LoadedModel) -> HeadSteps[Any]:
+    """The steps of a folder's supervised head. Raises InputError if it has none."""
+    kind = loaded.kind
+    return HeadSteps(loaded, cast(KindName, kind if kind in TEXTS else "single"))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,11 +36,6 @@ SEED = 12345  # of the masks and of the bootstrap
 SAMPLES = 2000  # of the bootstrap
 CHUNK = 256  # documents in memory at a time
 SCORES = 1 << 26  # in memory at a time
-NOTES = {
-    "perplexity": "every token from those on one side of it",
-    "masked_perplexity": f"{MASKED:.0%} of the tokens, all replaced by [MASK] in one pass, the same ones for every "
-    "model of this vocabulary; a masked language model has no perplexity of a text",
-}
 
 
 def perplexity(
@@ -61,31 +56,26 @@ def perplexity(
     if "mlm" not in loaded.model.heads:
         raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
     inputs = [inputs] if isinstance(inputs, (str, Path)) else inputs
-    reader = iter(Reader(inputs, InputOptions(documents="blank-line", encoding=encoding)))
+    reader = enumerate(Reader(inputs, InputOptions(documents="blank-line", encoding=encoding)))
     tokenizer, length = loaded.tokenizer, loaded.limits.max_seq_length
     sums: list[NDArray[np.float64]] = []  # of each document: summed loss, predictions
     tokens = unknown = 0
-    for first in itertools.count(0, CHUNK):
-        documents = list(itertools.islice(reader, CHUNK))
+    while documents := list(itertools.islice(reader, CHUNK)):
         windows = [
-            _Window(number, nth, ids)
-            for number, document in enumerate(documents)
+            (number, nth, ids)
+            for number, document in documents
             for nth, ids in enumerate(ids_of_windows(tokenizer, document, length - 2))
         ]
         if windows:
-            found = _sums(loaded, windows, first)
-            sums.append(found[found[:, 1] > 0])
-            tokens += sum(len(window.ids) for window in windows)
-            unknown += sum(window.ids.count(tokenizer.unk_id) for window in windows)
-        if len(documents) < CHUNK:
-            break
+            sums.append(_sums(loaded, windows))
+            tokens += sum(len(ids) for _, _, ids in windows)
+            unknown += sum(ids.count(tokenizer.unk_id) for _, _, ids in windows)
     if not sums:
         raise InputError(f"{', '.join(map(str, inputs))}: no text in it; expected at least one document with a token")
     total = np.concatenate(sums)  # (D, 2)
-    name = "masked_perplexity" if loaded.model.config.direction == "both" else "perplexity"
     loss = float(total[:, 0].sum() / total[:, 1].sum())
     return {
-        name: math.exp(loss),
+        "masked_perplexity" if loaded.model.config.direction == "both" else "perplexity": math.exp(loss),
         "interval": interval(total),
         "loss": loss,
         "documents": len(total),
@@ -93,16 +83,7 @@ def perplexity(
         "predicted": int(total[:, 1].sum()),
         "unknown": unknown / tokens,
         "max_seq_length": length,
-        "note": NOTES[name],
     }
-
-
-class _Window(NamedTuple):
-    """The tokens of a window, without special tokens."""
-
-    document: int  # in its chunk
-    nth: int  # in its document
-    ids: list[int]
 
 
 def ids_of_windows(tokenizer: Tokenizer, document: Document, length: int) -> list[list[int]]:
@@ -111,29 +92,32 @@ def ids_of_windows(tokenizer: Tokenizer, document: Document, length: int) -> lis
     return [ids[start : start + length] for start in range(0, len(ids), length)]
 
 
-def _sums(loaded: LoadedModel, windows: Sequence[_Window], first: int) -> NDArray[np.float64]:
-    """(D, 2) summed loss and number of predictions of each document of a chunk; `first` is the number of its first."""
-    direction = loaded.model.config.direction
-    asked = [_question(window, direction, loaded.tokenizer, first) for window in windows]
-    inputs = Inputs.from_ids([ids for ids, _ in asked], loaded.tokenizer, loaded.limits.max_seq_length)
-    labels = np.concatenate([labels for _, labels in asked])  # (T,)
-    document = np.repeat([window.document for window in windows], np.diff(inputs.edges))
-    sums = np.zeros((windows[-1].document + 1, 2))
-    np.add.at(sums, document, np.stack([_losses(loaded, inputs, labels), labels != IGNORED], 1))
-    return sums
+def _sums(loaded: LoadedModel, windows: Sequence[tuple[int, int, list[int]]]) -> NDArray[np.float64]:
+    """(D, 2) summed loss and number of predictions of each document that has a window.
+
+    windows: number of the document, number of the window in it, tokens without special tokens.
+    """
+    questions = [_question(loaded, *window) for window in windows]
+    inputs = Inputs.from_ids([ids for ids, _ in questions], loaded.tokenizer, loaded.limits.max_seq_length)
+    labels = np.concatenate([labels for _, labels in questions])  # (T,)
+    owner = np.repeat([number for number, _, _ in windows], np.diff(inputs.edges))
+    _, document = np.unique(owner, return_inverse=True)
+    values = (_losses(loaded, inputs, labels), labels != IGNORED)
+    return np.stack([np.bincount(document, one) for one in values], 1)
 
 
-def _question(window: _Window, direction: str, tokenizer: Tokenizer, first: int) -> tuple[list[int], NDArray[np.int64]]:
+def _question(loaded: LoadedModel, document: int, nth: int, window: list[int]) -> tuple[list[int], NDArray[np.int64]]:
     """The tokens that the model reads, with special tokens, and the token to predict at each of them, or -100.
 
     A masked LM predicts MASKED of the tokens, drawn by the number of the document and of its window. Other models
     predict every token of the text from its neighbour on the side that they see.
     """
-    ids = np.array([tokenizer.cls_id, *window.ids, tokenizer.sep_id])
+    tokenizer, direction = loaded.tokenizer, loaded.model.config.direction
+    ids = np.array([tokenizer.cls_id, *window, tokenizer.sep_id])
     labels = np.full(len(ids), IGNORED, np.int64)
     if direction == "both":
-        draw = np.random.default_rng((SEED, first + window.document, window.nth))
-        chosen = 1 + draw.permutation(len(window.ids))[: max(1, round(MASKED * len(window.ids)))]
+        draw = np.random.default_rng((SEED, document, nth))
+        chosen = 1 + draw.permutation(len(window))[: max(1, round(MASKED * len(window)))]
         labels[chosen] = ids[chosen]
         ids[chosen] = tokenizer.mask_id
     elif direction == "left":

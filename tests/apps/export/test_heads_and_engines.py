@@ -15,6 +15,7 @@ from bertworks.apps.export.samples import Sample
 from bertworks.checkpoint.pooling import Pooling, write_pooling
 from bertworks.cli import main
 from bertworks.files import InputError
+from bertworks.inference.engines import INPUTS
 from bertworks.inference.exported import OnnxFile
 from bertworks.inference.predictor import Predictor
 from support.export_folders import LONG, ONE, TEXTS, folder_of
@@ -120,7 +121,7 @@ def test_masks_are_scored_few_sequences_at_a_time(monkeypatch):
 
     engine._open["f", os.getpid()] = Runner()
     monkeypatch.setattr(exported, "_LOGITS", 2 * 3 * V)
-    batch = {name: ids for name in exported.INPUTS}
+    batch = {name: ids for name in INPUTS}
     cells = torch.tensor([9, 1, 2, 4])
     assert engine.masked(batch, cells).equal(scores[cells]) and passes == [2, 1]
 

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from bertworks.apps.export.certificate import file_sums
 from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model, parts_in
 from bertworks.cli import main
@@ -23,7 +24,9 @@ def classifier(tmp_path_factory):
     graph["outputs"] = {"logits": "onnx/model.onnx"}
     (out / "onnx").mkdir()
     (out / "onnx/model.onnx").touch()
-    (out / "certificate.json").write_text(json.dumps({"format": 1, "graph": graph}))
+    (out / "certificate.json").write_text(
+        json.dumps({"format": 1, "graph": graph, "export": {"files": file_sums(out)}})
+    )
     (source.parent / "rows.csv").write_text("text,label\ngood film,yes\nbad film,no\n")
     return out
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ...inference.exported import INPUTS
+from ...inference.engines import INPUTS
 from ...inference.predictor import Predictor
 from .samples import agreement
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...checkpoint.locate import CERTIFICATE, find_model, is_export, run_name
 from ...files import InputError, checksum, write_json
-from ...inference.exported import FORMAT, check_files, read_certificate
+from ...inference.exported import FORMAT, check_export, read_certificate
 from ...inference.predictor import Predictor
 from ...training.machine import facts
 from ...typed import check_fields
@@ -24,7 +24,7 @@ REFERENCE = "reference.safetensors"  # the source's scores
 EXACT = 1e-4  # what float32 scores may differ by, of values up to 1; of larger ones in proportion
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _NUMBERS = {"largest": float, "mean": float, "largest_score": float, "answers": int, "equal_answers": (float, None)}
-_FORM = {"source": {"files": {str: str}}, "export": {"files": {str: str}}, "difference": {**_NUMBERS, "limit": float}}
+_FORM = {"source": {"files": {str: str}}, "difference": {**_NUMBERS, "limit": float}}
 
 
 def file_sums(folder: Path) -> dict[str, str]:
@@ -72,7 +72,7 @@ def write_certificate(folder: Path, graph: dict[str, Any], source: Path, more: d
 
 
 def verify(folder: Path | str) -> dict[str, Any]:
-    """Check an exported folder: every file's checksum, then its scores on the shipped texts. Returns the differences.
+    """Check an exported folder: its files' checksums, then its scores on the shipped texts. Returns the differences.
 
     Raises InputError if a file is altered, missing or new, or scores differ more than certified.
     """
@@ -81,7 +81,7 @@ def verify(folder: Path | str) -> dict[str, Any]:
         raise InputError(f"{folder}: no {CERTIFICATE}; expected a folder that `bertworks export` wrote")
     certified = read_certificate(folder)
     check_fields(certified, _FORM, str(folder / CERTIFICATE), "export again")
-    check_files(folder, certified["export"]["files"])
+    check_export(folder)
     sample = Sample.of(Predictor(folder), shipped_texts())
     found = sample.difference(_reference(folder), sample.scores())
     limit = certified["difference"]["limit"]

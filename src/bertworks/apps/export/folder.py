@@ -16,7 +16,7 @@ from ...inference.predictor import Predictor
 from ...model.heads import Model
 from ...tasks.base import Task
 from .card import export_card
-from .certificate import PACKAGES, limit_of, write_certificate, write_reference
+from .certificate import PACKAGES, file_sums, limit_of, write_certificate, write_reference
 from .graph import MODEL, QUANTIZED, Exportable, require, write_int8, write_onnx
 from .samples import Sample, shipped_texts
 
@@ -51,7 +51,8 @@ def export(
         if pooling is not None:
             write_pooling(staging, pooling, predictor.model.encoder.width)
         graph = _write_graph(model, pooling or Pooling(), staging, precision)
-        write_json(staging / CERTIFICATE, {"format": FORMAT, "graph": graph})
+        certificate = {"format": FORMAT, "graph": graph, "export": {"files": file_sums(staging)}}
+        write_json(staging / CERTIFICATE, certificate)
         expected, facts = _compare(predictor, staging, precision, dev)
         write_reference(staging, expected)
         write_text(staging / "README.md", export_card(predictor, graph, facts))

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from ...checkpoint.pooling import Pooling
 from ...files import InputError
-from ...inference.exported import INPUTS, SENTENCE, outputs_of
+from ...inference.engines import INPUTS
+from ...inference.exported import SENTENCE, outputs_of
 from ...model.heads import Model
 from ...model.rectangular import STATES, Rectangular
 

@@ -14,7 +14,7 @@ Arrays are {"shape", "float16"} (explanation_arrays.py). The keys:
     embeddings          word, position, segment, total, output: (T, E) each
     attention           query, key, value: (L, N, T, H) each; spans: tokens seen to the left and right, None: all
     masks               for each position {"position", "token", "score", "rank", "top"}: its token hidden, the top k
-    next_sentence       does B follow A? (inference/next_sentence.py)
+    next_sentence       does B follow A? (inference/pretraining_heads.py)
     answer              start, end: a probability for each token; best: the answer; A asks, B is the context
     labels, tags        a classifier's result with all scores; every word with its tag
     layers              words by layer, their static vectors first. names; cosines (L + 2, W, W) of all pairs; static

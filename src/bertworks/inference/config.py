@@ -16,7 +16,7 @@ class FeatureConfig:
     pool: Literal["mean", "cls"] | None = None  # one vector for each text; none: one for each token
     words: Literal["first", "mean"] | None = None  # a vector for each word: its first subword's, or its subwords' mean
     specials: bool = False  # also write the vectors of [CLS] and [SEP]
-    precision: Literal["float32", "bfloat16"] = "float32"  # number type of matrix products
+    precision: Literal["float32", "bfloat16"] = "float32"  # number type of weights and products
     max_length: int | None = None  # tokens in a window of a long text; none: the model's longest input
 
     def __post_init__(self) -> None:

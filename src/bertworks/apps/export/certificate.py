@@ -56,19 +56,18 @@ def limit_of(difference: dict[str, Any], precision: str) -> float:
     return exact
 
 
-def write_certificate(folder: Path, graph: dict[str, Any], source: Path, more: dict[str, Any]) -> None:
-    """Write the certificate of a folder that is otherwise complete. `more`: differences, scores."""
-    write_json(
-        folder / CERTIFICATE,
-        {
-            "format": FORMAT,
-            "graph": graph,
-            "source": {"name": run_name(source), "files": file_sums(source)},
-            "export": {"files": file_sums(folder)},
-            **more,
-            "machine": facts() | {name: importlib.metadata.version(name) for name in PACKAGES},
-        },
-    )
+def write_certificate(folder: Path, graph: dict[str, Any], source: Path, more: dict[str, Any]) -> dict[str, Any]:
+    """Write the certificate of a folder that is otherwise complete, and return it. `more`: differences, scores."""
+    certificate = {
+        "format": FORMAT,
+        "graph": graph,
+        "source": {"name": run_name(source), "files": file_sums(source)},
+        "export": {"files": file_sums(folder)},
+        **more,
+        "machine": facts() | {name: importlib.metadata.version(name) for name in PACKAGES},
+    }
+    write_json(folder / CERTIFICATE, certificate)
+    return certificate
 
 
 def verify(folder: Path | str) -> dict[str, Any]:

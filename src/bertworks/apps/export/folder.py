@@ -56,9 +56,7 @@ def export(
         expected, facts = _compare(predictor, staging, precision, dev)
         write_reference(staging, expected)
         write_text(staging / "README.md", export_card(predictor, graph, facts))
-        write_certificate(staging, graph, folder, facts)
-        certificate = read_json_object(staging / CERTIFICATE)
-    return certificate
+        return write_certificate(staging, graph, folder, facts)
 
 
 def _write_graph(model: Model, pooling: Pooling, staging: Path, precision: str) -> dict[str, Any]:

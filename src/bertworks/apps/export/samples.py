@@ -14,16 +14,9 @@ from torch.nn import functional as F
 
 from ...files import InputError, read_lines
 from ...inference.predictor import Predictor
-from ...inference.steps import Steps
+from ...inference.steps import Steps, head_steps
 
 SCORES = "Scores are logits, before the softmax; of an embedder they are the elements of its vectors"
-_STEPS = {
-    "classifier": "classifier",
-    "tagger": "tagger",
-    "span": "answerer",
-    "choice": "chooser",
-    "mlm": "mask_filler",
-}  # of Predictor, for each head
 _WORDS, _TOKENS = 16, 24  # words of a question, or of a text with a mask; tokens that a word has at most
 
 
@@ -57,7 +50,10 @@ class Sample:
         model, mask = predictor.model, predictor.tokenizer.roles["mask"]
         fills_masks = "mlm" in model.heads and model.config.direction == "both"
         kind = model.supervised_head or ("mlm" if fills_masks else "vectors")
-        steps = getattr(predictor, _STEPS[kind]) if kind in _STEPS else predictor.embedder()
+        if model.supervised_head:
+            steps: Steps[Any] = head_steps(predictor.loaded)
+        else:
+            steps = predictor.mask_filler if fills_masks else predictor.embedder()
         limit = min(_WORDS, max(2, predictor.max_length // _TOKENS))
         beginnings = [text.replace(mask, " ").split()[:limit] or [""] for text in texts]
         second, third = [*texts[1:], texts[0]], [*texts[2:], *texts[:2]]

@@ -121,7 +121,7 @@ def test_an_embedder_and_a_folder_that_is_not_there(place, capsys, tmp_path):
 def test_thresholds_of_one_label_are_refused(place, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", str(place / "run"), "--dev", str(place / "table.csv"), "--save-thresholds"])
-    assert "thresholds of a model of the kind single; expected one of several labels" in capsys.readouterr().err
+    assert "thresholds for the kind single; expected multilabel" in capsys.readouterr().err
 
 
 def test_evaluate_knows_the_columns(place, capsys):

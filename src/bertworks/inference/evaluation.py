@@ -140,10 +140,8 @@ def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_o
     loaded = LoadedModel.load(model)
     refuse_export(loaded.folder)
     if task.kind != "multilabel":
-        raise InputError(
-            f"thresholds of a model of the kind {task.kind}; expected one of several labels per row (multilabel): "
-            "leave --save-thresholds out, or give --kind multilabel"
-        )
+        expected = "leave --save-thresholds out, or give --kind multilabel"
+        raise InputError(f"thresholds for the kind {task.kind}; expected multilabel: {expected}")
     evaluation = Evaluation.prepare(loaded, task, rows)
     prepared = evaluation.prepared
     assert isinstance(prepared, ClassRows)

@@ -55,7 +55,6 @@ class Answer(NamedTuple):
 
     status: int  # 0: the connection was closed, refused or silent
     body: bytes = b""
-    written: float = 0.0  # when the request was handed to the system (time.perf_counter); 0: never, no connection
 
 
 class Connection(asyncio.Protocol):
@@ -66,7 +65,6 @@ class Connection(asyncio.Protocol):
         self.buffer = bytearray()
         self.need = -1  # bytes of the answer; -1: its head is not complete
         self.waiting: asyncio.Future[Answer] | None = None
-        self.written = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -79,7 +77,6 @@ class Connection(asyncio.Protocol):
         self.need = -1
         self.waiting = asyncio.get_running_loop().create_future()
         self.transport.write(request)
-        self.written = time.perf_counter()
         return self.waiting
 
     def data_received(self, data: bytes) -> None:
@@ -92,10 +89,10 @@ class Connection(asyncio.Protocol):
             self.need = end + 4 + int(length[1] if length else 0)
         if len(self.buffer) >= self.need:
             body = bytes(self.buffer[self.buffer.find(b"\r\n\r\n") + 4 :])
-            self._give(Answer(int(self.buffer[9:12]), body, self.written))
+            self._give(Answer(int(self.buffer[9:12]), body))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._give(Answer(0, written=self.written))
+        self._give(Answer(0))
 
     def _give(self, answer: Answer) -> None:
         if self.waiting is not None and not self.waiting.done():
@@ -133,7 +130,7 @@ class Client:
             answer = await asyncio.wait_for(connection.ask(request), ANSWER_SECONDS)
         except (OSError, TimeoutError):
             self._drop(connection)
-            return Answer(0, written=connection.written if connection else 0.0)
+            return Answer(0)
         if answer.status and connection.usable:
             self.idle.append(connection)
         else:

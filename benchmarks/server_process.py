@@ -123,7 +123,7 @@ def mixed_texts(data: Path, count: int, seed: int = 1) -> list[str]:
     return [" ".join(words[i % len(words)][:length]) for i, length in enumerate(lengths)]
 
 
-def embedding_requests(address: Address, texts: Sequence[str], path: str = "/v1/embeddings") -> list[bytes]:
+def embedding_requests(address: Address, texts: Sequence[str]) -> list[bytes]:
     """A request for the vector of each text."""
     bodies = (json.dumps({"model": "model", "input": text}, ensure_ascii=False).encode() for text in texts)
-    return [address.post(path, body) for body in bodies]
+    return [address.post("/v1/embeddings", body) for body in bodies]

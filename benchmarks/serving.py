@@ -1,7 +1,6 @@
-"""Requests a second at a p99 of 100 ms: our server beside infinity-emb and a plain FastAPI server, in one run.
+"""Requests per second at a p99 of 100 ms: our server beside a plain FastAPI server, in one run.
 
-    python benchmarks/serving.py [--infinity VENV/bin/infinity_emb] [--rounds 5] [--minutes 12] [--data ../shared/data]
-        [--out FILE] [--smoke]
+    python benchmarks/serving.py [--rounds 5] [--minutes 12] [--data ../shared/data] [--out FILE] [--smoke]
 
 The same model (all-MiniLM-L6-v2), the same texts (3 to 180 words), one text a request, the same OpenAI request and JSON
 answer. Every server is tried in several settings (precision, threads, batch) with 1 to 16 clients that ask one after
@@ -15,10 +14,8 @@ held, or none was not. Machines that are shared have bursts, which the median le
 round that would not end in time does not begin. The result is written after every server and every round. Nothing else
 should run.
 
-infinity-emb needs an environment of its own (`pip install infinity-emb[server,torch]`); without --infinity it is left
-out. It runs with its engine torch, which that command installs. Its engine optimum reads an ONNX file, which the model
-folder does not have, and was not tried: the result says nothing about it. Client and server share the machine's cores.
-The result has each server's settings, every trial, and the vectors' largest difference from ours.
+Client and server share the machine's cores. The result has each server's settings, every trial, and the vectors'
+largest difference from ours.
 """
 
 import asyncio
@@ -42,15 +39,13 @@ import common
 from open_loop import Client, Load, closed_loop, open_loop, raise_file_limit, shown
 from server_process import Process, bertworks_command, embedding_requests, free_port, mixed_texts, started
 
-OURS = "bertworks"
+OURS, PLAIN = "bertworks", "FastAPI + sentence-transformers"
 P99 = 0.100  # seconds
 CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
 SETTLE = 1.0  # seconds of a trial that do not count
 RATES = (25, 38, 47, 58, 72, 90, 110, 135, 165, 200, 245)  # requests a second
 HOPELESS = 3 * P99
-ENGINE = "torch"  # of infinity-emb
-INFINITY = f"engine {ENGINE}; its engine optimum was not tried: the model folder has no ONNX file, which that reads"
-SMOKE = {"rounds": 1, "trial": 0.3, "probe": 0.5, "texts": 20, "minutes": 2.0, "infinity": None}
+SMOKE = {"rounds": 1, "trial": 0.3, "probe": 0.5, "texts": 20, "minutes": 2.0}
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,6 @@ class Setting:
     name: str  # precision, threads, batch, for people
     command: Sequence[str]  # {port} is replaced
     environment: Mapping[str, str] = field(default_factory=dict)
-    path: str = "/v1/embeddings"
 
 
 @dataclass
@@ -100,7 +94,6 @@ class Side:
 
 def main(argv: list[str] | None = None) -> None:
     made = common.parser(__doc__, "serving.json")
-    made.add_argument("--infinity", type=Path, help="the program infinity_emb of its environment; left out without")
     made.add_argument("--rounds", type=int, default=5, help="of all rates and servers")
     made.add_argument("--trial", type=float, default=4.0, help="seconds of a trial")
     made.add_argument("--probe", type=float, default=4.0, help="seconds in which a setting is probed")
@@ -121,9 +114,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def settings_of(options: Any) -> dict[str, list[Setting]]:
     """Every server's settings."""
-    found = {OURS: ours(options), "FastAPI + sentence-transformers": plain(options)}
-    if options.infinity:
-        found["infinity-emb"] = infinity(options)
+    found = {OURS: ours(options), PLAIN: plain(options)}
     return {name: some[:1] for name, some in found.items()} if options.smoke else found
 
 
@@ -143,26 +134,8 @@ def plain(options: Any) -> list[Setting]:
     for kind, tokens, threads in tried:
         environment = {"MODEL": str(options.model), "DTYPE": kind, "TOKENS": tokens, "THREADS": threads}
         name = f"{kind}, requests at a time: {tokens}, threads of torch: {threads}"
-        found.append(Setting("FastAPI + sentence-transformers", name, command, environment))
+        found.append(Setting(PLAIN, name, command, environment))
     return found
-
-
-def infinity(options: Any) -> list[Setting]:
-    """Both precisions, and two sizes of batches."""
-    base = [str(options.infinity), "v2", "--model-id", str(options.model), "--served-model-name", "model"]
-    base += ["--device", "cpu", "--engine", ENGINE, "--host", "127.0.0.1", "--port", "{port}"]
-    base += ["--no-bettertransformer", "--log-level", "warning"]
-    environment = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": ""}
-    return [
-        Setting(
-            "infinity-emb",
-            f"{kind}, batches of {size}",
-            [*base, "--dtype", kind, "--batch-size", size],
-            environment,
-            "/embeddings",
-        )
-        for kind, size in (("bfloat16", "32"), ("bfloat16", "8"), ("float32", "32"))
-    ]
 
 
 # ---- the run
@@ -198,7 +171,6 @@ class Run:
             "words": round(statistics.fmean(len(text.split()) for text in self.texts), 1),
             **compared(self.sides),
             "settings": {side.setting.server: side.setting.name for side in self.sides},
-            "infinity": INFINITY if self.options.infinity else "left out; name its program with --infinity",
             "probes": self.probes,
             "rates": {side.setting.server: rates_of(side) for side in self.sides},
             "largest_difference_from_ours": {
@@ -283,7 +255,7 @@ async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: f
     facts = {"server": setting.server, "setting": setting.name}
     try:
         with start(setting, folder) as process:
-            client, requests = Client(process.address), embedding_requests(process.address, texts, setting.path)
+            client, requests = Client(process.address), embedding_requests(process.address, texts)
             await closed_loop(client, requests, 8, seconds / 3)
             loads = [await closed_loop(client, requests, many, seconds / len(CLIENTS)) for many in CLIENTS]
             client.close()
@@ -304,7 +276,7 @@ async def probe(setting: Setting, texts: Sequence[str], folder: Path, seconds: f
 
 async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, seed: int) -> Load:
     """One rate for some seconds, after a first second that does not count."""
-    client, requests = Client(side.process.address), embedding_requests(side.process.address, texts, side.setting.path)
+    client, requests = Client(side.process.address), embedding_requests(side.process.address, texts)
     side.process.resume()
     await open_loop(client, requests, rate, min(SETTLE, seconds), seed)
     load = await open_loop(client, requests, rate, seconds, seed + 1000)
@@ -316,7 +288,7 @@ async def trial(side: Side, texts: Sequence[str], rate: float, seconds: float, s
 async def vectors_of(side: Side, texts: Sequence[str]) -> Any:
     """Its vectors of some texts, to compare."""
     client = Client(side.process.address)
-    requests = embedding_requests(client.address, texts, side.setting.path)
+    requests = embedding_requests(client.address, texts)
     answers = [await client.ask(request) for request in requests]
     client.close()
     return np.array([json.loads(answer.body)["data"][0]["embedding"] for answer in answers], np.float32)

@@ -70,33 +70,15 @@ def test_the_image_starts_a_server_that_exists_as_an_ordinary_user():
             assert f"!{name}" in read("Dockerfile.dockerignore").split("\n"), name
 
 
-def expressions(board):
-    return [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-
-
-def test_the_dashboard_has_valid_panels_on_metrics_that_exist(metrics):
-    board = json.loads(read("grafana.json"))
-    panels = board["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels)
-    for panel in panels:
-        place = panel["gridPos"]
-        assert place["x"] >= 0 and place["x"] + place["w"] <= 24 and place["h"] > 0
-        assert panel["type"] in ("timeseries", "stat") and panel["title"] and panel["targets"]
-        assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
-    cells = [(p["gridPos"]["x"] + i, p["gridPos"]["y"] + j) for p in panels
-             for i in range(p["gridPos"]["w"]) for j in range(p["gridPos"]["h"])]  # fmt: skip
-    assert len(set(cells)) == len(cells), "two panels overlap"
-    used = {name for text in expressions(board) for name in re.findall(r"\b(?:te|bertworks)_[a-z_]+", text)}
+def test_the_dashboard_has_panels_of_all_metrics(metrics):
+    panels = json.loads(read("grafana.json"))["panels"]
+    assert all(panel["type"] in ("timeseries", "stat") and panel["title"] for panel in panels)
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    used = {name for text in expressions for name in re.findall(r"\b(?:te|bertworks)_[a-z_]+", text)}
     assert used and used <= metrics, used - metrics
     every = {re.sub(r"_(bucket|sum|count|created)$", "", name) for name in metrics if name != "te_request_count"}
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in used if name != "te_request_count"}
     assert every <= shown | {"te_request_count"}, f"not on the dashboard: {every - shown}"
-
-
-def test_brackets_of_expressions_are_closed():
-    for text in expressions(json.loads(read("grafana.json"))):
-        for opened, closed in ("()", "[]", "{}"):
-            assert text.count(opened) == text.count(closed), text
 
 
 def test_the_page_names_what_exists(metrics):

@@ -86,30 +86,22 @@ def test_the_growth_of_memory_has_an_interval(loop):
     assert loop.growth(times[:8], noise[:8]) == {}
 
 
-def run_with(p99, accepted=10):
-    return {"p99_ms": p99, "accepted": accepted, "sent": 10}
-
-
-def side_with(name, *rounds, accepted=10):
-    """A side of the serving benchmark; rounds: p99 in ms at the first rates, fewer where a round stopped."""
+def rate_with(*rounds, accepted=10):
+    """The rate of a server whose rounds had these p99 in ms at the first rates, fewer where a round stopped."""
     serving = importlib.import_module("serving")
-    side = serving.Side(serving.Setting(name, "", ()), None)
+    side = serving.Side(serving.Setting("a", "", ()), None)
     for found in rounds:
         for rate, p99 in zip(serving.RATES, found, strict=False):
-            side.trials[rate].append(run_with(p99, accepted))
-    return side
+            side.trials[rate].append({"p99_ms": p99, "accepted": accepted, "sent": 10})
+    return side.requests_per_second
 
 
 def test_the_rate_of_a_server_is_where_its_median_p99_crosses_the_limit(loop):
-    serving = importlib.import_module("serving")
-    first, second = serving.RATES[:2]
-    assert side_with("a", (50, 200), (40, 300), (900, 100)).requests_per_second == pytest.approx(
-        first * (second / first) ** 0.5, abs=0.1
-    )
-    assert side_with("a", (50, 90), (50, 90)).requests_per_second is None  # nothing was too much
-    assert side_with("a", (150, 90), (150, 90)).requests_per_second is None  # the lowest rate was
-    assert side_with("a", (50, 90), accepted=9).requests_per_second is None
-    unanswered = side_with("a", (50, None), (50, None))  # as if p99 were three times the limit
-    assert unanswered.requests_per_second == pytest.approx(first * (second / first) ** 0.387, abs=0.1)
-    stopped = side_with("a", (50, 60), (400,), (400,))  # a round that stopped counts as too slow above
-    assert serving.rates_of(stopped)[str(second)] == {"p99_ms": [60], "median_p99_ms": None, "held": False}
+    first, second = importlib.import_module("serving").RATES[:2]
+    found = rate_with((50, 200), (40, 300), (900, 100))
+    assert found == pytest.approx(first * (second / first) ** 0.5, abs=0.1)
+    assert rate_with((50, 90), (50, 90)) is None  # nothing was too much
+    assert rate_with((150, 90), (150, 90)) is None  # the lowest rate was
+    assert rate_with((50, 90), accepted=9) is None
+    for rounds in (((50, None), (50, None)), ((50, 60), (50,), (50,))):  # without an answer, or stopped: as if 300 ms
+        assert rate_with(*rounds) == pytest.approx(first * (second / first) ** 0.387, abs=0.1)

@@ -156,52 +156,37 @@ def rising(self, inputs, *_, **__):
     return scores
 
 
-@pytest.mark.parametrize("labels", [None, ("0", "2", "1")], ids=["label", "grades"])
 @pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize("name", ["ranker", "nli"])
+@pytest.mark.parametrize(("name", "labels"), [("ranker", None), ("nli", None), ("nli", ("0", "2", "1"))])
 def test_texts_are_ranked_by_logits(http, served, monkeypatch, name, labels, raw):
     loaded = served[name].predictor.loaded
     monkeypatch.setattr(type(loaded), "scores", rising)
-    if labels and name == "nli":
+    if labels:
         monkeypatch.setattr(served[name].predictor, "loaded", replace(loaded, labels=labels))
-    body = {"model": name, "query": "a film", "raw_scores": raw}
-    found = http.post("/rerank", json=body | {"texts": TEXTS}).json()
+    found = http.post("/rerank", json={"model": name, "query": "a film", "raw_scores": raw, "texts": TEXTS}).json()
     assert [one["index"] for one in found] == [2, 1, 0]
-    one = http.post("/v2/rerank", json=body | {"documents": TEXTS, "top_n": 1}).json()["results"]
-    assert [each["index"] for each in one] == [2]
 
 
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("labels", "has the labels one, two, three"),
-        ("value", "reads single texts"),
-        ("several", "red, green, blue"),
-        ("mlm", ""),
-    ],
-)
-def test_other_models_cannot_rank(http, name, why):
-    found = http.post("/v2/rerank", json={"model": name, "query": "a film", "documents": TEXTS})
-    assert found.status_code == 424 and why in found.json()["error"]
+REFUSED = [
+    ({"model": "labels"}, 424, "has the labels one, two, three"),
+    ({"model": "value"}, 424, "reads single texts"),
+    ({"model": "several"}, 424, "red, green, blue"),
+    ({"model": "mlm"}, 424, "it has no classifier"),
+    ({"documents": []}, 400, ""),
+    ({"query": " "}, 400, ""),
+    ({"documents": [{"title": "a"}]}, 422, ""),
+    ({"documents": None}, 422, ""),
+    ({"texts": ["a"]}, 422, "either texts"),
+    ({"documents": ["a " * 60]}, 413, ""),
+    ({"model": "none"}, 404, ""),
+]
 
 
-@pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        ({"documents": []}, 400),
-        ({"query": " "}, 400),
-        ({"documents": [{"title": "a"}]}, 422),
-        ({"documents": None}, 422),
-        ({"texts": ["a"]}, 422),
-        ({"documents": ["a " * 60]}, 413),
-        ({"model": "none"}, 404),
-    ],
-    ids=str,
-)
-def test_bodies_of_another_form_are_refused(http, change, status):
-    body = {"model": "ranker", "query": "a film", "documents": TEXTS} | change
-    found = http.post("/v1/rerank", json=body)
-    assert found.status_code == status and found.json().keys() == {"error", "error_type"}
+@pytest.mark.parametrize(("change", "status", "why"), REFUSED, ids=str)
+def test_other_models_and_bodies_are_refused(http, change, status, why):
+    found = http.post("/v1/rerank", json={"model": "ranker", "query": "a film", "documents": TEXTS} | change)
+    assert found.status_code == status and why in found.json()["error"]
+    assert found.json().keys() == {"error", "error_type"}
 
 
 # ---- embedders
@@ -252,32 +237,24 @@ def test_an_embedder_ranks_by_the_cosine_of_its_vectors(client, embedding):
     assert {one["index"]: one["score"] for one in rows} == pytest.approx(same, abs=1e-6)
 
 
-def test_an_embedder_truncates_the_end_or_the_beginning(client, embedding):
+@pytest.mark.parametrize("direction", ["Right", "Left"])
+def test_an_embedder_truncates_the_end_or_the_beginning(client, direction):
     text = "good film " * 12 + "b c " * 12
-    kept = " ".join(text.split()[:20])  # of 24 tokens, [CLS], [SEP] and the prompt are 4
-    for direction in ("Right", "Left"):
-        body = {"model": "emb", "query": "good film", "texts": [text], "truncate": True}
-        found = client.post("/rerank", json=body | {"truncation_direction": direction})
-        assert found.status_code == 200 and int(found.headers["x-truncated-tokens"]) == 48 + 2 - 22
-        vectors = client.post(
-            "/embed",
-            json={"model": "emb", "inputs": ["good film", text], "truncate": True, "truncation_direction": direction},
-        ).json()
-        assert found.json()[0]["score"] == pytest.approx(float(np.dot(*vectors)), abs=1e-5)
-        if direction == "Right":
-            expected = cosines(embedding["emb"], "good film", [kept])[0]
-            assert found.json()[0]["score"] == pytest.approx(expected, abs=1e-5)
+    how = {"model": "emb", "truncate": True, "truncation_direction": direction}
+    found = client.post("/rerank", json={"query": "good film", "texts": [text], **how})
+    assert found.headers["x-truncated-tokens"] == str(48 + 2 - 22)  # of 24 tokens [CLS] and [SEP] are 2, the prompt 2
+    kept = text.split()[:20] if direction == "Right" else text.split()[-22:]  # the prompt is cut with the beginning
+    vectors = client.post("/embed", json={"inputs": ["good film", text], **how}).json()
+    assert found.json()[0]["score"] == pytest.approx(float(np.dot(*vectors)), abs=1e-5)
+    if direction == "Right":
+        [same] = client.post("/rerank", json={"query": "good film", "texts": [" ".join(kept)], **how}).json()
+        assert found.json()[0]["score"] == pytest.approx(same["score"], abs=1e-5)
 
 
-def test_a_model_of_pairs_ranks_before_an_embedder_if_none_is_named(client_of):
+def test_what_ranks_and_what_embeds_if_no_model_is_named(client_of):
     body = {"query": "a film", "documents": TEXTS}
     for names, first in ((("emb", "ranker"), "ranker"), (("labels", "mlm", "emb"), "emb"), (("emb",), "emb")):
         assert client_of(*names).post("/v2/rerank", json=body).json()["model"] == first
-    assert client_of("emb", "mlm").post("/v2/rerank", json=body | {"model": "none"}).status_code == 404
-
-
-def test_an_embedder_gives_vectors_before_a_classifier_if_none_is_named(client_of):
     client = client_of("labels", "emb")
-    unnamed = client.post("/embed", json={"inputs": "good film"}).json()
-    assert unnamed == client.post("/embed", json={"inputs": "good film", "model": "emb"}).json()
-    assert unnamed != client.post("/embed", json={"inputs": "good film", "model": "labels"}).json()
+    answers = [client.post("/embed", json={"inputs": "a", "model": name}).json() for name in (None, "emb", "labels")]
+    assert answers[0] == answers[1] != answers[2]

@@ -1,5 +1,6 @@
 """The process of a server: what stops it at its start, its screen, and how it ends."""
 
+import contextlib
 import json
 import os
 import re
@@ -49,23 +50,16 @@ print("joined", app.state.service.queue.join(5))
 # ---- the start
 
 
-def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, capsys):
-    with socket.create_server(("127.0.0.1", 0)) as other:
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, capsys, monkeypatch, listens):
+    """By another program, or by a server that is still loading and does not listen yet."""
+    monkeypatch.setattr("bertworks.apps.serve.models.load_models", lambda *_: pytest.fail("models are loaded"))
+    with socket.create_server(("127.0.0.1", 0)) if listens else bind(ServeConfig(port=0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SystemExit) as end:
             main(["serve", str(head_folders["tiny"]), "--port", str(port)])
     assert end.value.code == 1
     assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
-
-
-def test_a_server_that_is_loading_holds_its_port(head_folders, capsys, monkeypatch):
-    """Nothing listens yet, but a second server must not load its models in vain."""
-    monkeypatch.setattr("bertworks.apps.serve.models.load_models", lambda *_: pytest.fail("models are loaded"))
-    with bind(ServeConfig(port=0)) as first:
-        port = first.getsockname()[1]
-        with pytest.raises(SystemExit):
-            main(["serve", str(head_folders["tiny"]), "--port", str(port)])
-        assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
     bind(ServeConfig(port=port)).close()  # free again
 
 
@@ -141,17 +135,20 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
         read_keys(ServeConfig())
 
 
-def test_the_screen_names_models_and_who_can_reach_them(predictors, capsys):
-    service = Service({name: ServedModel(name, predictors[name]) for name in ("tags", "tiny")}, ServeConfig())
-    for address, keyed, words in (
-        ("http://0.0.0.0:8080", False, ("tags", "fill masks", "http://localhost:8080/ ", "other machines", "1.5 s")),
+@pytest.mark.parametrize(
+    ("address", "keyed", "words"),
+    [
+        ("http://0.0.0.0:8080", False, ("fill masks", "http://localhost:8080/ ", "other machines", "1.5 s")),
         ("http://[::]:8080", True, ("http://localhost:8080/ ", "needed for everything but /health")),
-        ("http://127.0.0.1:80", False, ("http://127.0.0.1:80/ ", "tags")),
-    ):
-        show(service, address, keyed, 1.5)
-        shown = capsys.readouterr().out
-        assert all(word in shown for word in words), shown
+        ("http://127.0.0.1:80", False, ("http://127.0.0.1:80/ ", "tiny")),
+    ],
+)
+def test_the_screen_names_models_and_who_can_reach_them(predictors, capsys, address, keyed, words):
+    service = Service({"tiny": ServedModel("tiny", predictors["tiny"])}, ServeConfig())
+    show(service, address, keyed, 1.5)
     service.close()
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in words), shown
 
 
 def test_only_the_queue_uses_all_cores():
@@ -207,6 +204,15 @@ def test_signals_after_the_last_answer_change_nothing(monkeypatch):
     assert seen == [[128 + signal.SIGTERM]] * 2 and len(ended) == 1
 
 
+def wait_for(condition):
+    for _ in range(600):
+        with contextlib.suppress(httpx.TransportError):
+            if condition():
+                return
+        time.sleep(0.05)
+    raise AssertionError("waited 30 s in vain")
+
+
 class Running:
     """A server in a process of its own, whose forward passes take 0.3 s each."""
 
@@ -218,23 +224,13 @@ class Running:
         self.answers = []
 
     def __enter__(self):
-        self.wait_for(lambda: httpx.get(f"{self.url}/health").status_code == 200)
+        wait_for(lambda: httpx.get(f"{self.url}/health").status_code == 200)
         return self
 
     def __exit__(self, *error):
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
-
-    def wait_for(self, condition):
-        for _ in range(600):
-            try:
-                if condition():
-                    return
-            except httpx.TransportError:
-                pass
-            time.sleep(0.05)
-        raise AssertionError("waited 30 s in vain")
 
     def send(self, count):
         """Send requests, each from a thread of its own; their statuses come into `answers`."""
@@ -249,7 +245,7 @@ class Running:
         threads = [threading.Thread(target=one) for _ in range(count)]
         for thread in threads:
             thread.start()
-        self.wait_for(lambda: self.waiting() >= count - 2)
+        wait_for(lambda: self.waiting() >= count - 2)
         return threads
 
     def waiting(self):
@@ -266,7 +262,7 @@ def test_sigterm_answers_what_has_come_in_and_exits_with_0(head_folders):
         threads = server.send(6)
         kept = httpx.Client()
         server.signal()
-        server.wait_for(lambda: kept.get(f"{server.url}/health").status_code == 503)
+        wait_for(lambda: kept.get(f"{server.url}/health").status_code == 503)
         assert httpx.post(f"{server.url}/embed", json={"inputs": "b"}, timeout=60).headers["connection"] == "close"
         for thread in threads:
             thread.join()
@@ -277,26 +273,18 @@ def test_sigterm_answers_what_has_come_in_and_exits_with_0(head_folders):
 
 
 @pytest.mark.heavy
-def test_what_is_not_finished_in_time_is_refused(head_folders):
-    with Running(head_folders["tiny"], grace=1.0) as server:
+@pytest.mark.parametrize("second_signal", [False, True])
+def test_what_is_not_finished_in_time_is_refused_and_a_second_signal_ends_at_once(head_folders, second_signal):
+    with Running(head_folders["tiny"], grace=30.0 if second_signal else 1.0) as server:
         threads = server.send(12)
         server.signal()
+        if second_signal:
+            time.sleep(0.2)
+            server.signal()
+        assert server.process.wait(20) == (128 + signal.SIGTERM if second_signal else 0)
         for thread in threads:
             thread.join()
-        assert {*server.answers} == {200, 503}
-        assert server.process.wait(20) == 0
-
-
-@pytest.mark.heavy
-def test_a_second_signal_ends_at_once(head_folders):
-    with Running(head_folders["tiny"]) as server:
-        threads = server.send(8)
-        server.signal()
-        time.sleep(0.2)
-        server.signal()
-        assert server.process.wait(3) == 128 + signal.SIGTERM
-        for thread in threads:
-            thread.join()
+        assert second_signal or {*server.answers} == {200, 503}
 
 
 @pytest.mark.heavy
@@ -309,10 +297,7 @@ def test_the_verb_serves_a_folder(head_folders, tmp_path):
         url = re.search("http://[0-9.:]+", process.stdout.readline())[0]
         assert any("stop" in line for line in process.stdout)
         body, key = {"inputs": "a good film"}, {"authorization": "Bearer correct-horse"}
-        for _ in range(100):
-            if process.poll() is None and _answers(url):
-                break
-            time.sleep(0.1)
+        wait_for(lambda: httpx.get(f"{url}/health").status_code == 200)
         refused = httpx.post(f"{url}/predict", json=body)
         assert refused.status_code == 401
         assert refused.headers.get_list("www-authenticate") == ["Bearer", 'Basic realm="bertworks"']
@@ -326,10 +311,3 @@ def test_the_verb_serves_a_folder(head_folders, tmp_path):
         process.kill()
         process.wait()
         process.stdout.close()
-
-
-def _answers(url):
-    try:
-        return httpx.get(f"{url}/health").status_code == 200
-    except httpx.TransportError:
-        return False

@@ -45,6 +45,7 @@ def test_a_body_that_is_no_json_or_has_another_form_is_refused(client, content, 
 def test_an_unknown_route_or_method_is_named(client):
     assert "no route GET /predict; use POST; " in refused(client.get("/predict"), 405, "NotFound")
     refused(client.get("/nothing"), 404, "NotFound")
+    refused(client.post("/embed/", json={"inputs": "a"}), 404, "NotFound")  # no redirection, whose address a proxy has
     assert client.get("/embed").headers["allow"] == "POST"
 
 

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -89,21 +90,41 @@ def test_a_server_says_what_it_loads_before_it_does_and_opens_at_last(head_folde
     assert events[1:] == ["refused", "open"]
 
 
-@pytest.mark.parametrize("host", ["no.such.host.invalid", "300.1.1.1", "a" * 80])
-def test_a_host_that_is_none_is_named(host):
-    with pytest.raises(InputError, match="--host"):
+@pytest.mark.parametrize(
+    ("host", "message"),
+    [("no.such.host.invalid", "--host"), ("a" * 80, "--host"), ("192.0.2.1", "expected an address of this machine")],
+)
+def test_a_host_that_is_none_is_named(host, message):
+    with pytest.raises(InputError, match=message):
         bind(ServeConfig(host=host, port=0))
 
 
-def test_a_folder_that_is_missing_and_names_that_clash_are_named(tmp_path, head_folders):
-    with pytest.raises(InputError, match="nothing"):
-        load_models([str(tmp_path / "nothing")])
+@pytest.mark.parametrize("origin", ["example.com", "https://example.com/", "https://example.com/page"])
+def test_an_origin_that_no_browser_sends_is_refused(origin):
+    with pytest.raises(InputError, match=r"expected such as https://example\.com"):
+        ServeConfig(allow_origin=("https://a.example:8080", "*", origin))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "no folder to serve"),
+        (["nothing"], "nothing: no such folder"),
+        (["a=TINY", "a=TINY"], "two folders of the name 'a'; give each a name of its own"),
+        (["a/b=TINY"], "'a/b=.*tiny': expected FOLDER, or NAME=FOLDER"),
+        (["a="], "'a=': expected FOLDER, or NAME=FOLDER"),
+        (["=TINY"], "expected FOLDER, or NAME=FOLDER"),
+    ],
+)
+def test_folders_that_cannot_be_served_are_named(head_folders, arguments, message):
+    with pytest.raises(InputError, match=message):
+        load_models([one.replace("TINY", str(head_folders["tiny"])) for one in arguments])
+
+
+def test_models_have_the_names_of_their_folders(head_folders, tmp_path):
     tiny = head_folders["tiny"]
-    with pytest.raises(InputError, match="two folders of the name 'a'; give each a name of its own"):
-        load_models([f"a={tiny}", f"a={tiny}"])
-    with pytest.raises(InputError, match="without a slash"):
-        load_models([f"a/b={tiny}"])
-    assert list(load_models([str(tiny)])) == ["tiny"]
+    other = shutil.copytree(tiny, tmp_path / "lr=3e-5")
+    assert list(load_models([str(tiny), str(other)])) == ["tiny", "lr=3e-5"]
     assert load_models([str(tiny)], Computing("bfloat16"))["tiny"].info["precision"] == "bfloat16"
 
 

@@ -55,7 +55,7 @@ def create_app(
     `app.state.service` is the service behind it.
     """
     config = config or ServeConfig()
-    app = FastAPI(title="bertworks", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="bertworks", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = service = Service(models, config)
     for router in DIALECTS:
         app.include_router(router)
@@ -77,7 +77,7 @@ async def _wrong_form(request: Request, error: Any) -> Response:
     if errors[0]["type"] == "missing" and errors[0]["loc"] == ("body",):
         raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
     where, message = fault_of(errors, error.body)
-    raise Refusal(422, f"{message}; GET /openapi.json describes the fields", param=where, error_type="Validation")
+    raise Refusal(422, f"{message}; GET /openapi.json describes the fields", param=where)
 
 
 async def _no_route(request: Request, error: Any) -> Response:

@@ -1,5 +1,6 @@
 """The settings of a server: the flags of `bertworks serve`. Importing them loads no torch."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -45,6 +46,11 @@ class ServeConfig:
                 raise InputError(f"{name} = {vars(self)[name]}; expected seconds, 0 or more")
         if not 0 <= self.port < 65536:
             raise InputError(f"port = {self.port}; expected 0 to 65535")
+        for origin in self.allow_origin:
+            if not re.fullmatch(r"\*|https?://[^/]+", origin):
+                raise InputError(
+                    f"allow_origin: {origin!r}; expected such as https://example.com, without a path, or *"
+                )
         if self.root_path and (self.root_path[0] != "/" or self.root_path.endswith("/")):
             raise InputError(
                 f"root_path = {self.root_path!r}; expected a path such as /bert, with one slash at its start"

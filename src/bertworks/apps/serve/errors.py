@@ -26,7 +26,6 @@ TYPES = {  # of a status; Validation: every other
     404: "NotFound",
     405: "NotFound",
     408: "Timeout",
-    422: "Tokenizer",
     424: "Backend",
     429: "Overloaded",
     500: "Backend",

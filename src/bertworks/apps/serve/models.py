@@ -126,10 +126,10 @@ class ServedModel:
         Raises InputError if the folder is missing or damaged, or the model cannot be computed as asked.
         """
         name, equals, folder = argument.partition("=")
-        if not equals:
+        if not equals or Path(argument).exists():
             name, folder = run_name(find_model(Path(argument).resolve())), argument
-        if not name or "/" in name:
-            raise InputError(f"{argument}: the name {name!r} is no name of a model; write NAME=FOLDER without a slash")
+        if not name or "/" in name or not folder:
+            raise InputError(f"{argument!r}: expected FOLDER, or NAME=FOLDER with a name without a slash")
         # a whole path, which is never a word of a message: Service.without_paths replaces it there
         predictor = Predictor(Path(folder).resolve(), precision=computing.precision, engine=computing.engine)
         model = cls(name, predictor, read_prompts(find_model(folder)))
@@ -206,7 +206,9 @@ class ServedModel:
 
 
 def load_models(arguments: Sequence[str], computing: Computing = AUTO) -> dict[str, ServedModel]:
-    """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if two have one name."""
+    """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if there is none, or two have one name."""
+    if not arguments:
+        raise InputError("no folder to serve; expected a run or a model folder: bertworks serve runs/sst2")
     models: dict[str, ServedModel] = {}
     for argument in arguments:
         model = ServedModel.load(argument, computing)

@@ -63,7 +63,7 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     given = body.documents if body.texts is None else body.texts
     if given is None or (body.texts is not None and body.documents is not None):
         message = "expected either texts (as text-embeddings-inference) or documents (as Cohere, Jina and vLLM)"
-        raise Refusal(422, message, param="documents", error_type="Validation")
+        raise Refusal(422, message, param="documents")
     check_rows([body.query])
     texts = [one if isinstance(one, str) else one.text for one in given]
     check_rows(texts)

@@ -128,7 +128,7 @@ class JsonRoute(APIRoute):
 
 def dialect(*tags: str) -> APIRouter:
     """The router of a dialect; tags group its routes in /openapi.json."""
-    names = {400: "Validation", 413: "Validation", 415: "Validation", **TYPES}
+    names = {**dict.fromkeys((400, 413, 415, 422), "Validation"), **TYPES}
     content = {"application/json": {"schema": {"type": "object"}}}
     responses: dict[int | str, dict[str, Any]] = {
         status: {"content": content, "description": names[status]} for status in sorted(names) if status != 500

@@ -9,6 +9,7 @@ process exits with 0. A second signal ends it at once with 128 and its number; a
 
 import asyncio
 import contextlib
+import errno
 import importlib.util
 import ipaddress
 import logging
@@ -146,6 +147,8 @@ def accept(listener: socket.socket, config: ServeConfig) -> None:
 
 def _in_use(config: ServeConfig, error: OSError) -> InputError:
     advice = "stop the program that listens there, or choose another port with --port"
+    if error.errno == errno.EADDRNOTAVAIL:
+        advice = "expected an address of this machine"
     return InputError(f"{config.host}:{config.port}: cannot listen ({error.strerror}); {advice}")
 
 

@@ -189,7 +189,7 @@ class Service:
                 return work()
             return await asyncio.get_running_loop().run_in_executor(self.pool, work)
         except InputError as error:
-            raise Refusal(422, str(error)) from None
+            raise Refusal(422, str(error), error_type="Tokenizer") from None
 
     def _check_prepared(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
         """Raises Refusal (413) for too many tokens or numbers, or tokens that would be lost."""
@@ -307,4 +307,4 @@ def check_pairs(model: ServedModel, rows: Sequence[tuple[str, str | None]]) -> N
             else ("a single text", "pairs", "send two texts in every input")
         )
         message = f"input {unfit[0]} is {found}, but the model {model.name!r} was fine-tuned on {trained}; {advice}"
-        raise Refusal(422, message, param="inputs", error_type="Validation")
+        raise Refusal(422, message, param="inputs")

@@ -43,7 +43,7 @@ async def predict(body: PredictRequest, request: Request) -> Response:
     if flat and len(batch[0]) > (1 if single else 2):
         expected = "one text" if single else "a text or a pair"
         message = f'a flat list of {len(batch[0])} texts; this model reads {expected}; write a batch as [["a"],["b"]]'
-        raise Refusal(422, message, param="inputs", error_type="Validation")
+        raise Refusal(422, message, param="inputs")
     rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
     steps = cast(HeadSteps[Any], model.steps_of("classify"))
 

@@ -59,7 +59,7 @@ class Embedding:
         if name is not None:
             if name not in model.prompts:
                 message = f"no prompt {name[:80]!r}; this model has {', '.join(model.prompts) or 'none'}"
-                raise Refusal(422, message, param="prompt_name", error_type="Validation")
+                raise Refusal(422, message, param="prompt_name")
             pooling = replace(pooling, prompt=model.prompts[name])
         tokens = tokenize(tokenizer, [pooling.text(row) for row in rows])
         length = np.minimum(tokens.length, limit - 2)

@@ -43,26 +43,21 @@ def test_every_graph_is_compiled_before_the_server_is_ready(head_folders, compil
     service, lines = service_of(head_folders, name), []
     service.warm_up(lambda line: lines.append((line, {*compiled})))
     service.close()
-    first, last = (line for line, _ in lines)
-    assert first == f"compiling {name} for this processor, which takes a minute or more"
+    (first, before), (last, after) = lines
+    assert first == f"compiling {name} for this processor, which takes a minute or more" and before == set()
     assert re.fullmatch(rf"compiled {name} in \d+ s", last)
-    assert lines[0][1] == set() and {(output, n) for output in OUTPUTS[name] for n in (1, 2)} <= lines[1][1]
-    assert {*compiled} == lines[1][1]
+    assert {(output, n) for output in OUTPUTS[name] for n in (1, 2)} <= after == {*compiled}
     assert service.models[name].info["engine"] == "compiled"
 
 
 def test_a_compiler_that_fails_is_named(head_folders, compiled, monkeypatch):
-    def broken(module, dynamic):
-        def graph(*batch):
-            raise RuntimeError("line 1\nline 2")
+    def graph(*batch):
+        raise RuntimeError("line 1\nline 2")
 
-        return graph
-
-    monkeypatch.setattr(torch, "compile", broken)
+    monkeypatch.setattr(torch, "compile", lambda module, dynamic: graph)
     service = service_of(head_folders, "single")
-    with pytest.raises(
-        InputError, match=r"single: it could not be compiled \(RuntimeError: line 1\); leave --engine out"
-    ):
+    message = r"single: it could not be compiled \(RuntimeError: line 1\); leave --engine out"
+    with pytest.raises(InputError, match=message):
         service.warm_up()
     service.close()
 

@@ -67,22 +67,18 @@ def test_latencies_count_from_the_intended_time(loop):
     assert late > 40 and load.quantile(0.99) > 0.2
 
 
-def test_load_is_made_on_this_machine_alone_and_is_bounded(loop):
-    for host in ("192.0.2.1", "10.0.0.1", "0.0.0.0"):
-        with pytest.raises(ValueError, match="not on this machine"):
-            loop.Client(loop.Address(host, 80))
-    with pytest.raises(ValueError, match="at most 5,000,000"):
-        asyncio.run(loop.open_loop(loop.Client(loop.Address("127.0.0.1", 1)), [b""], 1e6, 10.0))
+def test_load_is_made_on_this_machine_alone(loop):
+    with pytest.raises(ValueError, match="not on this machine"):
+        loop.Client(loop.Address("192.0.2.1", 80))
 
 
 def test_the_growth_of_memory_has_an_interval(loop):
     times = np.arange(400.0)
     noise = np.random.default_rng(1).normal(0, 0.2, 400)
-    flat, growing = (loop.growth(times, 500 + slope * times / 3600 + noise) for slope in (0.0, 60.0))
-    low, high = flat["mb_per_hour_interval"]
-    assert low < 0 < high
-    low, high = growing["mb_per_hour_interval"]
-    assert 0 < low < 60 < high and growing["mb_per_hour"] == pytest.approx(60, abs=5)
+    for slope in (0.0, 60.0):
+        found = loop.growth(times, 500 + slope * times / 3600 + noise)
+        low, high = found["mb_per_hour_interval"]
+        assert slope - 10 < low < slope < high and found["mb_per_hour"] == pytest.approx(slope, abs=5)
     assert loop.growth(times[:8], noise[:8]) == {}
 
 

@@ -1,108 +1,88 @@
-"""Two servers behind a proxy are restarted one after the other, and no request is lost (docs/production.md)."""
+"""Two servers are restarted one after the other, and no request is lost (docs/production.md)."""
 
 import asyncio
 import socket
 import subprocess
 import sys
-import time
+from collections import Counter
+from contextlib import ExitStack
 
+import httpx
 import pytest
 
-from support.proxy import Proxy
 from support.tiny_task import tiny_folder
 
-pytest.importorskip("fastapi")
-httpx = pytest.importorskip("httpx")
 pytestmark = pytest.mark.heavy
 CLIENTS = 8
-CLOSE, CALM = 0.02, 0.2  # seconds between the requests of a client
 
 
-def free_ports(count):
-    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [holder.getsockname()[1] for holder in holders]
-    for holder in holders:
-        holder.close()
-    return ports
-
-
-def start(folder, port):
+def started(running, folder, port):
+    """A server's process, which is killed with the block of `running`."""
     command = [sys.executable, "-m", "bertworks", "serve", str(folder), "--port", str(port)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = running.enter_context(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+    running.callback(process.kill)
+    return process
 
 
-async def healthy(port, process):
-    """Wait until the server on this port answers."""
-    async with httpx.AsyncClient() as client:
-        for _ in range(600):
-            assert process.poll() is None, process.stderr.read()
-            try:
-                if (await client.get(f"http://127.0.0.1:{port}/health", timeout=60)).status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
-            await asyncio.sleep(0.1)
+async def ask(client, ports, **body):
+    """The status of the first server that answers, and its port: as nginx by the rules of deploy/nginx.conf."""
+    for port in ports:
+        try:
+            answer = await client.post(f"http://127.0.0.1:{port}/embed", json=body)
+        except httpx.TransportError:
+            continue
+        if answer.status_code != 503:
+            return answer.status_code, port
+    return 0, ports[-1]
+
+
+async def healthy(client, port):
+    for _ in range(600):
+        if await ask(client, [port], inputs="a") == (200, port):
+            return
+        await asyncio.sleep(0.1)
     raise AssertionError(f"the server on {port} does not answer")
 
 
-class Stream:
-    """Requests one after the other, and what became of them."""
+async def restart_in_turn(folder, ports, running):
+    """(status, port) of every request, those during each server's absence, and those after both restarts."""
+    answers, over, pause = [], asyncio.Event(), 0.02
 
-    def __init__(self, port):
-        self.address, self.over = f"http://127.0.0.1:{port}/embed", False
-        self.sent, self.good, self.bad = 0, [], []
-        self.pause = CLOSE
+    async def ask_again(client, number):
+        while not over.is_set():
+            answers.append(await ask(client, ports[:: (-1) ** number], inputs=f"good film {'a' * number}"))
+            await asyncio.sleep(pause)
 
-    async def client(self, number):
-        async with httpx.AsyncClient(timeout=60) as client:
-            while not self.over:
-                self.sent += 1
-                try:
-                    answer = await client.post(self.address, json={"inputs": f"good film {'a' * number}"})
-                    (self.good if answer.status_code == 200 else self.bad).append((time.monotonic(), answer.text[:200]))
-                except httpx.TransportError as error:
-                    self.bad.append((time.monotonic(), repr(error)))
-                await asyncio.sleep(self.pause)
-
-
-async def restart_in_turn(folder, ports, processes):
-    async with Proxy(ports) as proxy:
-        stream = Stream(proxy.port)
-        clients = [asyncio.create_task(stream.client(i)) for i in range(1, CLIENTS + 1)]
-        away = []
-        for i, port in enumerate(ports):
+    async with httpx.AsyncClient(timeout=60) as client:
+        processes = [started(running, folder, port) for port in ports]
+        for port in ports:
+            await healthy(client, port)
+        clients = [asyncio.create_task(ask_again(client, number)) for number in range(1, CLIENTS + 1)]
+        marks = []
+        for port, process in zip(ports, processes, strict=True):
             await asyncio.sleep(0.5)
-            begun = time.monotonic()
-            processes[i].terminate()
-            assert await asyncio.to_thread(processes[i].wait, 30) == 0, processes[i].stderr.read()
-            processes[i], stream.pause = start(folder, port), CALM  # so that the start has a processor
-            await healthy(port, processes[i])
-            away.append((begun, time.monotonic()))
-            stream.pause = CLOSE
-        before = dict(proxy.answered)
+            marks.append(len(answers))
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, 30) == 0
+            pause = 0.2  # so that the start has a processor
+            started(running, folder, port)
+            await healthy(client, port)
+            marks.append(len(answers))
+            pause = 0.02
         await asyncio.sleep(0.5)
-        stream.over = True
+        over.set()
         await asyncio.gather(*clients)
-        return stream, away, {port: proxy.answered[port] - before[port] for port in ports}
+    return answers, [answers[marks[0] : marks[1]], answers[marks[2] : marks[3]]], answers[marks[3] :]
 
 
 def test_a_rolling_restart_loses_no_request(tmp_path):
-    folder, ports = tiny_folder(tmp_path / "model"), free_ports(2)
-    processes = [start(folder, port) for port in ports]
-
-    async def whole():
-        for port, process in zip(ports, processes, strict=True):
-            await healthy(port, process)
-        return await restart_in_turn(folder, ports, processes)
-
-    try:
-        stream, away, after = asyncio.run(whole())
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    assert stream.bad == []
-    assert len(stream.good) == stream.sent
-    for begun, ended in away:  # the other server answered while this one was away
-        assert sum(begun < when < ended for when, _ in stream.good) > CLIENTS
-    assert all(count > 0 for count in after.values())  # both answer again
+    folder = tiny_folder(tmp_path / "model")
+    with ExitStack() as holders:
+        listeners = [holders.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        ports = [listener.getsockname()[1] for listener in listeners]
+    with ExitStack() as running:
+        answers, away, after = asyncio.run(restart_in_turn(folder, ports, running))
+    assert Counter(status for status, _ in answers) == {200: len(answers)}
+    for absent, other in zip(away, ports[::-1], strict=True):
+        assert sum(port == other for _, port in absent) > CLIENTS
+    assert {port for _, port in after} == {*ports}  # both answer again

@@ -193,10 +193,7 @@ def test_damaged_files_are_one_error(tmp_path, name, content):
     (run / name).write_text(content)
     [one] = [hit for hit in hits(examine(run)) if hit[1] == "error"]
     assert one[0] == "files" and one[2].startswith(str(run / name)) and "restore the file" in one[2]
-
-
-def test_a_finished_run_without_a_log_is_reported(tmp_path):
-    run = finetuned(tmp_path / "run")
+    run = finetuned(tmp_path / "without")
     (run / "log.jsonl").unlink()
     assert [one[:2] for one in hits(examine(run))] == [("log", "warning")]
 

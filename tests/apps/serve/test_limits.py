@@ -1,14 +1,8 @@
 """What is refused before it costs anything: bodies of another form, small bodies that mean much work, full queues."""
 
-import asyncio
-
 import pytest
 
-from bertworks.apps.serve.config import ServeConfig
-from bertworks.apps.serve.errors import Refusal
-from bertworks.apps.serve.models import ServedModel
 from bertworks.apps.serve.pipelines import TASKS
-from bertworks.apps.serve.service import Service
 
 ROUTES = {  # route, and the body of many wrong elements
     "/embed": lambda many: {"inputs": many},
@@ -153,38 +147,10 @@ def test_an_explanation_is_cut_only_when_asked_and_says_so(client):
     assert cut.json()["text"] == " ".join(["good film"] * 15) and len(cut.json()["tokens"]) == 32
 
 
-# ---- the service: tokens of requests and of the queue, and where the work is done
-
-
-@pytest.fixture
-def service(predictors):
-    service = Service({"tiny": ServedModel("tiny", predictors["tiny"])}, ServeConfig(max_tokens=100, batch_tokens=64))
-    yield service
-    service.close()
-
-
-class Request:
-    """A request whose client stays."""
-
-    def __init__(self):
-        self.scope = {}
-
-    async def receive(self):
-        await asyncio.sleep(60)
-
-
-def run(service, step, rows, options=None):
-    return asyncio.run(service.run(Request(), step, rows, options))
-
-
-def refusal(service, step, rows):
-    with pytest.raises(Refusal) as found:
-        run(service, step, rows)
-    return found.value
-
-
-def test_a_request_of_too_many_tokens_is_refused(service, monkeypatch):
-    found = refusal(service, "embed", ["good " * 20] * 5)
-    assert (found.status, found.code) == (413, "max_tokens_per_request") and "110 tokens in a request" in found.message
-    monkeypatch.setattr(service.models["tiny"].steps["embed"], "prepare", lambda rows: pytest.fail("tokenized"))
-    assert "at least 101 tokens in a request; expected at most 100" in refusal(service, "embed", ["a"] * 101).message
+def test_a_request_of_too_many_tokens_is_refused(make_client, monkeypatch):
+    client = make_client("tiny", max_tokens=100)
+    found = refused(client.post("/v1/embeddings", json={"input": ["good " * 20] * 5}), 413, "110 tokens in a request")
+    assert found.json()["error"]["code"] == "max_tokens_per_request"
+    steps = client.app.state.service.models["tiny"].steps["embed"]
+    monkeypatch.setattr(steps, "prepare", lambda rows: pytest.fail("tokenized"))
+    refused(client.post("/v1/embeddings", json={"input": ["a"] * 101}), 413, "at least 101 tokens in a request")

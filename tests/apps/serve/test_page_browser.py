@@ -200,33 +200,12 @@ def test_tabs_by_arrow_keys_with_a_visible_focus(visit):
         page.keyboard.press(key)
         assert page.evaluate("document.activeElement.id") == f"tab-{tab}"
         assert page.get_attribute(f"#tab-{tab}", "aria-selected") == "true"
-    outline = (
-        "(({ outlineStyle, outlineWidth }) => outlineStyle + outlineWidth)(getComputedStyle(document.activeElement))"
-    )
-    assert page.evaluate(outline) == "solid2px"
+    assert page.evaluate("getComputedStyle(document.activeElement).outline").endswith("solid 2px")
     assert page.locator("[role=tab][tabindex='0']").count() == 1
     found.settle()
     page.fill("[name=text]", "the [MASK] of the river")
     page.keyboard.press("Control+Enter")
     until(page, "document.querySelector('.result .text').textContent.includes('river')")
-    for _ in range(30):  # everything that can be pressed can be reached, and shows it
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement === document.body") or page.evaluate(outline) == "solid2px"
-
-
-def test_waiting_is_shown_and_can_be_stopped(visit):
-    found = visit()
-    page, held = found.page, []
-    found.go("tags", "entities")
-    page.route("**/pipeline/**", lambda route: held.append(route))
-    page.click("button.run")
-    assert page.locator("button.run").is_disabled() and page.locator(".wait").is_visible()
-    assert page.get_attribute(".result", "aria-busy") == "true"
-    page.wait_for_selector("[aria-live]:visible", timeout=5000)  # how long it has been waiting
-    page.click("text=Stop")
-    found.settle()
-    assert not page.locator("button.run").is_disabled() and page.locator(".entity, .result .text").count()
-    assert page.locator(".error").count() == 0
 
 
 def check_language(page, language):
@@ -254,9 +233,6 @@ def test_errors_are_in_the_language_of_the_page(visit, language):
         page.unroute("**/pipeline/**")
         page.click("button.run")
         page.wait_for_selector(".error", state="detached")
-    page.route("**/pipeline/**", lambda route: route.abort())
-    page.click("button.run")
-    page.wait_for_selector(".error")
 
 
 # ---- what a user of the page needs besides answers

@@ -102,7 +102,7 @@ def test_a_host_that_is_none_is_named(host, message):
 
 @pytest.mark.parametrize("origin", ["example.com", "https://example.com/", "https://example.com/page"])
 def test_an_origin_that_no_browser_sends_is_refused(origin):
-    with pytest.raises(InputError, match=r"expected such as https://example\.com"):
+    with pytest.raises(InputError, match=r"expected an origin such as https://example\.com"):
         ServeConfig(allow_origin=("https://a.example:8080", "*", origin))
 
 

@@ -51,8 +51,8 @@ def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else(predi
 
 def test_the_page_names_no_other_host_and_makes_no_markup_of_texts():
     html = page().html.replace("http://www.w3.org/2000/svg", "")  # the name of a namespace
-    assert not re.findall(r"https?://|//[a-z]+\.[a-z]", html)
-    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|srcdoc", html)
+    assert not re.findall(r"https?://|//[a-z]+\.[a-z]|innerHTML|outerHTML|insertAdjacentHTML|document\.write", html)
+    assert not re.findall(r"eval\(|new Function|srcdoc", html)
 
 
 def words(language):

@@ -74,8 +74,6 @@ async def _wrong_form(request: Request, error: Any) -> Response:
     errors = error.errors()
     if errors[0]["type"] == "json_invalid":
         raise Refusal(400, f"the body is no JSON (character {errors[0]['loc'][-1]}); send a JSON object in UTF-8")
-    if errors[0]["type"] == "missing" and errors[0]["loc"] == ("body",):
-        raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
     where, message = fault_of(errors, error.body)
     raise Refusal(422, f"{message}; GET /openapi.json describes the fields", param=where)
 

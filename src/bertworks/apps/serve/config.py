@@ -48,10 +48,6 @@ class ServeConfig:
             raise InputError(f"port = {self.port}; expected 0 to 65535")
         for origin in self.allow_origin:
             if not re.fullmatch(r"\*|https?://[^/]+", origin):
-                raise InputError(
-                    f"allow_origin: {origin!r}; expected such as https://example.com, without a path, or *"
-                )
+                raise InputError(f"allow_origin = {origin!r}; expected an origin such as https://example.com, or *")
         if self.root_path and (self.root_path[0] != "/" or self.root_path.endswith("/")):
-            raise InputError(
-                f"root_path = {self.root_path!r}; expected a path such as /bert, with one slash at its start"
-            )
+            raise InputError(f"root_path = {self.root_path!r}; expected such as /bert, without a slash at its end")

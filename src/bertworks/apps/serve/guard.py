@@ -154,7 +154,7 @@ class Guard:
         """Raises Refusal for a body that is too large, absent or no JSON by its headers."""
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         length = headers.get("content-length", "")
-        if kind != "application/json" and length in ("", "0") and "transfer-encoding" not in headers:
+        if length in ("", "0") and "transfer-encoding" not in headers:
             raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
         if kind != "application/json":
             raise Refusal(415, f"content type {kind[:80]!r}; expected application/json; set that header")

@@ -77,22 +77,20 @@ def fault_of(errors: Sequence[Mapping[str, Any]], body: Any) -> tuple[str, str]:
 
     errors: pydantic's, several for a field that may be of several kinds. What got furthest into the body counts.
     """
-    places = [_place(error, body) for error in errors]
-    path, value = max(places, key=lambda place: (len(place[0]), [one for one in place[0] if isinstance(one, int)]))
-    here = [error for error, place in zip(errors, places, strict=True) if place[0] == path]
+    paths = [_path(error, body) for error in errors]
+    path = max(paths, key=lambda path: (len(path), [one for one in path if isinstance(one, int)]))
+    here = [error for error, other in zip(errors, paths, strict=True) if other == path]
     where = ".".join(map(str, path))[:200]
     if here[0]["type"] == "missing" and path:
-        keys = [key for key in value if isinstance(key, str)] if isinstance(value, dict) else []
-        close = difflib.get_close_matches(path[-1], keys, n=1)
-        return where, f"{where} is missing" + (f"; the body has {close[0]}: did you mean {path[-1]}?" if close else "")
+        return where, f"{where} is missing"
     first, *others = dict.fromkeys(error["msg"] for error in here)
     message = " or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
     return where, f"{where or 'the body'}: {message}"
 
 
-def _place(error: Mapping[str, Any], body: Any) -> tuple[tuple[Any, ...], Any]:
-    """The path of an error in a body without the names of a union's branches, and the value there."""
-    path: list[Any] = []
+def _path(error: Mapping[str, Any], body: Any) -> tuple[str | int, ...]:
+    """The path of an error in a body, without the names of a union's branches."""
+    path: list[str | int] = []
     value: Any = body
     parts = [part for part in error["loc"][1:] if isinstance(part, str | int)]
     for number, part in enumerate(parts):
@@ -101,7 +99,7 @@ def _place(error: Mapping[str, Any], body: Any) -> tuple[tuple[Any, ...], Any]:
             value = cast(Any, value)[part]
         elif error["type"] == "missing" and number == len(parts) - 1:
             path.append(part)
-    return tuple(path), value
+    return tuple(path)
 
 
 # ---- routers and responses

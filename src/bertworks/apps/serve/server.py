@@ -9,7 +9,6 @@ process exits with 0. A second signal ends it at once with 128 and its number; a
 
 import asyncio
 import contextlib
-import errno
 import importlib.util
 import ipaddress
 import logging
@@ -146,9 +145,7 @@ def accept(listener: socket.socket, config: ServeConfig) -> None:
 
 
 def _in_use(config: ServeConfig, error: OSError) -> InputError:
-    advice = "stop the program that listens there, or choose another port with --port"
-    if error.errno == errno.EADDRNOTAVAIL:
-        advice = "expected an address of this machine"
+    advice = "expected an address of this machine (--host) and a port that no other program listens on (--port)"
     return InputError(f"{config.host}:{config.port}: cannot listen ({error.strerror}); {advice}")
 
 
@@ -222,13 +219,14 @@ def server_of(app: "FastAPI", config: ServeConfig) -> Any:
             await super().shutdown(sockets)
             timer.cancel()
 
-    settings: dict[str, Any] = {
-        "log_config": None,
-        "log_level": "critical",
-        "access_log": False,
+    settings: dict[str, Any] = {"log_config": None, "log_level": "critical", "access_log": False}
+    settings |= {
         "server_header": False,
+        "lifespan": "off",
+        "ws": "none",
+        "http": "httptools",
+        "timeout_keep_alive": KEEP_ALIVE,
     }
-    settings |= {"lifespan": "off", "ws": "none", "http": "httptools", "timeout_keep_alive": KEEP_ALIVE}
     return Server(uvicorn.Config(app, timeout_graceful_shutdown=int(config.grace + LAST_SECONDS), **settings))
 
 

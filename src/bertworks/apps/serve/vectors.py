@@ -37,9 +37,8 @@ class Embedding:
     prompt_name: str | None = None  # of the prompts of a sentence-transformers folder; none: its default prompt
     left: bool = False  # whether a text that is too long is cut at its beginning instead of its end
     normalize: bool = True  # scale every vector to length 1
-    dimensions: int | None = (
-        None  # keep the first ones only and scale to length 1 then, as models trained for it expect
-    )
+    # keep the first ones only and scale to length 1 then, as models trained for it expect
+    dimensions: int | None = None
 
     def options(self, model: ServedModel, truncate: bool | None) -> Options:
         """The options of a request. Raises Refusal (422) if the vectors have fewer dimensions."""

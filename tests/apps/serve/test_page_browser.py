@@ -4,6 +4,7 @@ Run with -m browser. The models are tiny and know nothing; what they answer is t
 """
 
 import contextlib
+import functools
 import json
 import re
 import subprocess
@@ -208,6 +209,10 @@ def test_tabs_by_arrow_keys_with_a_visible_focus(visit):
     until(page, "document.querySelector('.result .text').textContent.includes('river')")
 
 
+def fulfil(answer, route):
+    route.fulfill(**answer)
+
+
 def check_language(page, language):
     """An error's own words are in the language; a message of the server is marked as English."""
     for part in (".error b", ".error span"):
@@ -223,7 +228,7 @@ def test_errors_are_in_the_language_of_the_page(visit, language):
     found.go("labels", "labels")
     busy = {"status": 429, "json": {"error": "12.0 seconds have queued"}, "headers": {"Retry-After": "7"}}
     for answer, said in ((busy, ["12.0 seconds", "7"]), ({"status": 502, "body": "<html>Bad Gateway</html>"}, ["502"])):
-        page.route("**/pipeline/**", lambda route, answer=answer: route.fulfill(**answer))
+        page.route("**/pipeline/**", functools.partial(fulfil, answer))
         page.click("button.run")
         page.wait_for_selector(".error")
         shown = page.locator(".error[role=alert]").inner_text()

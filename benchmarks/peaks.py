@@ -8,7 +8,7 @@ import time
 import torch
 
 from bertworks.model.heads import build_model
-from bertworks.model.prepare import shapes_only
+from bertworks.model.initialization import shapes_only
 from bertworks.pretraining.recipe import PretrainConfig
 
 # operations a second of bfloat16 products without sparsity, after NVIDIA's data sheets; the first name that fits counts
@@ -63,6 +63,6 @@ def useful_flops(config: PretrainConfig) -> float:
         encoder = build_model(dataclasses.replace(model, shared_layers="none"), config.heads).encoder
         layers = sum(p.numel() for p in encoder.layers.parameters())
         behind = encoder.layers[-1:].named_parameters() if encoder.is_last_divisible else ()
-        last = sum(p.numel() for name, p in behind if name.split(".")[1] not in ("key", "value"))
+        last = sum(p.numel() for name, p in behind if name.split(".")[2] not in ("key", "value"))
     predicted = config.masking.masked_lm_prob if config.objective_spec.masked else 1.0
     return 6.0 * (layers - last + predicted * (last + model.vocab_size * E + D * E))

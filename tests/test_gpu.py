@@ -7,11 +7,13 @@ import torch
 
 from bertworks import Predictor, finetune
 from bertworks.checkpoint.folder import save_folder
-from bertworks.model import encoder
-from bertworks.model.attention import flash_attention
+from bertworks.model.acceleration import compile_layers
+from bertworks.model.computation import ForwardOptions
 from bertworks.model.config import ModelConfig
+from bertworks.model.fast import backend
+from bertworks.model.fast.attention import flash_attention
 from bertworks.model.heads import build_model
-from bertworks.model.prepare import compile_layers
+from bertworks.model.layout import Layout
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
@@ -164,12 +166,13 @@ def test_attention_of_packed_rows_is_that_of_the_rectangle(monkeypatch, lengths,
     sides = []
     for flash in (True, False):
         if not flash:
-            monkeypatch.setattr(encoder, "is_flash_possible", lambda x, H: False)
+            monkeypatch.setattr(backend, "is_flash_possible", lambda x, H: False)
         model = build_model(config, seed=1).to(gpu()).train()
         if compiled:
             compile_layers(model.encoder)
         with torch.autocast("cuda", torch.bfloat16):
-            assert model.encoder._takes_flash() is flash
+            facts = model.encoder.backend.facts(model.encoder, Layout.of_batch(batch), ForwardOptions())
+            assert facts.flash is flash
             out = model.encode(batch)
         (out.last_hidden_state.float() ** 2).sum().backward()
         layers = torch.cat([p.grad.flatten() for p in model.encoder.layers.parameters()])

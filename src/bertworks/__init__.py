@@ -18,8 +18,8 @@ if _TYPE_CHECKING:
     from .experiments.compare import compare as compare
     from .files import InputError as InputError
     from .inference.predictor import Predictor as Predictor
+    from .model.bert import Encoder as Encoder
     from .model.config import ModelConfig as ModelConfig
-    from .model.encoder import Encoder as Encoder
     from .reporting.results import read_log as read_log
     from .tokenizer import Tokenizer as Tokenizer
 

@@ -309,7 +309,7 @@ def test_the_command_prints_mapping_ignored_and_check(tmp_path, capsys):
     main(["convert", str(folder / "bert_model.ckpt"), str(tmp_path / "out"), "--do-lower-case"])
     printed = capsys.readouterr().out.splitlines()
     line = next(line for line in printed if line.startswith("bert/encoder/layer_1/intermediate/dense/kernel"))
-    assert line.split(" -> ")[1] == "encoder.layers.1.intermediate.weight  64 x 32"
+    assert line.split(" -> ")[1] == "encoder.layers.1.feed_forward.intermediate.weight  64 x 32"
     assert any(line.startswith("not written, optimizer slot: 92 (") for line in printed)
     assert "not written, count of training steps: 1 (global_step)" in printed
     assert "46 tensors, each used once; read back, they and the settings are equal" in printed[-1]

@@ -239,7 +239,7 @@ def test_random_init_takes_only_the_shape(place, table, tmp_path):
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert results["random_init"] and "encoder" in results["fresh"]
     start, ours = load_model(place / "model"), load_model(tmp_path / "run/model")
-    name = "encoder.layers.0.query.weight"
+    name = "encoder.layers.0.attention.query.weight"
     assert (start.state_dict()[name] - ours.state_dict()[name]).abs().max() > 0.01
     assert dataclasses.replace(ours.config, hidden_dropout_prob=0.1) == start.config
 
@@ -345,7 +345,7 @@ def test_the_only_update_of_a_short_run_has_a_rate(place, table, tmp_path):
     config = dataclasses.replace(changed(steps=1), optim=OptimConfig(lr=1e-3, warmup=0.1))
     finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert read_log(tmp_path / "run")[0]["lr"] == 1e-3
-    name = "encoder.layers.0.query.weight"
+    name = "encoder.layers.0.attention.query.weight"
     start, ours = (load_model(folder).state_dict()[name] for folder in (place / "model", tmp_path / "run/model"))
     assert not torch.equal(start, ours)
 

@@ -275,8 +275,8 @@ def test_other_encoders(folder, changes):
 def test_layers_above_the_highest_asked_for_are_not_computed(folder):
     extractor = Extractor.load(folder, FeatureConfig(layers="0"))
     called = []
-    run = extractor.encoder.run_layer
-    extractor.encoder.run_layer = lambda *given: called.append(given) or run(*given)
+    for layer in extractor.encoder.layers:
+        layer.register_forward_hook(lambda module, given, out: called.append(module))
     next(extractor.stream(["good film"]))
     assert len(called) == 1
 

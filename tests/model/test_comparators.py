@@ -12,7 +12,7 @@ from bertworks.checkpoint.start import concatenate, initial_model
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.model.config import ModelConfig, TopConfig
-from bertworks.model.dropout import DropoutKey
+from bertworks.model.dropout import DropoutKey, SiteDropout
 from bertworks.model.heads import build_model
 from bertworks.model.pair import Pair
 from bertworks.tokenizer import Tokenizer
@@ -88,7 +88,7 @@ def test_the_three_ways_of_attention_agree(direction):
         out = model.encoder(rows["input_ids"], rows["attention_mask"], **how)
         out.pooled.square().sum().backward()
         found.append(out.last_hidden_state.detach())
-        grads.append(model.encoder.layers[0].query.weight.grad.clone())
+        grads.append(model.encoder.layers[0].attention.query.weight.grad.clone())
     for states, grad in zip(found[1:], grads[1:], strict=True):
         torch.testing.assert_close(states, found[0], rtol=0, atol=1e-5)
         torch.testing.assert_close(grad, grads[0], rtol=1e-4, atol=1e-6)
@@ -102,7 +102,7 @@ def test_what_is_pooled():
     for direction, place in (("both", [0, 0, 0, 0]), ("left", [8, 3, 0, 6]), ("right", [0, 0, 0, 0])):
         model = build_model(shape(direction), (), seed=1).eval()
         out = model.encoder(rows["input_ids"], rows["attention_mask"])
-        expected = torch.tanh(model.encoder.pooler(out.last_hidden_state[torch.arange(4), torch.tensor(place)]))
+        expected = model.encoder.pooler(out.last_hidden_state[torch.arange(4), torch.tensor(place)])
         torch.testing.assert_close(out.pooled, expected)
 
 
@@ -115,9 +115,9 @@ def test_a_bidirectional_lstm_is_that_of_torch():
         for name, value in cell.named_parameters():
             getattr(theirs, name + suffix).copy_(value)
     rows = batch()
-    packing = build_model(TINY).encoder(rows["input_ids"], rows["attention_mask"]).packing
+    layout = build_model(TINY).encoder(rows["input_ids"], rows["attention_mask"]).layout
     x = torch.randn(4, 9, 16)
-    found = packing.restore(layer.recurrent(packing.pack(x.flatten(0, 1)), packing))
+    found = layout.restore(layer.recurrent(layout.pack(x.flatten(0, 1)), layout))
     lengths = torch.tensor(LENGTHS)
     inner = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
     expected = nn.utils.rnn.pad_packed_sequence(theirs(inner)[0], batch_first=True)[0]
@@ -143,7 +143,7 @@ def test_padding_on_any_side_changes_nothing(direction, top, kind):
         ids = torch.randint(5, TINY.vocab_size, (16, 17), generator=torch.Generator().manual_seed(seed))
         zeros = torch.zeros_like(ids)
         out = model.encode({"input_ids": ids, "attention_mask": mask, "token_type_ids": zeros})
-        assert len(out.packing.index) < ids.numel()
+        assert len(out.layout.index) < ids.numel()
         for row, pooled, real, states in zip(ids, out.pooled, mask, out.last_hidden_state, strict=True):
             one = row[real][None]
             rows = {"input_ids": one, "attention_mask": torch.ones_like(one), "token_type_ids": torch.zeros_like(one)}
@@ -374,5 +374,5 @@ def test_no_layers_at_all():
         batch(),
     )
     out = model.encode(rows)
-    embedded = model.encoder.embeddings(rows["input_ids"], None, out.packing)
+    embedded = model.encoder.embeddings(*out.layout.token_inputs(rows["input_ids"], None, 0), SiteDropout())
     torch.testing.assert_close(out.packed, embedded)

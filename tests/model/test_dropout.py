@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from bertworks.model import dropout
-from bertworks.model.attention import keyed_attention
+from bertworks.model.bert import Encoder
 from bertworks.model.config import ModelConfig
-from bertworks.model.dropout import DropoutKey, _dropped, rescale
-from bertworks.model.encoder import Encoder
-from bertworks.model.prepare import initialise
+from bertworks.model.dropout import DropoutKey, SiteDropout, _dropped, keyed_dropout, rescale
+from bertworks.model.fast.attention import KeyedAttention
+from bertworks.model.fast.backend import accelerated
+from bertworks.model.initialization import initialise
 
 CONFIG = ModelConfig(
     vocab_size=50,
@@ -102,7 +103,7 @@ def test_rate_zero_drops_nothing():
 def fresh(config: ModelConfig = CONFIG) -> Encoder:
     encoder = Encoder(config)
     initialise(encoder, 0.5, torch.Generator().manual_seed(1))
-    return encoder.train()
+    return accelerated(encoder).train()
 
 
 def batch(B: int = 6, L: int = 12):
@@ -140,10 +141,8 @@ def test_every_dropout_of_the_paper_is_there_and_only_in_training():
         states = fresh(config)(ids, mask, dropout=DropoutKey(9, 4)).hidden_states
         assert torch.equal(states[0], plain[0]) == (hidden == 0)  # attention dropout does not touch the embeddings
         assert not torch.allclose(states[1], plain[1])
-    encoder, packing = fresh(), fresh()(ids, mask).packing
-    layers = encoder._masks(range(CONFIG.num_hidden_layers), DropoutKey(9, 4), packing)
-    drawn = [t for m in layers for t in (m.weights, m.attention_output, m.output)]
-    drawn.append(DropoutKey(9, 4).packed_mask(0, CONFIG.hidden_dropout_prob, packing, CONFIG.hidden_size))
+    dropout = keyed_dropout(CONFIG, CONFIG.num_hidden_layers, DropoutKey(9, 4), fresh()(ids, mask).layout)
+    drawn = [dropout.embeddings.mask, *(site.mask for layer in dropout.layers for site in layer)]
     assert len({tuple(t.flatten()[:200].tolist()) for t in drawn}) == 1 + 3 * CONFIG.num_hidden_layers
 
 
@@ -167,12 +166,13 @@ def test_gradients_of_keyed_attention(dropped, padded):
     q, k, v = (torch.randn(2, 3, 5, 4, generator=generator, dtype=torch.double).requires_grad_() for _ in range(3))
     visible = torch.tensor([[1, 1, 1, 0, 1], [1, 1, 0, 0, 0]]).bool()[:, None, None] if padded else None
     mask = DropoutKey(1, 1).mask(0, 0.4, (2, 3, 5, 5)) if dropped else None
-    assert torch.autograd.gradcheck(lambda *qkv: keyed_attention(*qkv, visible, mask, 0.4), (q, k, v))
+    attention, dropout = KeyedAttention(None, 3, visible, None), SiteDropout(0.4, mask)
+    assert torch.autograd.gradcheck(lambda *qkv: attention.context(*qkv, visible, dropout), (q, k, v))
 
     scores = q @ k.transpose(2, 3) / 2
     weights = torch.softmax(scores if visible is None else scores.masked_fill(~visible, -torch.inf), -1)
     weights = weights if mask is None else weights * mask * rescale(0.4)
-    torch.testing.assert_close(keyed_attention(q, k, v, visible, mask, 0.4), weights @ v)
+    torch.testing.assert_close(attention.context(q, k, v, visible, dropout), weights @ v)
 
 
 def test_without_a_key_torch_draws():

@@ -1,17 +1,17 @@
-"""The encoder's own promises: configuration, packing, sizes, positions, bad input. Parity has a folder of its own."""
+"""The encoder's own promises: configuration, layout, sizes, positions, bad input. Parity has a folder of its own."""
 
 import dataclasses
 
 import pytest
 import torch
 
-import bertworks.model.packing as packing_module
-from bertworks.model.attention import attention_by_sequence
+from bertworks.model import layout as layout_module
+from bertworks.model.bert import Encoder
 from bertworks.model.config import ModelConfig
-from bertworks.model.encoder import Encoder
+from bertworks.model.fast.attention import SequenceAttention
 from bertworks.model.heads import build_model
-from bertworks.model.packing import Packing
-from bertworks.model.prepare import initialise, sinusoids
+from bertworks.model.initialization import initialise, sinusoids
+from bertworks.model.layout import Layout
 from bertworks.model.presets import PRESETS
 
 TINY = ModelConfig(
@@ -96,21 +96,21 @@ def test_impossible_configurations_are_refused(change):
 
 @pytest.mark.parametrize("step", [1, 4, 128])  # how many rows of padding fill up the packed form
 def test_packing_and_back(monkeypatch, step):
-    monkeypatch.setattr(packing_module, "STEP", step)
+    monkeypatch.setattr(layout_module, "ROW_MULTIPLE", step)
     mask = torch.tensor([[1, 1, 0, 1], [1, 0, 0, 0], [0, 1, 1, 0]])
-    packing = Packing.of(mask, 3, 4)
+    layout = Layout.of(mask, 3, 4)
     x = torch.randn(12, 5, requires_grad=True)
-    packed, real = packing.pack(x), mask.flatten().nonzero().squeeze(1)
-    assert torch.equal(packed[packing.rows(real)], x[real])
+    packed, real = layout.pack(x), mask.flatten().nonzero().squeeze(1)
+    assert torch.equal(packed[layout.rows(real)], x[real])
     assert len(packed) == {1: 6, 4: 8, 128: 12}[step]
-    assert (packing.index is None) == (step == 128)  # where all padding is needed to fill up, no row moves
-    cells = packing.restore(packed).view(12, 5)
+    assert (layout.index is None) == (step == 128)  # where all padding is needed to fill up, no row moves
+    cells = layout.restore(packed).view(12, 5)
     assert torch.equal(cells, x * mask.flatten()[:, None])
     weights = torch.randn(12, 5)
     (cells * weights).sum().backward()
     assert torch.equal(x.grad, weights * mask.flatten()[:, None])
     x = x.detach().double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda t: packing.restore(packing.pack(t).exp()), x)
+    assert torch.autograd.gradcheck(lambda t: layout.restore(layout.pack(t).exp()), x)
 
 
 def encode(encoder: Encoder, *arguments, **more):
@@ -139,21 +139,21 @@ def test_padding_changes_nothing():
     ],
 )
 def test_attention_by_sequence_equals_the_rectangle(monkeypatch, change):
-    monkeypatch.setattr(packing_module, "STEP", 4)
+    monkeypatch.setattr(layout_module, "ROW_MULTIPLE", 4)
     encoder = build_model(dataclasses.replace(TINY, max_position_embeddings=16, **change)).encoder
     initialise(encoder, 0.5, torch.Generator().manual_seed(0))  # so large that attention is far from uniform
     ids = torch.randint(40, (3, 16), generator=torch.Generator().manual_seed(1))
     mask = torch.arange(16) < torch.tensor([16, 3, 16])[:, None]
     mask[2] = torch.arange(16) % 2 == 1  # padding before the tokens and among them
-    out, calls = {}, {True: 0, False: 0}
+    out, calls, context = {}, {True: 0, False: 0}, SequenceAttention.context
     for alone in (True, False):
 
         def counted(*given, alone=alone, **more):
             calls[alone] += 1
-            return attention_by_sequence(*given, **more)
+            return context(*given, **more)
 
-        monkeypatch.setattr("bertworks.model.layer.attention_by_sequence", counted)
-        monkeypatch.setattr("bertworks.model.encoder.worth_by_sequence", lambda lengths, L, alone=alone: alone)
+        monkeypatch.setattr(SequenceAttention, "context", counted)
+        monkeypatch.setattr("bertworks.model.fast.backend.unpadded_is_cheaper", lambda lengths, L, alone=alone: alone)
         out[alone] = encode(encoder, ids, mask).last_hidden_state
     torch.testing.assert_close(out[True], out[False], rtol=1e-5, atol=1e-5)
     assert calls == {True: 1 if "attention_window" in change else 2, False: 0}  # layers that see everything
@@ -205,7 +205,9 @@ def test_sinusoidal_positions_are_the_formula_and_fixed():
 def test_initialisation_follows_the_seed_alone():
     one, same, other = (build_model(TINY, seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(one[name], same[name]) for name in one)
-    assert not torch.equal(one["encoder.layers.1.query.weight"], other["encoder.layers.1.query.weight"])
+    assert not torch.equal(
+        one["encoder.layers.1.attention.query.weight"], other["encoder.layers.1.attention.query.weight"]
+    )
 
 
 def test_an_output_shows_shapes_and_no_tensors():

@@ -10,16 +10,18 @@ import torch
 import torch._dynamo
 from torch._dynamo.backends.debugging import aot_eager
 
-from bertworks.model import encoder as encoder_module
-from bertworks.model import layer as layer_module
-from bertworks.model.attention import attention_by_sequence, is_flash_possible
+from bertworks.model.acceleration import compile_layers
+from bertworks.model.attention import TorchAttention
+from bertworks.model.bert import Encoder
 from bertworks.model.config import ModelConfig
-from bertworks.model.dropout import DropoutKey
-from bertworks.model.encoder import Encoder
+from bertworks.model.dropout import DropoutKey, SiteDropout
+from bertworks.model.fast import attention as attention_module
+from bertworks.model.fast import backend, products
+from bertworks.model.fast.attention import SequenceAttention, by_flash, in_sequence, is_flash_possible
+from bertworks.model.fast.backend import accelerated
 from bertworks.model.heads import build_model
-from bertworks.model.packing import Packing
+from bertworks.model.layout import Layout
 from bertworks.model.pair import Pair
-from bertworks.model.prepare import compile_layers
 from bertworks.training.task_objectives import DistillationObjective
 from support.batches import batch_of
 
@@ -61,13 +63,14 @@ def flash(monkeypatch):
         assert bounds.dtype is torch.int32 and bounds[0] == 0 and bounds[-1] == q.shape[2] and not rate
         assert min(lengths) >= 0 and max(lengths) <= longest
         calls.append(lengths)
-        return attention_by_sequence(q, k, v, lengths, causal)
+        sequences = SequenceAttention(None, q.shape[1], None, None, causal=causal, lengths=tuple(lengths))
+        return sequences.context(q, k, v, None, SiteDropout())
 
-    monkeypatch.setattr(layer_module, "flash_attention", slow)
+    monkeypatch.setattr(attention_module, "flash_attention", slow)
 
     def switch(on):
         calls.clear()
-        monkeypatch.setattr(encoder_module, "is_flash_possible", lambda x, H: on)
+        monkeypatch.setattr(backend, "is_flash_possible", lambda x, H: on)
         return calls
 
     return switch
@@ -78,7 +81,7 @@ def flash(monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_packed_rows_give_what_the_rectangle_gives(flash, kind, lengths, some):
     """Outputs and gradients, those of the last layer for some cells too."""
-    encoder, (ids, mask) = Encoder(shape(**KINDS[kind])).train(), inputs(lengths)
+    encoder, (ids, mask) = accelerated(Encoder(shape(**KINDS[kind]))).train(), inputs(lengths)
     read = mask & (torch.arange(mask.shape[1]) % 3 == 0)
     read |= mask & ~mask.roll(-1, 1)  # the last token, which an encoder that reads from the left pools
     read[:, -1] |= mask[:, -1]
@@ -88,7 +91,7 @@ def test_packed_rows_give_what_the_rectangle_gives(flash, kind, lengths, some):
         calls = flash(on)
         encoder.zero_grad()
         out = encoder(ids, mask, hidden_states=False, last_cells=cells)
-        states = out.packed[out.packing.rows(mask.flatten().nonzero().squeeze(1) if cells is None else cells)]
+        states = out.packed[out.layout.rows(mask.flatten().nonzero().squeeze(1) if cells is None else cells)]
         grad = torch.randn(states.shape, generator=torch.Generator().manual_seed(2))
         ((states * grad).sum() + out.pooled.sum()).backward()
         sides.append([states, out.pooled, *(p.grad for p in encoder.parameters() if p.grad is not None)])
@@ -99,7 +102,7 @@ def test_packed_rows_give_what_the_rectangle_gives(flash, kind, lengths, some):
 @pytest.mark.parametrize("lengths", [LENGTHS["padding in every row"], LENGTHS["padding left out"]])
 def test_both_sides_of_a_pair_have_one_order_of_rows(flash, lengths):
     """The right side does not use the kernel."""
-    pair, (ids, mask) = Pair(shape(direction="pair")).eval(), inputs(lengths)
+    pair, (ids, mask) = accelerated(Pair(shape(direction="pair"))).eval(), inputs(lengths)
     sides = []
     for on in (True, False):
         flash(on)
@@ -111,23 +114,23 @@ def test_both_sides_of_a_pair_have_one_order_of_rows(flash, lengths):
 @pytest.mark.parametrize("lengths", [[3, 5], [64] * 16])
 def test_rows_of_padding_are_a_sequence_of_their_own(lengths):
     _, mask = inputs(lengths)
-    packing = Packing.of(mask, *mask.shape).in_sequence(torch.device("cpu"))
-    bounds = packing.bounds().tolist()
-    assert bounds == [0, *torch.tensor(lengths).cumsum(0).tolist(), len(packing.index)]
-    real = mask.flatten()[packing.index]
+    layout = in_sequence(Layout.of(mask, *mask.shape), torch.device("cpu"))
+    bounds = by_flash(TorchAttention(layout, 1, None, None), causal=False).cu_seqlens.tolist()
+    assert bounds == [0, *torch.tensor(lengths).cumsum(0).tolist(), len(layout.index)]
+    real = mask.flatten()[layout.index]
     assert real[: sum(lengths)].all() and not real[sum(lengths) :].any()
-    assert packing.rows(packing.index).tolist() == list(range(len(packing.index)))
+    assert layout.rows(layout.index).tolist() == list(range(len(layout.index)))
 
 
 def test_what_asks_for_weights_or_keyed_masks_keeps_the_rectangle(flash):
-    encoder, (ids, mask) = Encoder(shape()).train(), inputs([9, 4])
+    encoder, (ids, mask) = accelerated(Encoder(shape())).train(), inputs([9, 4])
     calls = flash(True)
     encoder(ids, mask, attentions=True)
     encoder(ids, mask, head_mask=torch.ones(3, 4))
     encoder(ids, mask, dropout=DropoutKey(1, 1, 0))
-    encoder(ids, mask, packed=False)
+    encoder(ids, layout=Layout.rectangle(mask, *mask.shape))
     assert not calls
-    right, calls = Encoder(shape(direction="right")), flash(True)
+    right, calls = accelerated(Encoder(shape(direction="right"))), flash(True)
     right(ids, mask)
     assert not calls
 
@@ -141,27 +144,27 @@ def test_the_kernel_stays_within_the_budget_of_graphs(monkeypatch):
     """The real operator on tensors without values: one graph has the whole layer, and both phases need six."""
     made = []
 
-    def backend(graph, given):
+    def traced(graph, given):
         made.append(graph)
         return aot_eager(graph, given)
 
     compile = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda layer: compile(layer, backend=backend, fullgraph=True))
-    monkeypatch.setattr(encoder_module, "is_flash_possible", lambda x, H: True)
-    for module in (encoder_module, layer_module):
-        monkeypatch.setattr(module, "compute", lambda x: x)  # autocast does not know the device
+    monkeypatch.setattr(torch, "compile", lambda layer: compile(layer, backend=traced, fullgraph=True))
+    monkeypatch.setattr(backend, "is_flash_possible", lambda x, H: True)
+    for module in (backend, products):
+        monkeypatch.setattr(module, "in_autocast_dtype", lambda x: x)  # autocast does not know the device
     torch._dynamo.reset()
-    encoder = Encoder(shape()).to("meta", torch.bfloat16).train()
+    encoder = accelerated(Encoder(shape())).to("meta", torch.bfloat16).train()
     compile_layers(encoder)
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
         for L in (32, 160):
             for part in (4, 5, 7):
                 ids, mask = inputs([L - L * (row % 4) // part for row in range(40)])
-                packing = Packing.of(mask, *mask.shape)
-                tensors = {name: getattr(packing, name).to("meta") for name in ("mask", "index", "inverse")}
+                layout = Layout.of(mask, *mask.shape)
+                tensors = {name: getattr(layout, name).to("meta") for name in ("mask", "index", "inverse")}
                 cells = mask.flatten().nonzero().squeeze(1)[:128].to("meta")
                 out = encoder(
-                    ids.to("meta"), mask.to("meta"), packing=dataclasses.replace(packing, **tensors),
+                    ids.to("meta"), mask.to("meta"), layout=dataclasses.replace(layout, **tensors),
                     hidden_states=False, last_cells=cells,
                 )  # fmt: skip
                 out.packed.float().sum().backward()

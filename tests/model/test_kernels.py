@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import dataclasses
 import os
 import pickle
 import shutil
@@ -14,15 +15,18 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertworks.model import kernels as K
-from bertworks.model.attention import keyed_attention, rotate, rotation
+from bertworks.model.attention import rotate, rotation, visible_keys
+from bertworks.model.computation import ForwardOptions
 from bertworks.model.config import ModelConfig
-from bertworks.model.dropout import Dropout, DropoutKey, rescale
-from bertworks.model.fused import FusedLayers, has_kernels
+from bertworks.model.dropout import Dropout, DropoutKey, SiteDropout, rescale
+from bertworks.model.fast import cpu
+from bertworks.model.fast import kernels as K
+from bertworks.model.fast.attention import KeyedAttention
+from bertworks.model.fast.cpu import KernelComputation, has_kernels, use_kernels
+from bertworks.model.fast.kernels import build
 from bertworks.model.heads import build_model
-from bertworks.model.kernels import build
+from bertworks.model.layout import Layout
 from bertworks.model.openmp import library
-from bertworks.model.packing import Packing
 from bertworks.training import machine
 from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of
@@ -89,7 +93,7 @@ def seeded():
 @pytest.mark.parametrize("padding", ["none", "right"])
 def test_add_norm(kernels, rate, padding):
     B, L, D = 40, 32, 48
-    packing = Packing.of(mask_of(B, L, padding), B, L)
+    packing = Layout.of(mask_of(B, L, padding), B, L)
     rows = K.Rows.of(packing)
     T = len(rows)
     x, update, gain, bias = torch.randn(T, D), torch.randn(T, D).bfloat16(), torch.rand(D) + 0.5, torch.randn(D)
@@ -136,7 +140,7 @@ def test_what_c_does_not_read_is_refused(kernels, changed, error):
 
 def test_eps_may_be_a_whole_number(kernels):
     x, update, gain, bias = torch.randn(64, 32), torch.randn(64, 32).bfloat16(), torch.rand(32), torch.randn(32)
-    rows = K.Rows.of(Packing.of(None, 2, 32))
+    rows = K.Rows.of(Layout.of(None, 2, 32))
     out, *_ = kernels.add_norm(x, update, rows, K.NO_DROPOUT, gain, bias, 1)
     torch.testing.assert_close(out, F.layer_norm(x + update, (32,), gain, bias, 1), rtol=1e-4, atol=1e-5)
 
@@ -251,7 +255,7 @@ def test_large_scores_do_not_overflow(kernels):
     expected = F.cross_entropy(scores.float(), torch.arange(5), reduction="none")
     losses, _ = kernels.cross_entropy(scores, torch.zeros(100), torch.arange(5))
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
-    rows, shape = K.Rows.of(Packing.of(None, 1, 64)), K.AttentionShape.of(1, 32, "both", None)
+    rows, shape = K.Rows.of(Layout.of(None, 1, 64)), K.AttentionShape.of(1, 32, "both", None)
     qkv = torch.full((64, 96), 10.0).bfloat16()  # scores of 566
     context, log_sums, _ = kernels.attention([qkv], rows, rows, shape, K.NO_DROPOUT)
     assert (context == 10).all()
@@ -290,11 +294,10 @@ def test_the_norm_of_gradients(kernels):
 @pytest.mark.parametrize("padding", ["none", "right"])
 def test_dropout_by_itself(kernels, padding):
     B, L, D = 40, 32, 48
-    packing = Packing.of(mask_of(B, L, padding), B, L)
-    plain, fused = Dropout(0.1, site=0), Dropout(0.1, site=0)
-    fused.kernels = kernels
+    packing = Layout.of(mask_of(B, L, padding), B, L)
+    fused = cpu._KernelDropout(packing, 0.1, KEY, kernels)
     x = torch.randn(len(K.Rows.of(packing)), D, requires_grad=True)
-    ours, theirs = fused(x, KEY, packing), plain(x, KEY, packing)
+    ours, theirs = fused(x), Dropout(0.1, site=0)(x, KEY, packing)
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
     grad = torch.randn_like(x)
     found, expected = (torch.autograd.grad(out, x, grad)[0] for out in (ours, theirs))
@@ -333,7 +336,7 @@ def nothing_is_zero(monkeypatch):
 @pytest.mark.parametrize(("B", "L", "N", "H", "rate", "last", "padding"), CASES)
 def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     D, mask = N * H, mask_of(B, L, padding)
-    packing = Packing.of(mask, B, L)
+    packing = Layout.of(mask, B, L)
     rows, rotations = K.Rows.of(packing), rotation(L, H, 10000.0, torch.device("cpu")) if kind == "rotary" else None
     side = kind if kind in ("left", "right") else "both"
     shape = K.AttentionShape.of(N, D, side, rotations)
@@ -349,7 +352,8 @@ def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     if rotations is not None:
         q, k = rotate(q, rotations), rotate(k, rotations)
     dropped = KEY.mask(4, rate, (B, N, L, L)).float() if rate else None
-    context = keyed_attention(q, k, v, packing.visible(side, torch.device("cpu")), dropped, rate)
+    visible = visible_keys(packing, side, torch.device("cpu"))
+    context = KeyedAttention(packing, N, visible, None).context(q, k, v, visible, SiteDropout(rate, dropped))
     expected = packing.pack(context.transpose(1, 2).reshape(B * L, D), cells)
     real = mask.flatten() if returned.cells is None else mask.flatten()[returned.cells]
     alike(found[real], expected[real], 0.015)  # rotated operands are rounded once more
@@ -363,7 +367,7 @@ def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
 def test_denormal_numbers_stay_exact_elsewhere(kernels):
     """The kernels flush them to 0, in every thread of torch; what runs in those threads afterwards must not."""
     tiny = torch.full((4, 1 << 16), 1e-39)
-    rows, shape = K.Rows.of(Packing.of(None, 4, 32)), K.AttentionShape.of(1, 32, "both", None)
+    rows, shape = K.Rows.of(Layout.of(None, 4, 32)), K.AttentionShape.of(1, 32, "both", None)
     qkv = torch.randn(128, 96).bfloat16().requires_grad_()
     Attention.apply(kernels, rows, rows, shape, K.NO_DROPOUT, qkv).sum().backward()
     kernels.gelu_backward(torch.randn(64, 32).bfloat16(), kernels.gelu(torch.randn(64, 32).bfloat16(), False), False)
@@ -385,21 +389,21 @@ def built(shape):
 
 def one_layer(kernels, last):
     """A layer, its input, and its output for a batch with padding: all rows, or three for the `last` layer."""
-    layer, mask = built(SHAPE).encoder._halves(0), mask_of(4, 20, "right")
-    packing = Packing.of(mask, 4, 20)
-    x = torch.randn(len(K.Rows.of(packing)), SHAPE.hidden_size)
-    cells = torch.tensor([0, 7, 41]) if last else None
+    encoder, mask = built(dataclasses.replace(SHAPE, num_hidden_layers=1)).encoder, mask_of(4, 20, "right")
+    options = ForwardOptions(KEY, hidden_states=False, last_cells=torch.tensor([0, 7, 41]) if last else None)
+    computation = KernelComputation.of(encoder, Layout.of(mask, 4, 20), options, kernels)
+    x = torch.randn(computation.layout.T, SHAPE.hidden_size)
 
     def run():
-        (out,) = FusedLayers(kernels, SHAPE, packing, KEY, last_cells=cells).run([layer], x)
+        (out,) = computation.run(encoder, x)
         return out
 
-    parameters = {name: p for half in layer for name, p in half.named_parameters()}
-    return parameters, x, run
+    return dict(encoder.layers[0].named_parameters()), x, run
 
 
-MODULES = ("query", "key", "value", "attention_output", "attention_norm", "intermediate", "output", "output_norm")
-TRAINED = {"nothing": (), "input": ("x",), "a bias": ("x", "output.bias"), "all parameters": MODULES}
+PROJECTIONS = tuple(f"attention.{name}" for name in ("query", "key", "value", "output"))
+MODULES = (*PROJECTIONS, "attention_norm", "feed_forward.intermediate", "feed_forward.output", "output_norm")
+TRAINED = {"nothing": (), "input": ("x",), "a bias": ("x", "feed_forward.output.bias"), "all parameters": MODULES}
 TRAINED |= {name: (f"{name}.",) for name in MODULES}
 
 
@@ -462,7 +466,7 @@ def losses_and_gradients(model, used, rate, precision=torch.bfloat16):
     """Of a batch with padding, without or with kernels."""
     model = copy.deepcopy(model).train()
     if used is not None:
-        model.use_kernels(used)
+        use_kernels(model, used)
     batch = batch_of([64, 40, 9, 1] * 8)
     with torch.autocast("cpu", precision, enabled=precision is torch.bfloat16):
         terms = PretrainingObjective()(model, batch, KEY)
@@ -480,7 +484,7 @@ def losses_and_gradients(model, used, rate, precision=torch.bfloat16):
         {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
         {"embedding_size": 16, "shared_layers": "all"},
         {"tie_word_embeddings": False},
-        {"shared_layers": "ffn", "num_attention_heads": 16},
+        {"shared_layers": "all", "num_attention_heads": 16},
         {"type_vocab_size": 0, "num_hidden_layers": 1, "layer_norm_eps": 0.1},
         {"hidden_act": "gelu_new", "direction": "left"},
         {"position_embedding_type": "rotary", "direction": "right"},
@@ -511,7 +515,9 @@ def rows_of_layers(model, batch, monkeypatch, run):
     """How many rows each layer of `run(model, batch)` computes, by its kernels or without them."""
     rows, plain = [], type(KERNELS).gelu
     monkeypatch.setattr(type(KERNELS), "gelu", lambda self, x, tanh: rows.append(len(x)) or plain(self, x, tanh))
-    model.encoder.layers[0].intermediate.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    model.encoder.layers[0].feed_forward.intermediate.register_forward_pre_hook(
+        lambda _, given: rows.append(len(given[0]))
+    )
     with torch.autocast("cpu", torch.bfloat16):
         run(model, batch)
     monkeypatch.undo()
@@ -522,7 +528,7 @@ def rows_of_layers(model, batch, monkeypatch, run):
 def test_layers_leave_out_the_padding_that_nobody_reads(monkeypatch):
     """Where oneDNN does not multiply, any number of rows is as good as another; elsewhere few numbers are better."""
     model, batch = build_model(SHAPE, seed=1).train(), batch_of([64, 40, 9, 1] * 8)
-    model.use_kernels(KERNELS)
+    use_kernels(model, KERNELS)
     few = 912 if KERNELS.multiplies(32) else 960
     assert batch["attention_mask"].sum() == 912
 
@@ -536,7 +542,7 @@ def test_layers_leave_out_the_padding_that_nobody_reads(monkeypatch):
         assert rows_of_layers(model, batch, monkeypatch, trained)[0] == 960
     shape = ModelConfig(**{**vars(SHAPE), "embedding_size": 32})  # whose projection is a product of oneDNN
     model = build_model(shape, seed=1).train()
-    model.use_kernels(KERNELS)
+    use_kernels(model, KERNELS)
     assert rows_of_layers(model, batch, monkeypatch, trained)[:2] == [960, 960]
 
 
@@ -544,32 +550,34 @@ def test_layers_leave_out_the_padding_that_nobody_reads(monkeypatch):
 @pytest.mark.parametrize("padding", ["left", "right", "scattered"])
 def test_padding_that_is_left_out_changes_nothing(monkeypatch, padding):
     model, mask, sides = build_model(SHAPE, seed=1).train(), mask_of(9, 60, padding), []
-    model.use_kernels(KERNELS, alone=False)
+    use_kernels(model, KERNELS, alone=False)
     cells = mask.flatten().nonzero().squeeze(1)
     cells = cells[torch.randperm(len(cells))[:50]].sort().values
     grad = torch.randn(50, SHAPE.hidden_size)
-    for trimmed in (Packing.trimmed, lambda packing, step: packing):
-        monkeypatch.setattr(Packing, "trimmed", trimmed)
+    for trimmed in (cpu.trimmed, lambda encoder, layout, kernels: layout):
+        monkeypatch.setattr(cpu, "trimmed", trimmed)
         model.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
             out = model.encoder(torch.arange(540).view(9, 60) % 100, mask, dropout=KEY, last_cells=cells,
                                 hidden_states=False)  # fmt: skip
-        found = out.packed[out.packing.rows(cells)]
+        found = out.packed[out.layout.rows(cells)]
         (found * grad).sum().backward()
         sides.append([found.detach(), *(p.grad for p in model.encoder.parameters() if p.grad is not None)])
     for one, other in zip(*sides, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5 * float(other.abs().max()))
 
 
+@NEEDED
 @pytest.mark.parametrize("padding", ["left", "right", "scattered"])
-def test_trimmed_packings_go_to_cells_and_back(padding):
-    mask = mask_of(8, 100, padding)
-    packing = Packing.of(mask, 8, 100)
-    trimmed = packing.trimmed(8)
+def test_trimmed_layouts_go_to_cells_and_back(padding, monkeypatch):
+    monkeypatch.setattr(type(KERNELS), "multiplies", lambda self, *widths: True)
+    encoder, mask = build_model(SHAPE).encoder, mask_of(8, 100, padding)
+    packing = Layout.of(mask, 8, 100)
+    trimmed = cpu.trimmed(encoder, packing, KERNELS)
     assert len(trimmed.index) == -(-int(mask.sum()) // 8) * 8 < len(packing.index)
     cells = torch.arange(800.0)[:, None]
     assert torch.equal(trimmed.unpack(trimmed.pack(cells))[mask.flatten()], cells[mask.flatten()])
-    assert Packing.of(None, 2, 4).trimmed(8).index is None
+    assert cpu.trimmed(encoder, Layout.of(None, 2, 4), KERNELS).index is None
 
 
 @NEEDED
@@ -580,15 +588,15 @@ def test_models_of_other_kinds_do_without():
         shape = ModelConfig(**{**vars(SHAPE), **other})
         assert not has_kernels(shape)
         model = build_model(shape, heads=(), seed=1)
-        model.use_kernels(KERNELS)
-        assert model.encoder.kernels is None
+        use_kernels(model, KERNELS)
+        assert model.encoder.backend.kernels is None
     assert has_kernels(SHAPE)
 
 
 @NEEDED
 def test_only_training_in_bfloat16_uses_them(monkeypatch):
     model, batch = build_model(SHAPE, seed=1), batch_of([20, 30])
-    model.use_kernels(KERNELS)
+    use_kernels(model, KERNELS)
     monkeypatch.setattr(type(KERNELS), "attention", lambda *given: pytest.fail("a kernel was called"))
     given = batch["input_ids"], batch["attention_mask"]
     model.train().encoder(*given, dropout=KEY)  # float32
@@ -605,9 +613,9 @@ def test_only_training_in_bfloat16_uses_them(monkeypatch):
 @NEEDED
 def test_models_with_kernels_are_copied_and_pickled():
     model = build_model(SHAPE, seed=1)
-    model.use_kernels(KERNELS)
+    use_kernels(model, KERNELS)
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert other.kernels is KERNELS and other.encoder.kernels is KERNELS
+        assert other.kernels is KERNELS and other.encoder.backend.kernels is KERNELS
 
 
 # ---- compiling

@@ -10,12 +10,17 @@ import torch
 from torch.nn import functional as F
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
+from bertworks.model.acceleration import compile_layers, for_inference
 from bertworks.model.attention import rotate, rotation
+from bertworks.model.bert import Encoder
+from bertworks.model.computation import ForwardOptions
 from bertworks.model.config import TopConfig
 from bertworks.model.dropout import DropoutKey
-from bertworks.model.encoder import Encoder
+from bertworks.model.fast.attention import BlockAttention
+from bertworks.model.fast.backend import accelerated
 from bertworks.model.heads import build_model
-from bertworks.model.prepare import compile_layers, for_inference, initialise
+from bertworks.model.initialization import initialise
+from bertworks.model.layout import Layout
 from bertworks.model.presets import PRESETS
 from bertworks.training.optim import layers_from_top
 from support.encoder_options import OPTIONS, TINY
@@ -23,7 +28,7 @@ from support.encoder_options import OPTIONS, TINY
 
 def fresh(option: str | dict, **more) -> Encoder:
     changes = OPTIONS[option] if isinstance(option, str) else option
-    encoder = Encoder(dataclasses.replace(TINY, **{**changes, **more}))
+    encoder = accelerated(Encoder(dataclasses.replace(TINY, **{**changes, **more})))
     initialise(encoder, 0.3, torch.Generator().manual_seed(1))
     with torch.no_grad():
         for p in encoder.parameters():
@@ -101,14 +106,14 @@ def test_folders_and_states_keep_them(option, tmp_path):
     assert len(dict(model.named_parameters())) == len(model.state_dict())  # shared parameters exist once
 
 
-@pytest.mark.parametrize("option", ["modern", "albert", "shared-ffn"])
+@pytest.mark.parametrize("option", ["modern", "albert"])
 @torch.no_grad()
 def test_one_compiled_layer_serves_all(option):
     encoder, (ids, mask) = fresh(option), batch()
     plain = encoder(ids, mask).packed
     compile_layers(encoder, gradients=False)
-    calls, run = [], encoder.compiled_layer
-    encoder.compiled_layer = lambda *given: calls.append(given) or run(*given)
+    calls, run = [], encoder.backend.compiled
+    encoder.backend.compiled = lambda *given: calls.append(given) or run(*given)
     with torch.compiler.set_stance("force_eager"):
         close(encoder(ids, mask).packed, plain)
     assert len(calls) == 4
@@ -118,7 +123,7 @@ def test_depth_and_top_with_shared_layers_and_a_last_norm():
     encoder, (ids, mask) = fresh("all"), batch()
     out, part = encoder(ids, mask), encoder(ids, mask, depth=2)
     assert part.pooled is None and torch.equal(part.packed, out.states[2])
-    for option, held in [("pre", {"final_norm", "layers"}), ("shared", set()), ("shared-ffn", {"layers"})]:
+    for option, held in [("pre", {"final_norm", "layers"}), ("shared", set())]:
         config = dataclasses.replace(TINY, **OPTIONS[option])
         model = build_model(config, ("classifier",), 2, seed=1, top=TopConfig("second-to-last"))
         model.freeze_unused_layers()
@@ -163,11 +168,12 @@ def test_rotary_positions_know_distances_and_order_alone():
 def plain_layer(layer, x: torch.Tensor) -> torch.Tensor:
     """(L, D) through a pre-LayerNorm layer with a gate, one head at a time."""
     given = layer.attention_norm(x)
-    q, k, v = (part(given).split(8, -1) for part in (layer.query, layer.key, layer.value))
+    q, k, v = (part(given).split(8, -1) for part in (layer.attention.query, layer.attention.key, layer.attention.value))
     heads = [torch.softmax(a @ b.T / 8**0.5, -1) @ c for a, b, c in zip(q, k, v, strict=True)]
-    x = x + layer.attention_output(torch.cat(heads, -1))
-    wide = F.linear(layer.output_norm(x), layer.intermediate.weight, layer.intermediate.bias)
-    return x + layer.output(F.gelu(wide[:, :40]) * wide[:, 40:])
+    x = x + layer.attention.output(torch.cat(heads, -1))
+    inner, output = layer.feed_forward.intermediate, layer.feed_forward.output
+    wide = F.linear(layer.output_norm(x), inner.weight, inner.bias)
+    return x + output(F.gelu(wide[:, :40]) * wide[:, 40:])
 
 
 @torch.no_grad()
@@ -190,7 +196,7 @@ def test_the_pooler_reads_the_mean_of_real_tokens():
     encoder, (ids, mask) = fresh("mean"), batch()
     out = encoder(ids, mask)
     mean = torch.stack([row[:n].mean(0) for row, n in zip(out.last_hidden_state, mask.sum(1).tolist(), strict=True)])
-    close(out.pooled, torch.tanh(encoder.pooler(mean)))
+    close(out.pooled, encoder.pooler(mean))
 
 
 def test_without_biases_only_the_last_matrix_of_a_head_has_one():
@@ -218,16 +224,15 @@ def test_a_window_is_what_a_local_layer_sees():
     window = {"attention_window": 2, "global_every": 3}
     assert influence(fresh(window, num_hidden_layers=1)) == everything
     encoder = fresh(window, num_hidden_layers=3)
-    run, local = encoder.run_layer, []
-    encoder.run_layer = lambda *given: local.append(given[3].visible is not None) or run(*given)
-    encoder(torch.full((1, 12), 5))
-    assert local == [False, True, True]
+    layout = Layout.of(None, 1, 12)
+    computation = encoder.backend.select(encoder, layout, ForwardOptions(), torch.device("cpu"))
+    assert [attention.visible is not None for attention in computation.attentions] == [False, True, True]
     for layers, reach in [(1, 2), (2, 4)]:
         encoder = fresh({"attention_window": 2, "global_every": 1 << 30}, num_hidden_layers=layers + 1)
-        encoder.layers[0].attention_output.weight.zero_()  # the first layer, which sees all, passes nothing on
+        encoder.layers[0].attention.output.weight.zero_()  # the first layer, which sees all, passes nothing on
         assert influence(encoder) == set(range(6 - reach, 6 + reach + 1))
     left = fresh({"attention_window": 2, "global_every": 1 << 30, "direction": "left"}, num_hidden_layers=2)
-    left.layers[0].attention_output.weight.zero_()
+    left.layers[0].attention.output.weight.zero_()
     assert influence(left) == {6, 7, 8}
     assert influence(fresh({"attention_window": 11})) == everything
 
@@ -243,9 +248,11 @@ def test_local_attention_in_blocks_equals_the_mask(direction, length, window, mo
 
     def run(mask, training):
         encoder = fresh(change, global_every=2, **plain).train(training)
-        blocks, call = [], encoder.run_layer
-        encoder.run_layer = lambda *given: blocks.append(given[3].blocks is not None) or call(*given)
-        out = encoder(ids, mask, dropout=DropoutKey(1, 1) if training else None)
+        key = DropoutKey(1, 1) if training else None
+        layout, options = Layout.of(mask, *ids.shape), ForwardOptions(key)
+        attentions = encoder.backend.select(encoder, layout, options, torch.device("cpu")).attentions
+        blocks = [isinstance(attention, BlockAttention) for attention in attentions]
+        out = encoder(ids, mask, dropout=key)
         out.packed.pow(2).sum().backward()
         return out.last_hidden_state.detach(), [p.grad for p in encoder.parameters() if p.grad is not None], blocks
 
@@ -254,7 +261,7 @@ def test_local_attention_in_blocks_equals_the_mask(direction, length, window, mo
             found, grads, blocks = run(mask, training)
             assert blocks == [False, True, False, True]
             with monkeypatch.context() as patch:
-                patch.setattr("bertworks.model.attention.SMALLEST", length)
+                patch.setattr("bertworks.model.fast.attention.MIN_BLOCK", length)
                 expected, theirs, blocks = run(mask, training)
             assert not any(blocks)
             close(found, expected, 2e-5)
@@ -282,15 +289,14 @@ def test_who_wants_every_weight_gets_no_blocks():
 @torch.no_grad()
 def test_shared_layers_equal_layers_with_equal_parameters():
     ids, mask = batch()
-    for what in ("all", "attention", "ffn"):
-        shared = fresh({"shared_layers": what})
-        plain = Encoder(dataclasses.replace(shared.config, shared_layers="none"))
-        state, own = plain.state_dict(), shared.state_dict()
-        for name in state:
-            state[name] = own[name] if name in own else own["layers.0." + name.split(".", 2)[2]]
-        plain.load_state_dict(state)
-        close(plain.eval()(ids, mask).packed, shared(ids, mask).packed, 0)
-        assert sum(p.numel() for p in shared.parameters()) < sum(p.numel() for p in plain.parameters())
+    shared = fresh({"shared_layers": "all"})
+    plain = accelerated(Encoder(dataclasses.replace(shared.config, shared_layers="none")))
+    state, own = plain.state_dict(), shared.state_dict()
+    for name in state:
+        state[name] = own[name] if name in own else own["layers.0." + name.split(".", 2)[2]]
+    plain.load_state_dict(state)
+    close(plain.eval()(ids, mask).packed, shared(ids, mask).packed, 0)
+    assert sum(p.numel() for p in shared.parameters()) < sum(p.numel() for p in plain.parameters())
 
 
 def test_the_layer_that_all_share_has_the_top_layers_rate():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bertworks.model import ModelConfig, build_model
-from bertworks.model.position_heads import PositionHeads, start_with_position_heads
+from bertworks.model.initialization import PositionHeads, start_with_position_heads
 
 CONFIG = ModelConfig(
     vocab_size=60,
@@ -50,7 +50,7 @@ def test_words_and_positions_share_no_dimension_at_first():
 def test_values_at_first_carry_words_alone():
     ours = build_model(CONFIG, seed=1)
     for layer in ours.encoder.layers:
-        assert not layer.value.weight[:, 192:].any() and layer.value.weight[:, :192].all()
+        assert not layer.attention.value.weight[:, 192:].any() and layer.attention.value.weight[:, :192].all()
 
 
 def test_other_weights_are_those_of_the_usual_start():
@@ -63,10 +63,11 @@ def test_other_weights_are_those_of_the_usual_start():
 
 def test_heads_without_an_offset_stay_free():
     ours = build_model(dataclasses.replace(CONFIG, start="normal"), seed=1)
-    free = [layer.query.weight[128:].clone() for layer in ours.encoder.layers]
+    free = [layer.attention.query.weight[128:].clone() for layer in ours.encoder.layers]
     start_with_position_heads(ours.encoder, PositionHeads(offsets=(-1, 1)))
     assert all(
-        torch.equal(layer.query.weight[128:], rows) for layer, rows in zip(ours.encoder.layers, free, strict=True)
+        torch.equal(layer.attention.query.weight[128:], rows)
+        for layer, rows in zip(ours.encoder.layers, free, strict=True)
     )
     assert at_offset(attentions(ours)[0][1], 1) > 0.5
 
@@ -78,7 +79,7 @@ def test_one_side_has_the_offsets_that_it_sees(side, offsets):
         assert at_offset(attentions(model)[0][head], offset) > 0.5
     pair = build_model(dataclasses.replace(CONFIG, direction="pair"), ("tagger",), labels=3, seed=1)
     found = getattr(pair.encoder, side).layers[0]
-    assert torch.equal(found.query.weight[:128], model.encoder.layers[0].query.weight[:128])
+    assert torch.equal(found.attention.query.weight[:128], model.encoder.layers[0].attention.query.weight[:128])
 
 
 @pytest.mark.parametrize("field, value", [
@@ -89,8 +90,3 @@ def test_what_has_no_such_heads_is_refused(field, value):
     named = {"hidden_size": "heads of width 3"}.get(field, field)
     with pytest.raises(ValueError, match=rf"start = 'position-heads' with .*{named}.*expected .*; correct"):
         dataclasses.replace(CONFIG, **{field: value})
-
-
-def test_layers_that_share_attention_begin_with_it_once():
-    model = build_model(dataclasses.replace(CONFIG, shared_layers="attention"), seed=1)
-    assert all(at_offset(layer[0], -1) > 0.5 for layer in attentions(model))

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from bertworks.model.acceleration import for_inference
+from bertworks.model.bert import Encoder, SelfAttention
 from bertworks.model.config import ModelConfig
-from bertworks.model.encoder import Encoder
+from bertworks.model.fast.onednn import OneDnnLinear
 from bertworks.model.heads import build_model
-from bertworks.model.prepare import OneDnnLinear, for_inference
 
 SHAPE = ModelConfig(
     vocab_size=50,
@@ -30,7 +31,7 @@ def test_same_numbers_from_the_same_weights():
     ids, mask = torch.randint(50, (3, 9)), torch.arange(9) < torch.tensor([[9], [4], [1]])
     for _ in range(2):
         torch.testing.assert_close(fast(ids, mask).pooled, encoder(ids, mask).pooled, rtol=0, atol=1e-6)
-        encoder.layers[0].query.weight.mul_(2)  # shared: the twin sees it
+        encoder.layers[0].attention.query.weight.mul_(2)  # shared: the twin sees it
 
 
 def plain(network):
@@ -39,7 +40,7 @@ def plain(network):
 
 
 HEADS = {  # heads and changes of SHAPE: what reads no tokens, a row a sequence or a masked token
-    "pre-training": (("mlm", "nsp"), {}, {"heads.mlm.dense", "heads.nsp", "encoder.pooler"}),
+    "pre-training": (("mlm", "nsp"), {}, {"heads.mlm.dense", "heads.nsp"}),
     "narrow embeddings": (("tagger",), {"embedding_size": 16}, set()),
     "a pair": (("classifier",), {"direction": "pair"}, {"encoder.pooler"}),
     "ModernBERT": (("tagger",), {"family": "modernbert"}, set()),
@@ -58,7 +59,7 @@ def test_what_is_changed():
     encoder = Encoder(SHAPE)
     fast = for_inference(encoder)
     assert for_inference(fast) is fast  # prepared once
-    assert plain(fast) == {"pooler"}
+    assert plain(fast) == set()
     assert OneDnnLinear not in {type(module) for module in encoder.modules()}
     assert for_inference(encoder.to(torch.bfloat16)) is encoder
     shallow = Encoder(SHAPE, pooler=False)
@@ -82,7 +83,7 @@ def test_weights_that_last_give_the_same_numbers(changes, precision):
     encoder = Encoder(replace(SHAPE, **changes))
     encoder = encoder.to(torch.bfloat16).float()  # both precisions have these weights
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
-    fast = for_inference(encoder, precision, lasting=True)
+    fast = for_inference(encoder, precision, frozen=True)
     ids, mask = torch.randint(50, (3, 9)), torch.arange(9) < torch.tensor([[9], [4], [1]])
     found, expected = fast(ids, mask), encoder(ids, mask)
     tolerance = 2e-6 if precision == "float32" else 0.1
@@ -94,8 +95,8 @@ def test_weights_that_last_give_the_same_numbers(changes, precision):
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
 def test_weights_that_last_are_packed_once():
     encoder = Encoder(SHAPE)
-    fast = for_inference(encoder, lasting=True)
+    fast = for_inference(encoder, frozen=True)
     for layer in fast.layers:
-        assert layer.joined is not None and not hasattr(layer, "query")
-        assert all(part.packed is not None for part in layer.children() if isinstance(part, OneDnnLinear))
-    assert all(layer.joined is None for layer in encoder.layers)
+        assert [len(layer.attention.projections), hasattr(layer.attention, "query")] == [1, False]
+        assert all(part.packed is not None for part in layer.modules() if isinstance(part, OneDnnLinear))
+    assert all(type(layer.attention) is SelfAttention for layer in encoder.layers)

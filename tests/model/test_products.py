@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from bertworks.model import products
+from bertworks.model.bert import Encoder
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
-from bertworks.model.encoder import Encoder
-from bertworks.model.products import linear
+from bertworks.model.fast import products
+from bertworks.model.fast.backend import accelerated
+from bertworks.model.fast.products import linear
 from support.batches import batch
 
 CONFIG = ModelConfig(
@@ -81,7 +82,7 @@ def test_training_joins_and_everything_else_does_not(monkeypatch):
     """Four products a layer: query, key and value; the attention's output; both of the feed-forward half."""
     widths, product = [], products.product
     monkeypatch.setattr(products, "product", lambda x, w, b: widths.append(len(w)) or product(x, w, b))
-    encoder = Encoder(CONFIG)
+    encoder = accelerated(Encoder(CONFIG))
     encoded(encoder)
     assert widths == [3 * D, D, WIDE, D] * CONFIG.num_hidden_layers
     with torch.no_grad():
@@ -91,7 +92,7 @@ def test_training_joins_and_everything_else_does_not(monkeypatch):
 
 @ONEDNN
 def test_the_whole_encoder_equals_one_of_torch_alone(monkeypatch):
-    one = Encoder(CONFIG)
+    one = accelerated(Encoder(CONFIG))
     other = copy.deepcopy(one)
     gradients = []
     for encoder in (one, other):

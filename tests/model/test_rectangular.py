@@ -24,7 +24,7 @@ SHAPES = {
     "modernbert-mean": {"family": "modernbert", "classifier_pooling": "mean", **MODERN},
     "rotary": {"position_embedding_type": "rotary"},
     "factorised": {"embedding_size": 10, "tie_word_embeddings": False},
-    "shared-ffn": {"shared_layers": "ffn", "norm": "pre"},
+    "shared": {"shared_layers": "all", "norm": "pre"},
     "left": {"direction": "left", "attention_window": 3},
     "pair": {"direction": "pair"},
 }
@@ -57,9 +57,9 @@ def assert_equal_to_packed(model, results, batch):
         if name == STATES:
             wanted = full.last_hidden_state
         elif name == "mlm":
-            wanted = model.masked_lm_logits(out.packing.restore(out.packed))
+            wanted = model.masked_lm_logits(out.layout.restore(out.packed))
         elif name in TOKEN_HEADS:
-            wanted = out.packing.restore(model.heads[name](out))
+            wanted = out.layout.restore(model.heads[name](out))
         else:
             wanted = model.heads[name](out.pooled)
         assert found.shape == wanted.shape, name

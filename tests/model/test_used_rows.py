@@ -6,8 +6,8 @@ import dataclasses
 import pytest
 import torch
 
+from bertworks.model.acceleration import restore_embeddings, shrink_embeddings
 from bertworks.model.heads import build_model
-from bertworks.model.used_rows import keep_used_rows, restore_rows
 from bertworks.training.config import OptimConfig
 from bertworks.training.optim import Optimizer
 from bertworks.training.task_objectives import ClassificationObjective
@@ -40,13 +40,13 @@ def trained(model, config, steps):
 def test_the_whole_table_would_have_become_the_same(change):
     whole = build_model(TINY, ("classifier",), labels=3, seed=1).eval()
     few, begun = copy.deepcopy(whole), whole.state_dict()[TABLE].clone()
-    keep_used_rows(few, USED)
+    shrink_embeddings(few, USED)
     assert few.state_dict()[TABLE].shape == (8, 32)
     config = OptimConfig(**{"lr": 0.05, "warmup": 0.0, "weight_decay": 0.3} | change)
     for model in (whole, few):
         trained(model, config, range(8))
-    restore_rows(few)
-    assert few.encoder.embeddings.used is None
+    restore_embeddings(few)
+    assert type(few.encoder.embeddings.word) is torch.nn.Embedding
     found, expected = few.state_dict(), whole.state_dict()
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
@@ -59,15 +59,15 @@ def test_the_whole_table_would_have_become_the_same(change):
 def test_the_rows_learn():
     model = build_model(TINY, ("classifier",), labels=3, seed=1).eval()
     before = model.state_dict()[TABLE].clone()
-    keep_used_rows(model, USED)
+    shrink_embeddings(model, USED)
     trained(model, OptimConfig(0.05, warmup=0.0), range(2))
-    restore_rows(model)
+    restore_embeddings(model)
     assert (model.state_dict()[TABLE] - before)[USED].abs().min(1).values.max() > 0
 
 
 def test_a_token_that_no_text_has_is_no_row():
     model = build_model(TINY, ("classifier",), labels=3, seed=1)
-    keep_used_rows(model, USED)
+    shrink_embeddings(model, USED)
     with pytest.raises(IndexError):
         model.encode(batch_of(1) | {"input_ids": torch.full((6, 9), 1)})
 
@@ -78,16 +78,16 @@ def test_tables_that_stay_whole(heads):
     model, tokens = build_model(TINY, heads, labels=3, seed=1), USED
     if heads == ("classifier",):
         model.freeze()
-    keep_used_rows(model, tokens)
+    shrink_embeddings(model, tokens)
     full = build_model(TINY, ("classifier",), labels=3, seed=1)
-    keep_used_rows(full, torch.arange(TINY.vocab_size))
+    shrink_embeddings(full, torch.arange(TINY.vocab_size))
     assert len(model.state_dict()[TABLE]) == len(full.state_dict()[TABLE]) == TINY.vocab_size
 
 
 def test_both_encoders_of_a_pair():
     model = build_model(dataclasses.replace(TINY, direction="pair"), ("classifier",), labels=3, seed=1)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    keep_used_rows(model, USED)
+    shrink_embeddings(model, USED)
     assert {len(p) for name, p in model.named_parameters() if name.endswith("word.weight")} == {8}
-    restore_rows(model)
+    restore_embeddings(model)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())

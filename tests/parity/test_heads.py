@@ -44,7 +44,7 @@ def scores(model: Model, head: str, batch: dict[str, torch.Tensor]) -> torch.Ten
     out = model.encoder(batch["input_ids"], mask, batch["token_type_ids"])
     if head not in TOKEN_HEADS:
         return model.heads[head](out.pooled)
-    return model.heads[head](out)[out.packing.rows(mask.flatten().nonzero().squeeze(1))]
+    return model.heads[head](out)[out.layout.rows(mask.flatten().nonzero().squeeze(1))]
 
 
 def their_scores(model, kind: str, batch: dict[str, torch.Tensor]) -> torch.Tensor:

@@ -96,7 +96,7 @@ def compare(ours: Model, theirs, ids, types, mask) -> None:
         close(found[seen], state[seen])
     kind = type(theirs).__name__
     if not seen[:, 0].all():  # they pool the first cell, which is padding
-        assert out.packing.index is not None and len(out.packing.index) < ids.numel()
+        assert out.layout.index is not None and len(out.layout.index) < ids.numel()
         first = expected.hidden_states[-1][torch.arange(len(ids)), seen.int().argmax(1)]
         pooler = theirs.base_model.pooler
         assert pooler is None or (out.pooled - torch.tanh(pooler.dense(first))).abs().max() < TOLERANCE
@@ -220,7 +220,7 @@ def test_gradients(cls, tmp_path):
     pairs = [
         (ours.encoder.embeddings.word.weight, "bert.embeddings.word_embeddings.weight"),
         (ours.encoder.embeddings.position.weight, "bert.embeddings.position_embeddings.weight"),
-        (ours.encoder.layers[0].query.weight, "bert.encoder.layer.0.attention.self.query.weight"),
+        (ours.encoder.layers[0].attention.query.weight, "bert.encoder.layer.0.attention.self.query.weight"),
         (ours.encoder.layers[2].output_norm.weight, "bert.encoder.layer.2.output.LayerNorm.weight"),
     ]
     for parameter, name in pairs:
@@ -244,7 +244,7 @@ def test_a_language_model_and_its_loss(shape, tmp_path):
     close(ours.masked_lm_logits(ours.encode(batch).last_hidden_state[mask]), expected.logits[mask])
     (term.loss / objective.counts(batch)["ltr"]).backward()
     expected.loss.backward()
-    names = {"encoder.layers.0.query.weight": "bert.encoder.layer.0.attention.self.query.weight"}
+    names = {"encoder.layers.0.attention.query.weight": "bert.encoder.layer.0.attention.self.query.weight"}
     for name, other in names.items():
         close(dict(ours.named_parameters())[name].grad, dict(theirs.named_parameters())[other].grad)
     save_folder(tmp_path / "ours", ours, None)

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from bertworks.checkpoint.folder import load_model
-from bertworks.model import kernels
+from bertworks.model.acceleration import use_kernels
 from bertworks.model.config import ModelConfig
+from bertworks.model.fast import kernels
 from bertworks.model.heads import build_model
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
@@ -82,7 +83,7 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
     with pytest.raises(Killed):
         trained("run", save_every=3)
     monkeypatch.setattr(Trainer, "update", update)
-    monkeypatch.setattr("bertworks.training.run.load", lambda: None)
+    monkeypatch.setattr("bertworks.training.run.load_kernels", lambda: None)
     assert not trained("run", save_every=3, quiet=False)[0]["kernels"]
     said = " ".join("".join(capsys.readouterr()).split())
     assert "up to step 6 this run used other compiled kernels; it now uses none: it rounds differently" in said
@@ -91,7 +92,7 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
 
 def test_a_table_that_only_the_words_of_a_batch_change_gets_a_dense_gradient():
     model = build_model(ModelConfig(vocab_size=50, hidden_size=16, num_attention_heads=2, intermediate_size=32), seed=1)
-    model.use_kernels(kernels.load())
+    use_kernels(model, kernels.load())
     optimizer = Optimizer(model, OptimConfig(rule="adamw"))
     model.encoder(torch.arange(8)[None]).packed.sum().backward()  # no masked LM
     table = model.encoder.embeddings.word.weight

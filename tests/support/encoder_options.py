@@ -19,8 +19,6 @@ OPTIONS = {
     "window": {"attention_window": 2},
     "factorised": {"embedding_size": 10},
     "shared": {"shared_layers": "all"},
-    "shared-attention": {"shared_layers": "attention"},
-    "shared-ffn": {"shared_layers": "ffn"},
     "offset": {"position_offset": 2},
     "untied": {"tie_word_embeddings": False},
     "left-window": {"attention_window": 2, "direction": "left"},
@@ -48,6 +46,6 @@ OPTIONS = {
         "type_vocab_size": 0,
         "bias": False,
     },
-    "all": {"family": "albert", "embedding_size": 10, "shared_layers": "ffn", "norm": "pre", "feed_forward": "geglu"}
+    "all": {"family": "albert", "embedding_size": 10, "shared_layers": "all", "norm": "pre", "feed_forward": "geglu"}
     | {"position_embedding_type": "rotary", "attention_window": 2, "tie_word_embeddings": False},
 }

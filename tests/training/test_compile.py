@@ -10,12 +10,15 @@ import torch._dynamo
 from torch.nn.utils import prune
 
 from bertworks.config import RECIPES, load_recipe
+from bertworks.model.acceleration import compile_layers
+from bertworks.model.attention import TorchAttention
+from bertworks.model.bert import Encoder
 from bertworks.model.config import ModelConfig
-from bertworks.model.encoder import Encoder
+from bertworks.model.dropout import torch_dropout
+from bertworks.model.fast.attention import with_indices
+from bertworks.model.fast.backend import accelerated
 from bertworks.model.heads import build_model
-from bertworks.model.layer import LayerContext, run_layer
-from bertworks.model.packing import Packing
-from bertworks.model.prepare import compile_layers
+from bertworks.model.layout import Layout
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.training import distributed
 from bertworks.training.objectives import PRETRAINING
@@ -130,8 +133,8 @@ def test_evaluation_runs_the_layer_as_it_is_written(graphs):
 @pytest.mark.parametrize("lengths", [[64, 20, 9, 33], [64, 63, 64, 64], [64] * 4])
 def test_indices_in_place_of_none_compute_the_same(lengths):
     batch = batch_of(lengths)
-    packing = Packing.of_batch(batch)
-    filled, x = packing.filled(torch.device("cpu")), torch.randn(4 * 64, 5)
+    packing = Layout.of_batch(batch)
+    filled, x = with_indices(packing, torch.device("cpu")), torch.randn(4 * 64, 5)
     assert torch.equal(filled.pack(x), packing.pack(x))
     y = packing.pack(x)
     assert torch.equal(filled.unpack(y), packing.unpack(y)) and torch.equal(filled.restore(y), packing.restore(y))
@@ -166,7 +169,14 @@ def test_a_compiled_layer_stays_whole_under_several_processes(tmp_path):
     assert together(train_compiled, tmp_path) == [2, 2]
 
 
-def compiled_layer(monkeypatch, encoder, x, context):
+def context_of(encoder):
+    """What the layer of an encoder is given for two sequences of eight tokens."""
+    layout = with_indices(Layout.of(None, 2, 8), torch.device("cpu"))
+    attention = TorchAttention(layout, encoder.config.num_attention_heads, None, None)
+    return torch.randn(16, 16), attention, torch_dropout(encoder.config, 1, False).layers[0]
+
+
+def compiled_layer(monkeypatch, encoder, context):
     """The compiled layer's output, and the calls in its graph."""
     made, compile = [], torch.compile
 
@@ -178,7 +188,7 @@ def compiled_layer(monkeypatch, encoder, x, context):
     torch._dynamo.reset()
     compile_layers(encoder)
     (layer,) = encoder.layers
-    out, _ = encoder.compiled_layer(layer, layer, x, context, None)
+    out = encoder.backend.compiled(layer, *context)
     torch._dynamo.reset()
     return out, made[0]
 
@@ -186,15 +196,14 @@ def compiled_layer(monkeypatch, encoder, x, context):
 @pytest.mark.parametrize("hooked", [False, True])
 def test_query_key_and_value_are_one_product_unless_something_hooks_them(monkeypatch, hooked):
     """Pruning computes a weight in a hook before each call of the layer, and adapters change its output."""
-    encoder = Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=1), pooler=False).eval()
+    encoder = accelerated(Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=1), pooler=False)).eval()
     (layer,) = encoder.layers
     if hooked:
-        prune.l1_unstructured(layer.query, "weight", 0.5)
-        layer.key.register_forward_hook(lambda module, given, out: out + 1)
-    packing = Packing.of(None, 2, 8).filled(torch.device("cpu"))
-    x, context = torch.randn(16, 16), LayerContext(packing, None)
-    expected, _ = run_layer(layer, layer, x, context, None)
-    out, calls = compiled_layer(monkeypatch, encoder, x, context)
+        prune.l1_unstructured(layer.attention.query, "weight", 0.5)
+        layer.attention.key.register_forward_hook(lambda module, given, out: out + 1)
+    context = context_of(encoder)
+    expected = layer(*context)
+    out, calls = compiled_layer(monkeypatch, encoder, context)
     torch.testing.assert_close(out, expected, rtol=1e-5, atol=1e-5)
     assert sum("linear" in call for call in calls) == (6 if hooked else 4)
 
@@ -203,12 +212,12 @@ def test_a_hook_of_one_layer_is_called_though_the_others_have_none(monkeypatch):
     compile = torch.compile
     monkeypatch.setattr(torch, "compile", lambda layer: compile(layer, backend="eager", fullgraph=True))
     torch._dynamo.reset()
-    encoder = Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=3), pooler=False).eval()
+    encoder = accelerated(Encoder(dataclasses.replace(small(ModelConfig()), num_hidden_layers=3), pooler=False)).eval()
     ids = torch.arange(16).view(2, 8)
     compile_layers(encoder)
     encoder(ids)
-    encoder.layers[1].query.register_forward_hook(lambda module, given, out: 3 * out)
+    encoder.layers[1].attention.query.register_forward_hook(lambda module, given, out: 3 * out)
     compiled = encoder(ids).packed
-    encoder.compiled_layer = None
+    encoder.backend.compiled = None
     torch.testing.assert_close(compiled, encoder(ids).packed, rtol=1e-5, atol=1e-5)
     torch._dynamo.reset()

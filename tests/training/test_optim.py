@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bertworks.config import to_toml
-from bertworks.model import packing
+from bertworks.model import layout
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.training.config import OptimConfig
@@ -63,7 +63,7 @@ def test_thirty_steps_of_the_original(name, tmp_path, monkeypatch):
     of one id are added up, an accident of TensorFlow's sparse gradients; the one-hot run has the usual norm.
     The random batches predict some cells of padding too, so here no padding may be left out.
     """
-    monkeypatch.setattr(packing, "STEP", 128)
+    monkeypatch.setattr(layout, "ROW_MULTIPLE", 128)
     record, start = json.loads((shared(ORACLE) / f"{name}.json").read_text()), name.removesuffix("_one_hot")
     initial, final, slots = (
         np.load(shared(ORACLE) / f"{file}.npz") for file in (f"{start}_initial", f"{name}_final", f"{name}_final_slots")

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from bertworks.model.acceleration import shrink_embeddings
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
-from bertworks.model.used_rows import keep_used_rows
 from bertworks.training import trainer as trainer_module
 from bertworks.training.config import OptimConfig
 from bertworks.training.distributed import World
@@ -110,7 +110,7 @@ def on_a_gpu(monkeypatch, tmp_path):
             if module is not None:
                 module.to(GPU)
         if "used rows" in name:
-            keep_used_rows(model, DRAWN)
+            shrink_embeddings(model, DRAWN)
         world = World(0, 1, GPU)
         loop = loop_of(model, [], tmp_path, OptimConfig(rule=rule), objective, steps=9, world=world)
         with Copies() as copies:

@@ -25,16 +25,16 @@ from .names import Family
 
 # Modules of a layer: ours, and those of each family.
 _LAYER = """
-ours             bert                       albert                distilbert        modernbert jina
-query            attention.self.query       attention.query       attention.q_lin   attn.query self_attn.q_proj
-key              attention.self.key         attention.key         attention.k_lin   attn.key   self_attn.k_proj
-value            attention.self.value       attention.value       attention.v_lin   attn.value self_attn.v_proj
-attention_output attention.output.dense     attention.dense       attention.out_lin attn.Wo    self_attn.o_proj
-attention_norm   attention.output.LayerNorm attention.LayerNorm   sa_layer_norm     attn_norm  post_attention_layernorm
-intermediate     intermediate.dense         ffn                   ffn.lin1          mlp.Wi     mlp.fc1
-output           output.dense               ffn_output            ffn.lin2          mlp.Wo     mlp.fc2
-output_norm      output.LayerNorm           full_layer_layer_norm output_layer_norm mlp_norm   post_mlp_layernorm
-"""
+ours                      bert                       albert                distilbert        modernbert jina
+attention.query           attention.self.query       attention.query       attention.q_lin   attn.query self_attn.q_proj
+attention.key             attention.self.key         attention.key         attention.k_lin   attn.key   self_attn.k_proj
+attention.value           attention.self.value       attention.value       attention.v_lin   attn.value self_attn.v_proj
+attention.output          attention.output.dense     attention.dense       attention.out_lin attn.Wo    self_attn.o_proj
+attention_norm            attention.output.LayerNorm attention.LayerNorm   sa_layer_norm     attn_norm  post_attention_layernorm
+feed_forward.intermediate intermediate.dense         ffn                   ffn.lin1          mlp.Wi     mlp.fc1
+feed_forward.output       output.dense               ffn_output            ffn.lin2          mlp.Wo     mlp.fc2
+output_norm               output.LayerNorm           full_layer_layer_norm output_layer_norm mlp_norm   post_mlp_layernorm
+"""  # noqa: E501
 _ROWS = [row.split() for row in _LAYER.split("\n")[1:-1]]
 LAYERS = {name: {row[0]: row[i] for row in _ROWS[1:]} for i, name in enumerate(_ROWS[0])}
 

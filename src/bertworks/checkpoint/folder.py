@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from ..files import InputError, NotWritten, atomic_write, not_found, read_json_object, shorten, write_json, write_text
+from ..model.bert import Encoder
 from ..model.config import ModelConfig, TopConfig
-from ..model.encoder import Encoder
 from ..model.heads import Model, build_model
-from ..model.prepare import shapes_only
+from ..model.initialization import shapes_only
 from ..tensors import write_tensors
 from ..tokenizer import Tokenizer
 from . import hf

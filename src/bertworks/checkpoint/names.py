@@ -93,7 +93,7 @@ class Family:
         return f"{self.prefix}_right"
 
     def their_name(self, ours: str) -> str:
-        """Hugging Face's name of our parameter, for instance `encoder.layers.3.query.weight`. KeyError if none."""
+        """Hugging Face's name of our parameter, as `encoder.layers.3.attention.query.weight`. KeyError if none."""
         ours, right = re.subn(r"^encoder\.right\.", "encoder.", ours)
         ours = re.sub(r"^encoder\.left\.", "encoder.", ours)
         module, inner, kind = re.fullmatch(r"(.*?)((?:\.cells\.\d+)?)\.(\w+)", ours).groups()  # type: ignore[union-attr]

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import torch
 
 from ..files import InputError
+from ..model.bert import Encoder
 from ..model.config import NO_TOP, HeadName, ModelConfig, TopConfig
-from ..model.encoder import Encoder
 from ..model.heads import Model, build_head, build_model
+from ..model.initialization import initialise, shapes_only
 from ..model.pair import SIDES, Pair
-from ..model.prepare import initialise, shapes_only
 from ..model.top import Top
 from ..reporting.outputs import check_output_folder
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder

@@ -22,9 +22,9 @@ from ..checkpoint.pooling import Pooling, write_pooling
 from ..checkpoint.start import initial_model
 from ..config import to_toml
 from ..files import InputError, atomic_write, clip, to_json, write_json, write_text
+from ..model.acceleration import restore_embeddings, shrink_embeddings
 from ..model.config import HeadName
 from ..model.heads import Model, build_model
-from ..model.used_rows import keep_used_rows, restore_rows
 from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
 from ..reporting.tables import counted
 from ..tasks.base import Data, Judged, Limits, Task
@@ -161,7 +161,7 @@ class SeedRun:
         frozen = layers - config.trained_layers(layers)
         check_memory(self.model.config, rows_of_a_pass(config, job.world), tokens, job.world.device, frozen)
         if not config.optim.scales_by_norm:
-            keep_used_rows(self.model, job.tokens)
+            shrink_embeddings(self.model, job.tokens)
         feed = ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None)
         optimizer = Optimizer(self.model, config.whole_warmup)
         loop = TrainingLoop(
@@ -229,7 +229,7 @@ class SeedRun:
         if task.kind == "embedding" and task.label:
             stored["scale"] = task.scale
         stored |= judged.settings
-        restore_rows(self.model)
+        restore_embeddings(self.model)
         save_folder(out / "model", self.model, job.tokenizer, facts, list(task.labels) or None, length, stored)
         if task.kind == "embedding":
             write_pooling(out / "model", Pooling(max_length=length), self.model.config.hidden_size)

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from ..batch import Batch
 from ..files import InputError
-from ..model.encoder import EncoderOutput
+from ..model.acceleration import for_inference, has_bfloat16, in_bfloat16
+from ..model.computation import EncoderOutput
 from ..model.heads import Model
-from ..model.prepare import for_inference, in_bfloat16
-from ..model.products import has_bfloat16
 from ..model.rectangular import STATES, Rectangular
 from ..tasks.inputs import batch_scores
 
@@ -68,7 +67,7 @@ class Packed:
 
     def __init__(self, model: Model, precision: str):
         """precision: float32 or bfloat16. Later changes of the weights have no effect: most of them are copied."""
-        self.precision, self.network = precision, for_inference(model, precision, lasting=True)
+        self.precision, self.network = precision, for_inference(model, precision, frozen=True)
 
     def states(self, batch: Batch) -> Tensor:
         states: Tensor = self._encoded(batch).last_hidden_state
@@ -79,7 +78,7 @@ class Packed:
 
     def masked(self, batch: Batch, positions: Tensor) -> Tensor:
         out = self._encoded(batch)
-        return self.network.masked_lm_logits(out.packed[out.packing.rows(positions)]).float()
+        return self.network.masked_lm_logits(out.packed[out.layout.rows(positions)]).float()
 
     def _encoded(self, batch: Batch) -> EncoderOutput:
         return self.network.encoder(*(batch[name] for name in INPUTS), hidden_states=False)  # type: ignore[no-any-return]

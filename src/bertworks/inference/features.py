@@ -24,9 +24,9 @@ from ..checkpoint.locate import ModelLike, find_model, refuse_export
 from ..checkpoint.metadata import input_length
 from ..checkpoint.start import network_of
 from ..files import InputError
-from ..model.encoder import Encoder
+from ..model.acceleration import for_inference
+from ..model.bert import Encoder
 from ..model.layer_choice import LayerChoice
-from ..model.prepare import for_inference
 from ..tasks.contexts import Contexts, tokenize_contexts
 from ..tasks.inputs import Inputs
 from ..tasks.rows import check_integer, in_chunks, texts_or_pairs_of
@@ -199,7 +199,7 @@ class Extractor:
             hidden_states=not single,
             depth=choice.depth,
         )
-        rows, states = out.packing.rows(cells), out.states
+        rows, states = out.layout.rows(cells), out.states
         if states is None:  # the one that is asked for is the last that was computed
             only: Tensor = out.packed[rows].float()
             return only

@@ -21,8 +21,9 @@ from ..checkpoint.metadata import check_thresholds, input_length, labels_of, tas
 from ..checkpoint.pooling import Pooling
 from ..files import InputError, shorten
 from ..model import openmp
+from ..model.acceleration import for_inference
 from ..model.heads import Model
-from ..model.prepare import for_inference, one_thread_after_fork
+from ..model.openmp import one_thread_after_fork
 from ..model.rectangular import STATES
 from ..tasks.base import Limits
 from ..tasks.inputs import Inputs, compute_scores

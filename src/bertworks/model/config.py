@@ -8,7 +8,7 @@ alternation with global (Beltagy et al. 2020; Warner et al. 2024).
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, get_args, get_origin
 
-Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh", "linear"]  # activations.py has their functions
+Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh", "linear"]  # bert.py has their functions
 ACTIVATIONS: tuple[str, ...] = get_args(Activation)
 HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"]
 
@@ -74,7 +74,7 @@ class ModelConfig:
     # unused rows of the position table before the first token's (RoBERTa: 2)
     position_offset: int = 0
     # what layers share (ALBERT: all)
-    shared_layers: Literal["none", "all", "attention", "ffn"] = "none"
+    shared_layers: Literal["none", "all"] = "none"
     # LayerNorm after each sub-layer, or before it and once at the end
     norm: Literal["post", "pre"] = "post"
     # geglu: the activation of one half times another half

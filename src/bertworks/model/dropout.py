@@ -21,22 +21,35 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from . import kernels
-from .packing import Packing
+from .config import ModelConfig
+from .layout import Layout
 
 _WORDS = 4  # 64-bit words of one Philox counter value
 _FEW = 8_000_000  # elements of all masks of a pass
 _LAST = np.iinfo(np.uint64).max
 _ONE = np.uint16(0x3F80)  # the bits of 1.0 in bfloat16
+
+# The sites: numbers of the dropouts of a network, by which their masks differ
+EMBEDDING_SITE = 0
+POOLER_SITE = (1 << 16) - 1  # of RoBERTa's dropout before the pooler: the last one
+
+
+def layer_site(number: int) -> int:
+    """The first site of a layer: of its attention weights; the next two follow (LayerDropout)."""
+    return 3 * number + 1
+
+
+def head_site(layers: int) -> int:
+    """The site of a head on an encoder of so many layers; those of a BiLSTM below it follow."""
+    return 3 * layers + 1
 
 
 @dataclass(frozen=True)
@@ -82,9 +95,9 @@ class DropoutKey:
         blocks = -(-elements // (8 * _WORDS))
         return self.seed, (self.step << 16) + site, self.row * blocks, blocks, _dropped(rate)[0], rescale(rate)
 
-    def packed_mask(self, site: int, rate: float, packing: Packing, width: int) -> Tensor:
+    def packed_mask(self, site: int, rate: float, layout: Layout, width: int) -> Tensor:
         """(T, width): the mask of a packed batch. A token's mask does not depend on the padding around it."""
-        return packing.pack(self.mask(site, rate, (packing.B, packing.L, width)).flatten(0, 1))
+        return layout.pack(self.mask(site, rate, (layout.B, layout.L, width)).flatten(0, 1))
 
 
 def _in_bfloat16(bits: NDArray[np.uint16], shape: tuple[int, ...]) -> Tensor:
@@ -114,58 +127,86 @@ def rescale(rate: float) -> float:
     return values / (values - dropped)
 
 
+@dataclass(frozen=True)
+class SiteDropout:
+    """Dropout at one site in one forward pass."""
+
+    rate: float = 0.0  # 0 outside training
+    mask: Tensor | None = None  # 0 where an element is dropped, else 1; None: torch draws it
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """dropout(x)"""
+        if self.mask is not None:
+            return x * self.mask * rescale(self.rate)
+        return F.dropout(x, self.rate) if self.rate else x
+
+    def add(self, x: Tensor, update: Tensor) -> Tensor:
+        """x + dropout(update)"""
+        if self.mask is not None:
+            return torch.add(x, update * self.mask, alpha=rescale(self.rate))
+        return x + self(update)
+
+
+class LayerDropout(NamedTuple):
+    """The dropouts of one layer, in the order of their sites."""
+
+    attention_weights: SiteDropout  # masks (B, N, L, L)
+    attention_output: SiteDropout  # masks (T, D), or (R, D) of the rows that the last layer returns
+    output: SiteDropout  # of the feed-forward network; masks as before
+
+
+class EncoderDropout(NamedTuple):
+    """The dropouts of an encoder in one forward pass. The pooler and the heads have modules (Dropout)."""
+
+    embeddings: Any  # SiteDropout, or another function of (T, E)
+    layers: Sequence[LayerDropout]
+
+
+def torch_dropout(config: ModelConfig, layers: int, training: bool) -> EncoderDropout:
+    """Dropout whose masks torch draws; none outside training."""
+    hidden = SiteDropout(config.hidden_dropout_prob if training else 0.0)
+    weights = SiteDropout(config.attention_probs_dropout_prob if training else 0.0)
+    return EncoderDropout(hidden, [LayerDropout(weights, hidden, hidden)] * layers)
+
+
+def keyed_dropout(
+    config: ModelConfig, layers: int, key: DropoutKey, layout: Layout, last_cells: Tensor | None = None
+) -> EncoderDropout:
+    """Dropout whose masks a key gives. last_cells: the cells that the last layer returns; None: all."""
+    c, attends, B, L = config, config.layer_type == "attention", layout.B, layout.L
+    hidden, square, rows = c.hidden_dropout_prob, (B, c.num_attention_heads, L, L), (B, L, c.hidden_size)
+    sites = (
+        (c.attention_probs_dropout_prob if attends else 0.0, square),
+        (hidden if attends else 0.0, rows),
+        (hidden, rows),
+    )
+    masks = iter(key.masks([(layer_site(i) + j, *site) for i in range(layers) for j, site in enumerate(sites)]))
+
+    drawn = []
+    for i in range(layers):
+        weights, *others = (next(masks) for _ in sites)
+        cells = last_cells if i == layers - 1 else None
+        packed = [None if mask is None else layout.pack(mask.flatten(0, 1), cells) for mask in others]
+        drawn.append(LayerDropout(SiteDropout(sites[0][0], weights), *(SiteDropout(hidden, mask) for mask in packed)))
+    embeddings = SiteDropout()
+    if hidden:
+        embeddings = SiteDropout(hidden, key.packed_mask(EMBEDDING_SITE, hidden, layout, c.embedding_width))
+    return EncoderDropout(embeddings, drawn)
+
+
 class Dropout(nn.Module):
-    """Dropout at one site of the network."""
+    """Dropout at one site above the layers: of a pooler or a head."""
 
     def __init__(self, rate: float, site: int):
         super().__init__()
         self.rate, self.site = rate, site
-        self.kernels: kernels.Kernels | None = None  # for packed rows in training on a CPU
 
-    def forward(self, x: Tensor, key: DropoutKey | None, packing: Packing | None = None) -> Tensor:
-        """Drop elements of (B, ...), or of (T, D) with its `packing`. Without a `key` torch draws the mask."""
+    def forward(self, x: Tensor, key: DropoutKey | None, layout: Layout | None = None) -> Tensor:
+        """Drop elements of (B, ...), or of (T, D) with its `layout`. Without a `key` torch draws the mask."""
         if key is None or not self.training or not self.rate:
             return F.dropout(x, self.rate, self.training)
-        if packing is not None and self.kernels is not None and is_by_byte(self.rate) and _is_supported(x):
-            numbers = key.numbers(self.site, self.rate, packing.L * x.shape[1])
-            dropped: Tensor = _Drop.apply(x, kernels.Rows.of(packing), kernels.Dropout(*numbers), self.kernels)
-            return dropped
-        if packing is None:
+        if layout is None:
             mask = key.mask(self.site, self.rate, tuple(x.shape))
         else:
-            mask = key.packed_mask(self.site, self.rate, packing, x.shape[1])
-        return x * mask * rescale(self.rate)
-
-
-def _is_supported(x: Tensor) -> bool:
-    return x.dtype is torch.float32 and x.is_contiguous() and x.shape[1] % kernels.WIDTH == 0
-
-
-class _Drop(torch.autograd.Function):
-    """Dropout of (T, D)."""
-
-    @staticmethod
-    def forward(ctx, x, *given):  # type: ignore[no-untyped-def]
-        *ctx.rest, ctx.kernels = given
-        return ctx.kernels.drop(x, *ctx.rest)
-
-    @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
-    def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        return ctx.kernels.drop(dy.contiguous(), *ctx.rest), None, None, None
-
-
-@dataclass(frozen=True)
-class LayerMasks:
-    """The dropout masks of one layer, drawn by a key; None where the rate is 0."""
-
-    weights: Tensor | None = None  # (B, N, L, L)
-    attention_output: Tensor | None = None  # (T, D)
-    output: Tensor | None = None  # (T, D)
-
-
-def add_dropped(x: Tensor, update: Tensor, mask: Tensor | None, rate: float, training: bool) -> Tensor:
-    """x + dropout(update). Without a `mask` torch draws one in training."""
-    if mask is None:
-        return x + F.dropout(update, rate, training)
-    return torch.add(x, update * mask, alpha=rescale(rate))
+            mask = key.packed_mask(self.site, self.rate, layout, x.shape[1])
+        return SiteDropout(self.rate, mask)(x)

@@ -11,17 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .acceleration import Kernels, accelerated
+from .bert import Encoder, Transform
+from .computation import EncoderOutput
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
-from .dropout import Dropout, DropoutKey
-from .encoder import Encoder, EncoderOutput
-from .fused import has_kernels
-from .kernels import Kernels
-from .layer import Transform
-from .packing import Packing, with_packing
+from .dropout import Dropout, DropoutKey, head_site
+from .initialization import initialise, start_with_position_heads
+from .layout import Layout, with_layout
 from .pair import Pair
-from .position_heads import start_with_position_heads
-from .prepare import initialise
-from .products import is_plain
 from .top import Top
 
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
@@ -50,7 +47,7 @@ class ClassificationHead(nn.Linear):
 
     def __init__(self, config: ModelConfig, labels: int, width: int):
         super().__init__(width, labels)
-        self.dropout = Dropout(config.head_dropout, head_site(config))
+        self.dropout = Dropout(config.head_dropout, head_site(config.num_hidden_layers))
 
     def forward(self, pooled: Tensor, dropout: DropoutKey | None = None) -> Tensor:
         """(B, D) to (B, K). `dropout`: key of the mask in training; None leaves it to torch."""
@@ -63,17 +60,12 @@ class TokenHead(nn.Linear):
     def __init__(self, config: ModelConfig, labels: int, width: int, rate: float):
         super().__init__(width, labels)
         self.transform = Transform(config, width, width, config.hidden_act) if config.rules.transform else None
-        self.dropout = Dropout(rate, head_site(config))
+        self.dropout = Dropout(rate, head_site(config.num_hidden_layers))
 
     def forward(self, out: EncoderOutput, dropout: DropoutKey | None = None) -> Tensor:  # type: ignore[override]
         """(T, K) scores of the packed rows. `dropout`: key of the mask in training; None leaves it to torch."""
         x = out.packed if self.transform is None else self.transform(out.packed)
-        return super().forward(self.dropout(x, dropout, out.packing))
-
-
-def head_site(config: ModelConfig) -> int:
-    """The dropout site of a head: the first one after those of the layers."""
-    return 3 * config.num_hidden_layers + 1
+        return super().forward(self.dropout(x, dropout, out.layout))
 
 
 class Model(nn.Module):
@@ -85,13 +77,18 @@ class Model(nn.Module):
         self.top = top
         self.heads = nn.ModuleDict({str(name): head for name, head in heads.items()})
         self.frozen = False
-        self.kernels: Kernels | None = None  # see `use_kernels`
+        self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU
         self.folder: Path | None = None  # that it was loaded from
 
     @property
     def config(self) -> ModelConfig:
         config: ModelConfig = self.encoder.config
         return config
+
+    @property
+    def encoders(self) -> tuple[Encoder, ...]:
+        """The encoder, or both of a pair."""
+        return (self.encoder.left, self.encoder.right) if isinstance(self.encoder, Pair) else (self.encoder,)
 
     @property
     def supervised_head(self) -> str | None:
@@ -118,7 +115,7 @@ class Model(nn.Module):
             dropout=dropout,
             hidden_states=self.top is not None,
             depth=self.depth,
-            packing=Packing.of_batch(batch),
+            layout=Layout.of_batch(batch),
             **few,
         )
         return out if self.top is None else self.top(out, dropout)
@@ -127,40 +124,25 @@ class Model(nn.Module):
         """`encode(batch, dropout).pooled`, (B, D), for which the last layer computes the pooled tokens alone."""
         if isinstance(self.encoder, Pair) or self.top is not None:
             return self.encode(batch, dropout).pooled
-        batch = with_packing(dict(batch))  # which `encode` needs too
-        cells = self.encoder.pooled_cells(Packing.of_batch(batch), batch["input_ids"].device)
+        batch = with_layout(dict(batch))  # which `encode` needs too
+        cells = self.encoder.pooled_cells(Layout.of_batch(batch), batch["input_ids"].device)
         if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in packing.py
             cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED_STEP)])
         return self.encode(batch, dropout, cells).pooled
 
-    def use_kernels(self, kernels: Kernels, alone: bool = True) -> None:
-        """Train with kernels: the loss over the vocabulary, and the layers of encoders that have the usual ones.
-
-        alone: whether no other process trains this model.
-        """
-        self.kernels = kernels
-        for part in self.encoder.modules():
-            plain = all(is_plain(one) for one in part.modules() if isinstance(one, nn.Linear))
-            if isinstance(part, Encoder) and has_kernels(part.config) and plain:
-                part.kernels = part.embedding_dropout.kernels = kernels
-        if alone and "mlm" in self.heads and self.decoder is self.encoder.embeddings.word.weight:
-            # the head's gradient of the table comes first, and has all rows: that of the rows of a batch is added to it
-            self.encoder.embeddings.word.sparse = True
-
     def freeze_unused_layers(self) -> None:
         """Turn off the gradients of layers above those that the top reads: they have no part in any loss."""
-        sides = (self.encoder.left, self.encoder.right) if isinstance(self.encoder, Pair) else (self.encoder,)
         depth = self.depth
         if depth is None:
             return
-        for encoder in sides:
+        for encoder in self.encoders:
             encoder.layers[depth:].requires_grad_(False)
             if encoder.final_norm is not None and depth < self.config.num_hidden_layers:
                 encoder.final_norm.requires_grad_(False)
 
     def freeze_lowest(self, layers: int) -> None:
         """Turn off the gradients of the embeddings and of so many layers above them. Their dropout stays on."""
-        for encoder in (self.encoder.left, self.encoder.right) if isinstance(self.encoder, Pair) else (self.encoder,):
+        for encoder in self.encoders:
             encoder.embeddings.requires_grad_(False)
             encoder.layers[:layers].requires_grad_(False)
 
@@ -229,10 +211,10 @@ def build_model(
     encoder = kind(config, pooler)
     above = None if top == NO_TOP else Top(top, config, encoder.width)
     width = encoder.width if above is None else above.width
-    model = Model(encoder, {name: build_head(name, config, labels, width) for name in heads}, above)
+    model = accelerated(Model(encoder, {name: build_head(name, config, labels, width) for name in heads}, above))
     if seed is not None:
         initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
         if config.start == "position-heads":
-            for side in (encoder.left, encoder.right) if isinstance(encoder, Pair) else (encoder,):
+            for side in model.encoders:
                 start_with_position_heads(side)
     return model

@@ -18,6 +18,8 @@ import threading
 import time
 from pathlib import Path
 
+import torch
+
 INTERVAL = 0.25  # seconds between two measurements
 LATEST = 0.3  # weight of the latest measurement in the average, which follows a change within a second
 SHORT, LONG = 0.5, 0.4  # cores that threads of ours and other programs need beyond those that there are: spin shorter
@@ -130,3 +132,13 @@ def busy_seconds(cores: list[int]) -> float:
         if name in names:  # user, nice, system, idle, iowait, irq, softirq, steal
             ticks += sum(int(field) for place, field in enumerate(fields[:8]) if place not in (3, 4))
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+@functools.cache
+def one_thread_after_fork() -> None:
+    """From now on a process that is forked from this one computes with one thread.
+
+    It has no copies of torch's other threads, and waiting for them would never end.
+    """
+    if hasattr(os, "register_at_fork"):  # not on Windows
+        os.register_at_fork(after_in_child=functools.partial(torch.set_num_threads, 1))

@@ -12,10 +12,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from .bert import Encoder
+from .computation import EncoderOutput
 from .config import ModelConfig
 from .dropout import DropoutKey
-from .encoder import Encoder, EncoderOutput
-from .packing import Packing
+from .layout import Layout
 
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 _STEPS_APART = 1 << 40  # between the steps of both encoders' dropout keys, so that they share no mask
@@ -39,27 +40,22 @@ class Pair(nn.Module):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         *,
+        layout: Layout | None = None,
         dropout: DropoutKey | None = None,
         hidden_states: bool = True,
         depth: int | None = None,
-        packed: bool = True,
-        packing: Packing | None = None,
     ) -> EncoderOutput:
         """Encode a batch. `pooled` (B, 2 D): a tanh layer on the left side's last token and the right side's first."""
         other = None if dropout is None else dataclasses.replace(dropout, step=dropout.step + _STEPS_APART)
-        if packed and self.left._takes_flash():  # the right side does not, and both need one order of rows
-            packing = (packing or Packing.of(attention_mask, *input_ids.shape)).in_sequence(input_ids.device)
-        asked = {"hidden_states": hidden_states, "depth": depth, "packed": packed, "packing": packing}
-        left, right = (
-            encoder(input_ids, attention_mask, token_type_ids, dropout=key, **asked)
-            for encoder, key in ((self.left, dropout), (self.right, other))
-        )
+        given, asked = (input_ids, attention_mask, token_type_ids), {"hidden_states": hidden_states, "depth": depth}
+        left = self.left(*given, layout=layout, dropout=dropout, **asked)
+        right = self.right(*given, layout=left.layout, dropout=other, **asked)  # in the order of rows of the left one
         states = None
         if hidden_states:
             states = tuple(torch.cat(both, -1) for both in zip(left.states, right.states, strict=True))
-        pooled, packing = None, left.packing
+        pooled, layout = None, left.layout
         if self.pooler is not None and depth is None:
             device = left.packed.device
-            ends = (left.packed[packing.ends(device, last=True)], right.packed[packing.ends(device, last=False)])
+            ends = (left.packed[layout.ends(device, last=True)], right.packed[layout.ends(device, last=False)])
             pooled = torch.tanh(self.pooler(torch.cat(ends, -1)))  # (B, 2 D)
-        return EncoderOutput(torch.cat([left.packed, right.packed], -1), packing, pooled, states)
+        return EncoderOutput(torch.cat([left.packed, right.packed], -1), layout, pooled, states)

@@ -1,8 +1,8 @@
 """A model as one forward pass over rectangles: no shape or branch depends on the mask's values.
 
-Packing (packing.py) saves the work on padding, but the number of its rows is known only when a batch is there. Tools
-that record a graph once and run it for every batch (torch.export, ONNX, Inductor) need this pass instead. Layers and
-weights are the model's own.
+Removing padding (layout.py) saves work, but the number of rows is known only when a batch is there. Tools that record a
+graph once and run it for every batch (torch.export, ONNX, Inductor) need this pass instead. Layers and weights are the
+model's own.
 
 Shapes: B sequences, L positions, D width of the encoder, V vocabulary, K labels.
 """
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from ..files import InputError
 from .heads import TOKEN_HEADS, Model
+from .layout import Layout
 
 STATES = "last_hidden_state"
 
@@ -57,11 +58,10 @@ class Rectangular(nn.Module):
         """All outputs of a batch. Raises ValueError if L exceeds the model's positions."""
         model, (B, L) = self.model, input_ids.shape
         top, depth = model.top, None if STATES in self.outputs else model.depth
-        out = model.encoder(
-            input_ids, attention_mask, token_type_ids, hidden_states=top is not None, depth=depth, packed=False
-        )
+        inputs = {"layout": Layout.rectangle(attention_mask, B, L), "hidden_states": top is not None, "depth": depth}
+        out = model.encoder(input_ids, attention_mask, token_type_ids, **inputs)
         read = out if top is None else top(out)
-        results = {STATES: out.packing.restore(out.packed)} if STATES in self.outputs else {}
+        results = {STATES: out.layout.restore(out.packed)} if STATES in self.outputs else {}
         for name in self.outputs:
             if name == "mlm":
                 results[name] = model.masked_lm_logits(read.packed).view(B, L, -1)

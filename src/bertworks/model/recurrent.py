@@ -10,9 +10,9 @@ Shapes: B sequences, L positions, T rows of a packed batch, D input width, W wid
 import torch
 from torch import Tensor, nn
 
-from .dropout import LayerMasks, add_dropped
-from .layer import LayerContext
-from .packing import Packing
+from .attention import Attention
+from .dropout import LayerDropout
+from .layout import Layout
 
 CELLS = {"lstm": nn.LSTM, "gru": nn.GRU}
 READS = {"left": (False,), "right": (True,), "both": (False, True)}  # whether a direction is read from the right
@@ -26,21 +26,21 @@ class Recurrent(nn.Module):
         self.reads = READS[direction]
         self.cells = nn.ModuleList(CELLS[cell](inputs, width, batch_first=True) for _ in self.reads)
 
-    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+    def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """Compute in float32, whatever the type of products: small steps through time gain nothing from bfloat16."""
         with torch.autocast(x.device.type, enabled=False):
-            rows = packing.unpack(x.float()).view(packing.B, packing.L, -1)
+            rows = layout.unpack(x.float()).view(layout.B, layout.L, -1)
             out = [
-                _read(cell, rows, packing, from_right) for cell, from_right in zip(self.cells, self.reads, strict=True)
+                _read(cell, rows, layout, from_right) for cell, from_right in zip(self.cells, self.reads, strict=True)
             ]
-        return packing.pack(torch.cat(out, -1).flatten(0, 1))
+        return layout.pack(torch.cat(out, -1).flatten(0, 1))
 
 
-def _read(cell: nn.Module, rows: Tensor, packing: Packing, from_right: bool) -> Tensor:
+def _read(cell: nn.Module, rows: Tensor, layout: Layout, from_right: bool) -> Tensor:
     """(B, L, D) to (B, L, W), each token's output in the token's own cell."""
-    if packing.mask is None and not from_right:
+    if layout.mask is None and not from_right:
         return cell(rows)[0]  # type: ignore[no-any-return]
-    order = packing.order(rows.device, from_right)
+    order = layout.order(rows.device, from_right)
     return _permuted(cell(_permuted(rows, order))[0], order.argsort(1))
 
 
@@ -55,15 +55,11 @@ class RecurrentLayer(nn.Module):
     ELMo has such skip connections too, without LayerNorm. Read both ways, each direction has half the width.
     """
 
-    def __init__(self, width: int, cell: str, direction: str, eps: float, rate: float):
+    def __init__(self, width: int, cell: str, direction: str, eps: float):
         super().__init__()
         self.recurrent = Recurrent(width, width // len(READS[direction]), cell, direction)
         self.output_norm = nn.LayerNorm(width, eps=eps)
-        self.rate = rate
 
-    def forward(self, x: Tensor, context: LayerContext, masks: LayerMasks | None) -> tuple[Tensor, None]:
-        """(T, D) to (T, D). Raises ValueError if asked for attention."""
-        if context.attentions or context.head_mask is not None:
-            raise ValueError("recurrent layers have no attention to show or to mask")
-        update = self.recurrent(x, context.packing)
-        return self.output_norm(add_dropped(x, update, masks.output if masks else None, self.rate, self.training)), None
+    def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
+        """(T, D) to (T, D). Of `attention` only the layout is used."""
+        return self.output_norm(dropout.output.add(x, self.recurrent(x, attention.layout)))  # type: ignore[no-any-return]

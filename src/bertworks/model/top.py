@@ -8,9 +8,9 @@ Shapes: B sequences, T rows of a packed batch, D width of the encoder, W width o
 import torch
 from torch import nn
 
+from .computation import EncoderOutput
 from .config import ModelConfig, TopConfig
-from .dropout import Dropout, DropoutKey
-from .encoder import EncoderOutput
+from .dropout import Dropout, DropoutKey, head_site
 from .layer_choice import LayerChoice
 from .recurrent import Recurrent
 
@@ -26,7 +26,7 @@ class Top(nn.Module):
         self.weighting = self.choice.weighting()
         widths = [self.choice.width(width)] + [2 * config.bilstm_width] * config.bilstm_layers
         self.bilstm = nn.ModuleList(Recurrent(w, config.bilstm_width, config.cell, "both") for w in widths[:-1])
-        first = 3 * shape.num_hidden_layers + 2  # the sites of encoder and head end before
+        first = head_site(shape.num_hidden_layers) + 1
         rate = shape.hidden_dropout_prob
         self.dropouts = nn.ModuleList(Dropout(rate, first + i) for i in range(config.bilstm_layers))
         self.width, self.direction, self.D = widths[-1], shape.direction, shape.hidden_size
@@ -38,16 +38,16 @@ class Top(nn.Module):
         BiLSTM. Without a BiLSTM it is the first token, or the last one if tokens see only what is left of them.
         """
         assert out.states is not None
-        x, packing = self.choice.combine(out.states, self.weighting), out.packing
+        x, layout = self.choice.combine(out.states, self.weighting), out.layout
         for drop, layer in zip(self.dropouts, self.bilstm, strict=True):
-            x = layer(drop(x, dropout, packing), packing)  # (T, 2 W)
+            x = layer(drop(x, dropout, layout), layout)  # (T, 2 W)
         if self.config.needs_pooler:
-            return EncoderOutput(x, packing, out.pooled)
-        first, last = (x[packing.ends(x.device, last)] for last in (False, True))
+            return EncoderOutput(x, layout, out.pooled)
+        first, last = (x[layout.ends(x.device, last)] for last in (False, True))
         if self.bilstm:
             half = x.shape[1] // 2
-            return EncoderOutput(x, packing, torch.cat([last[:, :half], first[:, half:]], -1))
+            return EncoderOutput(x, layout, torch.cat([last[:, :half], first[:, half:]], -1))
         if self.direction == "pair":  # the left half has read all at the last token, the right half at the first
             first, last = (part.view(len(part), -1, 2, self.D) for part in (first, last))
-            return EncoderOutput(x, packing, torch.stack([last[:, :, 0], first[:, :, 1]], 2).flatten(1))
-        return EncoderOutput(x, packing, last if self.direction == "left" else first)
+            return EncoderOutput(x, layout, torch.stack([last[:, :, 0], first[:, :, 1]], 2).flatten(1))
+        return EncoderOutput(x, layout, last if self.direction == "left" else first)

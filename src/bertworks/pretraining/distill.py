@@ -22,9 +22,9 @@ from ..checkpoint.weights import refuse_export, weights_checksum
 from ..data.store import Store
 from ..data.vocabulary import check_unknown
 from ..files import InputError, checksum
+from ..model.acceleration import compile_layers, for_inference
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
-from ..model.prepare import compile_layers, for_inference
 from ..training import machine
 from ..training.distributed import is_first_of_node, joined_world
 from ..training.identity import RunIdentity

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED, Batch
+from ..model.acceleration import for_inference
 from ..model.heads import TOKEN_HEADS, Model
-from ..model.prepare import for_inference
 from ..tokenizer import Tokenizer
 from ..training.distributed import World
 from .sequences import Frames, Integers, TokenIds, edges_of, ranges
@@ -211,13 +211,13 @@ def batch_scores(network: Model, batch: Batch, head: str) -> Tensor:
     if head not in TOKEN_HEADS:
         return module(network.pool(batch))  # type: ignore[no-any-return]
     out = network.encode(batch)
-    return out.packing.restore(module(out))
+    return out.layout.restore(module(out))
 
 
 def batch_vectors(network: Model, batch: Batch, head: str = "") -> Tensor:
     """(B, D), the mean over each sequence's tokens in the last layer."""
     out = network.encode(batch)
-    return out.packing.mean(out.packed.float())
+    return out.layout.mean(out.packed.float())
 
 
 @torch.no_grad()

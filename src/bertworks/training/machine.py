@@ -12,8 +12,8 @@ import torch
 
 from .._version import __version__
 from ..files import InputError
+from ..model.acceleration import is_supported
 from ..model.config import ModelConfig
-from ..model.products import is_supported
 from ..reporting.run_files import commit
 
 # torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first

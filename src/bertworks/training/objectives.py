@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from ..batch import IGNORED, Batch
+from ..model.computation import EncoderOutput
 from ..model.dropout import DropoutKey
-from ..model.encoder import EncoderOutput
 from ..model.heads import Model
-from ..model.packing import Packing, with_packing
+from ..model.layout import Layout, with_layout
 from .objective_specs import ObjectiveName, PairName
 from .vocabulary_loss import FILL, Scorer, Term, cross_entropy, linear_cross_entropy, used_slots
 
@@ -30,7 +30,7 @@ class Objective(Protocol):
         On a GPU they would have to be waited for. A batch that has them is returned as it is, so they can be made
         ahead.
         """
-        return with_packing(batch)
+        return with_layout(batch)
 
     def counts(self, batch: Batch) -> Mapping[str, float]:
         """How many predictions each term of this batch has, from its labels alone."""
@@ -127,7 +127,7 @@ def _with_last_cells(batch: Batch) -> Batch:
     """
     if "last_cells" in batch:
         return batch
-    ids, packing = batch["input_ids"], Packing.of_batch(batch)
+    ids, packing = batch["input_ids"], Layout.of_batch(batch)
     read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
     read[batch["masked_positions"][batch["masked_slots"]]] = True
     read[packing.end_cells(ids.device, last=False)] = True
@@ -140,5 +140,5 @@ def _with_last_cells(batch: Batch) -> Batch:
 
 def _word_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
     """The loss of the words that are to be predicted at `masked_positions`."""
-    used = out.packed.index_select(0, out.packing.rows(batch["masked_positions"]))  # (M, D)
+    used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))  # (M, D)
     return linear_cross_entropy(Scorer.of(model, used), batch["masked_labels"], batch["masked_slots"], model.kernels)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..model.kernels import Kernels
+from ..model.acceleration import Kernels
 from .config import OptimConfig
 
 

@@ -11,7 +11,7 @@ from types import FrameType
 import torch
 
 from ..model import openmp
-from ..model.prepare import one_thread_after_fork
+from ..model.openmp import one_thread_after_fork
 from .distributed import this_device
 
 THRESHOLDS = 32 << 20, 64 << 20  # bytes: the largest that glibc sets by itself, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD

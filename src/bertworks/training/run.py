@@ -27,9 +27,9 @@ from ..files import (
     write_json,
     write_text,
 )
+from ..model.acceleration import compile_layers, load_kernels
+from ..model.acceleration import use_kernels as attach_kernels
 from ..model.heads import Model
-from ..model.kernels import load
-from ..model.prepare import compile_layers
 from ..reporting.log import duration
 from ..reporting.run_files import LOG, RESULTS, read_results
 from ..typed import check_fields
@@ -148,12 +148,12 @@ def use_kernels(run: Run, trainer: Trainer) -> None:
     """Compute with kernels where there are any. A run that was begun otherwise says that it rounds differently."""
     kernels, progress = None, trainer.progress
     if machine.wants_kernels(trainer.config.compile, run.world.device, trainer.dtype):
-        kernels = load()
+        kernels = load_kernels()
         if kernels is None:
             run.say("no compiled kernels: they need Linux, gcc and PyTorch as pip installs it; training is slower")
     if kernels is not None:
         assert isinstance(trainer.model, Model)
-        trainer.model.use_kernels(kernels, alone=run.world.size == 1)
+        attach_kernels(trainer.model, kernels, alone=run.world.size == 1)
         trainer.optimizer.kernels = kernels
     name = "" if kernels is None else kernels.name
     if progress.step and progress.kernels != name:

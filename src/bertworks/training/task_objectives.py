@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED, Batch
+from ..model.computation import EncoderOutput
 from ..model.dropout import DropoutKey
-from ..model.encoder import EncoderOutput
 from ..model.heads import Model
 from .objectives import Objective
 from .vocabulary_loss import Scorer, Term, cross_entropy, linear_cross_entropy, linear_divergence, used_slots
@@ -53,7 +53,7 @@ class DistillationObjective(Objective):
 
         def states(found: EncoderOutput, wanted: Tensor) -> Tensor:
             """The last layer at these cells."""
-            return found.packed.index_select(0, found.packing.rows(wanted))
+            return found.packed.index_select(0, found.layout.rows(wanted))
 
         with torch.no_grad():
             known = self.teacher.encode(batch)
@@ -121,7 +121,7 @@ class EmbeddingObjective(Objective):
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out, labels = model.encode(batch, dropout), batch["labels"]
-        vectors = F.normalize(out.packing.mean(out.packed.float()), dim=-1).view(len(labels), 2, -1)
+        vectors = F.normalize(out.layout.mean(out.packed.float()), dim=-1).view(len(labels), 2, -1)
         first, second = vectors[:, 0], vectors[:, 1]  # (B, D) each
         if labels.is_floating_point():
             return {"task": Term(F.mse_loss((first * second).sum(-1), labels, reduction="sum"), None)}
@@ -155,7 +155,7 @@ class TaggingObjective(Objective):
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
         out, cells = model.encode(batch, dropout), batch["labelled_cells"]
-        scores, labels = model.heads["tagger"](out, dropout)[out.packing.rows(cells)], batch["labels"].flatten()[cells]
+        scores, labels = model.heads["tagger"](out, dropout)[out.layout.rows(cells)], batch["labels"].flatten()[cells]
         return {"task": cross_entropy(scores, labels)}
 
 
@@ -171,8 +171,8 @@ class SpanObjective(Objective):
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out = model.encode(batch, dropout)
-        scores = out.packing.unpack(model.heads["span"](out, dropout).float()).view(out.packing.B, out.packing.L, 2)
-        if out.packing.mask is not None:
-            scores = scores.masked_fill(~out.packing.mask[:, :, None], -torch.inf)
+        scores = out.layout.unpack(model.heads["span"](out, dropout).float()).view(out.layout.B, out.layout.L, 2)
+        if out.layout.mask is not None:
+            scores = scores.masked_fill(~out.layout.mask[:, :, None], -torch.inf)
         start, end = (cross_entropy(scores[:, :, i], batch["labels"][:, i]) for i in (0, 1))
         return {"task": Term((start.loss + end.loss) / 2, None)}

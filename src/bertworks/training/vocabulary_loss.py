@@ -12,9 +12,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED
+from ..model.acceleration import Kernels, is_supported, product
 from ..model.heads import MaskedLMHead, Model
-from ..model.kernels import Kernels
-from ..model.products import is_supported, product
 
 ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
 SCORES_OF_GPU = 160_000_000  # the same on a GPU, which computes few scores in less time than it takes to ask for them

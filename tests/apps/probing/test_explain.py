@@ -122,8 +122,10 @@ def check_attention(found, encoder, inputs):
         torch.testing.assert_close(mine.sum(-1), torch.ones_like(mine[..., 0]))
         layer = encoder.layers[0 if encoder.config.shared_layers == "all" else number]
         context = (mine @ heads["value"][number]).transpose(0, 1).flatten(1)  # (T, D)
-        x = out.states[number] + layer.attention_output(context)
-        x = layer.feed_forward(x if layer.pre else layer.attention_norm(x), None)
+        x = out.states[number] + layer.attention.output(context)
+        x = x if layer.pre else layer.attention_norm(x)
+        x = x + layer.feed_forward(layer.output_norm(x) if layer.pre else x)
+        x = x if layer.pre else layer.output_norm(x)
         if number == len(out.attentions) - 1 and encoder.final_norm is not None:
             x = encoder.final_norm(x)
         torch.testing.assert_close(x, out.states[number + 1], rtol=1e-3, atol=1e-4)

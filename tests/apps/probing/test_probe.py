@@ -26,7 +26,7 @@ from bertworks.cli import probe as verbs
 from bertworks.data.corpus import InputOptions
 from bertworks.files import InputError
 from bertworks.inference.evaluation import evaluate
-from bertworks.model.encoder import Encoder
+from bertworks.model.bert import Encoder
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Limits
 from bertworks.tasks.catalogue import TASKS
@@ -252,7 +252,7 @@ def test_weights_are_those_of_the_encoder(inside):
     position = embeddings.position.weight[: ids.shape[1]]
     x = embeddings.norm(embeddings.word(ids) + position + embeddings.token_type(types))
     layer = encoder.layers[0]
-    q, k = (project(x).view(1, -1, 2, 16).transpose(1, 2) for project in (layer.query, layer.key))
+    q, k = (project(x).view(1, -1, 2, 16).transpose(1, 2) for project in (layer.attention.query, layer.attention.key))
     np.testing.assert_allclose(attention.weights[0], (q @ k.transpose(2, 3) / 4).softmax(-1)[0], atol=1e-6)
     assert attention.weights.shape == (2, 2, 10, 10) and attention.tokens == encoding.tokens and attention.cut == 0
 
@@ -266,7 +266,7 @@ def classifier(folder):
     model = build_model(TINY, ("classifier",), labels=2, seed=3)
     with torch.no_grad():
         for layer in model.encoder.layers:
-            for matrix in (layer.query, layer.key, layer.value, layer.attention_output):
+            for matrix in layer.attention.children():
                 matrix.weight.mul_(12)
         model.heads["classifier"].weight.mul_(40)
     save_folder(folder.parent / "classifier", model, folder, labels=["bad", "good"], max_length=32)
@@ -277,7 +277,7 @@ def without(folder, out, layer, head):
     """The folder with a head's columns of the output projection set to zero."""
     model = load_model(folder)
     with torch.no_grad():
-        model.encoder.layers[layer].attention_output.weight[:, 16 * head : 16 * (head + 1)] = 0
+        model.encoder.layers[layer].attention.output.weight[:, 16 * head : 16 * (head + 1)] = 0
     save_folder(out, model, folder, labels=["bad", "good"], max_length=32)
     return out
 
@@ -342,7 +342,7 @@ def planted_table(path, rows, seed):
 
 def with_states(out, states):
     """The encoder's output with other hidden states (B, L, D)."""
-    return replace(out, states=tuple(out.packing.pack(state.flatten(0, 1)) for state in states))
+    return replace(out, states=tuple(out.layout.pack(state.flatten(0, 1)) for state in states))
 
 
 def plant(monkeypatch, layer):

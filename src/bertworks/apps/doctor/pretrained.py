@@ -111,7 +111,7 @@ def predictions_at_masks(
         out = model.encode(batch)
         labels, positions = batch["masked_labels"], batch["masked_positions"]
         at = (labels != IGNORED) & (batch["input_ids"].flatten()[positions] == tokenizer.mask_id)
-        scores = model.masked_lm_logits(out.packed[out.packing.rows(positions[at])])  # (M, V)
+        scores = model.masked_lm_logits(out.packed[out.layout.rows(positions[at])])  # (M, V)
         losses.append(F.cross_entropy(scores, labels[at], reduction="none"))
         predicted.append(scores.argmax(-1))
     return torch.cat(losses).numpy(), torch.cat(predicted).numpy()

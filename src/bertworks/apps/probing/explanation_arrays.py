@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...model.attention import rotate, rotation
+from ...model.bert import Encoder
+from ...model.computation import EncoderOutput
 from ...model.config import ModelConfig
-from ...model.encoder import Encoder, EncoderOutput
-from ...model.packing import Packing
+from ...model.layout import Layout
 from ...model.pair import Pair
 
 SHOWN = 64  # dimensions of a word's vector that are shown by layer
@@ -40,8 +41,9 @@ def embedding_sum(encoder: Encoder, ids: Sequence[int], types: Sequence[int]) ->
     total: the sum; output: the sum after LayerNorm.
     """
     tables, T, device = encoder.embeddings, len(ids), encoder.embeddings.word.weight.device
+    offset = encoder.config.position_offset
     word = tables.word(torch.tensor(ids, device=device))
-    position = None if tables.position is None else tables.position.weight[tables.offset : tables.offset + T]
+    position = None if tables.position is None else tables.position.weight[offset : offset + T]
     segment = None
     if tables.token_type is not None:
         one = tables.token_type.num_embeddings == 1
@@ -60,11 +62,11 @@ def head_vectors(encoder: Encoder, states: Sequence[Tensor]) -> dict[str, Tensor
     """
     config, found = encoder.config, []
     for number in range(config.num_hidden_layers):
-        layer: Any = encoder.layers[0 if config.shared_layers in ("all", "attention") else number]
+        layer: Any = encoder.layers[number % len(encoder.layers)]
         x = layer.attention_norm(states[number]) if layer.pre else states[number]
         q, k, v = (
             project(x).view(len(x), config.num_attention_heads, -1).transpose(0, 1)  # (N, T, H)
-            for project in (layer.query, layer.key, layer.value)
+            for project in (layer.attention.query, layer.attention.key, layer.attention.value)
         )
         if config.position_embedding_type == "rotary":
             theta = config.local_rope_theta if _is_local(config, number) else 0.0
@@ -128,5 +130,5 @@ def states_of(encoder: Any, ids: Sequence[int], types: Sequence[int]) -> list[Te
     """The embeddings and each layer's output, (T, D) each. With pre-LayerNorm the last one alone is normalised."""
     device = next(encoder.parameters()).device
     out = encoder(torch.tensor([ids], device=device), None, torch.tensor([types], device=device))
-    assert isinstance(out.packing, Packing) and out.states is not None
+    assert isinstance(out.layout, Layout) and out.states is not None
     return list(out.states)

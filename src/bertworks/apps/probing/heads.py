@@ -20,7 +20,7 @@ from torch import Tensor
 from ...checkpoint.locate import refuse_export
 from ...inference.evaluation import Evaluation
 from ...inference.model import LoadedModel
-from ...model.encoder import Encoder
+from ...model.bert import Encoder
 from ...reporting.run_files import PREDICTIONS
 from ...tasks.base import Judged, Task
 from ...training.machine import facts

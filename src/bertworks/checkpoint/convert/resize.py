@@ -13,7 +13,7 @@ from torch import Tensor
 from ...files import InputError
 from ...model.config import NO_TOP, ModelConfig, TopConfig
 from ...model.heads import Model, build_model
-from ...model.prepare import shapes_only
+from ...model.initialization import shapes_only
 from ..families import family_of
 
 LONGEST = 1 << 20  # positions; more is a typing error, and no memory holds it

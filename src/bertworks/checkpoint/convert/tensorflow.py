@@ -39,13 +39,13 @@ _BERT_LAYER = {
     theirs.replace(".", "/"): ours for ours, theirs in LAYERS["bert"].items()
 }  # Hugging Face took these over
 _ALBERT_LAYER = {
-    "attention_1/self/query": "query",
-    "attention_1/self/key": "key",
-    "attention_1/self/value": "value",
-    "attention_1/output/dense": "attention_output",
+    "attention_1/self/query": "attention.query",
+    "attention_1/self/key": "attention.key",
+    "attention_1/self/value": "attention.value",
+    "attention_1/output/dense": "attention.output",
     "LayerNorm": "attention_norm",
-    "ffn_1/intermediate/dense": "intermediate",
-    "ffn_1/intermediate/output/dense": "output",
+    "ffn_1/intermediate/dense": "feed_forward.intermediate",
+    "ffn_1/intermediate/output/dense": "feed_forward.output",
     "LayerNorm_1": "output_norm",
 }
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..packing import Packing
+from ...layout import Layout
 from ..products import joined, product
 from .signatures import Function
 
@@ -68,14 +68,14 @@ class Rows:
     cells: Tensor | None  # (T,) flat cell of each row; None: row t is cell t
 
     @classmethod
-    def of(cls, packing: Packing) -> "Rows":
-        """The rows of this packing."""
-        B, L, index = packing.B, packing.L, packing.index
+    def of(cls, layout: Layout) -> "Rows":
+        """The rows of this layout."""
+        B, L, index = layout.B, layout.L, layout.index
         of_cells = torch.arange(B * L)
         if index is not None:
             of_cells = torch.full_like(of_cells, -1).index_copy_(0, index, of_cells[: len(index)])
-        if packing.mask is not None:
-            of_cells = torch.where(packing.mask.flatten(), of_cells, -1)
+        if layout.mask is not None:
+            of_cells = torch.where(layout.mask.flatten(), of_cells, -1)
         return cls(B, L, of_cells, None if index is None else index.contiguous())
 
     def __len__(self) -> int:

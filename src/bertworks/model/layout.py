@@ -1,7 +1,7 @@
-"""A batch without its padding: which cells of the (B, L) rectangle hold real tokens, and the ways in and out.
+"""A batch without its padding: which cells of the (B, L) rectangle hold real tokens.
 
 Between the embeddings and the heads every operation on single tokens works on real tokens alone, packed in T rows; only
-attention and recurrence see the rectangle.
+attention and recurrence see the rectangle. A cell is a position in the flattened rectangle, b * L + l.
 
 Shapes: B sequences, L positions, T rows of the packed form, D hidden width.
 """
@@ -14,14 +14,14 @@ from torch import Tensor
 
 from ..batch import Batch
 
-# T is a multiple of STEP, with more than MANY tokens of LARGE_STEP: a product of a new shape costs the library more to
-# prepare than to compute
-STEP, MANY, LARGE_STEP = 64, 1024, 128
+# T is a multiple of ROW_MULTIPLE, with more than LARGE_BATCH tokens of LARGE_ROW_MULTIPLE: a product of a new shape
+# costs the library more to prepare than to compute
+ROW_MULTIPLE, LARGE_BATCH, LARGE_ROW_MULTIPLE = 64, 1024, 128
 CELLS = "packed_cells"  # key of a batch: see batch.py
 
 
 @dataclass(frozen=True)
-class Packing:
+class Layout:
     """Which cells of a (B, L) rectangle hold real tokens; `None` indices mean all of them."""
 
     B: int
@@ -29,12 +29,17 @@ class Packing:
     mask: Tensor | None  # (B, L) bool, True = real token
     index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last step
     inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding left out
-    recorded: bool = False  # whether B and L are those of a graph that serves other sizes too
-    partial: bool = False  # whether rows of real tokens are left out, because nobody reads them
+    static: bool = False  # whether no shape or branch may depend on the values of the mask
+    is_subset: bool = False  # whether rows of real tokens are left out
+
+    @property
+    def T(self) -> int:
+        """The number of rows of the packed form."""
+        return self.B * self.L if self.index is None else len(self.index)
 
     @classmethod
-    def of_batch(cls, batch: Mapping[str, Tensor]) -> "Packing":
-        """The packing that `with_packing` has made, or one made now; as `of` otherwise."""
+    def of_batch(cls, batch: Mapping[str, Tensor]) -> "Layout":
+        """The layout that `with_layout` has found, or as `of`."""
         B, L = batch["input_ids"].shape
         cells = batch.get(CELLS)
         if cells is None:
@@ -42,11 +47,11 @@ class Packing:
         if not len(cells):
             return cls(B, L, None, None, None)
         mask = batch["attention_mask"].bool()
-        return cls(B, L, mask, *((None, None) if len(cells) == B * L else (cells, _inverse(cells, B * L))))
+        return cls(B, L, mask, *((None, None) if len(cells) == B * L else (cells, inverse_of(cells, B * L))))
 
     @classmethod
-    def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
-        """The packing of a batch, with padding anywhere. Raises ValueError if a sequence has no real token to pool."""
+    def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Layout":
+        """That of a batch without padding, which may be anywhere. Raises ValueError for a sequence of padding only."""
         mask = None if attention_mask is None else attention_mask.bool()
         if mask is None or mask.all():
             return cls(B, L, None, None, None)
@@ -54,56 +59,42 @@ class Packing:
         if not lengths.all():
             raise ValueError("attention_mask has a sequence without a real token; leave that sequence out")
         tokens = int(lengths.sum())
-        step = STEP if tokens <= MANY else LARGE_STEP
+        step = ROW_MULTIPLE if tokens <= LARGE_BATCH else LARGE_ROW_MULTIPLE
         if -(-tokens // step) * step >= B * L:  # all padding would be needed to fill up the last step
             return cls(B, L, mask, None, None)
         real, padding = mask.flatten().nonzero().squeeze(1), (~mask).flatten().nonzero().squeeze(1)
         index = torch.cat([real, padding[: -tokens % step]])
-        return cls(B, L, mask, index, _inverse(index, B * L))
+        return cls(B, L, mask, index, inverse_of(index, B * L))
 
     @classmethod
-    def rectangle(cls, attention_mask: Tensor | None, B: int, L: int) -> "Packing":
-        """The packing that keeps all padding: T is B*L, and no shape or branch depends on the mask's values."""
-        return cls(B, L, None if attention_mask is None else attention_mask.bool(), None, None, recorded=True)
+    def rectangle(cls, attention_mask: Tensor | None, B: int, L: int) -> "Layout":
+        """The layout that keeps all padding: T is B*L, and no shape or branch depends on the mask's values."""
+        return cls(B, L, None if attention_mask is None else attention_mask.bool(), None, None, static=True)
 
-    def trimmed(self, step: int) -> "Packing":
-        """With no more padding than fills up the last `step` rows; of a packing whose padding comes last."""
-        if self.index is None or self.mask is None:
-            return self
-        index = self.index[: -(-int(self.mask.sum()) // step) * step]
-        return replace(self, index=index, inverse=_inverse(index, self.B * self.L))
+    def token_inputs(
+        self, input_ids: Tensor, token_type_ids: Tensor | None, offset: int
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """(B, L) ids and segments to (T,) ids, segments and rows of the position table.
 
-    def filled(self, device: torch.device) -> "Packing":
-        """With tensors in place of None: so one compiled graph serves all batches, with and without padding."""
-        if self.index is not None:
-            return self
-        cells = torch.arange(self.B * self.L, device=device)
-        mask = torch.ones(self.B, self.L, dtype=torch.bool, device=device) if self.mask is None else self.mask
-        return replace(self, mask=mask, index=cells, inverse=cells.clone())  # no function is given one tensor twice
-
-    def in_sequence(self, device: torch.device) -> "Packing":
-        """As `filled`, with the real tokens of one sequence after the other before all padding."""
-        packing = self.filled(device)
-        if self.index is not None or self.mask is None:
-            return packing
-        index = torch.argsort(~self.mask.flatten(), stable=True)
-        return replace(packing, index=index, inverse=_inverse(index, self.B * self.L))
-
-    def bounds(self) -> Tensor:
-        """(B + 2,) int32: the row at which each sequence of `in_sequence` begins, then the filling, and T."""
-        assert self.index is not None and self.mask is not None
-        ends = self.mask.sum(1).cumsum(0)
-        first, last = ends.new_zeros(1), ends.new_full((1,), len(self.index))
-        return torch.cat([first, ends, last]).int()
+        offset: rows of the table before the first token's. With an offset only real tokens count, as in fairseq.
+        """
+        ids, segments = input_ids.reshape(-1), None if token_type_ids is None else token_type_ids.reshape(-1)
+        if offset and self.mask is not None:
+            positions = (self.mask.cumsum(1) - 1).clamp(min=0).view(-1) + offset
+        else:
+            positions = torch.arange(self.L, device=ids.device).expand(self.B, -1).reshape(-1) + offset
+        if self.index is None:
+            return ids, segments, positions
+        return ids[self.index], None if segments is None else segments[self.index], positions[self.index]
 
     def pack(self, x: Tensor, cells: Tensor | None = None) -> Tensor:
         """(B*L, D) to (T, D), or to (R, D), the rows of these flat cells."""
         index = self.index if cells is None else cells
         return x if index is None else _Gather.apply(x, index)
 
-    def at(self, cells: Tensor) -> "Packing":
-        """The packing of these flat cells alone, (R,)."""
-        return replace(self, index=cells, inverse=_inverse(cells, self.B * self.L), partial=True)
+    def at(self, cells: Tensor) -> "Layout":
+        """The layout of these cells alone, (R,)."""
+        return replace(self, index=cells, inverse=inverse_of(cells, self.B * self.L), is_subset=True)
 
     def select(self, x: Tensor, cells: Tensor) -> Tensor:
         """(T, D) to (R, D), the rows of flat cells."""
@@ -112,9 +103,9 @@ class Packing:
     def unpack(self, x: Tensor) -> Tensor:
         """(T, D) to (B*L, D); cells of padding hold copies of a real token, which attention must not see.
 
-        Raises ValueError if this packing has no row for some real tokens.
+        Raises ValueError if this layout has no row for some real tokens.
         """
-        if self.partial:
+        if self.is_subset:
             raise ValueError("the last layer was computed for some tokens only; encode the batch without last_cells")
         return x if self.index is None else _Spread.apply(x, self.index, self.inverse)
 
@@ -127,24 +118,6 @@ class Packing:
         """(T, D) to (B, D), the mean of each sequence's real tokens."""
         count = self.L if self.mask is None else self.mask.sum(1, keepdim=True)
         return self.restore(x).sum(1) / count
-
-    def visible(self, direction: str, device: torch.device, span: int = 0) -> Tensor | None:
-        """True for keys that a query may see, (B, 1, 1, L), or (B or 1, 1, L, L) if queries differ; None: all.
-
-        `direction` "left" or "right" leaves that side alone, `span` so many cells on each side (0: all). A query always
-        sees itself, padding too: a softmax over nothing is not a number.
-        """
-        real = None if self.mask is None else self.mask[:, None, None, :]
-        span = span if self.recorded or span < self.L - 1 else 0
-        if direction == "both" and not span:
-            return real
-        side = torch.ones(self.L, self.L, dtype=torch.bool, device=device)
-        if direction != "both":
-            side = side.tril() if direction == "left" else side.triu()
-        if span:
-            side = side.triu(-span).tril(span)
-        side = side[None, None]
-        return side if real is None else side & (real | torch.eye(self.L, dtype=torch.bool, device=device))
 
     def ends(self, device: torch.device, last: bool) -> Tensor:
         """(B,) row of each sequence's first, or last, real token in the packed form."""
@@ -170,22 +143,22 @@ class Packing:
         return cells if self.inverse is None else self.inverse[cells]
 
 
-def with_packing(batch: Batch) -> Batch:
-    """The batch with what `Packing.of_batch` needs, so that no mask is looked at where it would have to be waited for.
+def with_layout(batch: Batch) -> Batch:
+    """The batch with what `Layout.of_batch` needs, so that no mask is looked at where it would have to be waited for.
 
     Raises ValueError if a sequence has no real token to pool.
     """
     if CELLS in batch:
         return batch
     mask = batch["attention_mask"]
-    packing = Packing.of(mask, *mask.shape)
-    cells = packing.index
+    layout = Layout.of(mask, *mask.shape)
+    cells = layout.index
     if cells is None:
-        cells = torch.arange(0 if packing.mask is None else mask.numel(), device=mask.device)
+        cells = torch.arange(0 if layout.mask is None else mask.numel(), device=mask.device)
     return batch | {CELLS: cells}
 
 
-def _inverse(index: Tensor, cells: int) -> Tensor:
+def inverse_of(index: Tensor, cells: int) -> Tensor:
     """(B*L,) row of each cell in the packed form; 0 for padding left out."""
     return index.new_zeros(cells).index_copy_(0, index, torch.arange(len(index), device=index.device))
 

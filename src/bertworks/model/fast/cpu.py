@@ -1,33 +1,50 @@
-"""BERT's layers in training on a CPU, with kernels (kernels/).
+"""BERT's layers in training in bfloat16 on a CPU, by C kernels (kernels/).
 
-They compute what layer.py does, up to rounding, for the usual layer: LayerNorm behind each half, GELU, no attention
-span. The residual stream is float32; each half is given it in bfloat16 too, for its products.
+They compute what bert.py does, up to rounding, for the usual layer: LayerNorm behind each sub-layer, GELU, no attention
+window. The residual stream is float32; each sub-layer is given it in bfloat16 too, for its products.
 
 Shapes: B sequences, L positions, T rows of the packed batch, R of them that the last layer returns, D hidden width,
 I feed-forward width, N heads, H head size.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .dropout import DropoutKey, is_by_byte
-from .kernels import NO_DROPOUT, WIDTH, AttentionShape, Dropout, Kernels, Rows
-from .packing import Packing
-
-if TYPE_CHECKING:
-    from .config import ModelConfig
-    from .layer import Layer
+from ..attention import TorchAttention, global_and_local
+from ..bert import Encoder
+from ..computation import Computation, ForwardOptions, attention_of_layers
+from ..config import ModelConfig
+from ..dropout import EMBEDDING_SITE, DropoutKey, EncoderDropout, SiteDropout, is_by_byte, keyed_dropout, layer_site
+from ..layout import Layout, inverse_of
+from .kernels import NO_DROPOUT, ROWS, WIDTH, AttentionShape, Dropout, Kernels, Rows
+from .products import is_unmodified
 
 GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
 
 
-def has_kernels(config: "ModelConfig") -> bool:
+def use_kernels(model: Any, kernels: Kernels, alone: bool = True) -> None:
+    """Train a model with kernels: the loss over the vocabulary, and the layers of encoders that have the usual ones.
+
+    alone: whether no other process trains this model.
+    """
+    model.kernels = kernels
+    for encoder in model.encoder.modules():
+        if isinstance(encoder, Encoder) and has_kernels(encoder.config):
+            linear = (module for module in encoder.layers.modules() if isinstance(module, nn.Linear))
+            if all(map(is_unmodified, linear)):
+                encoder.backend.kernels = kernels
+    if alone and "mlm" in model.heads and model.decoder is model.encoder.embeddings.word.weight:
+        # the head's gradient of the table comes first, and has all rows: that of the rows of a batch is added to it
+        model.encoder.embeddings.word.sparse = True
+
+
+def has_kernels(config: ModelConfig) -> bool:
     """Whether the kernels compute this model's layers."""
     dense = config.feed_forward == "dense" and config.hidden_act in GELU
     post = config.norm == "post" and config.bias
@@ -37,40 +54,91 @@ def has_kernels(config: "ModelConfig") -> bool:
     return dense and post and attends and whole and all(map(is_by_byte, rates))
 
 
+def trimmed(encoder: Encoder, layout: Layout, kernels: Kernels) -> Layout:
+    """The layout with no more padding than the kernels need, where they compute all products of the layers.
+
+    oneDNN's products take long to prepare for each number of rows.
+    """
+    c = encoder.config
+    all_products = kernels.multiplies(c.hidden_size, c.intermediate_size) and encoder.embeddings.projection is None
+    if not all_products or layout.index is None or layout.mask is None:
+        return layout
+    index = layout.index[: -(-int(layout.mask.sum()) // ROWS) * ROWS]
+    return replace(layout, index=index, inverse=inverse_of(index, layout.B * layout.L))
+
+
 @dataclass(frozen=True)
-class FusedLayers:
-    """The layers of one pass over a batch."""
+class KernelComputation(Computation):
+    """The layers of one pass over a batch. Kernels draw the masks of dropout."""
 
-    kernels: Kernels
-    config: "ModelConfig"
-    packing: Packing
-    key: DropoutKey
-    rotations: Tensor | None = None  # (2, L, H / 2), of rotary positions
-    last_cells: Tensor | None = None  # (R,) flat cells whose rows the last layer returns; None: all
+    kernels: Kernels | None = None
+    key: DropoutKey | None = None
 
-    def run(self, halves: Sequence[tuple["Layer", "Layer"]], x: Tensor) -> Iterator[Tensor]:
-        """The output of each layer, (T, D) float32, of the last one (R, D).
+    @classmethod
+    def of(cls, encoder: Encoder, layout: Layout, options: ForwardOptions, kernels: Kernels) -> "KernelComputation":
+        """Of a batch in training with a key."""
+        c, key = encoder.config, options.dropout
+        assert key is not None
+        if options.cells(encoder) is not None:
+            layout = trimmed(encoder, layout, kernels)
+        scopes = global_and_local(TorchAttention, c, layout, encoder.embeddings.word.weight.device)
+        attentions = attention_of_layers(encoder, layout, scopes, options)
+        dropout: Any = SiteDropout()
+        if c.hidden_dropout_prob and c.embedding_width % WIDTH == 0:
+            dropout = _KernelDropout(layout, c.hidden_dropout_prob, key, kernels)
+        elif c.hidden_dropout_prob:
+            dropout = keyed_dropout(c, 0, key, layout).embeddings
+        return cls("kernels", layout, attentions, EncoderDropout(dropout, []), kernels=kernels, key=key)
 
-        halves: the attention and the feed-forward network of each layer.
-        """
-        c, rows, x16 = self.config, Rows.of(self.packing), x.to(torch.bfloat16)
-        shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, self.rotations)
-        for i, (attending, feeding) in enumerate(halves):
-            last = self.last_cells if i == len(halves) - 1 else None
-            returned = rows if last is None else Rows.of(self.packing.at(last))
-            dropouts, tanh = self._dropouts(i, rows), GELU[c.hidden_act]
-            work = _Work(self.kernels, rows, returned, shape, dropouts, c.layer_norm_eps, tanh)
-            read = [x16] if last is None else [self.packing.select(x16, last), x16]
-            x = x if last is None else self.packing.select(x, last)
-            x, x16 = _Layer.apply(work, x, *_Parameters.of(attending, feeding), *read)
+    def run(self, encoder: Encoder, x: Tensor) -> Iterator[Tensor]:
+        """The output of each layer, (T, D) float32, of the last one (R, D)."""
+        assert self.kernels is not None
+        c, rows, x16 = encoder.config, Rows.of(self.layout), x.to(torch.bfloat16)
+        for i, attention in enumerate(self.attentions):
+            cells, layer = attention.cells, encoder.layers[i % len(encoder.layers)]
+            shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, attention.rotations)
+            returned = rows if cells is None else Rows.of(self.layout.at(cells))
+            work = _Work(
+                self.kernels, rows, returned, shape, self._dropouts(c, i), c.layer_norm_eps, GELU[c.hidden_act]
+            )
+            inputs = [x16] if cells is None else [self.layout.select(x16, cells), x16]
+            x, x16 = _Layer.apply(work, attention.select(x), *_Parameters.of(layer), *inputs)
             yield x
 
-    def _dropouts(self, layer: int, rows: Rows) -> list[Dropout]:
+    def _dropouts(self, config: ModelConfig, layer: int) -> list[Dropout]:
         """That of attention weights, of the attention's output, and of the feed-forward network's."""
-        c, square, wide = self.config, self.config.num_attention_heads * rows.L**2, rows.L * self.config.hidden_size
-        rates = (c.attention_probs_dropout_prob, c.hidden_dropout_prob, c.hidden_dropout_prob)
-        sites = enumerate(zip(rates, (square, wide, wide), strict=True), 3 * layer + 1)
+        assert self.key is not None
+        c, L = config, self.layout.L
+        weights, hidden = c.attention_probs_dropout_prob, c.hidden_dropout_prob
+        square, wide = c.num_attention_heads * L**2, L * c.hidden_size
+        sites = enumerate(((weights, square), (hidden, wide), (hidden, wide)), layer_site(layer))
         return [Dropout(*self.key.numbers(site, rate, n)) if rate else NO_DROPOUT for site, (rate, n) in sites]
+
+
+@dataclass(frozen=True)
+class _KernelDropout:
+    """Dropout of the embeddings, (T, E) float32."""
+
+    layout: Layout
+    rate: float
+    key: DropoutKey
+    kernels: Kernels
+
+    def __call__(self, x: Tensor) -> Tensor:
+        numbers = self.key.numbers(EMBEDDING_SITE, self.rate, self.layout.L * x.shape[1])
+        return _Drop.apply(x, Rows.of(self.layout), Dropout(*numbers), self.kernels)  # type: ignore[no-any-return]
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, *given):  # type: ignore[no-untyped-def]
+        *ctx.rest, ctx.kernels = given
+        return ctx.kernels.drop(x.contiguous(), *ctx.rest)
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx, dy):  # type: ignore[no-untyped-def]
+        return ctx.kernels.drop(dy.contiguous(), *ctx.rest), None, None, None
 
 
 @dataclass(frozen=True)
@@ -107,10 +175,11 @@ class _Parameters(NamedTuple):
     output_norm_bias: Any
 
     @classmethod
-    def of(cls, attending: "Layer", feeding: "Layer") -> "_Parameters":
-        """Those of the modules of both halves."""
-        projections = attending.query, attending.key, attending.value, attending.attention_output
-        modules = *projections, attending.attention_norm, feeding.intermediate, feeding.output, feeding.output_norm
+    def of(cls, layer: Any) -> "_Parameters":
+        """Those of a layer."""
+        attention, feed_forward = layer.attention, layer.feed_forward
+        projections = attention.query, attention.key, attention.value, attention.output, layer.attention_norm
+        modules = *projections, feed_forward.intermediate, feed_forward.output, layer.output_norm
         return cls(*(parameter for module in modules for parameter in (module.weight, module.bias)))
 
     def of_projections(self, inputs: int) -> list[Sequence[Any]]:

@@ -17,7 +17,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from ..openmp import library
+from ...openmp import library
 from .functions import AttentionShape, Dropout, Kernels
 from .signatures import functions
 

@@ -13,24 +13,68 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from ..attention import Attention
+from ..bert import FeedForward, SelfAttention
+from ..dropout import SiteDropout
+
+
+class JoinedSelfAttention(SelfAttention):
+    """Self-attention with query, key and value in one product."""
+
+    def __init__(self, module: SelfAttention):
+        nn.Module.__init__(self)
+        self.query, self.key, self.value, self.output = module.query, module.key, module.value, module.output
+
+    def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
+        projections = linear(in_autocast_dtype(x), self.query, self.key, self.value)
+        (update,) = linear(attention.of_projections(projections, dropout), self.output)
+        return update
+
+
+class JoinedFeedForward(FeedForward):
+    """The feed-forward network with these products."""
+
+    def __init__(self, module: FeedForward):
+        nn.Module.__init__(self)
+        self.gated, self.activation = module.gated, module.activation
+        self.intermediate, self.output = module.intermediate, module.output
+
+    def forward(self, x: Tensor) -> Tensor:
+        (hidden,) = linear(in_autocast_dtype(x), self.intermediate)
+        (update,) = linear(self.activate(hidden), self.output)
+        return update
+
+
+def joined_products(name: str, module: nn.Module) -> nn.Module | None:
+    """For `with_replacements`: one of the modules above."""
+    if type(module) is SelfAttention:
+        return JoinedSelfAttention(module)
+    return JoinedFeedForward(module) if type(module) is FeedForward else None
+
+
+def in_autocast_dtype(x: Tensor) -> Tensor:
+    """`x` in the type of matrix products, cast once; autocast would cast it anew for each product."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
+
 
 def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
     """The outputs of one or several linear layers for (T, D): all side by side as one (T, O), or each by itself."""
-    plain = all(map(is_plain, layers))
-    if len(layers) > 1 and plain and torch.compiler.is_compiling():
+    unmodified = all(map(is_unmodified, layers))
+    if len(layers) > 1 and unmodified and torch.compiler.is_compiling():
         weight, bias = (
             None if getattr(layers[0], name) is None else torch.cat([getattr(layer, name) for layer in layers])
             for name in ("weight", "bias")
         )
         return [F.linear(x, weight, bias)]  # type: ignore[arg-type]
-    if not (torch.is_grad_enabled() and is_supported(x) and plain):
+    if not (torch.is_grad_enabled() and is_supported(x) and unmodified):
         return [layer(x) for layer in layers]
     biases = [layer.bias for layer in layers if layer.bias is not None]
     joined: Tensor = _JoinedLinear.apply(x, len(layers), *(layer.weight for layer in layers), *biases)
     return [joined]
 
 
-def is_plain(layer: nn.Module) -> bool:
+def is_unmodified(layer: nn.Module) -> bool:
     """Whether the layer is a linear one that nothing else takes part in: no adapter, hook or computed weight."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return type(layer) is nn.Linear and "weight" in layer._parameters and not any(hooks)

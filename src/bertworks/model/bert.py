@@ -1,0 +1,239 @@
+"""BERT's encoder (Devlin et al. 2019, section 3 and figure 2): embeddings, Transformer layers, pooler.
+
+Attention is the only operation that mixes tokens; everything else works on single token vectors. Therefore attention
+and dropout are passed in, and nothing here depends on padding, devices or optimised implementations: attention.py and
+dropout.py have the definitions, computation.py and fast/ choose among the ways to compute them. BERT's relatives are
+settings of the same modules (config.py); recurrent layers and two encoders side by side are in comparators.py.
+
+Shapes: B sequences, L positions, T tokens of a batch without its padding (layout.py), E embedding width, D hidden
+width, I feed-forward width, V vocabulary.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .attention import Attention
+from .computation import EncoderOutput, ForwardOptions, Reference
+from .config import ModelConfig
+from .dropout import POOLER_SITE, Dropout, DropoutKey, LayerDropout, SiteDropout
+from .layout import Layout
+from .recurrent import RecurrentLayer
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
+    "gelu_new": lambda x: F.gelu(x, approximate="tanh"),  # the tanh form of the original code since February 2019
+    "relu": F.relu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+    "linear": lambda x: x,  # none
+}
+
+
+def layer_norm(config: ModelConfig, width: int) -> nn.LayerNorm:
+    """LayerNorm of this width, with or without biases."""
+    return nn.LayerNorm(width, eps=config.layer_norm_eps, bias=config.bias)
+
+
+class Embeddings(nn.Module):
+    """Word + position + segment embeddings, LayerNorm, dropout (section 3, figure 2); ALBERT projects them to D."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        E, table = config.embedding_width, config.position_embedding_type != "rotary"
+        self.word = nn.Embedding(config.vocab_size, E)
+        self.position = nn.Embedding(config.max_position_embeddings, E) if table else None
+        self.token_type = nn.Embedding(config.type_vocab_size, E) if config.type_vocab_size else None
+        self.norm = layer_norm(config, E)
+        self.projection = nn.Linear(E, config.hidden_size, config.bias) if config.embedding_size else None
+        if self.position is not None:
+            self.position.weight.requires_grad = config.position_embedding_type == "learned"
+
+    def forward(self, ids: Tensor, segments: Tensor | None, positions: Tensor, dropout: SiteDropout) -> Tensor:
+        """Token ids, segments (None: all 0) and positions of T tokens, (T,) each, to (T, D)."""
+        x = self.word(ids)  # (T, E)
+        if self.position is not None:
+            x = x + self.position(positions)
+        if self.token_type is not None:  # a table of one segment adds the same vector to every token
+            single = segments is None or self.token_type.num_embeddings == 1
+            x = x + (self.token_type.weight[0] if single else self.token_type(segments))
+        x = dropout(self.norm(x))
+        return x if self.projection is None else self.projection(x).to(x.dtype)  # type: ignore[no-any-return]
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention: each token becomes a weighted mean of the tokens it sees (Vaswani et al. 2017)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        D = config.hidden_size
+        self.query, self.key, self.value = (nn.Linear(D, D, config.bias) for _ in range(3))
+        self.output = nn.Linear(D, D, config.bias)
+
+    def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
+        """(T, D) to (T, D). dropout: of the attention weights."""
+        context = attention(self.query(x), self.key(x), self.value(x), dropout)
+        return self.output(context)  # type: ignore[no-any-return]
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with an activation between them. GeGLU: the activation of one half times the other half."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        D, wide = config.hidden_size, config.intermediate_size
+        self.gated, self.activation = config.feed_forward == "geglu", config.hidden_act
+        self.intermediate = nn.Linear(D, 2 * wide if self.gated else wide, config.bias)
+        self.output = nn.Linear(wide, D, config.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(T, D) to (T, D)."""
+        return self.output(self.activate(self.intermediate(x)))  # type: ignore[no-any-return]
+
+    def activate(self, hidden: Tensor) -> Tensor:
+        """(T, I), or with GeGLU (T, 2 I), to (T, I)."""
+        if self.gated:
+            hidden, gate = hidden.chunk(2, -1)
+            return ACTIVATIONS[self.activation](hidden) * gate
+        return ACTIVATIONS[self.activation](hidden)
+
+
+class Layer(nn.Module):
+    """x = LN(x + attention(x)); x = LN(x + feed_forward(x)). With norm "pre" x = x + f(LN(x)) for both."""
+
+    def __init__(self, config: ModelConfig, first: bool = False):
+        """first: whether it is the first layer of an encoder, which ModernBERT gives normalised embeddings."""
+        super().__init__()
+        self.pre = config.norm == "pre"
+        self.attention = SelfAttention(config)
+        self.attention_norm: nn.Module = layer_norm(config, config.hidden_size)
+        self.feed_forward = FeedForward(config)
+        self.output_norm = layer_norm(config, config.hidden_size)
+        if first and self.pre and not config.rules.first_norm:
+            self.attention_norm = nn.Identity()
+
+    def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
+        """(T, D) to (T, D), or to the rows (R, D) that `attention` selects, in the last layer."""
+        update = self.attention(self.attention_norm(x) if self.pre else x, attention, dropout.attention_weights)
+        x = dropout.attention_output.add(attention.select(x), update)
+        x = x if self.pre else self.attention_norm(x)
+        x = dropout.output.add(x, self.feed_forward(self.output_norm(x) if self.pre else x))
+        return x if self.pre else self.output_norm(x)
+
+
+class Pooler(nn.Linear):
+    """A dense layer and tanh (DistilBERT: ReLU) on one vector of each sequence, (B, D) to (B, D)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config.hidden_size, config.hidden_size, config.bias)
+        self.activation = config.rules.pooler_activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        return ACTIVATIONS[self.activation](super().forward(x))
+
+
+class Transform(nn.Module):
+    """Dense, activation, LayerNorm: before the decoder of a masked-LM head; ModernBERT's pooler and heads have one."""
+
+    def __init__(self, config: ModelConfig, width: int, out: int, hidden_act: str):
+        super().__init__()
+        self.dense = nn.Linear(width, out, config.bias)
+        self.norm = layer_norm(config, out)
+        self.hidden_act = hidden_act
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., width) to (..., out)."""
+        return self.norm(ACTIVATIONS[self.hidden_act](self.dense(x)))  # type: ignore[no-any-return]
+
+
+class Encoder(nn.Module):
+    """`encoder(input_ids, attention_mask, token_type_ids)`, each (B, L), returns an EncoderOutput."""
+
+    def __init__(self, config: ModelConfig, pooler: bool = True):
+        super().__init__()
+        self.config, self.width = config, config.hidden_size
+        self.embeddings = Embeddings(config)
+        count = min(1, config.num_hidden_layers) if config.shared_layers == "all" else config.num_hidden_layers
+        self.layers = nn.ModuleList(build_layer(config, number) for number in range(count))
+        self.final_norm = layer_norm(config, self.width) if config.norm == "pre" else None
+        self.pooler = build_pooler(config) if pooler else None
+        self.pooler_dropout = Dropout(config.head_dropout, POOLER_SITE) if config.rules.pooler_dropout else None
+        self.backend: Any = Reference()  # chooses how a batch is computed
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        layout: Layout | None = None,
+        dropout: DropoutKey | None = None,
+        hidden_states: bool = True,
+        attentions: bool = False,
+        head_mask: Tensor | None = None,
+        depth: int | None = None,
+        last_cells: Tensor | None = None,
+    ) -> EncoderOutput:
+        """Encode a batch.
+
+        attention_mask: 1 or True for real tokens. token_type_ids: segment of each token, all 0 if left out.
+        layout: the batch's, if it is known (layout.py). The others: see ForwardOptions. Raises ValueError if the
+        sequences are longer than `max_length`, or if recurrent layers are asked for attention.
+        """
+        B, L = input_ids.shape
+        if (limit := self.config.max_length) < L:
+            raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
+        options = ForwardOptions(dropout, hidden_states, attentions, head_mask, depth, last_cells)
+        computation = self.backend.select(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
+        layout, key = computation.layout, dropout if self.training else None
+        inputs = layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
+        states = [self.embeddings(*inputs, computation.dropout.embeddings)]  # (T, D)
+        for x in computation.run(self, states[0]):
+            states = [*states, x] if hidden_states else [x]
+        complete = options.layers(self.config) == self.config.num_hidden_layers
+        if complete and self.final_norm is not None:
+            states[-1] = self.final_norm(states[-1])
+        layout = computation.output_layout
+        return EncoderOutput(
+            packed=states[-1],
+            layout=layout,
+            pooled=self._pool(states[-1], layout, key) if complete and self.pooler is not None else None,
+            states=tuple(states) if hidden_states else None,
+            attentions=computation.weights if attentions else None,
+        )
+
+    @property
+    def is_last_divisible(self) -> bool:
+        """Whether the last layer can be computed for some tokens alone."""
+        pools_all = self.pooler is not None and self.config.classifier_pooling == "mean"
+        return self.config.layer_type == "attention" and bool(self.layers) and not pools_all
+
+    def pooled_cells(self, layout: Layout, device: torch.device) -> Tensor:
+        """(B,) flat positions of the tokens that the pooler reads, unless it reads the mean of all."""
+        return layout.end_cells(device, last=self.config.direction == "left")
+
+    def _pool(self, x: Tensor, layout: Layout, key: DropoutKey | None) -> Tensor:
+        """(T, D) to (B, D)."""
+        if self.config.classifier_pooling == "mean":
+            x = layout.mean(x)  # (B, D)
+        else:
+            x = x[layout.rows(self.pooled_cells(layout, x.device))]  # (B, D)
+        if self.pooler_dropout is not None:
+            x = self.pooler_dropout(x, key)
+        return self.pooler(x)  # type: ignore[no-any-return, misc]
+
+
+def build_layer(config: ModelConfig, number: int) -> nn.Module:
+    """A layer of the kind that `layer_type` names."""
+    if config.layer_type == "attention":
+        return Layer(config, first=number == 0 and config.shared_layers == "none")
+    return RecurrentLayer(config.hidden_size, config.layer_type, config.direction, config.layer_norm_eps)
+
+
+def build_pooler(config: ModelConfig) -> nn.Module:
+    """A dense layer with its activation; ModernBERT's has a LayerNorm too."""
+    D = config.hidden_size
+    return Transform(config, D, D, config.hidden_act) if config.rules.transform else Pooler(config)

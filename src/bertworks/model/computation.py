@@ -1,0 +1,154 @@
+"""What an encoder is asked for, how it computes a batch, and what it returns.
+
+A computation says where the tokens of the batch are, and gives the attention and dropout of each layer.
+
+`Reference` takes the definitions of attention.py and dropout.py. fast/backend.py has faster ways too, and chooses.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .attention import Attention, TorchAttention, global_and_local
+from .config import ModelConfig
+from .dropout import DropoutKey, EncoderDropout, keyed_dropout, torch_dropout
+from .layout import Layout
+
+
+@dataclass(frozen=True)
+class ForwardOptions:
+    """What a forward pass shall use and return."""
+
+    dropout: DropoutKey | None = None  # of the masks in training on a CPU; None: torch draws them
+    hidden_states: bool = True  # return every layer's output
+    attentions: bool = False  # return the attention weights of every layer
+    head_mask: Tensor | None = None  # (layers, N) factors of the attention heads
+    depth: int | None = None  # compute only so many layers, and pool nothing; None: all
+    # (R,) cells of real tokens, none twice where there is a gradient, whose vectors are read, those of pooled tokens
+    # too: behind its attention the last layer computes no other, unless hidden_states or attentions need all
+    last_cells: Tensor | None = None
+
+    def layers(self, config: ModelConfig) -> int:
+        """How many layers are computed."""
+        return len(range(config.num_hidden_layers)[: self.depth])
+
+    def cells(self, encoder: Any) -> Tensor | None:
+        """The cells that the last layer returns; None: all."""
+        complete = self.layers(encoder.config) == encoder.config.num_hidden_layers
+        divided = complete and encoder.is_last_divisible and not (self.hidden_states or self.attentions)
+        return self.last_cells if divided else None
+
+
+@dataclass(frozen=True, repr=False)
+class EncoderOutput:
+    """What an encoder returns.
+
+    `packed` (T, D) is the last layer on real tokens; `layout` says where they are. `pooled` (B, D) is the pooler's
+    output on the first token, on the last one if tokens see only what is left of them, or on the mean of all
+    (`classifier_pooling`); None without a pooler. The rest only if requested: `states`, the embeddings and each layer's
+    output in packed form; `hidden_states`, the same as (B, L, D), zeros on padding; `attentions`, (B, N, L, L) of each
+    layer. With pre-LayerNorm only the last state is normalised.
+    """
+
+    packed: Tensor
+    layout: Layout
+    pooled: Tensor | None
+    states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+    def __repr__(self) -> str:
+        """Shapes instead of values."""
+        parts = [f"last_hidden_state={(self.layout.B, self.layout.L, self.packed.shape[-1])}"]
+        parts += [] if self.pooled is None else [f"pooled={tuple(self.pooled.shape)}"]
+        lists = {"hidden_states": self.states, "attentions": self.attentions}
+        parts += [f"{name}={len(tensors)} tensors" for name, tensors in lists.items() if tensors is not None]
+        return f"EncoderOutput({', '.join(parts)})"
+
+    @cached_property
+    def hidden_states(self) -> tuple[Tensor, ...] | None:
+        """(B, L, D) each, embeddings first."""
+        return None if self.states is None else tuple(map(self.layout.restore, self.states))
+
+    @cached_property
+    def last_hidden_state(self) -> Tensor:
+        """(B, L, D), zeros on padding."""
+        return self.layout.restore(self.packed)
+
+
+@dataclass(frozen=True)
+class Computation:
+    """How one batch is computed."""
+
+    name: str
+    layout: Layout
+    attentions: Sequence[Attention]  # of each layer that is computed
+    dropout: EncoderDropout
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        """(B, N, L, L) of each layer, after they were computed, if they are kept."""
+        return tuple(self.attentions[0].weights or ()) if self.attentions else ()
+
+    @property
+    def output_layout(self) -> Layout:
+        """Where the rows of the last layer's output are."""
+        cells = self.attentions[-1].cells if self.attentions else None
+        return self.layout if cells is None else self.layout.at(cells)
+
+    def run(self, encoder: Any, x: Tensor) -> Iterator[Tensor]:
+        """The output of each layer; x: the embeddings, (T, D)."""
+        for number, (attention, dropout) in enumerate(zip(self.attentions, self.dropout.layers, strict=True)):
+            layer = encoder.layers[number % len(encoder.layers)]  # ALBERT has one layer, which it computes n times
+            x = layer(x, attention, dropout)
+            yield x
+
+
+class Reference:
+    """Takes the definitions: attention step by step where its weights are returned, masked, or dropped by a key."""
+
+    def select(self, encoder: Any, layout: Layout, options: ForwardOptions, device: torch.device) -> Computation:
+        """How to compute a batch."""
+        key = options.dropout if encoder.training else None
+        explicit = options.attentions or options.head_mask is not None or key is not None
+        kind = Attention if explicit else TorchAttention
+        scopes = global_and_local(kind, encoder.config, layout, device)
+        return assemble("reference", encoder, layout, scopes, options)
+
+
+def assemble(
+    name: str, encoder: Any, layout: Layout, scopes: tuple[Attention, Attention], options: ForwardOptions
+) -> Computation:
+    """The computation with these two kinds of attention (`global_and_local`)."""
+    attentions = attention_of_layers(encoder, layout, scopes, options)
+    if encoder.training and options.dropout is not None:
+        cells = attentions[-1].cells if attentions else None
+        dropout = keyed_dropout(encoder.config, len(attentions), options.dropout, layout, cells)
+    else:
+        dropout = torch_dropout(encoder.config, len(attentions), encoder.training)
+    return Computation(name, layout, attentions, dropout)
+
+
+def attention_of_layers(
+    encoder: Any, layout: Layout, scopes: tuple[Attention, Attention], options: ForwardOptions
+) -> list[Attention]:
+    """The attention of each layer that is computed; every `global_every`-th layer sees all tokens.
+
+    Raises ValueError if recurrent layers are asked for attention.
+    """
+    config, weights = encoder.config, list[Tensor]()
+    if config.layer_type != "attention" and (options.attentions or options.head_mask is not None):
+        raise ValueError("recurrent layers have no attention to show or to mask")
+    attentions = [scopes[i % config.global_every != 0] for i in range(options.layers(config))]
+    if options.attentions:
+        attentions = [replace(attention, weights=weights) for attention in attentions]
+    if options.head_mask is not None:
+        pairs = zip(attentions, options.head_mask, strict=False)
+        attentions = [replace(attention, head_mask=mask) for attention, mask in pairs]
+    cells = options.cells(encoder)
+    if cells is not None and len(cells) < layout.T:
+        attentions[-1] = replace(attentions[-1], cells=cells)
+    return attentions

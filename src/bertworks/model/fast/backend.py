@@ -1,0 +1,195 @@
+"""The choice of how an encoder computes a batch: the only place that decides.
+
+`choose` takes the first row of WAYS whose condition holds:
+
+    recurrent    recurrent layers
+    weights      attention step by step: its weights are returned or masked
+    rectangle    a graph is recorded, so padding stays
+    kernels      C kernels, in training in bfloat16 on a CPU
+    flash        the flash kernel of a GPU, without any padding
+    keyed        training on a CPU: dropout masks from a key
+    sequences    inference on a CPU where padding costs more than a call for each sequence
+    torch        torch's attention
+
+`flash`, `keyed` and `torch` use the compiled layer where there is one; over long sequences their local layers compare
+blocks of tokens.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import Attention, TorchAttention, global_and_local
+from ..bert import Encoder, Layer
+from ..computation import Computation, ForwardOptions, assemble
+from ..dropout import LayerDropout
+from ..layout import Layout
+from .attention import (
+    Blocks,
+    KeyedAttention,
+    by_flash,
+    by_sequence,
+    in_blocks,
+    in_sequence,
+    is_flash_possible,
+    unpadded_is_cheaper,
+    with_indices,
+)
+from .cpu import KernelComputation
+from .kernels import Kernels
+from .modules import Network, with_replacements
+from .products import in_autocast_dtype, joined_products
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the choice depends on."""
+
+    recurrent: bool = False
+    weights: bool = False  # whether attention weights are returned or masked
+    static: bool = False  # whether no shape may depend on the mask
+    keyed: bool = False  # whether dropout masks come from a key: training on a CPU
+    kernels: bool = False  # whether there are kernels for this model, in bfloat16 and with gradients
+    compiled: bool = False  # whether there is a compiled layer for passes with (or without) gradients
+    flash: bool = False  # whether the flash kernel takes this model's heads
+    unpadded: bool = False  # whether sequences may be computed one after the other, and that is cheaper
+
+
+WAYS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
+    ("recurrent", lambda f: f.recurrent),
+    ("weights", lambda f: f.weights),
+    ("rectangle", lambda f: f.static),
+    ("kernels", lambda f: f.keyed and f.kernels and not f.compiled),
+    ("flash", lambda f: f.flash and not f.keyed),
+    ("keyed", lambda f: f.keyed),
+    ("sequences", lambda f: f.unpadded and not f.compiled),
+    ("torch", lambda f: True),
+)
+COMPILED = ("flash", "keyed", "torch")  # the ways that use a compiled layer
+KINDS = {"weights": Attention, "keyed": KeyedAttention}  # of attention; the others: TorchAttention
+
+
+def choose(facts: Facts) -> str:
+    """The name of the way."""
+    return next(name for name, holds in WAYS if holds(facts))
+
+
+class Backend:
+    """Chooses for one encoder, and has what was made for it."""
+
+    def __init__(self) -> None:
+        self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU (use_kernels)
+        self.compiled: Any = None  # `run_layer`, compiled (compile_layers)
+        self.compiled_for_gradients = True  # whether it is used where gradients are on, or where they are off
+
+    def facts(self, encoder: Encoder, layout: Layout, options: ForwardOptions) -> Facts:
+        """The facts of one pass over a batch."""
+        config, gradients = encoder.config, torch.is_grad_enabled()
+        recurrent = config.layer_type != "attention"
+        products = in_autocast_dtype(encoder.embeddings.word.weight[:0])
+        fits_kernels = encoder.embeddings.word.weight.dtype is torch.float32 and products.dtype is torch.bfloat16
+        flash = is_flash_possible(products, config.hidden_size // config.num_attention_heads)
+        return Facts(
+            recurrent=recurrent,
+            weights=options.attentions or options.head_mask is not None,
+            static=layout.static,
+            keyed=encoder.training and options.dropout is not None,
+            kernels=self.kernels is not None and gradients and fits_kernels and not torch.compiler.is_compiling(),
+            compiled=self.compiled is not None and gradients == self.compiled_for_gradients,
+            flash=flash and not recurrent and config.direction != "right",
+            unpadded=not (gradients or encoder.training or recurrent) and _is_unpadded_cheaper(encoder, layout),
+        )
+
+    def select(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> Computation:
+        """How to compute a batch."""
+        config, facts = encoder.config, self.facts(encoder, layout, options)
+        way = choose(facts)
+        if way == "kernels":
+            assert self.kernels is not None
+            return KernelComputation.of(encoder, layout, options, self.kernels)
+        compiled = facts.compiled and way in COMPILED
+        if way == "flash":
+            layout = in_sequence(layout, device)
+        elif compiled:
+            layout = with_indices(layout, device)
+        blocks = None
+        if way not in ("weights", "rectangle") and not (facts.keyed and config.attention_probs_dropout_prob):
+            blocks = Blocks.of(config, layout, device)
+        scopes = global_and_local(KINDS.get(way, TorchAttention), config, layout, device, local_mask=blocks is None)
+        if way in ("flash", "sequences"):
+            scopes = _unpadded(way, scopes, config.direction == "left")
+        if blocks is not None:
+            scopes = scopes[0], in_blocks(scopes[1], blocks)
+        computation = assemble(way, encoder, layout, scopes, options)
+        if not compiled:
+            return computation
+        return CompiledComputation(way, layout, computation.attentions, computation.dropout, self.compiled)
+
+
+def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
+    """Whether the sequences of a packed batch on a CPU are computed sooner one after the other."""
+    on_cpu = encoder.embeddings.word.weight.device.type == "cpu"
+    if not on_cpu or layout.index is None or layout.mask is None or encoder.config.direction == "right":
+        return False
+    return unpadded_is_cheaper(layout.mask.sum(1).tolist(), layout.L)
+
+
+def _unpadded(way: str, scopes: tuple[Attention, Attention], causal: bool) -> tuple[Attention, Attention]:
+    """The attention of global layers without padding; that of local layers as it is."""
+    everywhere, local = scopes
+    if way == "flash":
+        unpadded: Attention = by_flash(everywhere, causal)
+    else:
+        assert everywhere.layout.mask is not None
+        unpadded = by_sequence(everywhere, tuple(everywhere.layout.mask.sum(1).tolist()), causal)
+    return unpadded, unpadded if local is everywhere else local
+
+
+def accelerated(model: Network) -> Network:
+    """The model with the faster ways of this folder: same parameters, same numbers up to rounding."""
+    model = with_replacements(model, joined_products)
+    for encoder in model.modules():
+        if isinstance(encoder, Encoder):
+            encoder.backend = Backend()
+    return model
+
+
+# ---- torch.compile
+
+
+@dataclass(frozen=True)
+class CompiledComputation(Computation):
+    """The layer compiled once for all layers."""
+
+    layer: Any = None
+
+    def run(self, encoder: Any, x: Tensor) -> Iterator[Tensor]:
+        for number, (attention, dropout) in enumerate(zip(self.attentions, self.dropout.layers, strict=True)):
+            x = self.layer(encoder.layers[number % len(encoder.layers)], x, attention, dropout)
+            yield x
+
+
+def run_layer(layer: Layer, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
+    """What is compiled."""
+    return layer(x, attention, dropout)  # type: ignore[no-any-return]
+
+
+def compile_layers(model: nn.Module, gradients: bool = True) -> None:
+    """Compile the layer once for all layers (torch.compile), which fuses the operations between matrix products.
+
+    gradients: whether the compiled layer is used where gradients are on (the updates of training) or where they are off
+    (a teacher); elsewhere, and so in evaluation, the layer runs as it is written. torch compiles a graph for each new
+    kind of input and gives up silently after a few for one function, so each encoder gets a function of its own.
+    """
+    import torch._dynamo  # seconds
+
+    torch._dynamo.config.optimize_ddp = False  # it would cut the layer where a bucket of DDP's gradients ends
+    torch._dynamo.config.skip_nnmodule_hook_guards = False  # else a graph without hooks serves a layer that has some
+    for encoder in model.modules():  # of a pair both
+        if isinstance(encoder, Encoder) and encoder.config.layer_type == "attention":
+            own = FunctionType(run_layer.__code__.replace(), run_layer.__globals__, run_layer.__name__)
+            encoder.backend.compiled, encoder.backend.compiled_for_gradients = torch.compile(own), gradients

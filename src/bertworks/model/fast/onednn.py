@@ -1,0 +1,127 @@
+"""Inference on a CPU through oneDNN.
+
+torch's own float32 products go through MKL, which on processors that are not Intel's leaves half of the vector unit
+unused; oneDNN, which torch also carries, uses all of it. There the same products in the same precision take less than
+half the time (docs/log.md, "Inference on CPUs"). oneDNN's operator has no gradient. It also applies an activation to a
+product that is still in the cache.
+"""
+
+import copy
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ..attention import Attention
+from ..bert import FeedForward, SelfAttention
+from ..dropout import SiteDropout
+from .modules import with_replacements
+from .products import has_bfloat16
+
+Network = TypeVar("Network", bound=nn.Module)
+
+# oneDNN keeps what it prepares for each number of rows. These modules read one row a sequence or a masked token: little
+# work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.
+SMALL_INPUTS = ("pooler", "nsp", "mlm")
+ACTIVATIONS = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("relu", "")}  # in oneDNN's names
+NO_ACTIVATION = ("none", "")
+
+
+def for_inference(network: Network, precision: str = "float32", frozen: bool = False) -> Network:
+    """The network in evaluation mode, with the fastest matrix products of its device.
+
+    float32: the weights are shared, and products on a CPU go through oneDNN. bfloat16: a copy, in which every weight is
+    bfloat16. frozen: the weights will not change any more, so on a CPU the layers' matrices are copied once into
+    oneDNN's own layout, those of query, key and value as one; bfloat16 always is.
+    """
+    network.eval()
+    if precision == "bfloat16":
+        network = in_bfloat16(network)
+    if torch.is_autocast_enabled("cpu"):
+        return network
+    weights = {(p.dtype, p.device.type) for p in network.parameters()}
+    if weights != {(getattr(torch, precision), "cpu")} or not torch.backends.mkldnn.is_available():
+        return network
+    if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
+        return network
+    supported = hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    if not supported or (precision == "bfloat16" and not has_bfloat16()):
+        return network
+    prepack = frozen or precision == "bfloat16"
+
+    def replace(name: str, module: nn.Module) -> nn.Module | None:
+        if name in SMALL_INPUTS:
+            return module
+        if isinstance(module, FeedForward):
+            return OneDnnFeedForward(module, prepack)
+        if isinstance(module, SelfAttention):
+            return OneDnnSelfAttention(module, prepack)
+        return OneDnnLinear(module.weight, module.bias) if type(module) is nn.Linear else None
+
+    return with_replacements(network, replace)
+
+
+def in_bfloat16(network: Network) -> Network:
+    """A copy whose weights are bfloat16, made without a copy in float32; what shares a weight still does."""
+    copied = {id(p): nn.Parameter(p.detach().to(torch.bfloat16), p.requires_grad) for p in network.parameters()}
+    return copy.deepcopy(network, copied).to(torch.bfloat16)
+
+
+class OneDnnLinear(nn.Module):
+    """A linear layer through oneDNN, and the activation behind it."""
+
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        prepack: bool = False,
+        activation: tuple[str, str] = NO_ACTIVATION,
+    ):
+        """prepack: copy the weights into oneDNN's layout, without which every call would arrange them anew."""
+        super().__init__()
+        self.activation = activation
+        self.bias = bias if bias is None or isinstance(bias, nn.Parameter) else nn.Parameter(bias, False)
+        self.packed: Tensor | None = None  # a layout that only oneDNN's operators read
+        if prepack:
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+            weight = weight.new_empty(0)
+        self.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight, False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight = self.weight if self.packed is None else self.packed
+        product: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, weight, self.bias, self.activation[0], [], self.activation[1]
+        )
+        return product
+
+
+class OneDnnSelfAttention(SelfAttention):
+    """Self-attention with these products; prepacked, query, key and value are one."""
+
+    def __init__(self, module: SelfAttention, prepack: bool):
+        nn.Module.__init__(self)
+        parts = [module.query, module.key, module.value]
+        if prepack:
+            bias = None if module.query.bias is None else torch.cat([part.bias.detach() for part in parts])
+            joined = OneDnnLinear(torch.cat([part.weight.detach() for part in parts]), bias, prepack)
+            self.projections = nn.ModuleList([joined])
+        else:
+            self.projections = nn.ModuleList(OneDnnLinear(part.weight, part.bias) for part in parts)
+        self.output = OneDnnLinear(module.output.weight, module.output.bias, prepack)  # type: ignore[assignment]
+
+    def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
+        context = attention.of_projections([project(x) for project in self.projections], dropout)
+        return self.output(context)  # type: ignore[no-any-return]
+
+
+class OneDnnFeedForward(FeedForward):
+    """The feed-forward network with these products, the first one with the activation."""
+
+    def __init__(self, module: FeedForward, prepack: bool):
+        nn.Module.__init__(self)
+        self.gated, self.activation, activation = module.gated, module.activation, NO_ACTIVATION
+        if not self.gated and self.activation in ACTIVATIONS:
+            self.activation, activation = "linear", ACTIVATIONS[self.activation]
+        first, last = module.intermediate, module.output
+        self.intermediate = OneDnnLinear(first.weight, first.bias, prepack, activation)  # type: ignore[assignment]
+        self.output = OneDnnLinear(last.weight, last.bias, prepack)  # type: ignore[assignment]

@@ -118,9 +118,7 @@ def test_a_finished_run_stays_as_it_is(finished, place, table):
         finetune(CONFIG, *table, place / "model", run, quiet=True)
     task, data = table
     fewer = dataclasses.replace(data, train=data.train[:100])
-    with pytest.raises(
-        InputError, match=r"Found loop.steps = 75 \(now 37\) .* follow from the number of training rows"
-    ):
+    with pytest.raises(InputError, match=r"Found loop.steps = 75 \(now 37\)"):
         finetune(config, task, fewer, place / "model", run, quiet=True)
 
 

@@ -240,13 +240,3 @@ def test_columns_of_words_are_chosen_and_texts_stay_texts(tagger, of_text, tmp_p
     assert len(bertworks.features(of_text, tmp_path / "a.conll", pool="mean")) == 1
     (tmp_path / "a.txt").write_text("good film\nbad film\n")  # two words in each line, but no tags
     assert len(bertworks.predict(tagger, tmp_path / "a.txt")) == 2
-
-
-def test_vectors_of_two_labels_are_evaluated(pretrained, tmp_path):
-    """The model's labels decide: by themselves [1, 0] and [0, 1] may be names."""
-    folder, task = tmp_path / "m", {"kind": "multilabel", "name": "table", "text": ["text"], "label": "labels"}
-    network = build_model(TINY, ("classifier",), labels=2, seed=3)
-    save_folder(folder, network, pretrained, labels=["0", "1"], max_length=16, task=task)
-    vectors = [{"text": "a b", "labels": [1, 0]}, {"text": "c", "labels": [0, 1]}]
-    names = [{"text": "a b", "labels": "0"}, {"text": "c", "labels": "1"}]
-    assert bertworks.evaluate(folder, vectors).metrics == bertworks.evaluate(folder, names).metrics

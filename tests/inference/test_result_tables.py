@@ -91,6 +91,15 @@ def test_predictions_are_not_written_as_what_they_are_not(place, capsys, tmp_pat
     assert not [*tmp_path.iterdir()]
 
 
+def test_excel_reads_a_table_with_a_byte_order_mark(place, capsys, tmp_path):
+    predict(place, capsys, "--out", str(tmp_path / "plain.csv"))
+    predict(place, capsys, "--out", str(tmp_path / "excel.csv"), "--excel")
+    assert (tmp_path / "excel.csv").read_bytes() == b"\xef\xbb\xbf" + (tmp_path / "plain.csv").read_bytes()
+    with pytest.raises(SystemExit):
+        predict(place, capsys, "--out", str(tmp_path / "out.jsonl"), "--excel")
+    assert "expected a name that ends in .csv or .tsv" in capsys.readouterr().err
+
+
 def test_texts_of_the_command_line_are_echoed_and_written(place, capsys, tmp_path):
     line = ["predict", str(place / "run"), "--string", "good film"]
     main(line)

@@ -42,6 +42,7 @@ class Arguments:
     # file to write: JSON lines, or a table if it ends in .csv or .tsv; none or -: standard output
     out: Path | None = None
     echo: bool = False  # add the text of each input, or a list of its texts, to its result as `input`
+    excel: bool = False  # begin a .csv or .tsv with a byte order mark, so that Excel reads it as UTF-8
     all_scores: bool = False  # classification: add the probabilities of all labels
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
@@ -62,13 +63,15 @@ def predict(argv: list[str]) -> None:
     from ..tasks.table import TableForm
 
     out = None if arguments.out == Path("-") else arguments.out
+    if arguments.excel and (out is None or out.suffix not in (".csv", ".tsv")):
+        raise InputError(f"--excel: found --out {out or '-'}; expected a name that ends in .csv or .tsv")
     check_file(out, [arguments.data], [arguments.model])
     predictor = _loaded(arguments.model, arguments.precision, arguments.engine)
     form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     data = [arguments.string] if arguments.string else arguments.data
     counts, how = Counts(), (arguments.all_scores, arguments.n_best, arguments.echo)
-    write_results(predict_data(predictor, data, columns, counts, *how), out)
+    write_results(predict_data(predictor, data, columns, counts, *how), out, arguments.excel)
     if arguments.string and not out:
         return
     cut = predictor.truncated

@@ -114,11 +114,15 @@ def predict_texts(
 # ---- writing
 
 
-def write_results(results: Iterable[dict[str, Any]], out: Path | None) -> None:
-    """Write results as JSON lines, or as a table if `out` ends in .csv or .tsv; None: to standard output."""
+def write_results(results: Iterable[dict[str, Any]], out: Path | None, excel: bool = False) -> None:
+    """Write results as JSON lines, or as a table if `out` ends in .csv or .tsv; None: to standard output.
+
+    excel: begin a table with a byte order mark.
+    """
     separator = None if out is None else SEPARATORS.get(ending_of(out))
     with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
         if separator:
+            target.write("\ufeff" if excel else "")
             csv.writer(target, delimiter=separator, lineterminator="\n").writerows(table_rows(results))
         else:
             target.writelines(to_json(result) + "\n" for result in results)

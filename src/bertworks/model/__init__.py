@@ -18,16 +18,7 @@ In reading order:
     rectangular.py     a forward pass that keeps padding, to export or compile
     acceleration.py    what fast/ offers, or plain PyTorch without it
     openmp.py          threads: how long OpenMP's wait actively, and after a fork
-
-fast/ has faster ways to compute the same numbers; nothing else depends on it:
-
-    backend.py           chooses how a batch is computed; the compiled layer
-    attention.py         attention without padding, in blocks, with masks from a key
-    cpu.py, kernels/     layers in C for training in bfloat16 on a CPU
-    products.py          matrix products of training on a CPU
-    onednn.py            inference on a CPU
-    subset_embedding.py  training without the embeddings of tokens that no text has
-    modules.py           exchanges modules for faster ones
+    fast/              faster ways to compute the same numbers, without which everything works too
 """
 
 from typing import TYPE_CHECKING

@@ -1,1 +1,10 @@
-"""Faster ways to compute what the modules beside this folder define. Without it everything works, only slower."""
+"""Faster ways to compute what the modules beside this folder define. Without it everything works, only slower.
+
+backend.py           chooses how a batch is computed; the compiled layer
+attention.py         attention without padding, in blocks, with masks from a key
+cpu.py, kernels/     layers in C for training in bfloat16 on a CPU
+products.py          matrix products of training on a CPU
+onednn.py            inference on a CPU
+subset_embedding.py  training without the embeddings of tokens that no text has
+modules.py           exchanges modules for faster ones
+"""

@@ -162,7 +162,7 @@ READERS = [
         ("pretrain in/recipe.toml --corpus in/store --out in/run",),
         may_change=True,
     ),
-    Reader("run-study", "studied=s", "^s/", ("study plot in/s --out out/c.png",)),
+    Reader("run-study", "studied=s", "^s/", ("study report in/s",), may_change=True),
     Reader(
         "predict-text",
         "run-single=run text.txt",

@@ -43,6 +43,7 @@ def words_of(names):
 OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and kubectl, by the page that names them
     "serving.md": {"--json"},
     "deploy.md": {"--json"},
+    "production.md": {"--retry"},
     # of the original code and of transformers, up to their first underscore
     "coming-from.md": words_of("bert do dupe init input max num num-train-epochs output vocab"),
     "pretraining.md": {"--logdir"},
@@ -59,7 +60,6 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "torchrun": f"{TINY} --loop.tokens 1000",
     "bertworks distill": "--loop.tokens 1000 --loop.hours 0",
     "bertworks study sweep": "--max-seq-length 16 --seeds 1",  # 18 runs
-    "bertworks study suite": "--epochs 1 --max-seq-length 16 --seeds 1",
     "bertworks finetune": "--epochs 1 --max-seq-length 16",
     "bertworks study run masking --corpus store --data data --out studies/masking --cells": "--dry-run",
     "bertworks demo": "--tokens 2000",
@@ -119,7 +119,7 @@ def examples():
 
 def test_every_verb_has_an_example_with_its_output():
     outputs = json.loads((DOCS / "verbs/outputs.json").read_text(encoding="utf-8"))
-    without = {"study sweep", "study suite"}
+    without = {"study sweep"}
     assert {one["verb"] for one in examples()} == {*COMMANDS} - without == {*outputs} and all(
         map(any, outputs.values())
     )

@@ -21,7 +21,6 @@ SHORTER = {  # what is appended to a line of README, by its beginning, so that t
     "bertworks finetune --task sst2": ONE_EPOCH,
     "bertworks finetune --kind tagging": ONE_EPOCH,
     "bertworks study sweep": "--seeds 1 --max-seq-length 16",
-    "bertworks study suite": f"--seeds 1 2 {ONE_EPOCH}",
     "bertworks study run": "--dry-run",
 }
 DRIVER = """
@@ -91,7 +90,7 @@ def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
     typed = [line for line in done.stdout.splitlines() if line.startswith("$ ")]
     assert done.returncode == 0, f"{typed[-1:]}\n{done.stderr[-2000:]}"
     assert done.stdout.endswith("32 done\n") and len(typed) == len(asked) + 1
-    for name in ("runs/first/curves.png", "runs/sst2/results.json", "runs/ner/model", "sweeps/mrpc/study.md", "suite"):
+    for name in ("runs/first/curves.png", "runs/sst2/results.json", "runs/ner/model", "sweeps/mrpc/study.md"):
         assert (tmp_path / name).exists(), name
     for name in ("bert-base/config.json", "runs/student/model", "vectors.safetensors", "explain.html"):
         assert (tmp_path / name).exists(), name

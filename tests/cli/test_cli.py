@@ -395,16 +395,6 @@ def test_a_wrong_field_says_what_is_allowed(fields, message):
         from_dict(FinetuneConfig, fields)
 
 
-def test_a_folder_without_a_figure_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
-    results = {"a": {"title": "a"}, "b": {"title": "b"}}
-    monkeypatch.setattr("bertworks.experiments.tables.read_study", lambda folder: results[folder.name])
-    drawn = {"a": [], "b": [Path("b/study.png")]}
-    monkeypatch.setattr("bertworks.experiments.figures.plot_study", lambda found, out: drawn[found["title"]])
-    assert status(["study", "plot", "a", "b"]) == 1
-    shown = capsys.readouterr()
-    assert shown.out == "b/study.png\n" and shown.err.startswith("bertworks: a: nothing to draw yet")
-
-
 def test_a_text_may_begin_with_dashes(monkeypatch):
     assert parsed("predict m --string=--no --n-best 2", monkeypatch)["string"] == ("--no",)
     assert parsed("predict fill-mask m -- --top-k --top-k", monkeypatch)["texts"] == ("--top-k", "--top-k")

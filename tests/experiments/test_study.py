@@ -18,17 +18,12 @@ from bertworks.cli import main
 from bertworks.config import RECIPES, to_toml
 from bertworks.experiments import engine
 from bertworks.experiments import figures as pictures
+from bertworks.experiments import plan as planning
 from bertworks.experiments import results as report
 from bertworks.experiments import study as running
-from bertworks.experiments.cells import (
-    Baseline,
-    Finetuning,
-    Pretraining,
-    results_of,
-    study_cell,
-)
+from bertworks.experiments.cells import Training, Tuning, results_of, study_cell
 from bertworks.experiments.engine import Grid
-from bertworks.experiments.plan import Planner, make_plan
+from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.rows import StudyInputs
 from bertworks.experiments.study import Options, run_study
@@ -246,7 +241,7 @@ def test_what_a_study_leaves(finished):
     ]
     for cell in out.glob("cells/*-*"):
         assert (cell / "model").exists() == (not cell.name.startswith("finetune")) and not (cell / "state").exists()
-        assert {"kind", "cell", "key", "keep_models", "recipe"} == read_json(cell / "cell.json").keys()
+        assert {"kind", "cell", "key", "recipe"} == read_json(cell / "cell.json").keys()
     assert len(list(out.glob("cells/pretrain-*/snapshots/step-2/config.json"))) == 3
 
 
@@ -315,12 +310,7 @@ def test_the_same_line_runs_nothing_again(finished, tiny_store, tiny_data, monke
     before = read_json(out / "results.json")
     monkeypatch.setattr(running, "pretrain", None)
     monkeypatch.setattr(running, "finetune", None)
-    left = next((out / "cells").glob("pretrain-*")) / "state"  # of a process that was killed before it could tidy up
-    left.mkdir()
-    model = next((out / "cells").glob("finetune-*")) / "model"
-    model.mkdir()
     after = run_study(make_plan(sources(recipe, tiny_store, tiny_data)), out, out / "cells")
-    assert not left.exists() and not model.exists()
     assert after | {"machine": None} == before | {"machine": None}  # that of the process, whose commit may be newer
 
 
@@ -395,10 +385,11 @@ def test_a_diverged_run_is_marked_and_the_others_go_on(finished, tiny_store, tin
     table = {row[0]: row[2] for row in tables(results)[1].rows}
     assert "diverged (n 1)" in table["frozen"] and "diverged" not in table["random"]
     monkeypatch.setattr(running, "finetune", finetune)
-    with pytest.raises(SystemExit) as end:  # it is not tried again, unless that is asked for
+    with pytest.raises(SystemExit) as end:  # it would diverge again
         main(line(recipe, tiny_store, tiny_data, tmp_path / "out"))
     assert end.value.code == 1 and "frozen: SST-2, seed 2 diverged" in capsys.readouterr().out
-    main(line(recipe, tiny_store, tiny_data, tmp_path / "out", "--retry"))
+    next((tmp_path / "out" / "cells").glob("*/failed.json")).unlink()
+    main(line(recipe, tiny_store, tiny_data, tmp_path / "out"))
     assert entry(read_json(tmp_path / "out" / "results.json"), "frozen", "SST-2")["n"] == 2
 
 
@@ -440,8 +431,7 @@ def test_a_full_disk_marks_no_run(tiny_store, tiny_data, tmp_path, monkeypatch):
     assert len(tried) == 1 and not [*(tmp_path / "cells").rglob("failed.json")]
 
 
-def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, tmp_path, monkeypatch):
-    """It may have been finished by another process since the start; its rows are not marked as failed."""
+def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, tmp_path):
     kept = [line for line in BASE.partition("[paper]")[0].splitlines() if "SST-2" not in line and "random" not in line]
     pretraining_alone = "\n".join(line for line in kept if "frozen" not in line).replace(", snapshots = [2] }", " }")
     recipe, cells = write_study(tmp_path, pretraining_alone), tmp_path / "cells"
@@ -449,9 +439,6 @@ def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, t
     run_study(make_plan(sources(recipe, tiny_store, tiny_data)), tmp_path / "a", cells, Options(quiet=True))
     assert not [*cells.rglob("predictions.jsonl")]  # no fine-tuning is finished
     plan = make_plan(sources(write_study(tmp_path), tiny_store, tiny_data))
-    with pytest.raises(InputError, match="step-2: no such snapshot"):
-        run_study(plan, tmp_path / "b", cells, Options(quiet=True))
-    monkeypatch.setattr(running, "check_cells", lambda *_: None)  # as if it had not been there at the start
     with pytest.raises(InputError, match="step-2: no such snapshot"):
         run_study(plan, tmp_path / "b", cells, Options(quiet=True))
     assert not [*cells.rglob("failed.json")]
@@ -498,7 +485,7 @@ def hold(folder, cell, held):
 
 
 def test_a_claim_dies_with_its_process(tmp_path):
-    cell, grid = study_cell(Pretraining(PretrainConfig(), "corpus"), "a cell"), Grid(tmp_path)
+    cell, grid = study_cell(Training(PretrainConfig(), "corpus"), "a cell"), Grid(tmp_path)
     context = multiprocessing.get_context("spawn")
     held = context.Queue()
     process = context.Process(target=hold, args=(tmp_path, cell, held))
@@ -541,7 +528,7 @@ def test_a_cell_is_named_by_what_determines_it(finished, tiny_store, tiny_data, 
 def test_a_name_has_every_setting():
     """Also those at their defaults: a default that changes later must not resume the wrong run."""
     config, explicit = PretrainConfig(), PretrainConfig(model=ModelConfig(hidden_size=768))
-    assert Pretraining(config, "c").key == Pretraining(explicit, "c").key != Pretraining(config, "d").key
+    assert Training(config, "c").key == Training(explicit, "c").key != Training(config, "d").key
     assert "masked_lm_prob = 0.15" in to_toml(without_intervals(config))
 
 
@@ -554,6 +541,7 @@ MISTAKES = {  # message: what is written in the study, and the mistake
     "no task 'sst'; did you mean sst2": ('task = "sst2"', 'task = "sst"'),
     "step 3 is none of the recipe's snapshots [2, 4]": ("snapshots = [2]", "snapshots = [3]"),
     "variant 'frozen', column 'SST-2'": ("concat-last-2", "concat-last-9"),
+    "glue/none: no such folder": ("glue/SST-2", "glue/none"),
     "paper: 'lefd' is no row or column": ('"left" = { SST-2', '"lefd" = { SST-2'),
     "claim: row 'both' is compared with itself": ('row = "random"', 'row = "both"'),
 }
@@ -570,16 +558,12 @@ def test_a_study_with_a_mistake_is_refused(tiny_store, tiny_data, tmp_path, caps
     assert end.value.code == 1 and said in told and "Traceback" not in told and not (tmp_path / "out").exists()
 
 
-def test_all_problems_are_told_at_once(tiny_store, tiny_data, tmp_path):
-    text = BASE.replace("glue/SST-2", "glue/none").replace('trained = "head"', 'traned = "head"')
-    recipe = write_study(tmp_path, text)
+def test_a_store_that_does_not_fit_is_refused(tiny_store, tiny_data, tmp_path):
+    recipe = write_study(tmp_path)
     (tmp_path / "pretrain.toml").write_text(PRETRAIN.replace("vocab_size = 100", "vocab_size = 101"))
-    with pytest.raises(InputError) as error:
-        make_plan(sources(recipe, tiny_store, tiny_data))
-    told = str(error.value)
-    assert "nothing was started" in told and "glue/none" in told and "model.vocab_size is 101" in told
-    with pytest.raises(InputError, match=r"model\.vocab_size is 101"):  # what the study refuses --minute refuses too
-        make_plan(sources(recipe, tiny_store, tiny_data, minute=True))
+    for minute in (False, True):  # what the study refuses --minute refuses too
+        with pytest.raises(InputError, match=r"tiny.toml cannot run: variant 'both': model\.vocab_size is 101"):
+            make_plan(sources(recipe, tiny_store, tiny_data, minute=minute))
     with pytest.raises(InputError, match="--corpus is missing"):
         make_plan(StudyInputs(recipe, None, tiny_data))
 
@@ -593,7 +577,7 @@ def test_a_copy_of_a_study_finds_our_recipes(tiny_store, tiny_data, tmp_path):
         recipe.write_text(text.replace(", snapshots = [2]", ""))
         with pytest.raises(InputError) as error:  # the store is of another vocabulary: our recipe was read
             make_plan(sources(recipe, tiny_store, tiny_data))
-        assert str(error.value).count("\n- ") == 1 and "model.vocab_size is 8192" in str(error.value)
+        assert "model.vocab_size is 8192" in str(error.value)
 
 
 def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, tmp_path):
@@ -649,18 +633,20 @@ def test_a_dry_run_begins_nothing(finished, tiny_store, tiny_data, tmp_path, cap
 @pytest.fixture
 def any_vocabulary(monkeypatch):
     """The recipes are written for a vocabulary of 30,522; here they run on one of 100."""
-    monkeypatch.setattr(Planner, "_check_store", lambda *_: None)
+    monkeypatch.setattr(planning, "check_store", lambda *_: None)
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.toml")), ids=lambda p: p.relative_to(STUDIES).as_posix())
 def test_a_recipe_expands(path, tiny_store, tiny_data, any_vocabulary):
     """Every override is a field that exists, every task and layer is there, every concatenation fits."""
     study = load_study(path)
+    if path.stem == "suite":  # which test_search.py runs, with the model that it needs
+        return
     plan = make_plan(sources(path, tiny_store, tiny_data, minute=True))
     assert {row.name for row in plan.rows} >= {variant.name for variant in study.variants if variant.row}
     assert study.size == ("paper" if path.parent.name == "paper" else "cpu")
     if study.size == "cpu":
-        assert all(cell.work.config.loop.seed for cell in plan.cells if isinstance(cell.work, Pretraining))
+        assert all(cell.work.config.loop.seed for cell in plan.cells if cell.work.kind == "pretrain")
 
 
 @pytest.mark.heavy
@@ -695,8 +681,8 @@ def test_the_name_of_a_dataset_on_a_hub_is_no_part_of_a_cells_key(tiny_store, ti
         make_plan(sources(STUDIES / name, tiny_store, tiny_data, minute=True))
         for name in ("examples.toml", "size.toml")
     ]
-    works = [cell.work for plan in plans for cell in plan.cells if isinstance(cell.work, Finetuning | Baseline)]
-    assert {type(work) for work in works} == {Finetuning, Baseline}
+    works = [cell.work for plan in plans for cell in plan.cells if isinstance(cell.work, Tuning)]
+    assert {work.kind for work in works} == {"finetune", "baseline"}
     for work in works:
         renamed = replace(work, task=replace(work.task, dataset="somebody/elses"))
         other = replace(work, task=replace(work.task, metrics=("accuracy", "f1_test")))

@@ -87,5 +87,5 @@ def test_names_as_people_write_them():
 
 
 def test_there_is_nothing_to_train_on_for_ax(tmp_path):
-    with pytest.raises(InputError, match=r"ax has only diagnostic\.tsv, without labels; .* bertworks study submit"):
+    with pytest.raises(InputError, match=r"ax has only diagnostic\.tsv, without labels; .* bertworks predict"):
         load_data(TASKS["ax"], tmp_path)

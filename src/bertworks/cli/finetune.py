@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe
-from ..tasks.base import Task
 from ..tasks.catalogue import find_task
 from .arguments import DividedRows, Flat, Positional, flags_in, parse, value_of, with_defaults
 from .ending import FAILED, run_to_its_end
@@ -27,7 +26,7 @@ class Arguments:
 
     Own tables train for 3 epochs and at least 100 updates, unless flags say more.
 
-    A grid of settings: `bertworks study sweep`. All GLUE tasks: `study suite`.
+    A grid of settings: `bertworks study sweep`. All GLUE tasks: `study run suite`.
 
     Most used (-H explains all flags):
         --task, --data    a known task (`bertworks recipes tasks`) and its folder
@@ -74,10 +73,10 @@ def finetune(argv: list[str]) -> None:
         raise SystemExit(FAILED)
 
 
-def read_arguments(arguments: type[T], argv: list[str], command: str, task: Task | None = None) -> T:
-    """The arguments. The recipe's defaults come from the task (--task, or `task`), then from --recipe."""
+def read_arguments(arguments: type[T], argv: list[str], command: str) -> T:
+    """The arguments. The recipe's defaults come from the task, then from --recipe."""
     name = value_of(argv, "--task")
-    known = find_task(name) if name else task
+    known = find_task(name) if name else None
     base = starting_recipe(value_of(argv, "--recipe"), known, flags_in(argv))
     found = parse(arguments, argv, command, start=with_defaults(arguments, config=base))
     refuse_idle(idle_fields(found.config, bool(name)), flags_in(argv))

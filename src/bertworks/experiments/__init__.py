@@ -19,7 +19,6 @@ Files in reading order:
     tables.py        the tables of a study
     figures.py       the picture of a study
     compare.py       two runs on the same development rows: differences with intervals
-    submission.py    predictions for GLUE's leaderboard
 """
 
 from typing import TYPE_CHECKING
@@ -32,6 +31,5 @@ if TYPE_CHECKING:
     from .rows import StudyInputs as StudyInputs
     from .study import Options as Options
     from .study import run_study as run_study
-    from .submission import submit as submit
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

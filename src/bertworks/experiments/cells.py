@@ -32,12 +32,7 @@ from .engine import Cell, Grid
 from .recipe import Column
 
 REMOVE = "remove the folder to run the cell again"
-
-
-def fingerprint(recipe: Any, *inputs: Any) -> str:
-    """The hash of a recipe and of all that its run reads: checksums and names, or further dataclasses."""
-    settings = tuple(one for one in inputs if not isinstance(one, str))
-    return RunIdentity(recipe, tuple(one for one in inputs if isinstance(one, str)), settings).hash
+MACHINE = {"machine?": dict}
 
 
 @dataclass(frozen=True)
@@ -72,39 +67,21 @@ class InitialModel:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A run that makes a model of a store."""
+class Training:
+    """A run that makes a model of a store: pre-training, or static word vectors by word2vec."""
 
-    config: Any  # its recipe
+    config: PretrainConfig | StaticConfig
     corpus: str  # the store's fingerprint
     needs: ClassVar[tuple[()]] = ()
-    results: ClassVar[dict[str, Any]] = {
-        "metrics": METRICS,
-        "seconds": float,
-        "steps": int,
-        "tokens": float,
-        "machine?": dict,
-    }
+    results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "steps": int, "tokens": float} | MACHINE
+
+    @property
+    def kind(self) -> str:
+        return "static" if isinstance(self.config, StaticConfig) else "pretrain"
 
     @cached_property
     def key(self) -> str:
-        return fingerprint(self.config, self.corpus)
-
-
-@dataclass(frozen=True)
-class Pretraining(Trained):
-    """One pre-training run."""
-
-    config: PretrainConfig
-    kind: ClassVar[str] = "pretrain"
-
-
-@dataclass(frozen=True)
-class StaticVectors(Trained):
-    """Static word vectors, trained by word2vec."""
-
-    config: StaticConfig
-    kind: ClassVar[str] = "static"
+        return RunIdentity(self.config, (self.corpus,)).hash
 
 
 @dataclass(frozen=True)
@@ -134,7 +111,7 @@ class HeldOut:
     config: PretrainConfig
     corpus: str  # the store's fingerprint
     kind: ClassVar[str] = "heldout"
-    results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "machine?": dict}
+    results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float} | MACHINE
 
     @property
     def needs(self) -> "tuple[StudyCell, ...]":
@@ -142,71 +119,59 @@ class HeldOut:
 
     @cached_property
     def key(self) -> str:
-        return _hash(self.start.key, fingerprint(self.config, self.corpus))
+        return _hash(self.start.key, RunIdentity(self.config, (self.corpus,)).hash)
 
 
 @dataclass(frozen=True)
-class Finetuning:
-    """One fine-tuning run."""
+class Tuning:
+    """One run on a task's examples: a fine-tuning, or a baseline without an encoder."""
 
-    start: InitialModel
     task: Task
     column: Column  # where its rows are, and how many of them are used
     rows: str  # checksum of the files
-    config: FinetuneConfig  # with its seed; where there are candidates, one of their settings takes its place
+    config: FinetuneConfig | BaselineConfig  # with its seed; a candidate's settings take the place of some of it
+    start: InitialModel | None = None  # none of a baseline
     kept_back: bool = False  # judged on training rows that are held out, to choose a setting
     candidates: "tuple[StudyCell, ...]" = ()  # runs with held-out training rows, of which the best setting is taken
     setting: str = ""  # of a candidate: the name of what it tries, such as "optim.lr = 0.001"
-    kind: ClassVar[str] = "finetune"
-    results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "collapsed": bool, "machine?": dict}
+    results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "collapsed": bool} | MACHINE
+
+    @property
+    def kind(self) -> str:
+        return "baseline" if self.start is None else "finetune"
 
     @property
     def needs(self) -> "tuple[StudyCell, ...]":
-        return self.start.needs
+        return () if self.start is None else self.start.needs
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed if isinstance(self.config, BaselineConfig) else self.config.loop.seed
 
     @cached_property
     def key(self) -> str:
+        start = () if self.start is None else (self.start.key,)
         held_out = ("kept back",) if self.kept_back else ()
         tried = [cell.name for cell in self.candidates]
-        reads = (self.start.key, *rows_read(self.rows, self.column), *held_out, *tried)
-        return fingerprint(self.config, _named(self.task), *reads)
+        # without what does not determine the outcome: the task's defaults are in the recipe, its dataset on the card
+        task = replace(self.task, defaults={}, dataset="")
+        return RunIdentity(self.config, (*start, *self.reads, *held_out, *tried), (task,)).hash
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The examples that it reads: of which files, how many, and whether they are drawn by its seed."""
+        column = self.column
+        drawn = ("drawn",) if column.draw and column.train_rows else ()
+        return (self.rows, str(column.train_rows), str(column.dev_rows), *drawn)
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """A baseline without an encoder."""
-
-    task: Task
-    column: Column  # where its rows are, and how many of them are used
-    rows: str  # checksum of the files
-    config: BaselineConfig  # with its seed
-    kind: ClassVar[str] = "baseline"
-    needs: ClassVar[tuple[()]] = ()
-    results: ClassVar[dict[str, Any]] = Finetuning.results
-
-    @cached_property
-    def key(self) -> str:
-        return fingerprint(self.config, _named(self.task), *rows_read(self.rows, self.column))
-
-
-def _named(task: Task) -> Task:
-    """The task without what is no part of a run's name: its defaults are in the recipe, its dataset on the card."""
-    return replace(task, defaults={}, dataset="")
-
-
-def rows_read(files: str, column: Column) -> tuple[str, ...]:
-    """The rows that a run reads: of which files, how many, and whether they are drawn by its seed."""
-    drawn = ("drawn",) if column.draw and column.train_rows else ()
-    return (files, str(column.train_rows), str(column.dev_rows), *drawn)
-
-
-StudyWork = Pretraining | Concatenation | StaticVectors | HeldOut | Finetuning | Baseline
+StudyWork = Training | Concatenation | HeldOut | Tuning
 StudyCell = Cell[StudyWork]
 
 
 def study_cell(work: StudyWork, title: str) -> StudyCell:
     """A cell that is named by its key."""
-    trials = work.candidates if isinstance(work, Finetuning) else ()
+    trials = work.candidates if isinstance(work, Tuning) else ()
     return Cell(f"{work.kind}-{work.key[:16]}", title, work, work.needs, trials)
 
 
@@ -228,31 +193,24 @@ def results_of(cell: StudyCell, grid: Grid) -> dict[str, Any] | None:
     return grid.results(cell, cell.work.results)
 
 
-def describe(
-    cell: StudyCell, grid: Grid, keep_models: bool = False, chosen: tuple[str, FinetuneConfig] | None = None
-) -> None:
-    """Write cell.json, before the run begins.
-
-    keep_models: whether the run's model is to stay. chosen: the setting that it is trained with, if one was chosen.
-    """
+def describe(cell: StudyCell, grid: Grid, chosen: tuple[str, FinetuneConfig] | None = None) -> None:
+    """Write cell.json, before the run begins. chosen: the setting that it is trained with, if one was chosen."""
     path, (setting, config) = grid.path(cell), chosen or ("", cell.work.config)
     path.mkdir(parents=True, exist_ok=True)
-    facts = {"kind": cell.work.kind, "cell": cell.title, "key": cell.work.key, "keep_models": keep_models}
-    more = {"setting": setting} if setting else {}
-    write_json(path / "cell.json", {**facts, **more, "recipe": to_toml(config) if config else ""})
+    facts = {
+        "kind": cell.work.kind,
+        "cell": cell.title,
+        "key": cell.work.key,
+        "recipe": to_toml(config) if config else "",
+    }
+    write_json(path / "cell.json", facts | ({"setting": setting} if setting else {}))
 
 
-def setting_of(cell: StudyCell, grid: Grid) -> tuple[str, ...]:
-    """The name of the setting that was chosen for the run when it began; () if none was.
+def setting_of(cell: StudyCell, grid: Grid) -> str:
+    """The name of the setting that was chosen for the run when it began, "" if none was.
 
     The candidates may have other results by now, or none.
     """
     path = grid.path(cell) / "cell.json"
     found = read_results(path, {"setting?": str}, REMOVE) if cell.trials and path.exists() else {}
-    return (found["setting"],) if "setting" in found else ()
-
-
-def keeps_model(cell: StudyCell, grid: Grid) -> bool:
-    """Whether the cell's model is to stay; true if cell.json does not say."""
-    path = grid.path(cell) / "cell.json"
-    return not path.exists() or bool(read_results(path, {}, REMOVE).get("keep_models", True))
+    return str(found.get("setting", ""))

@@ -16,7 +16,7 @@ from typing import Any
 from ..finetuning.recipe import FinetuneConfig
 from ..tasks.base import Data
 from ..tasks.draws import draw_rows, split_rows
-from .cells import Baseline, Finetuning, results_of
+from .cells import Tuning, results_of
 from .engine import Grid
 
 
@@ -49,7 +49,7 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def chosen(work: Finetuning, grid: Grid, earlier: tuple[str, ...] = ()) -> tuple[str, FinetuneConfig] | None:
+def chosen(work: Tuning, grid: Grid, earlier: str = "") -> tuple[str, FinetuneConfig] | None:
     """The best candidate's name, and its recipe with the run's seed.
 
     A run that was started keeps its `earlier` setting, although a candidate that was run again may be better now. A
@@ -62,25 +62,23 @@ def chosen(work: Finetuning, grid: Grid, earlier: tuple[str, ...] = ()) -> tuple
         results = results_of(cell, grid)
         if results is None and grid.failure(cell).get("outcome") != "diverged":
             return None
-        assert isinstance(cell.work, Finetuning)
+        assert isinstance(cell.work, Tuning) and isinstance(cell.work.config, FinetuneConfig)
         if results is not None:
             scores.setdefault(cell.work.setting, []).append(results["metrics"][work.task.metrics[0]])
             configs[cell.work.setting] = cell.work.config
     if not scores:
         return None
-    kept = [name for name in earlier if name in scores]
-    best = max(kept or scores, key=lambda name: (len(scores[name]), statistics.fmean(scores[name])))
-    return best, replace(configs[best], loop=replace(configs[best].loop, seed=work.config.loop.seed))
+    best = max(scores, key=lambda name: (name == earlier, len(scores[name]), statistics.fmean(scores[name])))
+    return best, replace(configs[best], loop=replace(configs[best].loop, seed=work.seed))
 
 
-def rows_of_run(work: Finetuning | Baseline, data: Data) -> Data:
+def rows_of_run(work: Tuning, data: Data) -> Data:
     """The rows of a run, from those of its column: drawn by its seed, and without the held-out part.
 
     A run that chooses is evaluated on the held-out part.
     """
-    seed = work.config.seed if isinstance(work, Baseline) else work.config.loop.seed
-    train = draw_rows(data.train, work.column.train_rows, seed) if work.column.draw else data.train
-    if isinstance(work, Finetuning) and work.kept_back:
-        train, back = split_rows(train, seed)
+    train = draw_rows(data.train, work.column.train_rows, work.seed) if work.column.draw else data.train
+    if work.kept_back:
+        train, back = split_rows(train, work.seed)
         return Data(train, back, data.source)
     return replace(data, train=train)

@@ -11,12 +11,11 @@ share its cells, and so do the workers of a dask scheduler (spread.py).
 """
 
 import contextlib
-import os
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -129,9 +128,9 @@ class Grid:
         write_json(self.path(cell) / "failed.json", {"outcome": outcome, "message": message})
 
     def retry(self, cells: Sequence[Cell[Any]]) -> None:
-        """Let cells that failed be run again."""
+        """Let cells that failed run again; those that diverged would diverge again."""
         for cell in cells:
-            if self.state(cell) == "failed":
+            if self.state(cell) == "failed" and self.failure(cell).get("outcome") != "diverged":
                 with self.claimed(cell) as mine:
                     if mine:
                         (self.path(cell) / "failed.json").unlink(missing_ok=True)
@@ -144,83 +143,44 @@ class Engine(Generic[Work]):
     cells: Sequence[Cell[Work]]  # in the order of work
     grid: Grid
     run: Callable[[Cell[Work]], object]  # runs or resumes a cell; returns None if it was stopped
-    verify: Callable[[Cell[Work]], object] | None = None  # called once for each finished cell that was not run here
-    after: Callable[[Cell[Work]], object] = lambda cell: None  # called when a cell is finished, verified or has failed
-    check: Callable[[Cell[Work]], object] = lambda cell: None  # raises InputError for an open cell that cannot be run
+    after: Callable[[Cell[Work]], object] = lambda cell: None  # called when a cell is finished or has failed
     quiet: bool = False
-    _seen: set[str] = field(default_factory=set)  # finished cells that were run or verified here
     _waiting_for: str = ""  # what the last message about waiting named
 
     def work(self) -> bool:
-        """Run cells until none is left for this process. Returns whether no run was stopped.
+        """Run cells until none is left for this process. Returns whether all have ended.
 
-        A cell that fails is recorded, and the others continue. OSError and NotWritten (a full disk), OtherRun and
-        NewerVersion (a folder of another grid or version) are raised: they are no fault of the cell.
+        If not, a run was stopped, or a message names the cells that other processes still work on. A cell that fails is
+        recorded, and the others continue. OSError and NotWritten (a full disk), OtherRun and NewerVersion (a folder of
+        another grid or version) are raised: they are no fault of the cell.
         """
-        with contextlib.ExitStack() as claim:
-            while (cell := self._next(claim)) is not None:
-                if self.verify and self.grid.state(cell) == "done":
-                    self.verify(cell)
-                elif not self._run(cell):
-                    return False
-                claim.close()
-                self.finished(cell)
+        while left := self.grid.left(self.cells):
+            ended = next((ended for cell in left if (ended := self.run_one(cell)) is not None), None)
+            if ended is False:
+                return False
+            if ended is None and not self.wait(left):
+                return False
         return True
 
-    def finished(self, cell: Cell[Work]) -> None:
-        """Note that a cell was run, verified or has failed."""
-        self._seen.add(cell.name)
-        self.after(cell)
+    def run_one(self, cell: Cell[Work]) -> bool | None:
+        """Run a cell and record a failure; returns whether it has ended, False if it was stopped.
 
-    def run_one(self, cell: Cell[Work]) -> None:
-        """Run a cell and record a failure, unless another process has claimed it or has finished it."""
+        None: it cannot run yet, or another process has claimed it or has finished it.
+        """
+        if not self.ready(cell):
+            return None
         with self.grid.claimed(cell) as mine:
-            if mine and self.grid.state(cell) in ("part", "missing"):
-                self._run(cell)
-
-    def others_work(self) -> bool:
-        """Whether other processes still work on cells, which a message then names."""
-        busy = [cell.title for cell in self.cells if self.is_open(cell)]
-        if busy and not self.quiet:
-            print(f"other processes still work on: {'; '.join(busy)}", file=sys.stderr)
-        return bool(busy)
-
-    def is_open(self, cell: Cell[Work]) -> bool:
-        """Whether the cell is to be run, now or when the cells that it needs are finished."""
-        if self.grid.state(cell) in ("done", "failed") or self.grid.failure(cell):
-            return False
-        self.check(cell)
-        return True
-
-    def _next(self, claim: contextlib.ExitStack) -> Cell[Work] | None:
-        """The next cell to run, which is claimed until `claim` is closed, or to verify; None if nothing is left."""
-        while True:
-            left = []
-            for cell in self.cells:
-                if self.grid.state(cell) == "done":
-                    if self.verify and cell.name not in self._seen:
-                        return cell
-                elif self.is_open(cell):
-                    left.append(cell)
-                    if self._claim(cell, claim):
-                        return cell
-            if all(self.grid.busy(cell) for cell in left):
+            if not mine or self.grid.state(cell) not in ("part", "missing"):
                 return None
-            self.wait(left)
+            ended = self._run(cell)
+        if ended:
+            self.after(cell)
+        return ended
 
     def ready(self, cell: Cell[Work]) -> bool:
         """Whether the cells that must end before this one have ended."""
         ended = self.grid.ended(cell.trials) == len(cell.trials)
         return ended and all(self.grid.state(one) == "done" for one in cell.needs)
-
-    def _claim(self, cell: Cell[Work], claim: contextlib.ExitStack) -> bool:
-        """Claim a cell that can run now; False if another process has it."""
-        if not self.ready(cell):
-            return False
-        if claim.enter_context(self.grid.claimed(cell)) and self.grid.state(cell) in ("part", "missing"):
-            return True
-        claim.close()
-        return False
 
     def _run(self, cell: Cell[Work]) -> bool:
         """Run a claimed cell and record a failure. Returns False if the run was stopped."""
@@ -243,19 +203,16 @@ class Engine(Generic[Work]):
             self.grid.fail(cell, message, "diverged" if isinstance(error, Diverged) else "failed")
             return True
 
-    def wait(self, left: Sequence[Cell[Work]]) -> None:
-        """Wait for cells of other processes, which cells that are left need."""
-        busy = ", ".join(cell.title for cell in left if self.grid.busy(cell))
-        if busy and busy != self._waiting_for and not self.quiet:
-            print(f"waiting for other processes, which run: {busy}", file=sys.stderr)
-        self._waiting_for = busy or self._waiting_for
-        time.sleep(PAUSE)
+    def wait(self, left: Sequence[Cell[Work]]) -> bool:
+        """Wait for cells of other processes, which cells that are left need; False if these processes run all of them.
 
-
-def refuse_torchrun(what: str) -> None:
-    """Raises InputError under torchrun, which trains one run on several processes, not several runs."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise InputError(
-            f"torchrun cannot run {what}; start the command several times on the same --out, each on a GPU or a core "
-            "of its own: the processes share the runs"
-        )
+        A message names what they run.
+        """
+        busy = [cell.title for cell in left if self.grid.busy(cell)]
+        last, running = len(busy) == len(left), "; ".join(busy)
+        if busy and (last or running != self._waiting_for) and not self.quiet:
+            print(f"other processes still work on: {running}", file=sys.stderr)
+        self._waiting_for = running or self._waiting_for
+        if not last:
+            time.sleep(PAUSE)
+        return not last

@@ -12,12 +12,11 @@
 plan.py expands it to cells, study.py runs them, results.py, tables.py and figures.py show what came out.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ..config import check_seed, load_recipe
-from ..files import InputError
 from ..training.objective_specs import OBJECTIVES
 
 FORMAT = 1  # of a study's results.json
@@ -189,6 +188,12 @@ class Study:
                 if not all(len(pair) == 2 and all(isinstance(n, int | float) for n in pair) for pair in pairs):
                     raise ValueError(f"paper: {row!r} has {figure!r}; expected a number, or [x, number] pairs")
 
+    def with_columns(self, columns: tuple[Column, ...]) -> "Study":
+        """The same with some of its columns."""
+        names = {column.name for column in columns}
+        paper = {row: {c: f for c, f in figures.items() if c in names} for row, figures in self.paper.items()}
+        return replace(self, columns=columns, paper=paper)
+
     def figure(self, row: str, column: str) -> float | None:
         """What the paper printed; None if it did not, or printed a curve."""
         found: Any = self.paper.get(row, {}).get(column)
@@ -208,8 +213,4 @@ def _check_known(what: str, name: str, known: list[str]) -> None:
 
 def load_study(path: Path | str) -> Study:
     """Read a study. Raises InputError with file and key."""
-    study = load_recipe(path, Study)
-    without = [v for v in study.variants if not (v.model or v.concat or v.static or v.baseline)]
-    if study.size == "cpu" and not study.pretrain and without:
-        raise InputError(f"{path}: pretrain is missing; give the pre-training recipe, or each variant a model")
-    return study
+    return load_recipe(path, Study)

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..typed import check_fields
-from .cells import Finetuning, results_of, setting_of
+from .cells import results_of, setting_of
 from .claims import claim_results, claimed_rows
 from .engine import Grid
 from .recipe import FORMAT, Column
@@ -70,7 +70,7 @@ def _claim(plan: Plan, grid: Grid, before: dict[str, Any]) -> dict[str, Any] | N
         return before["claim"]
     rows = (one for row in plan.rows if row.name in claimed_rows(found) for one in row.every)
     cells = [cell for row in rows for cell in row.tuned.get(claim.column) or row.trained]
-    cells += [one for cell in cells if isinstance(cell.work, Finetuning) for one in cell.work.candidates]
+    cells += [one for cell in cells for one in cell.trials]
     return found | {"named_before": not any(grid.state(cell) == "done" for cell in cells)}
 
 
@@ -125,10 +125,10 @@ def _of_seeds(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any
             check_fields(results, {"metrics": {name: float}}, f"the results of {cell.title} ({grid.path(cell)})")
             values[str(seed)] = results["metrics"][name]
             collapsed += bool(results["collapsed"])
-            settings |= dict.fromkeys(setting_of(cell, grid))
+            settings |= dict.fromkeys([setting_of(cell, grid)])
         elif failure := grid.failure(cell):
             failed.append({"seed": seed, **failure})
-    found = {"chosen": " or ".join(settings)} if settings else {}
+    found = {"chosen": " or ".join(settings)} if any(settings) else {}
     return {"values": values, "collapsed": collapsed, "failed": failed, **found}
 
 

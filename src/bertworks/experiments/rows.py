@@ -4,11 +4,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from ..finetuning.recipe import FinetuneConfig
 from ..model.config import ModelConfig
 from ..tasks.base import Data, Task
 from ..tasks.draws import WHOLE, Division
 from ..tasks.kinds import divided_data
-from .cells import Finetuning, InitialModel, StudyCell, Trained
+from .cells import InitialModel, StudyCell, Training
 from .claims import UNIT, UNITS
 from .recipe import Study
 
@@ -75,15 +76,15 @@ class Row:
     @property
     def trained(self) -> tuple[StudyCell, ...]:
         """The pre-training that it is made of."""
-        found = [cell for cell in self.ancestors if isinstance(cell.work, Trained)]
+        found = [cell for cell in self.ancestors if isinstance(cell.work, Training)]
         return tuple({cell.name: cell for cell in found}.values())
 
     @property
     def random(self) -> bool:
         """Whether all its fine-tuning begins with random weights: its start gives the shape alone."""
-        works = [cell.work for cells in self.tuned.values() for cell in cells]
-        tuned = [work for work in works if isinstance(work, Finetuning)]
-        return bool(tuned) and all(work.config.random_init for work in tuned)
+        configs = [cell.work.config for cells in self.tuned.values() for cell in cells]
+        tuned = [config for config in configs if isinstance(config, FinetuneConfig)]
+        return bool(tuned) and all(config.random_init for config in tuned)
 
     @property
     def weights(self) -> str:
@@ -101,7 +102,7 @@ class Row:
     def cells(self) -> list[StudyCell]:
         """All its cells, in the order of work."""
         tuned = [cell for cells in self.tuned.values() for cell in cells]
-        candidates = [one for cell in tuned if isinstance(cell.work, Finetuning) for one in cell.work.candidates]
+        candidates = [one for cell in tuned for one in cell.trials]
         return [*self.ancestors, *candidates, *tuned, *(cell for row in self.others for cell in row.cells)]
 
 

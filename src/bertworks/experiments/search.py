@@ -1,29 +1,26 @@
-"""Sweeps and suites: shorthands for a study.
+"""Searches: studies whose variants are settings, of which the best is chosen, and whose best models are kept.
 
-    sweep     a study whose variants are the combinations of some settings, and whose column is one task
-    suite     a study whose columns are the fine-tuning tasks of the paper, with the paper's figures beside ours
+A sweep is a search whose variants are the combinations of some settings, and whose column is one task. The recipe
+`suite` is one whose columns are the tasks of the paper.
 
 The setting with the best mean on development data is chosen, collapsed runs included. Of each task the model of the
 best single run is kept, which the paper took for LARGE; collapsed runs come last.
 
-    OUT/model/, OUT/best.json         a copy of that model, and which run it is of; of a suite in OUT/TASK
+    OUT/model/, OUT/best.json         a copy of that model, and which run it is of; of several tasks in OUT/TASK
     OUT/cells/, results.json, ...     as of every study
 """
 
 import re
 import shutil
 import tomllib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..config import from_dict, to_toml
 from ..files import InputError, read_json, shorten, write_json
 from ..finetuning.recipe import FinetuneConfig
-from ..tasks.base import Task
-from ..tasks.catalogue import TASKS, plain_name
-from .cells import Finetuning, StudyCell, results_of
+from .cells import StudyCell, results_of
 from .choices import combinations
 from .engine import Grid
 from .recipe import Column, Study, Variant
@@ -81,15 +78,6 @@ def check_settings_of(name: str, config: FinetuneConfig) -> None:
         from_dict(FinetuneConfig, table, f"grid {setting}", config)
 
 
-def _variants(sweep: str) -> tuple[Variant, ...]:
-    """A variant for each setting; without a sweep the recipe's own setting alone."""
-    if not sweep:
-        return (Variant("here"),)
-    grid = grid_of(sweep)
-    more = {"min_steps": 0} if "epochs" in grid else {}
-    return tuple(Variant(name, finetune=more | table) for name, table in combinations(grid).items())
-
-
 def _table(config: FinetuneConfig) -> dict[str, Any]:
     """All fields of a recipe, as a study's file has those that differ."""
     teacher = str(Path(config.teacher).absolute()) if config.teacher else ""  # workers have other working directories
@@ -97,92 +85,17 @@ def _table(config: FinetuneConfig) -> dict[str, Any]:
     return {name: value for name, value in table.items() if name != "schema"}
 
 
-# ---- the two studies
-
-
 def sweep_study(config: FinetuneConfig, examples: Examples, model: Path, name: str) -> StudyInputs:
     """A grid of settings on one task. Raises InputError for an unknown grid, or one that does not fit the recipe."""
     check_settings_of(name, config)
-    task = examples.task.name
+    task, more = examples.task.name, {"min_steps": 0} if "epochs" in grid_of(name) else {}
+    variants = (Variant(setting, finetune=more | table) for setting, table in combinations(grid_of(name)).items())
+    columns = (Column(task, task=task, finetune=_table(config)),)
     study = Study(
-        f"Sweep {name}: {task}", "", _variants(name), (Column(task, task=task, finetune=_table(config)),), "",
+        f"Sweep {name}: {task}", "", tuple(variants), columns, "",
         name=f"sweep of {task}", seeds=config.seeds or (config.loop.seed,), search=True,
     )  # fmt: skip
     return StudyInputs(Path(f"grid {name}"), model=model, study=study, examples={task: examples})
-
-
-class Figure(NamedTuple):
-    """A number that the paper prints."""
-
-    name: str  # of the column or row there
-    metric: str  # of ours
-    paper: float | None  # BERT-BASE, in hundredths; None: not in the paper
-
-
-PAPER: dict[tuple[str, str], tuple[Figure, ...]] = {  # (task, folder)
-    ("mnli", "MNLI"): (Figure("MNLI-m", "accuracy", 84.6), Figure("MNLI-mm", "accuracy_mm", 83.4)),
-    ("qqp", "QQP"): (Figure("QQP", "f1", 71.2),),
-    ("qnli", "QNLI"): (Figure("QNLI", "accuracy", 90.5),),
-    ("sst2", "SST-2"): (Figure("SST-2", "accuracy", 93.5),),
-    ("cola", "CoLA"): (Figure("CoLA", "matthews", 52.1),),
-    ("stsb", "STS-B"): (Figure("STS-B", "spearman", 85.8),),
-    ("mrpc", "MRPC"): (Figure("MRPC", "f1", 88.9),),
-    ("rte", "RTE"): (Figure("RTE", "accuracy", 66.4),),
-    ("squad1", "squad"): (Figure("SQuAD 1.1, EM", "exact", 80.8), Figure("SQuAD 1.1, F1", "f1", 88.5)),
-    ("squad2", "squad"): (Figure("SQuAD 2.0, EM", "exact", None), Figure("SQuAD 2.0, F1", "f1", None)),
-    ("conll2003", "conll2003"): (Figure("CoNLL-2003, dev", "f1", 96.4), Figure("CoNLL-2003, test", "f1_test", 92.4)),
-    ("swag", "swag"): (Figure("SWAG", "accuracy", 81.6),),
-}
-SOURCE = (
-    "BERT-BASE (tables 1, 2, 4 and 7); its figures of GLUE are test scores, which only the leaderboard's server can "
-    "measure, all others of development data unless the name says test"
-)
-
-
-def suite_study(config_of: Callable[[Task], FinetuneConfig], data: Path, model: Path, sweep: str = "") -> StudyInputs:
-    """Every task of the paper whose files are under `data`; with a sweep in each of its settings.
-
-    config_of: the recipe for a task. Raises InputError if there is none of the tasks.
-    """
-    folders, missing = find_folders(data)
-    if not folders:
-        wanted = ", ".join(dict.fromkeys(folder for _, folder in PAPER))
-        raise InputError(f"{data}: none of the paper's tasks is here; expected some of the folders {wanted}")
-    configs = {name: config_of(TASKS[name]) for name in folders}
-    for config in configs.values() if sweep else ():
-        check_settings_of(sweep, config)
-    figures = [(name, figure) for (name, _), printed in PAPER.items() if name in folders for figure in printed]
-    columns = tuple(
-        Column(one.name, name, folders[name].relative_to(data).as_posix(), one.metric, finetune=_table(configs[name]))
-        for name, one in figures
-    )
-    first, variants = next(iter(configs.values())), _variants(sweep)
-    paper = {figure.name: figure.paper for _, figure in figures if figure.paper is not None}
-    notes = (f"Not there: {', '.join(dict.fromkeys(missing))}.",) if missing else ()  # two tasks may share a folder
-    study = Study(
-        "The tasks of the paper", "", variants, columns, "", name="paper suite", source=SOURCE, notes=notes,
-        seeds=first.seeds or (first.loop.seed,), paper={variant.name: paper for variant in variants}, search=True,
-    )  # fmt: skip
-    return StudyInputs(Path("the suite"), data=data, model=model, study=study)
-
-
-def find_folders(data: Path) -> tuple[dict[str, Path], list[str]]:
-    """The folder of each task that is there, in `data` or in glue/ inside it; and what is not there, in words.
-
-    Names of folders are those of the official files, in small letters or capitals, with hyphens or without.
-    """
-    bases = (data / "glue", data / "GLUE", data)
-    inner = {plain_name(path.name): path for base in bases for path in sorted(base.glob("*")) if path.is_dir()}
-    found, missing = {}, []
-    for name, official in PAPER:
-        folder, task = inner.get(plain_name(official)), TASKS[name]
-        if folder is None:
-            missing.append(official)
-        elif lacking := [file for file in (task.train, task.dev) if not (folder / file).exists()]:
-            missing.append(f"{name} (no {lacking[0]} in {folder.name})")
-        else:
-            found[name] = folder
-    return found, missing
 
 
 # ---- what a search chooses
@@ -212,7 +125,7 @@ class Search:
     def _runs(self, column: Column) -> list[StudyCell]:
         """The runs of fine-tuning in a column, in the order of work."""
         tuned = [cell for row in self.plan.rows for one in row.every for cell in one.tuned.get(column.name, ())]
-        return [cell for cell in tuned if isinstance(cell.work, Finetuning)]
+        return [cell for cell in tuned if cell.work.kind == "finetune"]
 
     def best(self) -> dict[str, dict[str, Any]]:
         """The best finished run of each task, as results.json has it; of equal ones the first."""

@@ -21,7 +21,7 @@ from .engine import Engine
 def work_on_scheduler(
     engine: Engine[Any], scheduler: str, workers: int, make: Callable[..., Engine[Any]], *arguments: Any
 ) -> bool:
-    """Run the cells of `engine` on a scheduler's workers; as `Engine.work`, returns whether no run was stopped.
+    """Run the cells of `engine` on a scheduler's workers; as `Engine.work`.
 
     make, arguments: make the engine of a worker, which has the same cells; must be picklable. workers: processes of a
     "local" scheduler; 0 is one for every GPU, or for every core of a machine without. Raises InputError if the
@@ -36,27 +36,24 @@ def work_on_scheduler(
 
 
 def _spread(engine: Engine[Any], pool: Pool) -> bool:
-    """Hand out the cells that can run until none is left for this command."""
+    """Hand out the cells that can run until none is left for this command; as `Engine.work`."""
     grid, cells, under_way = engine.grid, {cell.name: cell for cell in engine.cells}, set[str]()
-    while True:
-        left = [cell for cell in engine.cells if engine.is_open(cell)]
+    while (left := grid.left(engine.cells)) or under_way:
         for cell in left:
             free = len(under_way) < pool.count
             if free and cell.name not in under_way and engine.ready(cell) and not grid.busy(cell):
                 under_way.add(cell.name)
                 pool.submit(_run, cell.name)
-        if under_way:
-            for name in pool.ended(wait=True):
-                under_way.remove(name)
-                if not engine.is_open(cells[name]):
-                    if not engine.quiet:
-                        ended = f"[{grid.ended(engine.cells)}/{len(cells)}]"
-                        print(f"{ended} {cells[name].title}: {grid.state(cells[name])}", file=sys.stderr)
-                    engine.finished(cells[name])
-        elif all(grid.busy(cell) for cell in left):
-            return True
-        else:
-            engine.wait(left)
+        if not under_way and not engine.wait(left):
+            return False
+        for name in pool.ended(wait=True) if under_way else ():
+            under_way.remove(name)
+            if not grid.left([cells[name]]):
+                if not engine.quiet:
+                    ended = f"[{grid.ended(engine.cells)}/{len(cells)}]"
+                    print(f"{ended} {cells[name].title}: {grid.state(cells[name])}", file=sys.stderr)
+                engine.after(cells[name])
+    return True
 
 
 # ---- in a worker

@@ -58,7 +58,7 @@ def _divided(task: Task, file: str) -> Task:
 
 
 _ALL = (
-    # GLUE (paper, section 4.1), from the official TSV files; experiments/submission.py answers those without labels
+    # GLUE (paper, section 4.1), from the official TSV files
     replace(
         _GLUE_SINGLE,
         name="cola",

@@ -67,7 +67,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
     """
     if isinstance(path, Path) and path.is_dir() and not task.train:
-        raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks study submit")
+        raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks predict")
     several, count = labelled and task.kind == "multilabel", len(task.text)
     marks = task.label.split(",") if several and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text

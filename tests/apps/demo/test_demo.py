@@ -46,7 +46,7 @@ from bertworks.apps.demo.text import (
     write_rows,
 )
 from bertworks.config import to_toml
-from bertworks.files import Diverged, InputError, write_json
+from bertworks.files import InputError, write_json
 from bertworks.model.config import ModelConfig
 
 MODULE = '''
@@ -366,16 +366,16 @@ def test_a_failed_run_ends_the_demo_with_its_message(tmp_path, monkeypatch):
     """It is run again when the command is; without it there is no comparison."""
     tried = []
 
-    def diverging(recipe, *rest, **more):
+    def failing(recipe, *rest, **more):
         tried.append(recipe.loop.seed)
-        raise Diverged("loss or gradient not finite in 11 steps in a row")
+        raise InputError("no memory")
 
-    monkeypatch.setattr(comparison_module, "finetune", diverging)
+    monkeypatch.setattr(comparison_module, "finetune", failing)
     config = default_config()
     found = Rows(TAGS, {"train": [], "dev": [], "test": []})
     comparison = Comparison(config.finetune, (1e-3,), (1, 2), tmp_path, found, Clock(5.0, 1000))
     for _ in range(2):
-        with pytest.raises(InputError, match=r"pre-trained weights, learning rate 0\.001, seed 1 failed: loss or"):
+        with pytest.raises(InputError, match=r"pre-trained weights, learning rate 0\.001, seed 1 failed: no memory"):
             comparison.run()
     assert tried == [1, 1]
 

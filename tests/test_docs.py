@@ -43,7 +43,6 @@ def words_of(names):
 OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and kubectl, by the page that names them
     "serving.md": {"--json"},
     "deploy.md": {"--json"},
-    "production.md": {"--retry"},
     # of the original code and of transformers, up to their first underscore
     "coming-from.md": words_of("bert do dupe init input max num num-train-epochs output vocab"),
     "pretraining.md": {"--logdir"},
@@ -51,7 +50,7 @@ OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and k
         "cpus-per-task gpus-per-node image master-addr master-port mem-per-cpu nnodes node-rank nodes nthreads "
         "ntasks-per-node nworkers port rdzv-backend rdzv-endpoint scheduler-file"
     ),
-    "production.md": words_of("env file index-url now publish name network read-only tag tmpfs volume"),
+    "production.md": words_of("env file index-url now publish name network read-only retry tag tmpfs volume"),
 }
 SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits
     "bertworks tokenizer train": "--overwrite",

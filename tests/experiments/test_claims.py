@@ -253,10 +253,10 @@ def test_a_report_of_earlier_results(tmp_path, capsys):
     ("change", "message"),
     [
         (lambda r: r.update(claim={"row": "L1 H256 A4"}), "its tables cannot be made (KeyError"),
-        (lambda r: r.pop("rows"), "its tables cannot be made (KeyError: 'rows'); run the study again"),
+        (lambda r: r.pop("rows"), "its tables cannot be made (KeyError: 'rows'); give `bertworks study run`"),
         (lambda r: r["measured"].pop(), "its tables cannot be made"),
         (lambda r: r["measured"][0].update(against="nobody"), "its tables cannot be made (KeyError: ('nobody'"),
-        (lambda r: r.update(kind="sweep"), "no results of a study; expected its --out"),
+        (lambda r: r.update(kind="sweep"), "results of a sweep in format 1; expected those of a study"),
     ],
 )
 def test_a_report_names_what_is_wrong_with_results(tmp_path, capsys, change, message):

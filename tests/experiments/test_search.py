@@ -290,7 +290,7 @@ def test_what_is_refused(swept, place, tmp_path, capsys, monkeypatch):
     with pytest.raises(InputError, match="results of something else"):
         finetune(CONFIG, task, data, place / "model", swept[0], quiet=True)
     finetune(dataclasses.replace(CONFIG, epochs=0.1), task, data, place / "model", tmp_path / "seeds", quiet=True)
-    with pytest.raises(InputError, match=r"results of something else \(finetune table\)"):
+    with pytest.raises(InputError, match=r"results of something else: .'kind': 'finetune'"):
         run(place, tmp_path / "seeds")
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/rows.csv").write_text("text,label\n")

@@ -543,7 +543,6 @@ MISTAKES = {  # message: what is written in the study, and the mistake
     "variant 'frozen', column 'SST-2'": ("concat-last-2", "concat-last-9"),
     "glue/none: no such folder": ("glue/SST-2", "glue/none"),
     "paper: 'lefd' is no row or column": ('"left" = { SST-2', '"lefd" = { SST-2'),
-    "claim: row 'both' is compared with itself": ('row = "random"', 'row = "both"'),
 }
 
 
@@ -585,8 +584,8 @@ def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, 
     plan = make_plan(sources(recipe, tiny_store, tiny_data))
     for change, said in (
         ({"study": "other"}, "the results of something else"),
-        ({"format": 2}, "format is 2, expected 1"),
-        ({"minute": True}, "minute is True, expected False"),
+        ({"format": 2}, "'format': 2"),
+        ({"minute": True}, "'minute': True"),
     ):
         (tmp_path / "results.json").write_text(json.dumps(read_json(out / "results.json") | change))
         with pytest.raises(InputError, match=said):

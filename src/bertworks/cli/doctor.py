@@ -45,7 +45,6 @@ def doctor(argv: list[str]) -> None:
         refuse_beside("labelled data", {"--corpus": arguments.corpus})
         report = of_data(rows, None, arguments.model)
     else:
-        _refuse_idle(arguments)
         report = examine(path, arguments.corpus)
     if arguments.json:
         print(json_text.dumps(report.as_json(), ensure_ascii=False, indent=1))
@@ -53,13 +52,3 @@ def doctor(argv: list[str]) -> None:
         show(report)
     if report.worst == "error":
         raise SystemExit(UNSOUND)
-
-
-def _refuse_idle(arguments: Arguments) -> None:
-    """Raises InputError for flags of labelled data where none is examined."""
-    changed = {name: value for name, value in vars(arguments.rows).items() if value != getattr(TrainRows(), name)}
-    given = {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
-    given["--model"] = arguments.model
-    if arguments.path is None:
-        given["--corpus"] = arguments.corpus
-    refuse_beside("doctor without labelled data" if arguments.path else "doctor without a path", given)

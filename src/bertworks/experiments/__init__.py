@@ -5,7 +5,7 @@ Files in reading order:
     engine.py        cells, claims, resuming and failures of any folder of runs
     spread.py        the cells on the workers of a dask scheduler
     recipe.py        a study as its TOML file describes it
-    search.py        sweeps and suites: shorthands for a study
+    search.py        sweeps; the best setting and the best model of a search
     cells.py         the runs of a study, named by what determines their outcome
     rows.py          the rows of a study, and their cells
     plan.py          from a study's file to its rows
@@ -20,16 +20,3 @@ Files in reading order:
     figures.py       the picture of a study
     compare.py       two runs on the same development rows: differences with intervals
 """
-
-from typing import TYPE_CHECKING
-
-from .._lazy import lazy_names
-
-if TYPE_CHECKING:
-    from .compare import compare_runs as compare_runs
-    from .plan import make_plan as make_plan
-    from .rows import StudyInputs as StudyInputs
-    from .study import Options as Options
-    from .study import run_study as run_study
-
-__all__, __getattr__, __dir__ = lazy_names(__name__)

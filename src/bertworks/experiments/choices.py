@@ -9,10 +9,10 @@ A candidate that diverges loses to all that do not.
 import functools
 import itertools
 import statistics
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from ..config import dotted
 from ..finetuning.recipe import FinetuneConfig
 from ..tasks.base import Data
 from ..tasks.draws import draw_rows, split_rows
@@ -25,7 +25,8 @@ def combinations(*tables: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
     tables: {field: [values]}, nested or dotted; a later table replaces the values that an earlier one has for a field.
     """
-    fields = {name: values for table in tables for name, values in _leaves(table)}
+    leaves = {name: value for table in tables for name, value in dotted(table).items()}
+    fields = {name: value if isinstance(value, list) else [value] for name, value in leaves.items()}
     found = {}
     for values in itertools.product(*fields.values()) if fields else ():
         chosen, made = dict(zip(fields, values, strict=True)), dict[str, Any]()
@@ -34,15 +35,6 @@ def combinations(*tables: dict[str, Any]) -> dict[str, dict[str, Any]]:
             functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, made)[last] = value
         found[", ".join(f"{field} = {_shown(value)}" for field, value in chosen.items())] = made
     return found
-
-
-def _leaves(table: dict[str, Any], before: str = "") -> Iterator[tuple[str, list[Any]]]:
-    """Dotted names and their values."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value if isinstance(value, list) else [value]
 
 
 def _shown(value: Any) -> str:

@@ -6,7 +6,7 @@ What is varied stays varied. The figures mean nothing.
 from dataclasses import replace
 
 from ..finetuning.recipe import FinetuneConfig
-from ..pretraining.recipe import Phase, PretrainConfig, StaticConfig
+from ..pretraining.recipe import Phase, PretrainConfig
 
 MINUTE_ROWS = 64  # of each file
 MINUTE_SEEDS = 2
@@ -37,8 +37,3 @@ def tiny_finetuning(config: FinetuneConfig) -> FinetuneConfig:
     return replace(
         config, loop=loop, top=top, max_seq_length=length, doc_stride=stride, max_query_length=query, batch_size=8
     )
-
-
-def tiny_static(config: StaticConfig) -> StaticConfig:
-    """One pass, narrow vectors."""
-    return replace(config, width=16, epochs=1)

@@ -27,7 +27,7 @@ from ..training.distributed import World, this_device
 from .baselines import BaselineConfig, check_kind
 from .cells import Concatenation, HeldOut, InitialModel, StudyCell, Training, Tuning, study_cell, user_model
 from .choices import combinations
-from .minute import MINUTE_ROWS, MINUTE_SEEDS, tiny_finetuning, tiny_pretraining, tiny_static
+from .minute import MINUTE_ROWS, MINUTE_SEEDS, tiny_finetuning, tiny_pretraining
 from .recipe import Column, Study, Variant, load_study
 from .rows import Examples, Plan, Row, StudyInputs
 
@@ -129,7 +129,7 @@ class Planner:
         """Raises InputError if a file is missing, or the metric is unknown."""
         if examples := self.inputs.examples.get(column.name):
             division = "" if examples.division == WHOLE else str(examples.division)
-            return examples.task, column, _checksum(_files(examples)) + division
+            return examples.task, column, "".join(map(checksum, _files(examples))) + division
         task = find_task(column.task)
         task = replace(task, train=column.train or task.train, dev=column.dev or task.dev)
         names = [f"{name}{more}" for more in ("", *(f"_{name}" for name in task.more)) for name in task.metrics]
@@ -145,7 +145,7 @@ class Planner:
             raise _NotThere(f"{missing[0]}: no such file; expected {task.name}'s training and development files")
         if self.inputs.minute:
             column = replace(column, train_rows=MINUTE_ROWS, dev_rows=MINUTE_ROWS)
-        return task, column, _checksum(files)
+        return task, column, "".join(map(checksum, files))
 
     # ---- models
 
@@ -186,7 +186,7 @@ class Planner:
         assert self.store is not None  # opened, since a variant is static
         config = from_dict(StaticConfig, variant.static, "static")
         config = config if seed is None else replace(config, seed=seed)
-        config = tiny_static(config) if self.inputs.minute else config
+        config = replace(config, width=16, epochs=1) if self.inputs.minute else config
         cell = study_cell(Training(config, self.store.fingerprint), f"{variant.name}: word2vec")
         return InitialModel(cell), static_shape(self.store.vocab_size, config.width), None
 
@@ -305,10 +305,6 @@ def _files(examples: Examples) -> list[Path]:
     (folder,) = examples.files
     files = [part_of(folder / name)[0] for name in (task.train, task.dev)]
     return files + [folder / name for name in task.more.values() if (folder / name).exists()]
-
-
-def _checksum(files: list[Path]) -> str:
-    return "".join(map(checksum, files))
 
 
 def read_rows(work: Tuning, inputs: StudyInputs) -> tuple[Task, Data]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import check_seed, load_recipe
+from ..config import check_least, check_seed, load_recipe
 from ..training.objective_specs import OBJECTIVES
 
 FORMAT = 1  # of a study's results.json
@@ -87,14 +87,12 @@ class Column:
             raise ValueError(
                 f"column {self.name!r}: pretrain = {self.pretrain!r}; expected {', '.join(sorted(HELD_OUT))}"
             )
-        if self.train_rows < 0 or self.dev_rows < 0:
-            raise ValueError(f"column {self.name!r}: expected train_rows and dev_rows of 0 or more")
+        check_least(self, ("train_rows", "dev_rows"), 0)
+        check_least(self, ("choose_seeds",), 1)
         if self.evaluate and not self.pretrain:
             raise ValueError(f"column {self.name!r}: evaluate is of a held-out metric; name it with pretrain")
         if bool(self.panel) != (self.x is not None):
             raise ValueError(f"column {self.name!r}: expected both panel and x, or neither")
-        if self.choose_seeds < 1:
-            raise ValueError(f"column {self.name!r}: choose_seeds = {self.choose_seeds}; expected 1 or more")
 
     @property
     def percent(self) -> bool:
@@ -170,10 +168,6 @@ class Study:
         for name in (*pair, *beyond):
             _check_known("claim", name, rows)
         _check_known("claim", self.claim.column, [column.name for column in self.columns])
-        if len({*pair}) == 1:
-            raise ValueError(f"claim: row {self.claim.row!r} is compared with itself; expected two rows")
-        if len({*beyond}) == 1 or {*beyond} == {*pair}:
-            raise ValueError(f"claim: beyond = {[*beyond]} says nothing; expected two other rows")
 
     def _check_paper(self) -> None:
         """Raises ValueError if a figure of the paper belongs to no row or column."""

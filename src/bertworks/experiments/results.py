@@ -16,7 +16,7 @@ from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..typed import check_fields
 from .cells import results_of, setting_of
-from .claims import claim_results, claimed_rows
+from .claims import UNIT, UNITS, claim_results, claimed_rows
 from .engine import Grid
 from .recipe import FORMAT, Column
 from .rows import Plan, Row
@@ -39,7 +39,7 @@ def measure(plan: Plan, grid: Grid, before: dict[str, Any] | None = None) -> dic
         "base": study.base,
         "claim": _claim(plan, grid, before or {}),
         "seeds": list(plan.seeds),
-        "unit": plan.unit,
+        "unit": UNITS if study.pretrain_seeds else UNIT,
         "pretrain_seeds": [one.seed for one in plan.base.every if one.seed is not None],
         "corpus": plan.corpus,
         "columns": [_column(column) for column in study.columns],
@@ -141,7 +141,7 @@ def _held_out(row: Row, column: Column, grid: Grid) -> dict[str, Any]:
     for one in row.every:
         trained = () if row.random else one.trained
         cells = one.tuned.get(column.name, ()) if column.evaluate else trained
-        single = column.evaluate or (len(cells) == 1 and one.step is None)
+        single = column.evaluate or (len(cells) == 1 and one.start.step is None)
         results = results_of(cells[0], grid) if cells and single else None
         failed += [{"seed": one.seed, **failure} for cell in cells if (failure := grid.failure(cell))]
         value = _metric(results["metrics"] if results else {}, column.pretrain)
@@ -176,9 +176,9 @@ def _against(name: str, plan: Plan) -> str:
     if not plan.study.base:
         return name
     row = next(row for row in plan.rows if row.name == name)
-    if row.step is None or row.line == plan.base.line:
+    if row.start.step is None or row.line == plan.base.line:
         return plan.base.name
-    same = (other.name for other in plan.rows if other.line == plan.base.line and other.step == row.step)
+    same = (other.name for other in plan.rows if other.line == plan.base.line and other.start.step == row.start.step)
     return next(same, plan.base.name)
 
 
@@ -191,8 +191,9 @@ def _row(row: Row, grid: Grid) -> dict[str, Any]:
     trained = () if row.random else tuple({cell.name: cell for cell in found}.values())
     runs = [results for cell in trained if (results := results_of(cell, grid))]
     whole = len(runs) == len(trained)
+    step = row.start.step
     known = whole and (bool(runs) or row.random)  # nothing is known of a model folder from elsewhere
-    shares = [1.0 if row.step is None else row.step / results["steps"] for results in runs]
+    shares = [1.0 if step is None else step / results["steps"] for results in runs]
     tuning = {cell.name: cell for cell in row.cells if cell.work.kind in ("finetune", "baseline")}.values()
     tuned = [results for cell in tuning if (results := results_of(cell, grid))]
     return {
@@ -205,7 +206,7 @@ def _row(row: Row, grid: Grid) -> dict[str, Any]:
         "tokens": sum(r["tokens"] * share for r, share in zip(runs, shares, strict=True)) if known else None,
         "pretrain_seconds": sum(r["seconds"] * s for r, s in zip(runs, shares, strict=True)) if whole else None,
         "finetune_seconds": sum(results["seconds"] for results in tuned),
-        "steps": row.step or (runs[0]["steps"] if len({run["steps"] for run in runs}) == 1 else None),
+        "steps": step or (runs[0]["steps"] if len({run["steps"] for run in runs}) == 1 else None),
     }
 
 

@@ -10,7 +10,6 @@ from ..tasks.base import Data, Task
 from ..tasks.draws import WHOLE, Division
 from ..tasks.kinds import divided_data
 from .cells import InitialModel, StudyCell, Training
-from .claims import UNIT, UNITS
 from .recipe import Study
 
 
@@ -69,11 +68,6 @@ class Row:
         return (self, *self.others)
 
     @property
-    def step(self) -> int | None:
-        """Of a snapshot; None: the end of the run."""
-        return self.start.step
-
-    @property
     def trained(self) -> tuple[StudyCell, ...]:
         """The pre-training that it is made of."""
         found = [cell for cell in self.ancestors if isinstance(cell.work, Training)]
@@ -115,11 +109,6 @@ class Plan:
     rows: list[Row]
     seeds: tuple[int, ...]
     corpus: str  # the store's fingerprint
-
-    @property
-    def unit(self) -> str:
-        """What n counts."""
-        return UNITS if self.study.pretrain_seeds else UNIT
 
     @property
     def base(self) -> Row:

@@ -113,14 +113,12 @@ class Search:
     def groups(self) -> dict[str, list[Column]]:
         """The columns that have the same runs, by their task, or by the first one's name if the task has others."""
         found: dict[str, list[Column]] = {}
+        keys: dict[tuple[str, ...], str] = {}
         for column in (one for one in self.plan.study.columns if one.task):
-            same = (key for key, columns in found.items() if self._cells(columns[0]) == self._cells(column))
-            key = next(same, column.name if column.task in found else column.task)
+            runs = tuple(cell.name for cell in self._runs(column))
+            key = keys.setdefault(runs, column.name if column.task in found else column.task)
             found.setdefault(key, []).append(column)
         return found
-
-    def _cells(self, column: Column) -> list[str]:
-        return [cell.name for cell in self._runs(column)]
 
     def _runs(self, column: Column) -> list[StudyCell]:
         """The runs of fine-tuning in a column, in the order of work."""

@@ -96,8 +96,8 @@ def show_cells(plan: Plan, folder: Path) -> None:
     grid, rows = Grid(folder), []
     for cell in plan.cells:
         results = results_of(cell, grid)
-        took = duration(results["seconds"]) if results else ""
-        rows.append((cell.title, "busy" if grid.busy(cell) else grid.state(cell), took))
+        state = "busy" if grid.busy(cell) else grid.state(cell)
+        rows.append((cell.title, state, duration(results["seconds"]) if results else ""))
     ResultTable(f"{plan.study.title}: {len(plan.cells)} runs", ("run", "state", "took"), rows).show()
 
 
@@ -121,13 +121,12 @@ def check_out(plan: Plan, out: Path) -> None:
         return
     found = read_results(path, {}, "restore the file, or give another --out")
     expected = {"kind": "study", "study": plan.study.name, "format": FORMAT, "minute": plan.inputs.minute}
-    for key, value in expected.items():
-        if found.get(key) != value:
-            what = " ".join(str(found[name]) for name in ("kind", "study", "task") if name in found)
-            raise InputError(
-                f"{out} has the results of something else ({what}): {key} is {found.get(key)!r}, expected {value!r}; "
-                f"give another --out, and --cells {out / 'cells'} to use finished runs there"
-            )
+    there = {key: found.get(key) for key in expected}
+    if there != expected:
+        raise InputError(
+            f"{out} has the results of something else: {there}; expected {expected}; give another --out, and --cells "
+            f"{out / 'cells'} to use finished runs there"
+        )
 
 
 def check_cells(plan: Plan, grid: Grid) -> None:
@@ -148,8 +147,7 @@ def write(search: Search, machine: dict[str, Any]) -> dict[str, Any]:
     plan, path = search.plan, search.out / RESULTS
     results = measure(plan, search.grid, read_json(path) if path.exists() else None) | {"machine": machine}
     if plan.study.search:
-        measured = results["measured"]
-        results |= {"chosen": search.choose(measured), "best": search.best()}
+        results |= {"chosen": search.choose(results["measured"]), "best": search.best()}
     write_tables(results, search.out)
     write_json(path, results)
     return results

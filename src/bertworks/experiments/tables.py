@@ -7,56 +7,35 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, read_json, write_text
-from ..reporting.run_files import LOG, RESULTS
+from ..files import InputError, write_text
+from ..reporting.run_files import RESULTS, read_results
 from ..reporting.tables import ResultTable, counted
 from .claims import claim_table
 from .recipe import FORMAT
 from .statistics import LEVEL, Difference, difference, difference_text, holm
 
+REPAIR = "give `bertworks study run` another --out, and --cells with the finished runs, to write it again"
+
 # ---- results
 
 
-def read_study(folder: Path) -> dict[str, Any] | None:
-    """The results in a study's folder, finished or not; None if it is no study's folder.
+def load_results(folder: Path) -> dict[str, Any]:
+    """The results in a study's folder, finished or not.
 
-    Raises InputError if its results.json is not JSON, of another version, or lacks what the tables show.
+    Raises InputError if there are none, or if they are of another version or lack what the tables show.
     """
     path = folder / RESULTS
-    try:
-        found = read_json(path, finite=False) if path.exists() else None
-    except InputError as error:
-        if (folder / LOG).exists():  # a run, whose reader says what to do
-            return None
-        again = "restore the file, or remove it and rerun `bertworks study`, which keeps finished runs"
-        raise InputError(f"{error}; {again}") from None
-    if not isinstance(found, dict) or found.get("kind") != "study":
-        return None
-    if found.get("format") != FORMAT:
-        raise InputError(
-            f"{path}: a study's results in format {found.get('format')!r}; this program reads format {FORMAT}. "
-            "`bertworks study` writes them again from the finished runs: give it another --out, and --cells with the "
-            "old ones"
-        )
+    if not path.exists():
+        raise InputError(f"{folder}: no {RESULTS} of a study; expected the --out of `bertworks study run`")
+    found: dict[str, Any] = read_results(path, {"kind?": str}, REPAIR)
+    if (found.get("kind"), found.get("format")) != ("study", FORMAT):
+        what = f"{found.get('kind')} in format {found.get('format')!r}"
+        raise InputError(f"{path}: results of a {what}; expected those of a study in format {FORMAT}; {REPAIR}")
     try:
         tables(found)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        what, again = (
-            f"{type(error).__name__}: {error}",
-            "run the study again: it writes the file from the finished runs",
-        )
-        raise InputError(f"{path}: its tables cannot be made ({what}); {again}") from None
+        raise InputError(f"{path}: its tables cannot be made ({type(error).__name__}: {error}); {REPAIR}") from None
     return found
-
-
-def load_results(folder: Path) -> dict[str, Any]:
-    """The results in a study's folder, as `read_study`. Raises InputError if it is no study's folder."""
-    results = read_study(folder)
-    if results is None:
-        raise InputError(
-            f"{folder}: no results of a study; expected its --out, with the results.json of `bertworks study run`"
-        )
-    return results
 
 
 def report_study(folder: Path) -> dict[str, Any]:

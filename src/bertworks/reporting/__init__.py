@@ -10,19 +10,3 @@ figures.py     curves of runs (imports matplotlib)
 tracking.py   TensorBoard files of a run
 fonts.py       fonts for every script in pictures
 """
-
-from typing import TYPE_CHECKING
-
-from .._lazy import lazy_names
-
-if TYPE_CHECKING:
-    from .log import Reporter as Reporter
-    from .log import duration as duration
-    from .progress import Progress as Progress
-    from .run_files import commit as commit
-    from .run_files import read_log as read_log
-    from .run_files import read_results as read_results
-    from .tables import ResultTable as ResultTable
-    from .tables import points as points
-
-__all__, __getattr__, __dir__ = lazy_names(__name__)

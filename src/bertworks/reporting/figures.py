@@ -16,13 +16,15 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
+from rich.cells import cell_len
 
 from ..files import InputError, atomic_write, not_found
-from .fonts import plain_texts, text_width
+from .fonts import plain_texts
 from .outputs import check_output
 from .run_files import LOG, METRICS, RESULTS, read_log, read_results, runs_in
 
 X = Literal["step", "tokens", "seconds"]
+Place = Literal["outside upper center", "outside lower center"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.")  # of more runs than colours
 WIDE = 3  # panels side by side
@@ -100,22 +102,21 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
             else:
                 _draw(axes, found, metric, x)
     if len(found) > 1:
-        _add_legend(figure, "thin: training, thick: held-out" if any(run.held_out for run in found) else None)
+        title = "thin: training, thick: held-out" if any(run.held_out for run in found) else None
+        add_legend(figure, "outside upper center", title)  # above the panels: it would hide lines in each
     return save_figure(figure, Path(out))
 
 
-def _add_legend(figure: Figure, title: str | None) -> None:
-    """One legend for all panels, above them: it would hide lines in each."""
+def add_legend(figure: Figure, place: Place, title: str | None = None) -> None:
+    """One legend for all panels."""
     lines = {str(line.get_label()): line for axes in figure.axes for line in axes.get_legend_handles_labels()[0]}
-    figure.legend(
-        [*lines.values()], [*lines], loc="outside upper center", ncols=legend_columns(figure, lines), edgecolor="none",
-        title=title,
-    )  # fmt: skip
+    columns = legend_columns(figure, lines)
+    figure.legend([*lines.values()], [*lines], loc=place, ncols=columns, edgecolor="none", title=title)
 
 
 def legend_columns(figure: Figure, labels: Collection[str]) -> int:
     """How many columns of these labels a legend may have; a figure that is too narrow for one is made wider."""
-    sizes = [(50 + 6.5 * text_width(label)) / 72 for label in labels]  # inches, with the line's sample
+    sizes = [(50 + 6.5 * cell_len(label)) / 72 for label in labels]  # inches, with the line's sample
     figure.set_figwidth(max(figure.get_figwidth(), 1.15 * max(sizes)))
     columns = range(len(sizes), 0, -1)  # each as wide as its widest label
     return next(n for n in columns if n == 1 or sum(map(max, np.array_split(sizes, n))) <= figure.get_figwidth())
@@ -161,7 +162,7 @@ def _draw(axes: Axes, runs: list[Curves], metric: str, x: X) -> None:
     for i, run in enumerate(runs):
         style = _style(i)
         position = _positions(run, x)
-        for records, width, what in ((_whole(run.train), 1.0, "training"), (run.held_out, 2.2, "held-out")):
+        for records, width, what in ((run.train, 1.0, "training"), (run.held_out, 2.2, "held-out")):
             points = [(position(r), r[metric]) for r in records if isinstance(r.get(metric), int | float)]
             name = f" {run.name}" if run.name.startswith("_") else run.name  # which matplotlib would keep to itself
             label = (name if what == "held-out" or not run.held_out else None) if several else what
@@ -182,13 +183,6 @@ def _draw(axes: Axes, runs: list[Curves], metric: str, x: X) -> None:
     axes.set_xlim(left=0)
     if not several:
         axes.legend(edgecolor="none", framealpha=0.9)
-
-
-def _whole(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records without a last one of few steps (fewer than half the usual): its means are mostly noise."""
-    distances = np.diff([0, *(record["step"] for record in records)])
-    short = len(records) > 1 and distances[-1] < np.median(distances[:-1]) / 2
-    return records[:-1] if short else records
 
 
 def _positions(run: Curves, x: X) -> Callable[[dict[str, Any]], float]:

@@ -1,7 +1,6 @@
 """Fonts of pictures: matplotlib's font fallback with fonts of East Asia, and texts that are never read as formulas."""
 
 import contextlib
-import unicodedata
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -40,8 +39,3 @@ def fallbacks() -> list[str]:
                 font_manager.fontManager.addfont(path)
     installed = font_manager.get_font_names()
     return [name for name in FALLBACKS if name in installed]
-
-
-def text_width(text: str) -> int:
-    """Width of a text in columns, roughly: East Asian letters are twice as wide as Latin ones."""
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

@@ -27,8 +27,7 @@ class Progress:
     def say(self, text: str) -> None:
         """Print a line."""
         if self.show:
-            shown = text.encode("utf-8", "backslashreplace").decode()  # names of files need not be UTF-8
-            print(shown, file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
     def stage(self, name: str, total: float, unit: str) -> Iterator[None]:

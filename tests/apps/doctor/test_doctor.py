@@ -47,7 +47,6 @@ def test_the_exit_status_is_that_of_the_gravest_finding(place, tmp_path, capsys)
     [
         (["empty"], "expected a run, a folder of runs, a corpus store, a model folder or a table"),
         (["tok"], "tok: a tokenizer; `bertworks tokenizer check tok TEXT` tells whether it fits a text"),
-        (["folder", "--text", "a"], "doctor without labelled data cannot be combined with --text"),
         (["a.csv", "--corpus", "store"], "a.csv cannot be combined with --corpus"),
     ],
 )

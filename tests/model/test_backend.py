@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import bertworks
+from bertworks.model.acceleration import load_kernels, training_way, use_kernels
 from bertworks.model.computation import ForwardOptions, Reference
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast import backend
@@ -46,6 +47,27 @@ def test_every_combination_of_facts_has_a_way():
         assert not ("keyed" in facts and way in ("flash", "sequences", "torch"))  # their dropout has no key
         assert not ("compiled" in facts and way in ("kernels", "sequences"))
     assert list(chosen) and {name for name, _ in WAYS} == {*chosen} == {*NEEDS}
+
+
+@pytest.mark.parametrize(
+    ("change", "dtype", "keyed", "way"),
+    [
+        ({}, torch.float32, True, "keyed"),
+        ({}, torch.float32, False, "torch"),
+        ({"layer_type": "lstm"}, torch.float32, True, "recurrent"),
+        ({}, torch.bfloat16, True, "kernels"),
+        ({"norm": "pre"}, torch.bfloat16, True, "keyed"),
+    ],
+)
+def test_a_run_names_the_way_of_its_layers(change, dtype, keyed, way):
+    shape = dataclasses.replace(TINY, hidden_size=32, num_attention_heads=2, intermediate_size=64, **change)
+    model = build_model(shape, ())
+    kernels = load_kernels()
+    if kernels is not None:
+        use_kernels(model, kernels)
+    elif way == "kernels":
+        way = "keyed"
+    assert training_way(model, dtype, keyed) == way
 
 
 def encoder_of(option, **more):

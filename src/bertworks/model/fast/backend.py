@@ -16,7 +16,7 @@ blocks of tokens.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
 
@@ -156,6 +156,20 @@ def accelerated(model: Network) -> Network:
         if isinstance(encoder, Encoder):
             encoder.backend = Backend()
     return model
+
+
+@torch.enable_grad()
+def training_way(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
+    """The name of the way in which the layers of a model are trained, with matrix products in `dtype`.
+
+    keyed: whether dropout masks come from a key.
+    """
+    encoder = next(module for module in model.modules() if isinstance(module, Encoder))
+    backend, layout = encoder.backend, Layout(1, 1, None, None, None)
+    with torch.autocast(encoder.embeddings.word.weight.device.type, dtype, enabled=dtype is not torch.float32):
+        facts = replace(backend.facts(encoder, layout, ForwardOptions()), keyed=keyed, unpadded=False)
+    way = choose(facts)
+    return f"{way}, compiled" if facts.compiled and way in COMPILED else way
 
 
 # ---- torch.compile

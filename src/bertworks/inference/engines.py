@@ -61,7 +61,7 @@ class Engine(Protocol):
 
 
 class Packed:
-    """The packed pass (model/packing.py)."""
+    """The packed pass (model/layout.py)."""
 
     name = "packed"
 

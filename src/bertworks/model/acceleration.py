@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 Network = TypeVar("Network", bound=nn.Module)
 
-if TYPE_CHECKING or find_spec(f"{__package__}.fast"):
+_FAST = find_spec(f"{__package__}.fast")
+if TYPE_CHECKING or (_FAST is not None and _FAST.origin):  # a folder without files has no origin
     from .fast import kernels
     from .fast.backend import accelerated as accelerated
     from .fast.backend import compile_layers as compile_layers
@@ -50,7 +51,7 @@ else:
         return copy.deepcopy(network).to(torch.bfloat16)
 
     def has_bfloat16() -> bool:
-        return False
+        return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
     def is_supported(x: Tensor) -> bool:
         return False

@@ -21,7 +21,7 @@ from .dropout import SiteDropout
 from .layout import Layout
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Attention:
     """The attention of one layer over a batch: softmax(q k^T / sqrt(H)) v for each head."""
 
@@ -64,7 +64,7 @@ class Attention:
         return x if self.cells is None else self.layout.select(x, self.cells)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TorchAttention(Attention):
     """Attention by torch's function, which draws the dropout itself."""
 
@@ -87,7 +87,7 @@ def global_and_local(
 ) -> tuple[Attention, Attention]:
     """The attention of layers that see every token, and of those that see `attention_window` tokens on each side.
 
-    local_mask: whether the latter shall have `visible`, which is (L, L) large.
+    local_mask: build the (L, L) mask of the latter; False where blocks replace it.
     """
     c, N = config, config.num_attention_heads
     if c.layer_type != "attention":

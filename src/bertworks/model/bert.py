@@ -1,9 +1,10 @@
 """BERT's encoder (Devlin et al. 2019, section 3 and figure 2): embeddings, Transformer layers, pooler.
 
 Attention is the only operation that mixes tokens; everything else works on single token vectors. Therefore attention
-and dropout are passed in, and nothing here depends on padding, devices or optimised implementations: attention.py and
-dropout.py have the definitions, computation.py and fast/ choose among the ways to compute them. BERT's relatives are
-settings of the same modules (config.py); recurrent layers and two encoders side by side are in comparators.py.
+and dropout are passed in: embeddings, attention, feed-forward network and layer do not depend on padding, devices or
+optimized implementations. Only Encoder knows the layout of a batch. attention.py and dropout.py have the definitions,
+fast/ has faster ways to compute them. BERT's relatives are settings of the same modules (config.py); recurrent.py and
+pair.py have the encoders that the paper compares with.
 
 Shapes: B sequences, L positions, T tokens of a batch without its padding (layout.py), E embedding width, D hidden
 width, I feed-forward width, V vocabulary.
@@ -60,8 +61,10 @@ class Embeddings(nn.Module):
         if self.token_type is not None:  # a table of one segment adds the same vector to every token
             single = segments is None or self.token_type.num_embeddings == 1
             x = x + (self.token_type.weight[0] if single else self.token_type(segments))
-        x = dropout(self.norm(x))
-        return x if self.projection is None else self.projection(x).to(x.dtype)  # type: ignore[no-any-return]
+        x = dropout(self.norm(x))  # (T, E)
+        if self.projection is None:
+            return x
+        return self.projection(x).to(x.dtype)  # type: ignore[no-any-return]  # autocast gives bfloat16; x stays float32
 
 
 class SelfAttention(nn.Module):
@@ -75,7 +78,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
         """(T, D) to (T, D). dropout: of the attention weights."""
-        context = attention(self.query(x), self.key(x), self.value(x), dropout)
+        context = attention(self.query(x), self.key(x), self.value(x), dropout)  # divides them into heads; (T, D)
         return self.output(context)  # type: ignore[no-any-return]
 
 
@@ -118,7 +121,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
         """(T, D) to (T, D), or to the rows (R, D) that `attention` selects, in the last layer."""
         update = self.attention(self.attention_norm(x) if self.pre else x, attention, dropout.attention_weights)
-        x = dropout.attention_output.add(attention.select(x), update)
+        x = dropout.attention_output.add(attention.select(x), update)  # x + dropout(update)
         x = x if self.pre else self.attention_norm(x)
         x = dropout.output.add(x, self.feed_forward(self.output_norm(x) if self.pre else x))
         return x if self.pre else self.output_norm(x)
@@ -190,13 +193,16 @@ class Encoder(nn.Module):
         computation = self.backend.select(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
         layout, key = computation.layout, dropout if self.training else None
         inputs = layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
-        states = [self.embeddings(*inputs, computation.dropout.embeddings)]  # (T, D)
-        for x in computation.run(self, states[0]):
+        x = self.embeddings(*inputs, computation.dropout.embeddings)  # (T, D)
+        states = [x]
+        for i, (attention, layer_dropout) in enumerate(computation.layers):
+            layer = self.layers[i % len(self.layers)]  # ALBERT has one layer, which it computes n times
+            x = computation.apply(layer, x, attention, layer_dropout)
             states = [*states, x] if hidden_states else [x]
-        complete = options.layers(self.config) == self.config.num_hidden_layers
+        complete = options.is_complete(self.config)
         if complete and self.final_norm is not None:
             states[-1] = self.final_norm(states[-1])
-        layout = computation.output_layout
+        layout = computation.output_layout  # of the rows that the last layer returned
         return EncoderOutput(
             packed=states[-1],
             layout=layout,
@@ -220,7 +226,10 @@ class Encoder(nn.Module):
         if self.config.classifier_pooling == "mean":
             x = layout.mean(x)  # (B, D)
         else:
-            x = x[layout.rows(self.pooled_cells(layout, x.device))]  # (B, D)
+            cells = self.pooled_cells(layout, x.device)
+            if layout.is_subset and x.is_cpu and not layout.has(cells):
+                raise ValueError("last_cells lacks tokens that the pooler reads; add Encoder.pooled_cells")
+            x = x[layout.rows(cells)]  # (B, D)
         if self.pooler_dropout is not None:
             x = self.pooler_dropout(x, key)
         return self.pooler(x)  # type: ignore[no-any-return, misc]

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from .attention import Attention, TorchAttention, global_and_local
 from .config import ModelConfig
@@ -19,31 +19,35 @@ from .dropout import DropoutKey, EncoderDropout, keyed_dropout, torch_dropout
 from .layout import Layout
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ForwardOptions:
-    """What a forward pass shall use and return."""
+    """Options of one forward pass."""
 
-    dropout: DropoutKey | None = None  # of the masks in training on a CPU; None: torch draws them
+    dropout: DropoutKey | None = None  # key of the dropout masks, in training on a CPU; None: torch draws them
     hidden_states: bool = True  # return every layer's output
     attentions: bool = False  # return the attention weights of every layer
     head_mask: Tensor | None = None  # (layers, N) factors of the attention heads
-    depth: int | None = None  # compute only so many layers, and pool nothing; None: all
-    # (R,) cells of real tokens, none twice where there is a gradient, whose vectors are read, those of pooled tokens
-    # too: behind its attention the last layer computes no other, unless hidden_states or attentions need all
+    depth: int | None = None  # number of layers to compute, without the pooler; None: all
+    # (R,) cells of the tokens whose output is used, those of pooled tokens included. After its attention the last layer
+    # computes no others. Unique where there are gradients. Ignored with hidden_states or attentions
     last_cells: Tensor | None = None
 
     def layers(self, config: ModelConfig) -> int:
         """How many layers are computed."""
         return len(range(config.num_hidden_layers)[: self.depth])
 
+    def is_complete(self, config: ModelConfig) -> bool:
+        """Whether all layers are computed."""
+        return self.layers(config) == config.num_hidden_layers
+
     def cells(self, encoder: Any) -> Tensor | None:
         """The cells that the last layer returns; None: all."""
-        complete = self.layers(encoder.config) == encoder.config.num_hidden_layers
+        complete = self.is_complete(encoder.config)
         divided = complete and encoder.is_last_divisible and not (self.hidden_states or self.attentions)
         return self.last_cells if divided else None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EncoderOutput:
     """What an encoder returns.
 
@@ -79,7 +83,7 @@ class EncoderOutput:
         return self.layout.restore(self.packed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Computation:
     """How one batch is computed."""
 
@@ -99,12 +103,14 @@ class Computation:
         cells = self.attentions[-1].cells if self.attentions else None
         return self.layout if cells is None else self.layout.at(cells)
 
-    def run(self, encoder: Any, x: Tensor) -> Iterator[Tensor]:
-        """The output of each layer; x: the embeddings, (T, D)."""
-        for number, (attention, dropout) in enumerate(zip(self.attentions, self.dropout.layers, strict=True)):
-            layer = encoder.layers[number % len(encoder.layers)]  # ALBERT has one layer, which it computes n times
-            x = layer(x, attention, dropout)
-            yield x
+    @property
+    def layers(self) -> Iterator[tuple[Attention, Any]]:
+        """The attention and the dropout of each layer."""
+        return zip(self.attentions, self.dropout.layers, strict=True)
+
+    def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
+        """The output of one layer, (T, D) to (T, D)."""
+        return layer(x, attention, dropout)  # type: ignore[no-any-return]
 
 
 class Reference:
@@ -146,7 +152,12 @@ def attention_of_layers(
     if options.attentions:
         attentions = [replace(attention, weights=weights) for attention in attentions]
     if options.head_mask is not None:
-        pairs = zip(attentions, options.head_mask, strict=False)
+        expected = (config.num_hidden_layers, config.num_attention_heads)
+        if options.head_mask.shape != expected:
+            raise ValueError(
+                f"head_mask of shape {tuple(options.head_mask.shape)}; expected {expected}, layers and heads"
+            )
+        pairs = zip(attentions, options.head_mask[: len(attentions)], strict=True)
         attentions = [replace(attention, head_mask=mask) for attention, mask in pairs]
     cells = options.cells(encoder)
     if cells is not None and len(cells) < layout.T:

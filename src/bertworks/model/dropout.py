@@ -17,7 +17,7 @@ Shapes: B rows (sequences), L positions, T rows of a packed batch, D hidden widt
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -127,7 +127,7 @@ def rescale(rate: float) -> float:
     return values / (values - dropped)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SiteDropout:
     """Dropout at one site in one forward pass."""
 
@@ -135,13 +135,13 @@ class SiteDropout:
     mask: Tensor | None = None  # 0 where an element is dropped, else 1; None: torch draws it
 
     def __call__(self, x: Tensor) -> Tensor:
-        """dropout(x)"""
+        """x with some elements set to 0 and the others scaled; `x` itself outside training."""
         if self.mask is not None:
             return x * self.mask * rescale(self.rate)
         return F.dropout(x, self.rate) if self.rate else x
 
     def add(self, x: Tensor, update: Tensor) -> Tensor:
-        """x + dropout(update)"""
+        """x + dropout(update), in one operation where the mask is known."""
         if self.mask is not None:
             return torch.add(x, update * self.mask, alpha=rescale(self.rate))
         return x + self(update)
@@ -158,8 +158,8 @@ class LayerDropout(NamedTuple):
 class EncoderDropout(NamedTuple):
     """The dropouts of an encoder in one forward pass. The pooler and the heads have modules (Dropout)."""
 
-    embeddings: Any  # SiteDropout, or another function of (T, E)
-    layers: Sequence[LayerDropout]
+    embeddings: Callable[[Tensor], Tensor]  # of (T, E)
+    layers: Sequence[Any]  # a LayerDropout of each, or what kernels take in its place
 
 
 def torch_dropout(config: ModelConfig, layers: int, training: bool) -> EncoderDropout:

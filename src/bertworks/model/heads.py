@@ -126,7 +126,7 @@ class Model(nn.Module):
             return self.encode(batch, dropout).pooled
         batch = with_layout(dict(batch))  # which `encode` needs too
         cells = self.encoder.pooled_cells(Layout.of_batch(batch), batch["input_ids"].device)
-        if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in packing.py
+        if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in layout.py
             cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED_STEP)])
         return self.encode(batch, dropout, cells).pooled
 

@@ -20,7 +20,7 @@ ROW_MULTIPLE, LARGE_BATCH, LARGE_ROW_MULTIPLE = 64, 1024, 128
 CELLS = "packed_cells"  # key of a batch: see batch.py
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """Which cells of a (B, L) rectangle hold real tokens; `None` indices mean all of them."""
 
@@ -30,7 +30,7 @@ class Layout:
     index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last step
     inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding left out
     static: bool = False  # whether no shape or branch may depend on the values of the mask
-    is_subset: bool = False  # whether rows of real tokens are left out
+    is_subset: bool = False  # whether it covers only some of the real tokens (of the last layer)
 
     @property
     def T(self) -> int:
@@ -141,6 +141,10 @@ class Layout:
     def rows(self, cells: Tensor) -> Tensor:
         """Rows in the packed form of flat (B*L) cells."""
         return cells if self.inverse is None else self.inverse[cells]
+
+    def has(self, cells: Tensor) -> bool:
+        """Whether all these cells have rows. On a GPU this waits for the device."""
+        return self.index is None or torch.equal(self.index[self.rows(cells)], cells)
 
 
 def with_layout(batch: Batch) -> Batch:

@@ -33,7 +33,7 @@ class Recurrent(nn.Module):
             out = [
                 _read(cell, rows, layout, from_right) for cell, from_right in zip(self.cells, self.reads, strict=True)
             ]
-        return layout.pack(torch.cat(out, -1).flatten(0, 1))
+        return layout.pack(torch.cat(out, -1).flatten(0, 1)).to(x.dtype)
 
 
 def _read(cell: nn.Module, rows: Tensor, layout: Layout, from_right: bool) -> Tensor:

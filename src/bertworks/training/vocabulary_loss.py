@@ -19,7 +19,7 @@ ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a voc
 SCORES_OF_GPU = 160_000_000  # the same on a GPU, which computes few scores in less time than it takes to ask for them
 ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 NO_CHANCE = -1e30  # score of a word that is none, at any temperature
-FILL = 64  # their number is a multiple of this, for the reason given in model/packing.py
+FILL = 64  # their number is a multiple of this, for the reason given in model/layout.py
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ NEIGHBOURS = {"both": (-1, 0, 1), "left": (-1, 0), "right": (0, 1)}  # the block
 # ---- with dropout masks from a key
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeyedAttention(Attention):
     """Attention with 0/1 masks on the weights, whose backward pass is written out."""
 
@@ -87,7 +87,7 @@ def _dropped(weights: Tensor, mask: Tensor | None) -> Tensor:
 # ---- without padding
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class UnpaddedAttention(Attention):
     """What the next two share: `rotations` are (2, T, H / 2), and no query meets any padding."""
 
@@ -101,11 +101,11 @@ class UnpaddedAttention(Attention):
         return rows if self.cells is None else self.layout.select(rows, self.cells)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class SequenceAttention(UnpaddedAttention):
     """One call of torch's attention for each sequence. For inference: there is no dropout."""
 
-    lengths: tuple[int, ...] = ()  # of the sequences, whose rows follow each other
+    lengths: tuple[int, ...]  # of the sequences, whose rows follow each other
 
     def context(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: SiteDropout) -> Tensor:
         """Rows behind those of the last sequence get zeros."""
@@ -118,14 +118,13 @@ class SequenceAttention(UnpaddedAttention):
         return context
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class FlashAttention(UnpaddedAttention):
     """The flash kernel of a GPU (Dao 2023), which draws the dropout itself."""
 
-    cu_seqlens: Tensor | None = None  # (n + 1,) int32, the row at which each of n sequences begins, and T
+    cu_seqlens: Tensor  # (n + 1,) int32, the row at which each of n sequences begins, and T
 
     def context(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: SiteDropout) -> Tensor:
-        assert self.cu_seqlens is not None
         longest = max(self.layout.L, LARGE_ROW_MULTIPLE)  # the filling behind the last sequence is one too
         return flash_attention(q, k, v, self.cu_seqlens, longest, dropout.rate, self.causal)
 
@@ -204,15 +203,14 @@ def in_sequence(layout: Layout, device: torch.device) -> Layout:
 # ---- local attention (after Beltagy et al. 2020, section 3)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class BlockAttention(Attention):
     """Local attention in blocks."""
 
-    blocks: "Blocks | None" = None
-    inner: Attention | None = None  # attention within blocks
+    blocks: "Blocks"
+    inner: Attention  # attention within blocks
 
     def context(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: SiteDropout) -> Tensor:
-        assert self.blocks is not None and self.inner is not None
         b = self.blocks
         return b.join(self.inner.context(b.queries(q), b.keys(k), b.keys(v), b.visible, dropout), q.shape[2])
 
@@ -222,7 +220,7 @@ def in_blocks(attention: Attention, blocks: "Blocks") -> BlockAttention:
     return BlockAttention(attention.layout, attention.heads, None, attention.rotations, blocks=blocks, inner=attention)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Blocks:
     """A batch cut into blocks of positions: a query is compared with the keys of its own block and those beside it.
 

@@ -1,4 +1,4 @@
-"""The choice of how an encoder computes a batch: the only place that decides.
+"""The choice of how the layers of an encoder are computed for a batch.
 
 `choose` takes the first row of WAYS whose condition holds:
 
@@ -11,11 +11,11 @@
     sequences    inference on a CPU where padding costs more than a call for each sequence
     torch        torch's attention
 
-`flash`, `keyed` and `torch` use the compiled layer where there is one; over long sequences their local layers compare
-blocks of tokens.
+`flash`, `keyed` and `torch` use the compiled layer where there is one. Over long sequences local layers compare blocks
+of tokens, unless all weights are needed: to return, mask or drop them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import FunctionType
 from typing import Any
@@ -70,7 +70,6 @@ WAYS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     ("torch", lambda f: True),
 )
 COMPILED = ("flash", "keyed", "torch")  # the ways that use a compiled layer
-KINDS = {"weights": Attention, "keyed": KeyedAttention}  # of attention; the others: TorchAttention
 
 
 def choose(facts: Facts) -> str:
@@ -85,6 +84,10 @@ class Backend:
         self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU (use_kernels)
         self.compiled: Any = None  # `run_layer`, compiled (compile_layers)
         self.compiled_for_gradients = True  # whether it is used where gradients are on, or where they are off
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the compiled layer, which cannot be pickled."""
+        return {**vars(self), "compiled": None}
 
     def facts(self, encoder: Encoder, layout: Layout, options: ForwardOptions) -> Facts:
         """The facts of one pass over a batch."""
@@ -119,7 +122,8 @@ class Backend:
         blocks = None
         if way not in ("weights", "rectangle") and not (facts.keyed and config.attention_probs_dropout_prob):
             blocks = Blocks.of(config, layout, device)
-        scopes = global_and_local(KINDS.get(way, TorchAttention), config, layout, device, local_mask=blocks is None)
+        kind = Attention if way == "weights" else KeyedAttention if facts.keyed else TorchAttention
+        scopes = global_and_local(kind, config, layout, device, local_mask=blocks is None)
         if way in ("flash", "sequences"):
             scopes = _unpadded(way, scopes, config.direction == "left")
         if blocks is not None:
@@ -127,7 +131,7 @@ class Backend:
         computation = assemble(way, encoder, layout, scopes, options)
         if not compiled:
             return computation
-        return CompiledComputation(way, layout, computation.attentions, computation.dropout, self.compiled)
+        return CompiledComputation(way, layout, computation.attentions, computation.dropout, layer=self.compiled)
 
 
 def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
@@ -175,16 +179,14 @@ def training_way(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
 # ---- torch.compile
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class CompiledComputation(Computation):
     """The layer compiled once for all layers."""
 
-    layer: Any = None
+    layer: Any  # `run_layer`, compiled
 
-    def run(self, encoder: Any, x: Tensor) -> Iterator[Tensor]:
-        for number, (attention, dropout) in enumerate(zip(self.attentions, self.dropout.layers, strict=True)):
-            x = self.layer(encoder.layers[number % len(encoder.layers)], x, attention, dropout)
-            yield x
+    def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
+        return self.layer(layer, x, attention, dropout)  # type: ignore[no-any-return]
 
 
 def run_layer(layer: Layer, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
@@ -205,5 +207,7 @@ def compile_layers(model: nn.Module, gradients: bool = True) -> None:
     torch._dynamo.config.skip_nnmodule_hook_guards = False  # else a graph without hooks serves a layer that has some
     for encoder in model.modules():  # of a pair both
         if isinstance(encoder, Encoder) and encoder.config.layer_type == "attention":
+            if not isinstance(encoder.backend, Backend):
+                encoder.backend = Backend()
             own = FunctionType(run_layer.__code__.replace(), run_layer.__globals__, run_layer.__name__)
             encoder.backend.compiled, encoder.backend.compiled_for_gradients = torch.compile(own), gradients

@@ -7,7 +7,7 @@ Shapes: B sequences, L positions, T rows of the packed batch, R of them that the
 I feed-forward width, N heads, H head size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..attention import TorchAttention, global_and_local
+from ..attention import Attention, TorchAttention, global_and_local
 from ..bert import Encoder
 from ..computation import Computation, ForwardOptions, attention_of_layers
 from ..config import ModelConfig
@@ -67,12 +67,14 @@ def trimmed(encoder: Encoder, layout: Layout, kernels: Kernels) -> Layout:
     return replace(layout, index=index, inverse=inverse_of(index, layout.B * layout.L))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class KernelComputation(Computation):
-    """The layers of one pass over a batch. Kernels draw the masks of dropout."""
+    """The layers of one pass over a batch, one after the other. Kernels draw the masks of dropout."""
 
-    kernels: Kernels | None = None
-    key: DropoutKey | None = None
+    kernels: Kernels
+    config: ModelConfig
+    rows: Rows
+    halves: list[Tensor]  # the output of the layer before in bfloat16; empty before the first
 
     @classmethod
     def of(cls, encoder: Encoder, layout: Layout, options: ForwardOptions, kernels: Kernels) -> "KernelComputation":
@@ -88,31 +90,37 @@ class KernelComputation(Computation):
             dropout = _KernelDropout(layout, c.hidden_dropout_prob, key, kernels)
         elif c.hidden_dropout_prob:
             dropout = keyed_dropout(c, 0, key, layout).embeddings
-        return cls("kernels", layout, attentions, EncoderDropout(dropout, []), kernels=kernels, key=key)
+        dropouts = [_dropouts(c, key, layout.L, layer) for layer in range(len(attentions))]
+        return cls(
+            "kernels",
+            layout,
+            attentions,
+            EncoderDropout(dropout, dropouts),
+            kernels=kernels,
+            config=c,
+            rows=Rows.of(layout),
+            halves=[],
+        )
 
-    def run(self, encoder: Encoder, x: Tensor) -> Iterator[Tensor]:
-        """The output of each layer, (T, D) float32, of the last one (R, D)."""
-        assert self.kernels is not None
-        c, rows, x16 = encoder.config, Rows.of(self.layout), x.to(torch.bfloat16)
-        for i, attention in enumerate(self.attentions):
-            cells, layer = attention.cells, encoder.layers[i % len(encoder.layers)]
-            shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, attention.rotations)
-            returned = rows if cells is None else Rows.of(self.layout.at(cells))
-            work = _Work(
-                self.kernels, rows, returned, shape, self._dropouts(c, i), c.layer_norm_eps, GELU[c.hidden_act]
-            )
-            inputs = [x16] if cells is None else [self.layout.select(x16, cells), x16]
-            x, x16 = _Layer.apply(work, attention.select(x), *_Parameters.of(layer), *inputs)
-            yield x
+    def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
+        """The output of the next layer, (T, D) float32, of the last one (R, D)."""
+        c, cells = self.config, attention.cells
+        x16 = self.halves.pop() if self.halves else x.to(torch.bfloat16)
+        shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, attention.rotations)
+        returned = self.rows if cells is None else Rows.of(self.layout.at(cells))
+        work = _Work(self.kernels, self.rows, returned, shape, dropout, c.layer_norm_eps, GELU[c.hidden_act])
+        inputs = [x16] if cells is None else [self.layout.select(x16, cells), x16]
+        out, out16 = _Layer.apply(work, attention.select(x), *_Parameters.of(layer), *inputs)
+        self.halves.append(out16)
+        return out  # type: ignore[no-any-return]
 
-    def _dropouts(self, config: ModelConfig, layer: int) -> list[Dropout]:
-        """That of attention weights, of the attention's output, and of the feed-forward network's."""
-        assert self.key is not None
-        c, L = config, self.layout.L
-        weights, hidden = c.attention_probs_dropout_prob, c.hidden_dropout_prob
-        square, wide = c.num_attention_heads * L**2, L * c.hidden_size
-        sites = enumerate(((weights, square), (hidden, wide), (hidden, wide)), layer_site(layer))
-        return [Dropout(*self.key.numbers(site, rate, n)) if rate else NO_DROPOUT for site, (rate, n) in sites]
+
+def _dropouts(config: ModelConfig, key: DropoutKey, L: int, layer: int) -> list[Dropout]:
+    """That of attention weights, of the attention's output, and of the feed-forward network's."""
+    weights, hidden = config.attention_probs_dropout_prob, config.hidden_dropout_prob
+    square, wide = config.num_attention_heads * L**2, L * config.hidden_size
+    sites = enumerate(((weights, square), (hidden, wide), (hidden, wide)), layer_site(layer))
+    return [Dropout(*key.numbers(site, rate, n)) if rate else NO_DROPOUT for site, (rate, n) in sites]
 
 
 @dataclass(frozen=True)

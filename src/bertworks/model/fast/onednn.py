@@ -64,7 +64,11 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
 def in_bfloat16(network: Network) -> Network:
     """A copy whose weights are bfloat16, made without a copy in float32; what shares a weight still does."""
     copied = {id(p): nn.Parameter(p.detach().to(torch.bfloat16), p.requires_grad) for p in network.parameters()}
-    return copy.deepcopy(network, copied).to(torch.bfloat16)
+    twin = copy.deepcopy(network, copied).to(torch.bfloat16)
+    for module in twin.modules():
+        if isinstance(module, nn.RNNBase):
+            module.float()  # recurrent.py computes in float32
+    return twin
 
 
 class OneDnnLinear(nn.Module):

@@ -551,7 +551,7 @@ def test_layers_leave_out_the_padding_that_nobody_reads(monkeypatch):
 @NEEDED
 @pytest.mark.parametrize("padding", ["left", "right", "scattered"])
 def test_padding_that_is_left_out_changes_nothing(monkeypatch, padding):
-    model, mask, sides = build_model(SHAPE, seed=1).train(), mask_of(9, 60, padding), []
+    model, mask, sides = build_model(SHAPE, ("mlm",), seed=1).train(), mask_of(9, 60, padding), []
     use_kernels(model, KERNELS, alone=False)
     cells = mask.flatten().nonzero().squeeze(1)
     cells = cells[torch.randperm(len(cells))[:50]].sort().values

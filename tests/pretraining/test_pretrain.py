@@ -225,6 +225,20 @@ def test_every_recipe_can_be_estimated(path, tmp_path, monkeypatch):
     assert found["memory"] == pytest.approx(10**9 + 1000 * held)
 
 
+def test_weights_of_another_vocabulary_of_the_same_size_are_refused(tiny_store, tmp_path):
+    recipe, other = write_recipe(tmp_path), tmp_path / "other"
+    main([*line(recipe, tiny_store.path, tmp_path / "run"), "--loop.steps", "1"])
+    shutil.copytree(tmp_path / "run" / "model", other)
+    words = [*json.loads((other / "tokenizer.json").read_text())["model"]["vocab"]]
+    for name in ("tokenizer.json", "vocab.txt"):
+        if (other / name).exists():
+            text = (other / name).read_text().replace(words[-1], "zzz").replace(words[-2], words[-1])
+            (other / name).write_text(text)
+    config = load_recipe(recipe, PretrainConfig)
+    with pytest.raises(InputError, match="the same ids would mean other subwords"):
+        pretrain(config, tiny_store.path, tmp_path / "second", init=other)
+
+
 def test_a_store_that_was_altered_or_is_none_is_refused(tiny_store, tmp_path, capsys):
     recipe, store = write_recipe(tmp_path), tmp_path / "store"
     shutil.copytree(tiny_store.path, store)

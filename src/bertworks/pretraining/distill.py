@@ -33,7 +33,7 @@ from ..training.objectives import PretrainingObjective
 from ..training.process import prepared_process
 from ..training.run import Run, is_finished, open_run, refuse_other_folder, train, write_results
 from ..training.task_objectives import DistillationObjective
-from .job import training_of
+from .job import check_same_tokenizer, training_of
 from .recipe import DistillConfig
 from .run import StoreTraining
 
@@ -137,11 +137,7 @@ class Distillation:
             raise InputError(
                 f"{folder} has {heads}; expected a teacher with a masked-LM head, as pre-training makes it"
             )
-        if tokenizer.fingerprint != store.manifest["tokenizer"]["fingerprint"]:
-            raise InputError(
-                f"the tokenizer of {folder} is not the one that {store.folder} was built with: the same ids would mean "
-                f"other subwords. Build the corpus with it: bertworks corpus build ... --tokenizer {folder}"
-            )
+        check_same_tokenizer(folder, store)
         layers = config.layers or every_second(teacher.config.num_hidden_layers)
         shape = student_config(teacher.config, layers, str(folder))
         check_unknown(store, tokenizer)

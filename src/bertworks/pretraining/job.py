@@ -96,8 +96,23 @@ def check_vocabulary(source: StoreTraining, init: Path | None) -> None:
             has = f"{init} has a vocabulary of {rows} tokens"
             advice = f"build the corpus with its tokenizer: bertworks corpus build ... --tokenizer {init}"
         raise InputError(f"{has}, the corpus was built with one of {tokens}; {advice}")
+    if init is not None:
+        check_same_tokenizer(find_model(init), source.store)
     if init is None or source.config.model.family == "roberta":  # other models of others may name another padding
         check_padding(source.config.model, source.vocabulary.pad_id)
+
+
+def check_same_tokenizer(model: Path, store: Store) -> None:
+    """Raises InputError if a model's tokenizer is not the store's: the same ids would mean other subwords."""
+    try:
+        tokenizer = Tokenizer.load(model)
+    except InputError:  # a folder with weights alone
+        return
+    if tokenizer.fingerprint != store.manifest["tokenizer"]["fingerprint"]:
+        raise InputError(
+            f"the tokenizer of {model} is not the one that {store.folder} was built with: the same ids would mean "
+            f"other subwords. Build the corpus with it: bertworks corpus build ... --tokenizer {model}"
+        )
 
 
 def check_padding(model: ModelConfig, pad: int) -> None:

@@ -127,6 +127,9 @@ def updates(run: FinetunedRun) -> Iterator[Finding]:
         return
     if run.few_updates and not any(score(run)):  # whose finding reports it
         yield Finding("updates", "warning", counted(steps, "update"), MORE_UPDATES)
+    [architecture, *_] = run.settings.get("architectures") or [""]
+    if architecture.endswith(("ForTokenClassification", "ForQuestionAnswering")):
+        return  # a batch has windows: several sentences, or parts of a context
     unread = n - steps * batch
     if batch and unread >= batch and not run.results.get("stopped_early"):  # a last batch that is not full is left out
         evidence = f"{counted(steps, 'update')} of {batch} examples: {unread:,} of {n:,} were never read"

@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from bertworks.model.acceleration import for_inference
 from bertworks.model.bert import Encoder, SelfAttention
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast.onednn import OneDnnLinear
 from bertworks.model.heads import build_model
+from bertworks.model.initialization import initialise
 
 SHAPE = ModelConfig(
     vocab_size=50,
@@ -66,6 +68,57 @@ def test_what_is_changed():
     assert for_inference(shallow).pooler is None
 
 
+class Adapted(nn.Linear):
+    """A linear layer that computes something else, as adapters do."""
+
+    def forward(self, x):
+        return 1.5 * super().forward(x)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return 1.5 * self.inner(x)
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize(
+    "place", ["attention.query", "attention.value", "attention.output", "feed_forward.intermediate"]
+)
+@pytest.mark.parametrize("how", ["subclass", "wrapper", "hook", "pruned"])
+@torch.no_grad()
+def test_adapters_and_hooks_stay(how, place, frozen):
+    encoder = build_model(SHAPE, ()).encoder.eval()
+    initialise(encoder, 0.3, torch.Generator().manual_seed(1))
+    parent, name = encoder.layers[1].get_submodule(place.partition(".")[0]), place.partition(".")[2]
+    linear, ids = getattr(parent, name), torch.randint(50, (3, 9))
+    before = encoder(ids).packed
+    if how == "subclass":
+        adapted = Adapted(linear.in_features, linear.out_features)
+        adapted.load_state_dict(linear.state_dict())
+        setattr(parent, name, adapted)
+    elif how == "wrapper":
+        setattr(parent, name, Wrapped(linear))
+    elif how == "hook":
+        linear.register_forward_hook(lambda module, given, out: 2 * out + 1)
+    else:
+        prune.l1_unstructured(linear, "weight", 0.5)
+    expected = encoder(ids).packed
+    assert (expected - before).abs().max() > 1e-4
+    torch.testing.assert_close(for_inference(encoder, frozen=frozen)(ids).packed, expected, rtol=0, atol=1e-5)
+
+
+def test_a_twin_has_the_names_of_the_weights_and_a_backend_of_its_own():
+    encoder = build_model(SHAPE, (), seed=1).encoder
+    fast = for_inference(encoder)
+    assert fast.state_dict().keys() == encoder.state_dict().keys()
+    fast.backend.compiled = "compiled"
+    assert encoder.backend.compiled is None
+
+
 LASTING = {
     "BERT": {},
     "rotary": {"position_embedding_type": "rotary"},
@@ -97,6 +150,6 @@ def test_weights_that_last_are_packed_once():
     encoder = Encoder(SHAPE)
     fast = for_inference(encoder, frozen=True)
     for layer in fast.layers:
-        assert [len(layer.attention.projections), hasattr(layer.attention, "query")] == [1, False]
+        assert isinstance(layer.attention.projections, OneDnnLinear) and not hasattr(layer.attention, "query")
         assert all(part.packed is not None for part in layer.modules() if isinstance(part, OneDnnLinear))
     assert all(type(layer.attention) is SelfAttention for layer in encoder.layers)

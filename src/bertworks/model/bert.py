@@ -153,7 +153,10 @@ class Transform(nn.Module):
 
 
 class Encoder(nn.Module):
-    """`encoder(input_ids, attention_mask, token_type_ids)`, each (B, L), returns an EncoderOutput."""
+    """`encoder(input_ids, attention_mask, token_type_ids)`, each (B, L), returns an EncoderOutput.
+
+    `train()` and `eval()` of the encoder turn dropout on and off for all of its layers.
+    """
 
     def __init__(self, config: ModelConfig, pooler: bool = True):
         super().__init__()

@@ -23,7 +23,7 @@ from ..config import ModelConfig
 from ..dropout import EMBEDDING_SITE, DropoutKey, EncoderDropout, SiteDropout, is_by_byte, keyed_dropout, layer_site
 from ..layout import Layout, inverse_of
 from .kernels import NO_DROPOUT, ROWS, WIDTH, AttentionShape, Dropout, Kernels, Rows
-from .products import is_unmodified
+from .products import is_replaceable
 
 GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
 
@@ -35,13 +35,16 @@ def use_kernels(model: Any, kernels: Kernels, alone: bool = True) -> None:
     """
     model.kernels = kernels
     for encoder in model.encoder.modules():
-        if isinstance(encoder, Encoder) and has_kernels(encoder.config):
-            linear = (module for module in encoder.layers.modules() if isinstance(module, nn.Linear))
-            if all(map(is_unmodified, linear)):
-                encoder.backend.kernels = kernels
+        if isinstance(encoder, Encoder) and has_kernels(encoder.config) and all(map(is_usual, encoder.layers)):
+            encoder.backend.kernels = kernels
     if alone and "mlm" in model.heads and model.decoder is model.encoder.embeddings.word.weight:
         # the head's gradient of the table comes first, and has all rows: that of the rows of a batch is added to it
         model.encoder.embeddings.word.sparse = True
+
+
+def is_usual(layer: Any) -> bool:
+    """Whether no adapter or hook takes part in a layer."""
+    return is_replaceable(layer.attention) and is_replaceable(layer.feed_forward)
 
 
 def has_kernels(config: ModelConfig) -> bool:

@@ -18,6 +18,8 @@ def with_replacements(module: Network, replace: Replace) -> Network:
     """A copy in which `replace(name, child)` stands for a child, and for None a copy of the child itself."""
     twin = copy.copy(module)
     twin._modules, twin._parameters = {}, {**module._parameters}
+    if hasattr(twin, "backend"):  # of an encoder
+        twin.backend = copy.copy(module.backend)
     for name, child in module._modules.items():
         replaced = None if child is None else replace(name, child)
         twin._modules[name] = with_replacements(child, replace) if child is not None and replaced is None else replaced

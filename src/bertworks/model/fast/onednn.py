@@ -16,7 +16,7 @@ from ..attention import Attention
 from ..bert import FeedForward, SelfAttention
 from ..dropout import SiteDropout
 from .modules import with_replacements
-from .products import has_bfloat16
+from .products import has_bfloat16, is_replaceable, is_unmodified
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -52,11 +52,13 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
     def replace(name: str, module: nn.Module) -> nn.Module | None:
         if name in SMALL_INPUTS:
             return module
-        if isinstance(module, FeedForward):
+        if isinstance(module, FeedForward) and is_replaceable(module):
             return OneDnnFeedForward(module, prepack)
-        if isinstance(module, SelfAttention):
-            return OneDnnSelfAttention(module, prepack)
-        return OneDnnLinear(module.weight, module.bias) if type(module) is nn.Linear else None
+        if isinstance(module, SelfAttention) and is_replaceable(module) and prepack:
+            return OneDnnSelfAttention(module)
+        if isinstance(module, nn.Linear) and is_unmodified(module):
+            return OneDnnLinear(module.weight, module.bias)
+        return None  # an adapter, or a layer with hooks or a computed weight, stays as it is
 
     return with_replacements(network, replace)
 
@@ -100,22 +102,17 @@ class OneDnnLinear(nn.Module):
 
 
 class OneDnnSelfAttention(SelfAttention):
-    """Self-attention with these products; prepacked, query, key and value are one."""
+    """Self-attention with query, key and value in one product, prepacked."""
 
-    def __init__(self, module: SelfAttention, prepack: bool):
+    def __init__(self, module: SelfAttention):
         nn.Module.__init__(self)
         parts = [module.query, module.key, module.value]
-        if prepack:
-            bias = None if module.query.bias is None else torch.cat([part.bias.detach() for part in parts])
-            joined = OneDnnLinear(torch.cat([part.weight.detach() for part in parts]), bias, prepack)
-            self.projections = nn.ModuleList([joined])
-        else:
-            self.projections = nn.ModuleList(OneDnnLinear(part.weight, part.bias) for part in parts)
-        self.output = OneDnnLinear(module.output.weight, module.output.bias, prepack)  # type: ignore[assignment]
+        bias = None if module.query.bias is None else torch.cat([part.bias.detach() for part in parts])
+        self.projections = OneDnnLinear(torch.cat([part.weight.detach() for part in parts]), bias, True)
+        self.output = OneDnnLinear(module.output.weight, module.output.bias, True)  # type: ignore[assignment]
 
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
-        context = attention.of_projections([project(x) for project in self.projections], dropout)
-        return self.output(context)  # type: ignore[no-any-return]
+        return self.output(attention.of_projections([self.projections(x)], dropout))  # type: ignore[no-any-return]
 
 
 class OneDnnFeedForward(FeedForward):

@@ -76,8 +76,19 @@ def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
 
 def is_unmodified(layer: nn.Module) -> bool:
     """Whether the layer is a linear one that nothing else takes part in: no adapter, hook or computed weight."""
-    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
-    return type(layer) is nn.Linear and "weight" in layer._parameters and not any(hooks)
+    return type(layer) is nn.Linear and "weight" in layer._parameters and not has_hooks(layer)
+
+
+def is_replaceable(module: nn.Module) -> bool:
+    """Whether it is self-attention or a feed-forward network in which nothing else takes part."""
+    known = type(module) in (SelfAttention, JoinedSelfAttention, FeedForward, JoinedFeedForward)
+    return known and not has_hooks(module) and all(map(is_unmodified, module.children()))
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether somebody's function is called before or after this module."""
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks)
 
 
 def is_supported(x: Tensor) -> bool:

@@ -173,7 +173,7 @@ class Trainer:
             self.progress.updates, self.progress.skipped = self.progress.updates + 1, 0
         else:
             self.totals.add([], dict.fromkeys(update.counts, 0))
-            self._skip(update.step)
+            self._skip(update.step + 1)  # as the log counts
 
     def _skip(self, step: int) -> None:
         """The stated policy for a loss or gradient that is not finite: no update; stop if it goes on."""

@@ -375,3 +375,9 @@ def test_missing_folder_and_file(tmp_path):
         load_data(TASKS["sst2"], tmp_path / "none")
     with pytest.raises(InputError, match=r"train\.tsv: no such file$"):
         load_data(TASKS["sst2"], tmp_path)
+
+
+def test_a_table_with_semicolons_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("text;label\ngood;1\n")
+    with pytest.raises(InputError, match="is it divided by semicolons"):
+        list(read_table(tmp_path / "a.csv", ["text", "label"]))

@@ -210,6 +210,8 @@ def _check_header(
 ) -> None:
     """Raises InputError if a column is missing or not the only one of its name."""
     found = list_names(header) if header else "nothing: the file is empty"
+    if len(header) == 1 and ";" in header[0]:
+        advice = "; is it divided by semicolons? expected commas, or tabs in a .tsv"
     for name in columns:
         if name not in header:
             raise MissingColumn(f"{where}: no column {shorten(name)}; found {found}{advice}")

@@ -44,8 +44,8 @@ CONFIG = FinetuneConfig(
 )
 
 
-def parsed(argv, task=None):
-    return read_arguments(Arguments, argv, "finetune", task)
+def parsed(argv):
+    return read_arguments(Arguments, argv, "finetune")
 
 
 @pytest.fixture(scope="module")

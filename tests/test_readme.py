@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from support.docs_files import shortened, write_data, write_original
+from bertworks.tokenizer import SPECIAL_TOKENS
+from support.docs_files import shortened, write_data
+from support.original import write_original
 
 ROOT = Path(__file__).parents[1]
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 32 --model.num-attention-heads 2 --model.intermediate-size 64"
@@ -73,7 +75,7 @@ def installed(tmp_path_factory) -> Path:
 @pytest.mark.heavy
 def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
     write_data(tmp_path)
-    write_original(tmp_path / "uncased_L-12_H-768_A-12")
+    write_original(tmp_path / "uncased_L-12_H-768_A-12", [*SPECIAL_TOKENS, *"abcdefghij"])
     asked = lines()
     assert len(asked) > 15 and all(any(line.startswith(begun) for line in asked) for begun in SHORTER)
     more = [next((more for begun, more in SHORTER.items() if line.startswith(begun)), "") for line in asked]

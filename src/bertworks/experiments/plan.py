@@ -141,7 +141,8 @@ class Planner:
         if not folder.is_dir():
             raise _NotThere(f"{folder}: no such folder; give the folder that contains {column.data} with --data")
         files = _files(Examples(task, (folder,)))
-        if missing := [file for file in files if not file.is_file()]:
+        needed = [folder / name for more, name in task.more.items() if column.metric.endswith(f"_{more}")]
+        if missing := [file for file in (*files, *needed) if not file.is_file()]:
             raise _NotThere(f"{missing[0]}: no such file; expected {task.name}'s training and development files")
         if self.inputs.minute:
             column = replace(column, train_rows=MINUTE_ROWS, dev_rows=MINUTE_ROWS)

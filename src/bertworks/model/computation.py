@@ -145,11 +145,13 @@ def attention_of_layers(
 
     Raises ValueError if recurrent layers are asked for attention.
     """
-    config, weights = encoder.config, list[Tensor]()
+    config = encoder.config
     if config.layer_type != "attention" and (options.attentions or options.head_mask is not None):
         raise ValueError("recurrent layers have no attention to show or to mask")
-    attentions = [scopes[i % config.global_every != 0] for i in range(options.layers(config))]
+    everywhere, local = scopes
+    attentions = [local if i % config.global_every else everywhere for i in range(options.layers(config))]
     if options.attentions:
+        weights: list[Tensor] = []
         attentions = [replace(attention, weights=weights) for attention in attentions]
     if options.head_mask is not None:
         expected = (config.num_hidden_layers, config.num_attention_heads)

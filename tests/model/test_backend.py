@@ -13,12 +13,12 @@ import pytest
 import torch
 
 import bertworks
-from bertworks.model.acceleration import for_inference, load_kernels, training_way, use_kernels
+from bertworks.model.acceleration import for_inference, load_kernels, training_method, use_kernels
 from bertworks.model.bert import Encoder
 from bertworks.model.computation import ForwardOptions
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast import backend
-from bertworks.model.fast.backend import WAYS, Facts, choose, compile_layers
+from bertworks.model.fast.backend import METHODS, Facts, choose, compile_layers
 from bertworks.model.heads import build_model
 from bertworks.model.initialization import initialise
 from bertworks.model.layout import Layout
@@ -48,11 +48,11 @@ def test_every_combination_of_facts_has_its_way():
         facts = Facts(**dict(zip(names, values, strict=True)))
         assert choose(facts) == expected_way(facts), facts
         chosen.add(choose(facts))
-    assert chosen == {name for name, _ in WAYS}
+    assert chosen == {name for name, _ in METHODS}
 
 
 @pytest.mark.parametrize(
-    ("change", "dtype", "keyed", "way"),
+    ("change", "dtype", "keyed", "method"),
     [
         ({}, torch.float32, True, "keyed"),
         ({}, torch.float32, False, "torch"),
@@ -61,15 +61,15 @@ def test_every_combination_of_facts_has_its_way():
         ({"norm": "pre"}, torch.bfloat16, True, "keyed"),
     ],
 )
-def test_a_run_names_the_way_of_its_layers(change, dtype, keyed, way):
+def test_a_run_names_the_method_of_its_layers(change, dtype, keyed, method):
     shape = dataclasses.replace(TINY, hidden_size=32, num_attention_heads=2, intermediate_size=64, **change)
     model = build_model(shape, ())
     kernels = load_kernels()
     if kernels is not None:
         use_kernels(model, kernels)
-    elif way == "kernels":
-        way = "keyed"
-    assert training_way(model, dtype, keyed) == way
+    elif method == "kernels":
+        method = "keyed"
+    assert training_method(model, dtype, keyed) == method
 
 
 def encoder_of(option, **more):
@@ -96,35 +96,38 @@ def defined(encoder):
     return plain.train(encoder.training)
 
 
+METHOD_CASES = ["weights", "rectangle", "keyed rectangle", "keyed", "sequences", "torch", "compiled"]
+
+
 @pytest.mark.parametrize("option", ["bert", "lstm", *OPTIONS])
-@pytest.mark.parametrize("way", ["weights", "rectangle", "keyed rectangle", "keyed", "sequences", "torch", "compiled"])
-def test_every_way_gives_the_numbers_of_the_definition(option, way, monkeypatch):
+@pytest.mark.parametrize("method", METHOD_CASES)
+def test_every_method_gives_the_numbers_of_the_definition(option, method, monkeypatch):
     """The outputs of all layers and, where there are gradients, those of all parameters."""
-    if option == "lstm" and way in ("weights", "rectangle", "sequences"):
-        pytest.skip("recurrent layers have one way")
+    if option == "lstm" and method in ("weights", "rectangle", "sequences"):
+        pytest.skip("recurrent layers have one method")
     encoder, (ids, mask) = encoder_of(option).eval(), inputs()
-    layout, options, name = Layout.of(mask, *ids.shape), {}, way
-    if way == "weights":
+    layout, options, name = Layout.of(mask, *ids.shape), {}, method
+    if method == "weights":
         options = {"attentions": True}
-    elif way.endswith("rectangle"):
+    elif method.endswith("rectangle"):
         layout, name = Layout.rectangle(mask, *ids.shape), "rectangle"
-    elif way == "compiled":
+    elif method == "compiled":
         monkeypatch.setattr(torch, "compile", lambda layer: layer)
         compile_layers(encoder)
         name = "torch"
-    elif way == "sequences":
+    elif method == "sequences":
         monkeypatch.setattr(backend, "unpadded_is_cheaper", lambda lengths, L: True)
-    if way.startswith("keyed"):
+    if method.startswith("keyed"):
         options = {"dropout": KEY}
         encoder.train()
-    with torch.set_grad_enabled(way != "sequences"):
+    with torch.set_grad_enabled(method != "sequences"):
         assert way_of(encoder, layout, **options) == ("recurrent" if option == "lstm" else name)
     results = []
     for one in (encoder, defined(encoder)):
-        with torch.set_grad_enabled(way != "sequences"):
+        with torch.set_grad_enabled(method != "sequences"):
             out = one(ids, layout=layout, **options)
         results.append({"pooled": out.pooled, **{str(i): state for i, state in enumerate(out.hidden_states)}})
-        if way != "sequences":
+        if method != "sequences":
             factors = torch.linspace(-1, 1, out.packed.numel()).view_as(out.packed)
             ((out.packed * factors).sum() + (0 if out.pooled is None else out.pooled.sum())).backward()
             results[-1] |= {name: p.grad for name, p in one.named_parameters() if p.grad is not None}

@@ -14,7 +14,7 @@ if TYPE_CHECKING or (_FAST is not None and _FAST.origin):  # a folder without fi
     from .fast import kernels
     from .fast.backend import accelerated as accelerated
     from .fast.backend import compile_layers as compile_layers
-    from .fast.backend import training_way as training_way
+    from .fast.backend import training_method as training_method
     from .fast.cpu import use_kernels as use_kernels
     from .fast.kernels import Kernels as Kernels
     from .fast.onednn import for_inference as for_inference
@@ -35,7 +35,7 @@ else:
     def compile_layers(model: nn.Module, gradients: bool = True) -> None:
         pass
 
-    def training_way(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
+    def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
         return "reference"
 
     def load_kernels() -> None:

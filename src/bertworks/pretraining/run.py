@@ -15,7 +15,7 @@ from ..data.batches import Vocabulary, as_tensors
 from ..data.instances import Position
 from ..data.store import Store
 from ..files import InputError
-from ..model.acceleration import training_way
+from ..model.acceleration import training_method
 from ..model.heads import Model
 from ..training.distributed import World
 from ..training.loop import TrainingLoop, evaluate
@@ -103,7 +103,7 @@ class StoreTraining:
         """What is about to run, for a person to check before hours are spent."""
         config, layers, size = self.config, self.config.model.num_hidden_layers, loop.trainer.world.size
         trainer = loop.trainer
-        way = training_way(trainer.model, trainer.dtype, keyed=trainer.world.device.type == "cpu")
+        method = training_method(trainer.model, trainer.dtype, keyed=trainer.world.device.type == "cpu")
         parameters = sum(p.numel() for p in loop.trainer.model.parameters())
         tokens = sum(shard.n_tokens for shard in self.store.shards("train"))
         kept = config.masking.kept_share if config.objective_spec.masked else 0.0
@@ -111,7 +111,7 @@ class StoreTraining:
             f"model: {layers} layer{'s' * (layers != 1)}, width {config.model.hidden_size}, "
             f"{parameters:,} parameters; corpus: {tokens:,} tokens",
             f"device {loop.trainer.world.device}, {size} process{'es' * (size != 1)}, "
-            f"matrix products in {trainer.dtype}, layers by: {way}".replace("torch.", ""),
+            f"matrix products in {trainer.dtype}, layers by: {method}".replace("torch.", ""),
             plateau(self.store.unigram_entropy(), kept),
             f"budget: {config.loop.budget()}; the lines of training say the time left",
         ]

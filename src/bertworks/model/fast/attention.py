@@ -5,7 +5,7 @@
     FlashAttention      half precision on a GPU: all sequences in one call, without padding
     BlockAttention      local layers over long sequences: only blocks of nearby tokens are compared
 
-Shapes as there; local attention: S positions a block, n blocks in L, K keys that a query of a block is compared with.
+Shapes as there; local attention: S positions per block, n blocks in L, K keys that a query of a block is compared with.
 In a block q is (B n, N, S, H), k and v (B n, N, K, H).
 """
 
@@ -185,11 +185,12 @@ def with_indices(layout: Layout, device: torch.device) -> Layout:
     """The layout with tensors in place of None: so one compiled graph serves batches with and without padding."""
     if layout.index is not None:
         return layout
-    cells = torch.arange(layout.B * layout.L, device=device)
+    positions = torch.arange(layout.B * layout.L, device=device)
     mask = layout.mask
     if mask is None:
         mask = torch.ones(layout.B, layout.L, dtype=torch.bool, device=device)
-    return replace(layout, mask=mask, index=cells, inverse=cells.clone())  # no function is given one tensor twice
+    # a clone, since no function is given one tensor twice
+    return replace(layout, mask=mask, index=positions, inverse=positions.clone())
 
 
 def in_sequence(layout: Layout, device: torch.device) -> Layout:

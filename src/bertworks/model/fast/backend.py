@@ -1,6 +1,6 @@
 """The choice of how the layers of an encoder are computed for a batch.
 
-`choose` takes the first row of WAYS whose condition holds:
+`choose` takes the first row of METHODS whose condition holds:
 
     recurrent    recurrent layers
     weights      attention step by step: its weights are returned or masked
@@ -41,8 +41,7 @@ from .attention import (
 )
 from .cpu import KernelComputation
 from .kernels import Kernels
-from .modules import Network, with_replacements
-from .products import in_autocast_dtype, joined_products
+from .products import Network, in_autocast_dtype, joined_products, with_replacements
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Facts:
     unpadded: bool = False  # whether sequences may be computed one after the other, and that is cheaper
 
 
-WAYS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
+METHODS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     ("recurrent", lambda f: f.recurrent),
     ("weights", lambda f: f.weights),
     ("rectangle", lambda f: f.static),
@@ -69,12 +68,12 @@ WAYS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     ("sequences", lambda f: f.unpadded and not f.compiled),
     ("torch", lambda f: True),
 )
-COMPILED = ("flash", "keyed", "torch")  # the ways that use a compiled layer
+COMPILED = ("flash", "keyed", "torch")  # the methods that use a compiled layer
 
 
 def choose(facts: Facts) -> str:
-    """The name of the way."""
-    return next(name for name, holds in WAYS if holds(facts))
+    """The name of the method."""
+    return next(name for name, holds in METHODS if holds(facts))
 
 
 class Backend:
@@ -110,28 +109,28 @@ class Backend:
     def select(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> Computation:
         """How to compute a batch."""
         config, facts = encoder.config, self.facts(encoder, layout, options)
-        way = choose(facts)
-        if way == "kernels":
+        method = choose(facts)
+        if method == "kernels":
             assert self.kernels is not None
             return KernelComputation.of(encoder, layout, options, self.kernels)
-        compiled = facts.compiled and way in COMPILED
-        if way == "flash":
+        compiled = facts.compiled and method in COMPILED
+        if method == "flash":
             layout = in_sequence(layout, device)
         elif compiled:
             layout = with_indices(layout, device)
         blocks = None
-        if way not in ("weights", "rectangle") and not (facts.keyed and config.attention_probs_dropout_prob):
+        if method not in ("weights", "rectangle") and not (facts.keyed and config.attention_probs_dropout_prob):
             blocks = Blocks.of(config, layout, device)
-        kind = Attention if way == "weights" else KeyedAttention if facts.keyed else TorchAttention
+        kind = Attention if method == "weights" else KeyedAttention if facts.keyed else TorchAttention
         scopes = global_and_local(kind, config, layout, device, local_mask=blocks is None)
-        if way in ("flash", "sequences"):
-            scopes = _unpadded(way, scopes, config.direction == "left")
+        if method in ("flash", "sequences"):
+            scopes = _unpadded(method, scopes, config.direction == "left")
         if blocks is not None:
             scopes = scopes[0], in_blocks(scopes[1], blocks)
-        computation = assemble(way, encoder, layout, scopes, options)
+        computation = assemble(method, encoder, layout, scopes, options)
         if not compiled:
             return computation
-        return CompiledComputation(way, layout, computation.attentions, computation.dropout, layer=self.compiled)
+        return CompiledComputation(method, layout, computation.attentions, computation.dropout, layer=self.compiled)
 
 
 def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
@@ -142,19 +141,19 @@ def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
     return unpadded_is_cheaper(layout.mask.sum(1).tolist(), layout.L)
 
 
-def _unpadded(way: str, scopes: tuple[Attention, Attention], causal: bool) -> tuple[Attention, Attention]:
+def _unpadded(method: str, scopes: tuple[Attention, Attention], causal: bool) -> tuple[Attention, Attention]:
     """The attention of global layers without padding; that of local layers as it is."""
-    everywhere, local = scopes
-    if way == "flash":
-        unpadded: Attention = by_flash(everywhere, causal)
+    global_attention, local_attention = scopes
+    if method == "flash":
+        unpadded: Attention = by_flash(global_attention, causal)
     else:
-        assert everywhere.layout.mask is not None
-        unpadded = by_sequence(everywhere, tuple(everywhere.layout.mask.sum(1).tolist()), causal)
-    return unpadded, unpadded if local is everywhere else local
+        assert global_attention.layout.mask is not None
+        unpadded = by_sequence(global_attention, tuple(global_attention.layout.mask.sum(1).tolist()), causal)
+    return unpadded, unpadded if local_attention is global_attention else local_attention
 
 
 def accelerated(model: Network) -> Network:
-    """The model with the faster ways of this folder: same parameters, same numbers up to rounding."""
+    """The model with the faster methods of this folder: same parameters, same numbers up to rounding."""
     model = with_replacements(model, joined_products)
     for encoder in model.modules():
         if isinstance(encoder, Encoder):
@@ -163,8 +162,8 @@ def accelerated(model: Network) -> Network:
 
 
 @torch.enable_grad()
-def training_way(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
-    """The name of the way in which the layers of a model are trained, with matrix products in `dtype`.
+def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
+    """The name of the method by which the layers of a model are trained, with matrix products in `dtype`.
 
     keyed: whether dropout masks come from a key.
     """
@@ -172,8 +171,8 @@ def training_way(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
     backend, layout = encoder.backend, Layout(1, 1, None, None, None)
     with torch.autocast(encoder.embeddings.word.weight.device.type, dtype, enabled=dtype is not torch.float32):
         facts = replace(backend.facts(encoder, layout, ForwardOptions()), keyed=keyed, unpadded=False)
-    way = choose(facts)
-    return f"{way}, compiled" if facts.compiled and way in COMPILED else way
+    method = choose(facts)
+    return f"{method}, compiled" if facts.compiled and method in COMPILED else method
 
 
 # ---- torch.compile

@@ -77,7 +77,7 @@ class KernelComputation(Computation):
     kernels: Kernels
     config: ModelConfig
     rows: Rows
-    halves: list[Tensor]  # the output of the layer before in bfloat16; empty before the first
+    output16: list[Tensor]  # the output of the layer before in bfloat16; empty before the first
 
     @classmethod
     def of(cls, encoder: Encoder, layout: Layout, options: ForwardOptions, kernels: Kernels) -> "KernelComputation":
@@ -102,24 +102,24 @@ class KernelComputation(Computation):
             kernels=kernels,
             config=c,
             rows=Rows.of(layout),
-            halves=[],
+            output16=[],
         )
 
     def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
         """The output of the next layer, (T, D) float32, of the last one (R, D)."""
         c, cells = self.config, attention.cells
-        x16 = self.halves.pop() if self.halves else x.to(torch.bfloat16)
+        x16 = self.output16.pop() if self.output16 else x.to(torch.bfloat16)
         shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, attention.rotations)
         returned = self.rows if cells is None else Rows.of(self.layout.at(cells))
         work = _Work(self.kernels, self.rows, returned, shape, dropout, c.layer_norm_eps, GELU[c.hidden_act])
         inputs = [x16] if cells is None else [self.layout.select(x16, cells), x16]
         out, out16 = _Layer.apply(work, attention.select(x), *_Parameters.of(layer), *inputs)
-        self.halves.append(out16)
+        self.output16.append(out16)
         return out  # type: ignore[no-any-return]
 
 
 def _dropouts(config: ModelConfig, key: DropoutKey, L: int, layer: int) -> list[Dropout]:
-    """That of attention weights, of the attention's output, and of the feed-forward network's."""
+    """Dropout of attention weights, of the attention's output, and of the feed-forward network's output."""
     weights, hidden = config.attention_probs_dropout_prob, config.hidden_dropout_prob
     square, wide = config.num_attention_heads * L**2, L * config.hidden_size
     sites = enumerate(((weights, square), (hidden, wide), (hidden, wide)), layer_site(layer))
@@ -187,14 +187,14 @@ class _Parameters(NamedTuple):
 
     @classmethod
     def of(cls, layer: Any) -> "_Parameters":
-        """Those of a layer."""
+        """The parameters of a layer."""
         attention, feed_forward = layer.attention, layer.feed_forward
         projections = attention.query, attention.key, attention.value, attention.output, layer.attention_norm
         modules = *projections, feed_forward.intermediate, feed_forward.output, layer.output_norm
         return cls(*(parameter for module in modules for parameter in (module.weight, module.bias)))
 
     def of_projections(self, inputs: int) -> list[Sequence[Any]]:
-        """Those of queries, keys and values, by what they project: one input, or one for queries and one for others."""
+        """The parameters of queries, keys and values, grouped by input: one, or queries and the others."""
         return [self[:6]] if inputs == 1 else [self[:2], self[2:6]]
 
 
@@ -210,8 +210,9 @@ class _Layer(torch.autograd.Function):
     def forward(ctx, work, x, *given):  # type: ignore[no-untyped-def]
         k, count = work.kernels, len(_Parameters._fields)
         p, read, keep = _Parameters(*given[:count]), given[count:], ctx.needs_input_grad[-1]
-        made = [_product(k, one, *own, keep=keep) for one, own in zip(read, p.of_projections(len(read)), strict=True)]
-        parts, projections = zip(*made, strict=True)
+        pairs = zip(read, p.of_projections(len(read)), strict=True)
+        products = [_product(k, one, *own, keep=keep) for one, own in pairs]
+        parts, projections = zip(*products, strict=True)
         context, *attended = k.attention(parts, work.rows, work.returned, work.shape, work.dropouts[0])
         update, attention_output = _product(k, context, p.attention_output, p.attention_output_bias)
         middle, middle16, *added = k.add_norm(
@@ -268,13 +269,13 @@ class _Layer(torch.autograd.Function):
         )
         pairs = zip(d_parts, read, needs_grad.of_projections(len(read)), strict=True)
         d_projections = [grad for d_part, one, own in pairs for grad in _parameter_grads(k, d_part, one, own)]
-        wanted = zip(d_parts, projections, inputs_need_grad, strict=True)
-        d_read = [k.grad_input(d_part, weights) if is_needed else None for d_part, weights, is_needed in wanted]
+        inputs = zip(d_parts, projections, inputs_need_grad, strict=True)
+        d_read = [k.grad_input(d_part, weights) if is_needed else None for d_part, weights, is_needed in inputs]
         return None, d_x, *d_projections, *d_attention_output, *d_attention_norm, *d_feed_forward, *d_read
 
 
 def _product(kernels: Kernels, x: Tensor, *parameters: Tensor, keep: bool = True) -> tuple[Tensor, Tensor | None]:
-    """Linear layers side by side, (T, K) to (T, N), and what `Kernels.grad_input` needs, if that is to be kept.
+    """Concatenated linear layers, (T, K) to (T, N), and the weights for `Kernels.grad_input`, if `keep`.
 
     parameters: weight, bias, weight, bias ...
     """
@@ -284,7 +285,7 @@ def _product(kernels: Kernels, x: Tensor, *parameters: Tensor, keep: bool = True
 def _parameter_grads(
     kernels: Kernels, dy: Tensor, x: Tensor, needs_grad: Sequence[bool], d_bias: Tensor | None = None
 ) -> list[Tensor | None]:
-    """Those of the parameters of `_product`, or None for each if none needs one. d_bias: if it is known."""
+    """Gradients of the parameters of `_product`, None for each if none is needed. d_bias: if already computed."""
     if not any(needs_grad):
         return [None] * len(needs_grad)
     both = kernels.grad_weights(dy, x, d_bias)

@@ -7,7 +7,6 @@ product that is still in the cache.
 """
 
 import copy
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +14,10 @@ from torch import Tensor, nn
 from ..attention import Attention
 from ..bert import FeedForward, SelfAttention
 from ..dropout import SiteDropout
-from .modules import with_replacements
-from .products import has_bfloat16, is_replaceable, is_unmodified
+from .products import Network, has_bfloat16, is_replaceable, is_unmodified, with_replacements
 
-Network = TypeVar("Network", bound=nn.Module)
-
-# oneDNN keeps what it prepares for each number of rows. These modules read one row a sequence or a masked token: little
-# work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.
+# oneDNN keeps what it prepares for each number of rows. These modules read one row per sequence or masked token:
+# little work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.
 SMALL_INPUTS = ("pooler", "nsp", "mlm")
 ACTIVATIONS = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("relu", "")}  # in oneDNN's names
 NO_ACTIVATION = ("none", "")
@@ -44,8 +40,7 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
         return network
     if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
         return network
-    supported = hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    if not supported or (precision == "bfloat16" and not has_bfloat16()):
+    if precision == "bfloat16" and not has_bfloat16():
         return network
     prepack = frozen or precision == "bfloat16"
 
@@ -83,7 +78,7 @@ class OneDnnLinear(nn.Module):
         prepack: bool = False,
         activation: tuple[str, str] = NO_ACTIVATION,
     ):
-        """prepack: copy the weights into oneDNN's layout, without which every call would arrange them anew."""
+        """prepack: copy the weights into oneDNN's layout, without which every call would convert them again."""
         super().__init__()
         self.activation = activation
         self.bias = bias if bias is None or isinstance(bias, nn.Parameter) else nn.Parameter(bias, False)

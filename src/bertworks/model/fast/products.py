@@ -6,7 +6,9 @@ same input, forward and backward.
 Shapes: T rows, D width of the input, O widths of the outputs together.
 """
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,27 @@ from torch.nn import functional as F
 from ..attention import Attention
 from ..bert import FeedForward, SelfAttention
 from ..dropout import SiteDropout
+
+Network = TypeVar("Network", bound=nn.Module)
+Replace = Callable[[str, nn.Module], nn.Module | None]
+
+
+# ---- replacement modules: the same call and the same parameters, computed in less time
+
+
+def with_replacements(module: Network, replace: Replace) -> Network:
+    """A copy that shares all parameters, in which `replace(name, child)` replaces a child; None: a copy of the child.
+
+    The modules of the original stay in place. What changes parameters in place, such as `.to()`, changes both networks.
+    """
+    twin = copy.copy(module)
+    twin._modules, twin._parameters = {}, {**module._parameters}
+    if hasattr(twin, "backend"):  # of an encoder
+        twin.backend = copy.copy(module.backend)
+    for name, child in module._modules.items():
+        replaced = None if child is None else replace(name, child)
+        twin._modules[name] = with_replacements(child, replace) if child is not None and replaced is None else replaced
+    return twin
 
 
 class JoinedSelfAttention(SelfAttention):
@@ -52,14 +75,17 @@ def joined_products(name: str, module: nn.Module) -> nn.Module | None:
     return JoinedFeedForward(module) if type(module) is FeedForward else None
 
 
+# ---- the products
+
+
 def in_autocast_dtype(x: Tensor) -> Tensor:
-    """`x` in the type of matrix products, cast once; autocast would cast it anew for each product."""
+    """`x` in the type of matrix products, cast once; autocast would cast it again for each product."""
     device = x.device.type
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
-    """The outputs of one or several linear layers for (T, D): all side by side as one (T, O), or each by itself."""
+    """The outputs of one or several linear layers for (T, D): concatenated as one (T, O), or one per layer."""
     unmodified = all(map(is_unmodified, layers))
     if len(layers) > 1 and unmodified and torch.compiler.is_compiling():
         weight, bias = (
@@ -81,19 +107,19 @@ def is_unmodified(layer: nn.Module) -> bool:
 
 def is_replaceable(module: nn.Module) -> bool:
     """Whether it is self-attention or a feed-forward network in which nothing else takes part."""
-    known = type(module) in (SelfAttention, JoinedSelfAttention, FeedForward, JoinedFeedForward)
-    return known and not has_hooks(module) and all(map(is_unmodified, module.children()))
+    replaceable = type(module) in (SelfAttention, JoinedSelfAttention, FeedForward, JoinedFeedForward)
+    return replaceable and not has_hooks(module) and all(map(is_unmodified, module.children()))
 
 
 def has_hooks(module: nn.Module) -> bool:
-    """Whether somebody's function is called before or after this module."""
+    """Whether a hook is called before or after this module."""
     hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
     return any(hooks)
 
 
 def is_supported(x: Tensor) -> bool:
     """Whether `product` takes it: on a CPU, in a type that the processor multiplies, outside of torch.compile."""
-    if x.device.type != "cpu" or torch.compiler.is_compiling() or not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    if x.device.type != "cpu" or torch.compiler.is_compiling() or not torch.backends.mkldnn.is_available():
         return False
     return x.dtype is torch.float32 or (x.dtype is torch.bfloat16 and has_bfloat16())
 
@@ -115,7 +141,7 @@ def joined(parts: Sequence[Tensor], kind: torch.dtype) -> Tensor:
 
 
 class _JoinedLinear(torch.autograd.Function):
-    """Layers side by side, in the type of `x`; gradients of the parameters are in their own type."""
+    """Several linear layers of one input, in the type of `x`; gradients of the parameters are in their own type."""
 
     @staticmethod
     def forward(ctx, x, layers, *parameters):  # type: ignore[no-untyped-def]
@@ -136,4 +162,4 @@ class _JoinedLinear(torch.autograd.Function):
         d_weights = (dy.T @ x).split(ctx.widths) if any(needs_grad[:count]) else [None] * count
         d_biases = dy.sum(0).split(ctx.widths) if any(needs_grad[count:]) else [None] * (len(needs_grad) - count)
         grads = zip([*d_weights, *d_biases], needs_grad, ctx.kinds, strict=True)
-        return d_x, None, *(grad.to(kind) if wanted else None for grad, wanted, kind in grads)
+        return d_x, None, *(grad.to(kind) if needed else None for grad, needed, kind in grads)

@@ -13,7 +13,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from functools import cache
 from pathlib import Path
 
@@ -25,7 +24,6 @@ HERE = Path(__file__).parent
 SOURCES = [HERE / "rows.c", HERE / "attention.c", HERE / "linear.c"]
 HEADERS = [HERE / "kernels.h", HERE / "products.h"]
 FLAGS = ("-O3", "-march=native", "-mprefer-vector-width=512", "-fno-math-errno", "-fno-trapping-math", "-fPIC")
-DIGEST = 16  # bytes
 SECONDS = 60  # after which a compiler is given up
 # of a compiler, a folder or a library; RuntimeError: no home folder
 UNUSABLE = (OSError, subprocess.SubprocessError, AttributeError, RuntimeError, ValueError)
@@ -48,7 +46,7 @@ def load() -> Kernels | None:
 
 def _load(compiler: str, openmp: str) -> Kernels:
     """Those that this compiler makes, from the cache or else from a temporary folder."""
-    name = f"kernels-{_fingerprint(compiler)}-{_digest(openmp.encode()).hex()[:8]}.so"
+    name = f"kernels-{_fingerprint(compiler)}-{hashlib.blake2b(openmp.encode(), digest_size=4).hexdigest()}.so"
     with contextlib.suppress(*UNUSABLE):
         return opened(compiled(_cache() / name, compiler, openmp))
     with tempfile.TemporaryDirectory(prefix="bertworks-") as folder:  # the system keeps what is loaded
@@ -59,8 +57,8 @@ def opened(library: Path) -> Kernels:
     """The functions of a library. Raises OSError if the processor's tiles are kept from this process, or if somebody
     else could have written the library."""
     for path in (library, library.parent):
-        found = path.stat()
-        if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        status = path.stat()
+        if status.st_uid != os.getuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise OSError(f"{path} belongs to another user, or others may write it")
     code = ctypes.CDLL(str(library))
     if code.prepare() != 0:
@@ -70,10 +68,9 @@ def opened(library: Path) -> Kernels:
 
 
 def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] = FLAGS) -> Path:
-    """The library, compiled unless it is there and whole. openmp: the library of threads that torch has loaded."""
-    if not _is_whole(library):
+    """The library, compiled unless it is there. openmp: the library of threads that torch has loaded."""
+    if not library.is_file():
         library.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _remove_abandoned(library.parent)
         with tempfile.TemporaryDirectory(prefix=f"{library.stem}-", dir=library.parent) as work:
             objects = [f"{source.stem}.o" for source in SOURCES]
             for command in (
@@ -81,30 +78,9 @@ def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] =
                 [compiler, "-shared", *objects, openmp, "-lm", "-o", library.name],
             ):
                 subprocess.run(command, cwd=work, check=True, capture_output=True, timeout=SECONDS)
-            made = Path(work) / library.name
-            code = made.read_bytes()
-            made.write_bytes(code + _digest(code))  # the loader reads no further than the code
-            os.chmod(made, 0o700)
-            os.replace(made, library)
+            os.chmod(Path(work) / library.name, 0o700)
+            os.replace(Path(work) / library.name, library)
     return library
-
-
-def _remove_abandoned(cache: Path) -> None:
-    """Remove folders in which a compiler was killed: those that are older than it may take."""
-    for folder in cache.glob("kernels-*/"):
-        with contextlib.suppress(OSError):  # another process may have been faster
-            if time.time() - folder.stat().st_mtime > 10 * SECONDS:
-                shutil.rmtree(folder)
-
-
-def _is_whole(library: Path) -> bool:
-    """Whether the library has the digest of its code behind it: loading a file that was cut would kill the process."""
-    data = library.read_bytes() if library.is_file() else b""
-    return len(data) > DIGEST and data[-DIGEST:] == _digest(data[:-DIGEST])
-
-
-def _digest(code: bytes) -> bytes:
-    return hashlib.blake2b(code, digest_size=DIGEST).digest()
 
 
 def _cache() -> Path:

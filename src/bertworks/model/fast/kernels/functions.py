@@ -64,22 +64,22 @@ class Rows:
 
     B: int
     L: int
-    of_cells: Tensor  # (B L,) row of each cell, -1 for padding
-    cells: Tensor | None  # (T,) flat cell of each row; None: row t is cell t
+    row_at: Tensor  # (B L,) row of each flat position, -1 for padding
+    positions: Tensor | None  # (T,) flat position of each row; None: row t is position t
 
     @classmethod
     def of(cls, layout: Layout) -> "Rows":
         """The rows of this layout."""
         B, L, index = layout.B, layout.L, layout.index
-        of_cells = torch.arange(B * L)
+        row_at = torch.arange(B * L)
         if index is not None:
-            of_cells = torch.full_like(of_cells, -1).index_copy_(0, index, of_cells[: len(index)])
+            row_at = torch.full_like(row_at, -1).index_copy_(0, index, row_at[: len(index)])
         if layout.mask is not None:
-            of_cells = torch.where(layout.mask.flatten(), of_cells, -1)
-        return cls(B, L, of_cells, None if index is None else index.contiguous())
+            row_at = torch.where(layout.mask.flatten(), row_at, -1)
+        return cls(B, L, row_at, None if index is None else index.contiguous())
 
     def __len__(self) -> int:
-        return self.B * self.L if self.cells is None else self.cells.shape[0]  # sooner than len of a tensor
+        return self.B * self.L if self.positions is None else self.positions.shape[0]  # sooner than len of a tensor
 
 
 class Kernels:
@@ -108,34 +108,34 @@ class Kernels:
         """LayerNorm of x + dropout(update), of (T, D) float32 and bfloat16.
 
         Returns the output in float32 and bfloat16, and what the grads need: the sum, mean and scale of its rows, and
-        the bits of what dropout keeps.
+        the bits of what dropout retains.
         """
         T, D = update.shape
         out, out16, total = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(T, D)
-        kept = torch.empty(T, D // WIDTH, dtype=torch.int16) if dropout.dropped else None
-        outputs = (total, out, out16, mean := torch.empty(T), scale := torch.empty(T), kept)
-        given = (x, update, rows.cells, T, D, rows.L, dropout, gain, bias, eps)
+        retained = torch.empty(T, D // WIDTH, dtype=torch.int16) if dropout.dropped else None
+        outputs = (total, out, out16, mean := torch.empty(T), scale := torch.empty(T), retained)
+        given = (x, update, rows.positions, T, D, rows.L, dropout, gain, bias, eps)
         self._call("add_norm", *given, *outputs)
-        return out, out16, total, mean, scale, kept
+        return out, out16, total, mean, scale, retained
 
     def add_norm_backward(
-        self, grads: Sequence[Tensor | None], kept: Sequence[Tensor | None], gain: Tensor, dropout: Dropout
+        self, grads: Sequence[Tensor | None], saved: Sequence[Tensor | None], gain: Tensor, dropout: Dropout
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The grads of x (T, D), update (T, D), gain (D) and bias (D).
 
-        grads: of the output in float32 and bfloat16, at least one of them; kept: sum, mean, scale, bits.
+        grads: of the output in float32 and bfloat16, at least one of them; saved: sum, mean, scale, bits.
         """
-        assert kept[0] is not None
-        T, D = kept[0].shape
+        assert saved[0] is not None
+        T, D = saved[0].shape
         grads = [None if one is None else one.contiguous() for one in grads]
         outputs = torch.empty(T, D), torch.empty(T, D, dtype=torch.bfloat16), torch.empty(D), torch.empty(D)
-        self._call("add_norm_backward", *grads, *kept, gain, T, D, dropout.scale, *outputs)
+        self._call("add_norm_backward", *grads, *saved, gain, T, D, dropout.scale, *outputs)
         return outputs
 
     def drop(self, x: Tensor, rows: Rows, dropout: Dropout) -> Tensor:
         """Dropout of x (T, D) float32; of its grad too."""
         out = torch.empty_like(x)
-        self._call("drop", x, rows.cells, *x.shape, rows.L, dropout, out)
+        self._call("drop", x, rows.positions, *x.shape, rows.L, dropout, out)
         return out
 
     def gelu(self, x: Tensor, tanh: bool) -> Tensor:
@@ -155,42 +155,42 @@ class Kernels:
     ) -> list[Tensor | None]:
         """Queries, keys and values to the context (R, D) of the rows that are `returned`.
 
-        parts: all three side by side, (T, 3 D), if all rows are returned; else queries (R, D), and keys and values side
-        by side, (T, 2 D). No cell is returned twice. Returns the context and what the grads need as well: log-sums
-        (B, N, L) and the bits of what dropout keeps.
+        parts: all three concatenated, (T, 3 D), if all rows are returned; else queries (R, D), and keys and values
+        concatenated, (T, 2 D). No position is returned twice. Returns the context and what the grads need: log-sums
+        (B, N, L) and the bits of what dropout retains.
         """
         assert len(parts[0]) == len(returned) and len(parts[-1]) == len(rows), [part.shape for part in parts]
         B, L, N = rows.B, rows.L, shape.N
         context, log_sums = parts[0].new_empty(len(returned), N * shape.H), torch.empty(B, N, L)
-        kept = torch.empty(B, N, L, -(-L // 64), dtype=torch.int64) if dropout.dropped else None
-        given = (rows.of_cells, returned.of_cells, B, L, shape, dropout, returned.cells, len(returned))
-        self._call("attention", *_queries_and_rest(parts), *given, context, log_sums, kept)
-        return [context, log_sums, kept]
+        retained = torch.empty(B, N, L, -(-L // 64), dtype=torch.int64) if dropout.dropped else None
+        given = (rows.row_at, returned.row_at, B, L, shape, dropout, returned.positions, len(returned))
+        self._call("attention", *_queries_and_rest(parts), *given, context, log_sums, retained)
+        return [context, log_sums, retained]
 
     def attention_backward(
         self,
         grad: Tensor,
         parts: Sequence[Tensor],
-        kept: Sequence[Tensor | None],
+        saved: Sequence[Tensor | None],
         rows: Rows,
         returned: Rows,
         shape: AttentionShape,
         dropout: Dropout,
     ) -> list[Tensor]:
-        """The grads of the parts from that of the context (R, D). kept: log-sums, bits."""
+        """The grads of the parts from that of the context (R, D). saved: log-sums, bits."""
         grads = [torch.empty_like(part) for part in parts]
         d_q, _, d_rest, _ = _queries_and_rest(grads)
-        given = (grad.contiguous(), rows.of_cells, returned.of_cells, rows.B, rows.L, shape, dropout, *kept)
-        cells = returned.cells, len(returned), rows.cells, len(rows)
-        self._call("attention_backward", *_queries_and_rest(parts), *given, *cells, d_q, d_rest)
+        given = (grad.contiguous(), rows.row_at, returned.row_at, rows.B, rows.L, shape, dropout, *saved)
+        positions = returned.positions, len(returned), rows.positions, len(rows)
+        self._call("attention_backward", *_queries_and_rest(parts), *given, *positions, d_q, d_rest)
         return grads
 
     def linear(
         self, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], keep: bool = True
     ) -> tuple[Tensor, Tensor | None]:
-        """Linear layers side by side, (T, K) to (T, N), and what `grad_input` needs if it is called: `keep`.
+        """Concatenated linear layers, (T, K) to (T, N), and what `grad_input` needs if it is called: `keep`.
 
-        Parameters are float32. What is kept has two bytes a weight.
+        Parameters are float32. What is retained has two bytes per weight.
         """
         if not self.multiplies(*(width for weight in weights for width in weight.shape)):
             weight = joined(weights, x.dtype)
@@ -198,10 +198,10 @@ class Kernels:
         plain, transposed = self._pack(weights, keep)
         return self._multiply(x, transposed, joined(biases, torch.float32)), plain
 
-    def grad_input(self, dy: Tensor, kept: Tensor) -> Tensor:
+    def grad_input(self, dy: Tensor, weights: Tensor) -> Tensor:
         """The grad of x (T, K) from that of the output (T, N) of `linear`."""
-        packed = kept.dim() > 2  # else oneDNN multiplies
-        return self._multiply(dy.contiguous(), kept, None) if packed else dy @ kept
+        packed = weights.dim() > 2  # else oneDNN multiplies
+        return self._multiply(dy.contiguous(), weights, None) if packed else dy @ weights
 
     def grad_weights(self, dy: Tensor, x: Tensor, d_biases: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The grads of the weights (N, K) and the biases (N,) of `linear`, float32. d_biases: if they are known."""
@@ -265,7 +265,7 @@ class Kernels:
 
 
 def _queries_and_rest(parts: Sequence[Tensor]) -> tuple[Any, ...]:
-    """Where queries begin and how wide their rows are; the same of keys and values. parts: see `Kernels.attention`."""
+    """Where queries start and how wide their rows are; the same of keys and values. parts: see `Kernels.attention`."""
     first, last = parts[0], parts[-1]
     assert all(part.is_contiguous() and part.dtype == torch.bfloat16 for part in parts), parts
     behind = first.shape[1] // 3 if len(parts) == 1 else 0

@@ -32,9 +32,9 @@ class Function:
         self._dtypes: list[torch.dtype | None] = []
         function.argtypes, function.restype = [], None
         for parameter in parameters.split(","):
-            found = PARAMETER.match(" ".join(parameter.split()))
-            assert found, parameter
-            name, stars = found[1], found[2].count("*")
+            match = PARAMETER.match(" ".join(parameter.split()))
+            assert match, parameter
+            name, stars = match[1], match[2].count("*")
             if not stars:
                 function.argtypes += [NUMBERS[name]]
             elif name in structures:
@@ -51,10 +51,10 @@ class Function:
 
 def functions(library: ctypes.CDLL, sources: Iterable[Path], structures: dict[str, Any]) -> dict[str, Function]:
     """Those functions of the sources that the library has, by name."""
-    found = [declared for path in sources for declared in DECLARATION.findall(path.read_text(encoding="utf-8"))]
+    declarations = [declared for path in sources for declared in DECLARATION.findall(path.read_text(encoding="utf-8"))]
     return {
         name: Function(getattr(library, name), parameters, structures)
-        for name, parameters in found
+        for name, parameters in declarations
         if hasattr(library, name)
     }
 

@@ -88,7 +88,7 @@ class Cell:
                 save_every=0,
                 save_minutes=0,
                 log_every=10**9,
-                compile="on" if self.engine == "compiled" else "off",
+                compute="auto" if self.engine == "compiled" else "eager",
             ),
             phases=(Phase(self.length, 1.0, self.batch, micro),),
             workers=2 if device.type == "cuda" else 0,

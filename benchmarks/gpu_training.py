@@ -127,7 +127,7 @@ def finetune(
             if done and spent * (done + 1) / done > seconds:
                 break
             given: dict[str, Any] = {"epochs": 3.0, "batch_size": 32, "optim": {"lr": 1e-4}, **settings}
-            given["loop"] = {"seed": seed, "compile": "off", "save_minutes": 0.0, "log_every": 100}
+            given["loop"] = {"seed": seed, "compute": "eager", "save_minutes": 0.0, "log_every": 100}
             if small:
                 given |= {"max_seq_length": 32, "epochs": 0.2, "batch_size": 8}
             out = Path(work) / f"{start}-{seed}"

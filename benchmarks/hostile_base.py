@@ -42,7 +42,7 @@ log_every = 1
 eval_every = 2
 save_every = 2
 precision = "float32"
-compile = "off"
+compute = "eager"
 [[phases]]
 length = 16
 share = 0.5

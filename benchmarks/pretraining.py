@@ -37,10 +37,11 @@ from bertworks.model.presets import PRESETS
 from bertworks.pretraining.job import start_model, training_of
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
+from bertworks.training.compute import prepare_model
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.distributed import join_world
+from bertworks.training.machine import prepare_process
 from bertworks.training.objectives import PRETRAINING
-from bertworks.training.process import prepare_process
 from bertworks.training.run import Run
 
 LENGTH, BATCH = 128, 32
@@ -67,13 +68,11 @@ class Sizes:
     def recipe(self, vocab_size: int, side: str) -> PretrainConfig:
         """The same model, batch and optimizer for all sides."""
         dropout = 0.0 if "without dropout" in side else 0.1
-        compiled: Literal["auto", "off"] = "off" if "without kernels" in side else "auto"
+        compute: Literal["auto", "eager"] = "eager" if "without kernels" in side else "auto"
         return PretrainConfig(
             model=self.shape(vocab_size, dropout),
             optim=OptimConfig(lr=1e-4, rule="adamw", warmup=0.0),
-            loop=LoopConfig(
-                steps=self.skip + self.steps, eval_every=0, save_every=0, log_every=10**9, compile=compiled
-            ),
+            loop=LoopConfig(steps=self.skip + self.steps, eval_every=0, save_every=0, log_every=10**9, compute=compute),
             phases=(Phase(LENGTH, 1.0, BATCH),),
         )
 
@@ -110,7 +109,8 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
     world, tokenizer = dataclasses.replace(join_world(), device=device), tokenizer_of(store)
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), config.identity(store), world, quiet=True)
-        loop = training_of(config, store, tokenizer).loop(run, start_model(config, None), PRETRAINING[config.objective])
+        model = prepare_model(start_model(config, None), config.loop, run)
+        loop = training_of(config, store, tokenizer).loop(run, model, PRETRAINING[config.objective])
         before = 0
 
         def count(step: int) -> None:

@@ -32,7 +32,6 @@ log_every = 4
 save_every = 0
 eval_every = 0
 precision = "{precision}"
-compile = "{compile}"
 [[phases]]
 length = 16
 share = 0.5
@@ -93,7 +92,7 @@ def make_inputs(folder: Path, precision: str) -> None:
     build = "--workers 1 --input.documents blank-line --validation-share 0 --min-validation-documents 0"
     run(ROOT / "src", folder, f"corpus build text.txt --tokenizer tok --out store {build}")
     size = len((folder / "tok" / "vocab.txt").read_text().splitlines())
-    loop = LOOP.format(precision=precision, compile="off" if precision == "float32" else "auto")
+    loop = LOOP.format(precision=precision)
     for name, (before, model, behind) in MODELS.items():
         (folder / f"{name}.toml").write_text(before + SHAPE.format(vocab_size=size) + model + behind + loop)
     (folder / "distill.toml").write_text(loop)

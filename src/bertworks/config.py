@@ -22,7 +22,7 @@ from .files import InputError, check_version, read_bytes, shorten
 from .typed import convert
 
 T = TypeVar("T")
-SCHEMA = 6  # of the recipe.toml of runs
+SCHEMA = 7  # of the recipe.toml of runs
 RECIPE_BYTES = 1 << 20  # the largest recipe; ours have some thousand
 
 RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks: KIND/NAME.toml

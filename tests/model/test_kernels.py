@@ -27,6 +27,7 @@ from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.model.openmp import library
 from bertworks.training import machine
+from bertworks.training.compute import wants_kernels
 from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of
 from support.kernel_steps import AddNorm, Attention, Gelu, Linear
@@ -730,13 +731,13 @@ def test_the_threads_are_those_of_torch():
 
 @pytest.mark.parametrize(
     ("wanted", "dtype", "used"),
-    [("auto", torch.bfloat16, True), ("auto", torch.float32, False), ("off", torch.bfloat16, False),
-     ("on", torch.bfloat16, False)],
+    [("auto", torch.bfloat16, True), ("auto", torch.float32, False), ("eager", torch.bfloat16, False),
+     ("reference", torch.bfloat16, False)],
 )  # fmt: skip
 def test_recipes_choose(wanted, dtype, used):
     can = machine.compute_dtype("auto", torch.device("cpu")) is torch.bfloat16
-    assert machine.wants_kernels(wanted, torch.device("cpu"), dtype) == (used and can)
-    assert not machine.wants_kernels(wanted, torch.device("cuda"), dtype)
+    assert wants_kernels(wanted, torch.device("cpu"), dtype) == (used and can)
+    assert not wants_kernels(wanted, torch.device("cuda"), dtype)
 
 
 def test_the_structure_is_that_of_the_header():

@@ -20,6 +20,7 @@ from bertworks.data.instances import Position
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.files import InputError
+from bertworks.model.fast.backend import Backend
 from bertworks.model.heads import build_model
 from bertworks.pretraining import estimate as estimating
 from bertworks.pretraining.estimate import estimate
@@ -62,6 +63,25 @@ def test_the_run_folder(tiny_store, trained):
               "memory", "seconds", "left"}  # fmt: skip
     assert all(wanted <= record.keys() for record in records if record["kind"] == "train")
     assert records[-1]["kind"] == "eval" and records[-2]["left"] == 0
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("bfloat16", 1e-2)])
+def test_the_reference_has_the_losses_of_the_faster_ways(
+    tiny_store, tmp_path, monkeypatch, capsys, precision, tolerance
+):
+    """Training, its evaluations, and fine-tuning with its scores; nothing of model/fast chooses for the reference."""
+    losses, (texts, recipe) = {}, (tiny_texts()[:16], write_recipe(tmp_path, steps=4, precision=precision))
+    rows = [{"text": text[:80], "label": number % 2} for number, text in enumerate(texts)]
+    for compute in ("auto", "reference"):
+        out, loop = tmp_path / compute, {"compute": compute, "precision": precision, "log_every": 1}
+        if compute == "reference":
+            monkeypatch.setattr(Backend, "select", None)
+        main(line(recipe, tiny_store.path, out, "--loop.compute", compute))
+        tuned = bertworks.finetune(out, tmp_path / f"{compute}-task", train=rows, dev=rows, epochs=1,
+                                   max_seq_length=32, loop=loop)  # fmt: skip
+        losses[compute] = [record["mlm_loss"] for record in read_log(out)] + [tuned.metrics["loss"]]
+    assert f"computation: reference; matrix products in {precision}, device cpu" in capsys.readouterr().err
+    assert losses["reference"] == pytest.approx(losses["auto"], rel=tolerance)
 
 
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):

@@ -5,13 +5,12 @@ import contextlib
 import pytest
 import torch
 
-from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
 from bertworks.training.distributed import World
 from bertworks.training.identity import RunIdentity
 from bertworks.training.loop import TrainingLoop
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.optim import Optimizer
-from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state
 from bertworks.training.trainer import AccumulationBatch, Trainer
 

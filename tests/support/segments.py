@@ -39,7 +39,7 @@ log_every = 1
 eval_every = 10
 save_every = 3
 precision = "{precision}"
-compile = "{compile}"
+compute = "{compute}"
 [[phases]]
 length = 24
 share = 0.6
@@ -53,11 +53,11 @@ micro_batch_size = {micro}
 """
 
 
-def write_recipe(folder: Path, steps=40, dropout=0.1, precision="float32", compile="off", micro=9) -> Path:
+def write_recipe(folder: Path, steps=40, dropout=0.1, precision="float32", compute="eager", micro=9) -> Path:
     """Two phases, accumulation in unequal parts, more than an epoch of the tiny store."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "recipe.toml"
-    values = {"steps": steps, "dropout": dropout, "precision": precision, "compile": compile, "micro": micro}
+    values = {"steps": steps, "dropout": dropout, "precision": precision, "compute": compute, "micro": micro}
     path.write_text(RECIPE.format(**values))
     return path
 

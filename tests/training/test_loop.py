@@ -332,7 +332,7 @@ def test_resuming_in_the_middle_gives_the_same_weights(tiny_store, tmp_path):
 
 HOLES = """
 import torch
-from bertworks.training.process import prepare_process, return_free_memory
+from bertworks.training.machine import prepare_process, return_free_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -486,9 +486,9 @@ def test_a_stop_while_the_last_state_is_saved_does_not_wait_for_the_last_evaluat
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, evaluate=judge, steps=4)
     save = loop_module.Checkpoints.save
 
-    def stopped(checkpoints):
+    def stopped(checkpoints, wait):
         signal.raise_signal(signal.SIGTERM)
-        save(checkpoints)
+        save(checkpoints, wait)
 
     monkeypatch.setattr(loop_module.Checkpoints, "save", stopped)
     with pytest.raises(KeyboardInterrupt):

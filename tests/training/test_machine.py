@@ -14,10 +14,9 @@ from bertworks.model.config import ModelConfig
 from bertworks.pretraining.job import open_training
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
-from bertworks.training import distributed, machine, process
-from bertworks.training.config import LoopConfig
+from bertworks.training import distributed, machine
+from bertworks.training.config import LoopConfig, TrainerState
 from bertworks.training.distributed import World
-from bertworks.training.progress import TrainerState
 
 GPU = torch.device("cuda", 1)
 TINY = ModelConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
@@ -48,7 +47,7 @@ def test_one_thread_reads_batches_beside_a_gpu_until_the_block_ends(gpu, monkeyp
     monkeypatch.setattr(torch.random, "fork_rng", lambda gpus: contextlib.nullcontext())
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    with process.prepared_process():
+    with machine.prepared_process():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
@@ -64,7 +63,7 @@ def test_float32_is_not_tf32_on_a_gpu(gpu):
     before = torch.get_float32_matmul_precision()
     try:
         distributed.join_world()
-        process.prepare_process()
+        machine.prepare_process()
         assert torch.get_float32_matmul_precision() == "highest"
     finally:
         torch.set_float32_matmul_precision(before)

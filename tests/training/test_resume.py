@@ -38,7 +38,7 @@ def same(one, other):
 SETTINGS = [  # and how often it is killed
     ({"precision": "float32"}, 5),
     ({"precision": "bfloat16"}, 2),
-    pytest.param({"precision": "float32", "compile": "on"}, 5, marks=pytest.mark.slow),
+    pytest.param({"precision": "bfloat16", "compute": "reference"}, 5, marks=pytest.mark.slow),
 ]
 
 

@@ -17,9 +17,8 @@ from bertworks.model.heads import build_model
 from bertworks.training import loop as loop_module
 from bertworks.training import state
 from bertworks.training import trainer as trainer_module
-from bertworks.training.config import OptimConfig
+from bertworks.training.config import OptimConfig, TrainerState
 from bertworks.training.optim import Optimizer
-from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state, snapshot
 from support.loops import IDENTITY, loop_of
 
@@ -73,7 +72,7 @@ def test_training_continues_while_a_state_is_written(tiny_store, tmp_path, slow_
         if step == 3:
             assert len(slow_disk.begun) == 1 and not (tmp_path / "state" / "state.safetensors").exists()
             slow_disk.free.set()
-            checkpoints[0].wait()
+            checkpoints[0].check(wait=True)
             found = weights_of(tmp_path / "state" / "state.safetensors")
             assert all(torch.equal(value, found[f"model.{name}"]) for name, value in seen[2].items())
             assert not all(torch.equal(value, seen[3][name]) for name, value in seen[2].items())
@@ -152,7 +151,7 @@ def test_saving_by_minutes(tiny_store, tmp_path, monkeypatch):
     monkeypatch.setattr(trainer_module.Trainer, "_seconds_since", lambda self, start, counts: 40.0)
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=8, save_minutes=2.0)
     save = loop_module.Checkpoints.save
-    noted = lambda checkpoints: (saved.append(loop.progress.step), save(checkpoints))  # noqa: E731
+    noted = lambda checkpoints, wait: (saved.append(loop.progress.step), save(checkpoints, wait))  # noqa: E731
     monkeypatch.setattr(loop_module.Checkpoints, "save", noted)
     assert loop.run()
     assert saved == [3, 6, 8]

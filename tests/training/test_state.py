@@ -10,10 +10,9 @@ import torch
 from bertworks import __version__
 from bertworks.files import InputError, NewerVersion
 from bertworks.tensors import CHECKSUM, tensors_checksum
-from bertworks.training.config import OptimConfig
+from bertworks.training.config import OptimConfig, TrainerState
 from bertworks.training.identity import FORMAT
 from bertworks.training.optim import Optimizer
-from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state, snapshot, write_state
 from support.loops import identity_of
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..config import check_least, check_seed, load_recipe
-from ..training.objective_specs import OBJECTIVES
+from ..training.config import OBJECTIVES
 
 FORMAT = 1  # of a study's results.json
 HELD_OUT = {  # metrics of pre-training on held-out text

@@ -27,11 +27,11 @@ from ..tasks.kinds import kind_of, with_labels
 from ..tasks.rows import hash_of_texts
 from ..tasks.table import form_facts
 from ..tokenizer import Tokenizer, unknown_share
+from ..training.config import TrainerState
 from ..training.distributed import World
 from ..training.identity import RunIdentity
 from ..training.loop import Watch
 from ..training.objectives import Objective
-from ..training.progress import TrainerState
 from ..training.task_objectives import ClassificationObjective
 from ..training.trainer import AccumulationBatch
 from .recipe import FinetuneConfig

@@ -12,7 +12,7 @@ from ..config import check_least, check_seed, find_recipe, from_dict, load_recip
 from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import Limits, Task
-from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
+from ..training.config import MAX_BATCH_SIZE, LoopConfig, OptimConfig
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
 LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
@@ -50,8 +50,8 @@ class FinetuneConfig(Limits):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch_size > MOST_ROWS:
-            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MOST_ROWS:,} rows per update")
+        if self.batch_size > MAX_BATCH_SIZE:
+            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MAX_BATCH_SIZE:,} per update")
         check_least(self, ("batch_size", "length_window"), 1)
         check_least(self, ("patience", "min_steps"), 0)
         if not 0 < self.epochs < math.inf:

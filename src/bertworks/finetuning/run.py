@@ -32,13 +32,13 @@ from ..tasks.checks import hashes_of
 from ..tasks.kinds import OWN_TABLE
 from ..tasks.rows import sample
 from ..tasks.span_files import SPANS
+from ..training.compute import prepare_model
+from ..training.config import TrainerState
 from ..training.distributed import World, joined_world
 from ..training.identity import RECIPE
 from ..training.loop import TrainingLoop, Watch
-from ..training.machine import check_memory
+from ..training.machine import check_memory, prepared_process
 from ..training.optim import Optimizer
-from ..training.process import prepared_process
-from ..training.progress import TrainerState
 from ..training.run import (
     ANEW,
     Run,
@@ -155,12 +155,12 @@ class SeedRun:
         """The loop, new or resumed. The model has the embeddings of its texts alone until it is saved."""
         job, config = self.job, self.config
         self.model, self.fresh = start_model(config, job.folder, job.kind.head, job.task.labels)
-        self.model.to(job.world.device)
+        self.model = prepare_model(self.model, config.loop, self.run)
         tokens = len(job.train.ids) / max(1, len(job.train))  # of a row, with all its choices
         layers = self.model.config.num_hidden_layers
-        frozen = layers - config.trained_layers(layers)
-        check_memory(self.model.config, rows_of_a_pass(config, job.world), tokens, job.world.device, frozen)
-        if not config.optim.scales_by_norm:
+        tokens *= rows_of_a_pass(config, job.world)
+        check_memory(tokens, self.model.config.hidden_size, config.trained_layers(layers), job.world.device)
+        if config.loop.compute != "reference" and not config.optim.scales_by_norm:
             shrink_embeddings(self.model, job.tokens)
         feed = ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None)
         optimizer = Optimizer(self.model, config.whole_warmup)

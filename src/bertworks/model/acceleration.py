@@ -14,6 +14,7 @@ if TYPE_CHECKING or (_FAST is not None and _FAST.origin):  # a folder without fi
     from .fast import kernels
     from .fast.backend import accelerated as accelerated
     from .fast.backend import compile_layers as compile_layers
+    from .fast.backend import reference as reference
     from .fast.backend import training_method as training_method
     from .fast.cpu import use_kernels as use_kernels
     from .fast.kernels import Kernels as Kernels
@@ -30,6 +31,9 @@ else:
     Kernels = Any
 
     def accelerated(model: Network) -> Network:
+        return model
+
+    def reference(model: Network) -> Network:
         return model
 
     def compile_layers(model: nn.Module, gradients: bool = True) -> None:

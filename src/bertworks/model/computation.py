@@ -116,6 +116,10 @@ class Computation:
 class Reference:
     """Takes the definitions: attention step by step where its weights are returned, masked, or dropped by a key."""
 
+    def __init__(self, requested: bool = False):
+        """requested: by `loop.compute`, so nothing faster takes its place."""
+        self.requested = requested
+
     def select(self, encoder: Any, layout: Layout, options: ForwardOptions, device: torch.device) -> Computation:
         """How to compute a batch."""
         key = options.dropout if encoder.training else None
@@ -123,6 +127,10 @@ class Reference:
         kind = Attention if explicit else TorchAttention
         scopes = global_and_local(kind, encoder.config, layout, device)
         return assemble("reference", encoder, layout, scopes, options)
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """(T, O): x (T, D) times weight (O, D) transposed, plus bias (O,), without a gradient."""
+        return torch.mm(x, weight.T).add_(bias)  # addmm would copy the bias to every row
 
 
 def assemble(

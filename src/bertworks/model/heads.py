@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .acceleration import Kernels, accelerated
 from .bert import Encoder, Transform
 from .computation import EncoderOutput
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
@@ -77,7 +76,7 @@ class Model(nn.Module):
         self.top = top
         self.heads = nn.ModuleDict({str(name): head for name, head in heads.items()})
         self.frozen = False
-        self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU
+        self.kernels: Any = None  # fast/kernels, for training in bfloat16 on a CPU
         self.folder: Path | None = None  # that it was loaded from
 
     @property
@@ -208,6 +207,8 @@ def build_model(
         raise ValueError("a pair of encoders is not pre-trained as one; pre-train each side and join them")
     if pooler is None:
         pooler = needs_pooler(heads, top) and (bool(heads) or config.rules.pooler_without_head)
+    from .acceleration import accelerated  # here, because fast/ is optional and long
+
     encoder = kind(config, pooler)
     above = None if top == NO_TOP else Top(top, config, encoder.width)
     width = encoder.width if above is None else above.width

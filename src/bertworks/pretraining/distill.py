@@ -22,15 +22,15 @@ from ..checkpoint.weights import refuse_export, weights_checksum
 from ..data.store import Store
 from ..data.vocabulary import check_unknown
 from ..files import InputError, checksum
-from ..model.acceleration import compile_layers, for_inference
+from ..model.acceleration import compile_layers, for_inference, reference
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
-from ..training import machine
+from ..training.compute import prepare_model, should_compile
 from ..training.distributed import is_first_of_node, joined_world
 from ..training.identity import RunIdentity
 from ..training.loop import TrainingLoop, evaluate
+from ..training.machine import compute_dtype, prepared_process
 from ..training.objectives import PretrainingObjective
-from ..training.process import prepared_process
 from ..training.run import Run, is_finished, open_run, refuse_other_folder, train, write_results
 from ..training.task_objectives import DistillationObjective
 from .job import check_same_tokenizer, training_of
@@ -152,12 +152,14 @@ class Distillation:
         """The run's loop, new or resumed."""
         config, device = self.config, run.world.device
         teacher = self.teacher.to(device).eval()
-        if machine.should_compile(config.loop.compile, device):
+        if config.loop.compute == "reference":
+            teacher = reference(teacher)
+        elif should_compile(config.loop.compute, device):
             compile_layers(teacher.encoder, gradients=False)
-        if machine.compute_dtype(config.loop.precision, device) is torch.float32:
+        elif compute_dtype(config.loop.precision, device) is torch.float32:
             teacher = for_inference(teacher)
         objective = DistillationObjective(teacher, config.temperature, config.soft_targets == "all")
-        return self.source.loop(run, self.student, objective, config.weights)
+        return self.source.loop(run, prepare_model(self.student, config.loop, run), objective, config.weights)
 
     def save(self, run: Run, loop: TrainingLoop) -> dict[str, Any]:
         """Compare student and teacher, write the student's folder, and return what results.json has."""

@@ -15,10 +15,11 @@ from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
 from ..tokenizer import Tokenizer
+from ..training.compute import prepare_model
 from ..training.distributed import is_first, is_first_of_node, joined_world
 from ..training.loop import Watch, evaluate
+from ..training.machine import prepared_process
 from ..training.objectives import PRETRAINING
-from ..training.process import prepared_process
 from ..training.run import Run, is_finished, refuse_other_folder
 from .recipe import PretrainConfig
 from .run import StoreTraining, train_on_store
@@ -45,7 +46,9 @@ def pretrain(
     origin = None if init is None else origin_in_card(find_model(init))
     with prepared_process(), joined_world() as world:
         run = Run(out, config.identity(source.store, init), world, quiet, watch)
-        return train_on_store(source, run, lambda: start_model(config, init, quiet), origin)
+        return train_on_store(
+            source, run, lambda: prepare_model(start_model(config, init, quiet), config.loop, run), origin
+        )
 
 
 def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> StoreTraining:

@@ -12,9 +12,8 @@ from ..data.masking import MaskingConfig
 from ..data.store import Store
 from ..files import InputError, shorten
 from ..model.config import HeadName, ModelConfig
-from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
+from ..training.config import MAX_BATCH_SIZE, OBJECTIVES, LoopConfig, ObjectiveName, ObjectiveSpec, OptimConfig
 from ..training.identity import RunIdentity
-from ..training.objective_specs import OBJECTIVES, ObjectiveName, ObjectiveSpec
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,8 @@ class Phase:
 
     def __post_init__(self) -> None:
         check_least(self, ("share",), 0)
-        if self.batch_size > MOST_ROWS:
-            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MOST_ROWS:,} per update")
+        if self.batch_size > MAX_BATCH_SIZE:
+            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MAX_BATCH_SIZE:,} per update")
         check_least(self, ("batch_size",), 1)
         check_least(self, ("micro_batch_size",), 0, "as many as the process has of the batch")
 

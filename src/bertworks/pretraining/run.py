@@ -15,14 +15,13 @@ from ..data.batches import Vocabulary, as_tensors
 from ..data.instances import Position
 from ..data.store import Store
 from ..files import InputError
-from ..model.acceleration import training_method
 from ..model.heads import Model
+from ..training.config import TrainerState
 from ..training.distributed import World
 from ..training.loop import TrainingLoop, evaluate
 from ..training.machine import check_memory
 from ..training.objectives import PRETRAINING, Objective
 from ..training.optim import Optimizer
-from ..training.progress import TrainerState
 from ..training.run import Run, open_run, resume_run, run_facts, train, write_results
 from ..training.trainer import AccumulationBatch, Trainer
 from .recipe import Phase, PretrainConfig
@@ -38,7 +37,7 @@ def train_on_store(
 ) -> dict[str, Any] | None:
     """Train or resume, and write the run folder; returns its results, or None if stopped before the end.
 
-    start: makes the initial model. origin: where it comes from, if it was trained before, for the card.
+    start: makes the initial model, on its device. origin: where it comes from, if it was trained before, for the card.
     """
     with open_run(run) as results:
         if results is not None:
@@ -83,9 +82,10 @@ class StoreTraining:
 
         for phase in config.phases:
             mine = -(-phase.batch_size // world.size)
-            check_memory(model.config, min(phase.micro_batch_size or mine, mine), phase.length, world.device)
+            tokens = phase.length * min(phase.micro_batch_size or mine, mine)
+            check_memory(tokens, config.model.hidden_size, config.model.num_hidden_layers, world.device)
         feed = PretrainingFeed(config, self.store, self.vocabulary, world)
-        optimizer = Optimizer(model.to(world.device), config.optim)
+        optimizer = Optimizer(model, config.optim)
         loop = TrainingLoop(
             Trainer(model, objective, feed, optimizer, world, config.loop, weights or {}),
             run.out,
@@ -101,18 +101,15 @@ class StoreTraining:
 
     def describe(self, loop: TrainingLoop) -> list[str]:
         """What is about to run, for a person to check before hours are spent."""
-        config, layers, size = self.config, self.config.model.num_hidden_layers, loop.trainer.world.size
-        trainer = loop.trainer
-        method = training_method(trainer.model, trainer.dtype, keyed=trainer.world.device.type == "cpu")
-        parameters = sum(p.numel() for p in loop.trainer.model.parameters())
+        config, layers = self.config, self.config.model.num_hidden_layers
+        size, model = loop.trainer.world.size, loop.trainer.model
         tokens = sum(shard.n_tokens for shard in self.store.shards("train"))
-        kept = config.masking.kept_share if config.objective_spec.masked else 0.0
+        retained = config.masking.kept_share if config.objective_spec.masked else 0.0
         return [
             f"model: {layers} layer{'s' * (layers != 1)}, width {config.model.hidden_size}, "
-            f"{parameters:,} parameters; corpus: {tokens:,} tokens",
-            f"device {loop.trainer.world.device}, {size} process{'es' * (size != 1)}, "
-            f"matrix products in {trainer.dtype}, layers by: {method}".replace("torch.", ""),
-            plateau(self.store.unigram_entropy(), kept),
+            f"{sum(p.numel() for p in model.parameters()):,} parameters; corpus: {tokens:,} tokens; "
+            f"{size} process{'es' * (size != 1)}",
+            plateau(self.store.unigram_entropy(), retained),
             f"budget: {config.loop.budget()}; the lines of training say the time left",
         ]
 

@@ -1,15 +1,52 @@
-"""The settings of training that every recipe has: the loop's and the optimizer's. Importing them loads no torch."""
+"""The settings of training that every recipe has, how far a run has come, and the objectives of pre-training by name.
+
+Importing this file loads no torch.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..config import check_least, check_seed
-from ..files import InputError
+from ..files import InputError, parse_json
+from ..model.config import HeadName
 from ..reporting.log import duration
-from .progress import TrainerState
+from ..typed import convert
 
-MOST_ROWS = 1 << 20  # of an update: all of them are drawn at once
+MAX_BATCH_SIZE = 1 << 20  # all rows of an update are drawn at once
+
+
+@dataclass
+class TrainerState:
+    """How far a run has come. `phase`, `group` and `offset` say which training instance comes next."""
+
+    step: int = 0  # updates tried
+    updates: int = 0  # updates made: fewer than steps if some were skipped as not finite
+    phase: int = 0
+    group: int = 0  # of the plan's blocks, counted over all epochs
+    offset: int = 0
+    tokens: int = 0  # real tokens read
+    instances: int = 0
+    seconds: float = 0.0  # of training, over all run segments
+    skipped: int = 0  # updates skipped in a row
+    best: float | None = None  # best score so far, where a run keeps its best weights
+    since_best: int = 0  # evaluations since then
+    # loss and predictions of each term since the last record of the log; the losses are those of this process
+    loss_sums: dict[str, float] = field(default_factory=dict)
+    loss_counts: dict[str, float] = field(default_factory=dict)
+    lr: float = 0.0  # of the last update
+    kernels: str = ""  # name of the compiled kernels that the last update used; empty: none
+
+    @classmethod
+    def parse(cls, text: str) -> "TrainerState":
+        """What `json.dumps(asdict(progress))` wrote; fields that an older version did not have keep their defaults.
+
+        Raises InputError for anything else.
+        """
+        progress: TrainerState = convert(cls, parse_json(text, "progress"), "progress", start=cls())
+        if min(value for value in vars(progress).values() if isinstance(value, int)) < 0:
+            raise InputError(f"progress has a negative number: {text}")
+        return progress
 
 
 @dataclass(frozen=True)
@@ -24,9 +61,9 @@ class LoopConfig:
     seed: int = 12345  # seed of initial weights, order, masks and dropout; 0 to 2^63 - 1
     # number type of matrix products in training; weights and evaluation are always float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    # what is compiled, where a compiler is installed; auto: the layers by torch.compile on a GPU, the kernels in C on a
-    # CPU (Linux, gcc; docs/pretraining.md); on: the layers by torch.compile, on a CPU too, and no kernels; off: nothing
-    compile: Literal["auto", "on", "off"] = "auto"
+    # code that computes the layers; auto: kernels in C on a CPU (Linux, gcc), torch.compile on a GPU; eager: without
+    # these; reference: model/bert.py as it is written (docs/heart.md)
+    compute: Literal["auto", "eager", "reference"] = "auto"
     log_every: int = 50  # steps between two records in log.jsonl; 0: only at the end
     # steps between two evaluations; 0: at the end, in fine-tuning also after each epoch
     eval_every: int = 500
@@ -61,10 +98,6 @@ class LoopConfig:
         ]
         return " or ".join(filter(None, limits))
 
-    def decisive(self) -> "LoopConfig":
-        """The settings without those that never change the outcome: how often a run logs and saves."""
-        return replace(self, log_every=0, save_every=0, save_minutes=0.0)
-
     def check(self, metrics: Sequence[str] = ()) -> None:
         """Raises InputError if the run would never end, or if `keep_best` is none of the `metrics`, where given."""
         if not (self.steps or self.tokens or self.hours):
@@ -84,7 +117,7 @@ class OptimConfig:
     eps: float = 1e-6  # added to the square root of the second moment, against division by zero
     weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
     max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
-    warmup: float = 0.01  # warm-up, as a share of the run (the paper: 10,000 of 1,000,000 steps)
+    warmup: float = 0.01  # warm-up, as a fraction of the run (the paper: 10,000 of 1,000,000 steps)
     # learning rate after the warm-up: linear decay to 0 on a line that starts at step 0 (google) or where the warm-up
     # ends (hf: Hugging Face's), or no decay (constant)
     schedule: Literal["google", "hf", "constant"] = "google"
@@ -102,3 +135,29 @@ class OptimConfig:
     def scales_by_norm(self) -> bool:
         """Whether the rule scales the update of a tensor by the tensor's norm."""
         return self.rule == "albert_lamb"
+
+
+# ---- objectives of pre-training by name; objectives.py computes the losses
+
+ObjectiveName = Literal["mlm+nsp", "mlm+sop", "mlm", "ltr", "rtl"]
+PairName = Literal["nsp", "sop"]
+
+
+@dataclass(frozen=True)
+class ObjectiveSpec:
+    """What the rest of a recipe has to fit."""
+
+    heads: tuple[HeadName, ...]  # of the model
+    terms: tuple[str, ...]  # of the loss
+    pair: PairName | None = None  # what is predicted about the two segments
+    direction: Literal["both", "left", "right"] = "both"  # what a token of the encoder sees
+    masked: bool = True  # whether the batches are masked
+
+
+OBJECTIVES: dict[ObjectiveName, ObjectiveSpec] = {
+    "mlm+nsp": ObjectiveSpec(("mlm", "nsp"), ("mlm", "nsp"), pair="nsp"),
+    "mlm+sop": ObjectiveSpec(("mlm", "sop"), ("mlm", "sop"), pair="sop"),
+    "mlm": ObjectiveSpec(("mlm",), ("mlm",)),
+    "ltr": ObjectiveSpec(("mlm",), ("ltr",), direction="left", masked=False),
+    "rtl": ObjectiveSpec(("mlm",), ("rtl",), direction="right", masked=False),
+}

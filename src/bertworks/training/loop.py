@@ -18,19 +18,18 @@ from torch import nn
 
 from ..batch import Batch, to_device
 from ..files import atomic_write
+from ..model import openmp
 from ..reporting.log import Reporter
 from ..tensors import write_tensors
+from .config import TrainerState
 from .distributed import World
-from .machine import peak_memory
+from .machine import Stop, caught_signals, peak_memory, return_free_memory
 from .objectives import Objective
-from .process import Stop, caught_signals, return_free_memory
-from .progress import TrainerState
 from .state import STATE_FOLDER, check_tensors, read_tensors, snapshot, write_state
-from .totals import Totals
 from .trainer import Trainer
 
 BEST = "best.safetensors"
-TIDY_SECONDS = 60  # of training, after which free memory is returned to the system
+TRIM_SECONDS = 60  # of training, after which free memory is returned to the system
 
 Watch = Callable[[str, Mapping[str, Any]], bool]  # called with the kind (train, eval) and the values of a record
 
@@ -69,11 +68,11 @@ class TrainingLoop:
         trainer = self.trainer
         is_over = trainer.budget_used >= 1 or self.stopped_early
         reporter = Reporter(self.folder, self.progress.step, self.quiet, trainer.world.main, is_over)
-        with contextlib.ExitStack() as ending:
-            ending.callback(self.at_end or (lambda: None))
-            thread = ending.enter_context(ThreadPoolExecutor(1, "state"))
-            ending.callback(reporter.close)
-            stop = ending.enter_context(caught_signals())
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.at_end or (lambda: None))
+            thread = stack.enter_context(ThreadPoolExecutor(1, "state"))
+            stack.callback(reporter.close)
+            stop = stack.enter_context(caught_signals())
             checkpoints = Checkpoints(trainer, self.folder / STATE_FOLDER, self.recipe, thread)
             return self._run(stop, Log(trainer, reporter, self.watch), checkpoints)
 
@@ -92,14 +91,12 @@ class TrainingLoop:
             stops = step.stop_requested or ((step.logs or step.evaluates) and not is_over and log.stop_requested())
             checkpoints.check()
             if is_over or stops or step.saves or checkpoints.are_due:
-                checkpoints.save()
-            if is_over or stops:
-                checkpoints.wait()
+                checkpoints.save(wait=is_over or stops)
             if stops:
                 return False
             if is_over:
                 break
-        stop.at_once()  # all is saved: nobody has to wait for the last evaluation
+        stop.at_once()  # all is saved: a signal need not wait for the last evaluation
         if not (self.stopped_early and self.metrics):  # the last weights are evaluated, unless the run was resumed here
             self.metrics = self._evaluate(log, best)
         self.has_reloaded = best.restore()
@@ -122,45 +119,49 @@ class Log:
 
     def __init__(self, trainer: Trainer, reporter: Reporter, watch: Watch | None):
         self.trainer, self.reporter, self.watch = trainer, reporter, watch
-        self.asked_to_stop, self.tidied = False, time.perf_counter()
+        self.watch_stops, self.trimmed = False, time.perf_counter()
+        self.tokens, self.seconds = trainer.timed_tokens, trainer.progress.seconds  # at the last record
 
     def show_progress(self, budget_used: float) -> None:
         """Move the bar on the terminal."""
         self.reporter.progress(budget_used, f"step {self.trainer.progress.step:,}")
 
     def train(self) -> None:
-        """Record the means of the losses since the last such record."""
+        """Record the means of the losses since the last such record; NaN if no update was made."""
         trainer = self.trainer
         trainer.finish_update()
-        progress, totals, world, used = trainer.progress, trainer.totals, trainer.world, trainer.budget_used
-        record: dict[str, Any] = {"step": progress.step, **totals.means(world)}
-        record |= {"lr": totals.lr, "grad_norm": totals.grad_norm}
-        record |= {"tokens": progress.tokens, "tokens_per_second": totals.rate()}
+        trainer.gather_losses()
+        progress, world, used = trainer.progress, trainer.world, trainer.budget_used
+        counts, seconds = progress.loss_counts, progress.seconds - self.seconds
+        record: dict[str, Any] = {"step": progress.step}
+        record |= {f"{n}_loss": loss / counts[n] if counts[n] else math.nan for n, loss in progress.loss_sums.items()}
+        record |= {"lr": progress.lr, "grad_norm": trainer.grad_norm, "tokens": progress.tokens}
+        record["tokens_per_second"] = (trainer.timed_tokens - self.tokens) / seconds if seconds else 0.0
         if progress.step > progress.updates:
             record["skipped"] = progress.step - progress.updates  # updates not made, in the whole run
-        record |= world.used_by_others()
+        record |= openmp.others() if world.size == 1 else {}
         left = progress.seconds * (1 - used) / used if used else 0.0
         record |= {"memory": peak_memory(world.device), "seconds": progress.seconds, "left": left}
-        trainer.totals = Totals(lr=totals.lr)
+        progress.loss_sums, progress.loss_counts = {}, {}
+        self.tokens, self.seconds = trainer.timed_tokens, progress.seconds
         self._record("train", record)
 
     def eval(self, metrics: Mapping[str, float]) -> None:
         """Record the metrics of an evaluation, whose time does not count as training."""
-        self.trainer.totals.pause()
         progress = self.trainer.progress
         self._record("eval", {"step": progress.step, **metrics, "seconds": progress.seconds})
 
     def _record(self, kind: str, record: dict[str, Any]) -> None:
-        if kind == "eval" or time.perf_counter() - self.tidied >= TIDY_SECONDS:
-            self.tidied = time.perf_counter()
+        if kind == "eval" or time.perf_counter() - self.trimmed >= TRIM_SECONDS:
+            self.trimmed = time.perf_counter()
             return_free_memory()
         if self.trainer.world.main:
             self.reporter.record(kind, record)
-            self.asked_to_stop |= bool(self.watch and self.watch(kind, record))
+            self.watch_stops |= bool(self.watch and self.watch(kind, record))
 
     def stop_requested(self) -> bool:
-        """Whether the caller's function has asked for an end, in any process; all processes call this together."""
-        return self.trainer.world.sum_numbers([float(self.asked_to_stop)])[0] > 0
+        """Whether the caller's function has requested an end, in any process; all processes call this together."""
+        return self.trainer.world.sum_numbers([float(self.watch_stops)])[0] > 0
 
 
 class BestWeights:
@@ -227,30 +228,28 @@ class Checkpoints:
         minutes = self.trainer.config.save_minutes
         return minutes > 0 and self.trainer.progress.seconds - self.saved_at >= 60 * minutes
 
-    def save(self) -> None:
-        """Begin to save the state, in the first process. Raises NotWritten if the one before could not be written."""
+    def save(self, wait: bool) -> None:
+        """Begin to save the state, in the first process. wait: return in every process when it is on disk.
+
+        Raises NotWritten if it, or the one before, could not be written.
+        """
         trainer = self.trainer
         trainer.finish_update()
-        start, progress = time.perf_counter(), trainer.progress
-        trainer.totals.store(progress, trainer.world)
+        trainer.gather_losses()
         if trainer.world.main:
             self.check(wait=True)  # memory never holds two copies
-            state = snapshot(trainer.model, trainer.optimizer, progress, self.recipe)
+            state = snapshot(trainer.model, trainer.optimizer, trainer.progress, self.recipe)
             self.writing = self.thread.submit(write_state, self.folder, state)
-        self.saved_at = progress.seconds
-        trainer.totals.start += time.perf_counter() - start
+        self.saved_at = trainer.progress.seconds
+        if wait:
+            self.check(wait=True)
+            trainer.world.barrier()
 
     def check(self, wait: bool = False) -> None:
         """Raises NotWritten if the last state could not be written, as far as that is known without waiting."""
-        writing = self.writing
-        if writing and (wait or writing.done()):
-            self.writing = None
+        if self.writing and (wait or self.writing.done()):
+            writing, self.writing = self.writing, None
             writing.result()
-
-    def wait(self) -> None:
-        """Return in every process when the state is on disk. Raises NotWritten if it could not be written."""
-        self.check(wait=True)
-        self.trainer.world.barrier()
 
 
 @torch.no_grad()
@@ -262,14 +261,14 @@ def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], w
         mine = i % world.size == world.rank
         terms = objective(model, to_device(objective.prepare(batch), world.device)) if mine else {}  # type: ignore[arg-type]
         for name, count in objective.counts(batch).items():
-            found = [0.0, 0.0, 0.0]
+            row = torch.zeros(3, dtype=torch.float64)
             if mine:
                 hits = terms[name].correct
-                found = [float(terms[name].loss), math.nan if hits is None else float(hits), count]
-            sums[name] = sums.get(name, torch.zeros(3, dtype=torch.float64)) + torch.tensor(found, dtype=torch.float64)
+                row = row.new_tensor([float(terms[name].loss), math.nan if hits is None else float(hits), count])
+            sums[name] = sums.get(name, 0) + row
     metrics: dict[str, float] = {}
-    for name, own in sums.items():
-        loss, hits, count = world.sum(own.to(world.device)).tolist()
+    for name, row in sums.items():
+        loss, hits, count = world.sum(row.to(world.device)).tolist()
         metrics[f"{name}_loss"] = loss / max(count, 1.0)
         if not math.isnan(hits):
             metrics[f"{name}_accuracy"] = hits / max(count, 1.0)

@@ -19,8 +19,8 @@ from ..model.computation import EncoderOutput
 from ..model.dropout import DropoutKey
 from ..model.heads import Model
 from ..model.layout import Layout, with_layout
-from .objective_specs import ObjectiveName, PairName
-from .vocabulary_loss import FILL, Scorer, Term, cross_entropy, linear_cross_entropy, used_slots
+from .config import ObjectiveName, PairName
+from .vocabulary_loss import FILL, OutputLayer, Term, cross_entropy, linear_cross_entropy, used_slots
 
 
 class Objective(Protocol):
@@ -141,4 +141,5 @@ def _with_last_cells(batch: Batch) -> Batch:
 def _word_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
     """The loss of the words that are to be predicted at `masked_positions`."""
     used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))  # (M, D)
-    return linear_cross_entropy(Scorer.of(model, used), batch["masked_labels"], batch["masked_slots"], model.kernels)
+    layer = OutputLayer.of(model, used)
+    return linear_cross_entropy(layer, batch["masked_labels"], batch["masked_slots"], model.kernels)

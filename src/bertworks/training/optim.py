@@ -9,17 +9,19 @@ without bias correction (its lamb_optimizer.py).
 import math
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from ..model.acceleration import Kernels
 from .config import OptimConfig
+
+if TYPE_CHECKING:
+    from ..model.acceleration import Kernels
 
 
 def learning_rate(config: OptimConfig, progress: float) -> float:
-    """The rate at `progress` (0 to 1, the share of the run before this update).
+    """The rate at `progress` (0 to 1, the fraction of the run before this update).
 
     google: lr * t / w in warm-up, then lr * (1 - t / T): the line starts at step 0, so the rate drops by w / T when
     warm-up ends. hf: the line starts where warm-up ends.
@@ -91,7 +93,7 @@ class Optimizer:
 
     def __init__(self, model: nn.Module, config: OptimConfig):
         self.config = config
-        self.kernels: Kernels | None = None  # for the norm of the gradients on a CPU
+        self.kernels: Kernels | None = getattr(model, "kernels", None)  # for the norm of the gradients on a CPU
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         below, ratio = layers_from_top(self.parameters), config.layer_decay or 1.0
         groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
@@ -99,8 +101,8 @@ class Optimizer:
             groups.setdefault((p.ndim > 1, ratio ** below[name]), []).append(p)
         beta1, beta2 = config.betas
         parts: list[dict[str, Any]] = [
-            {"params": params, "decay": config.weight_decay if matrix else 0.0, "share": share, "adapted": matrix}
-            for (matrix, share), params in groups.items()
+            {"params": params, "decay": config.weight_decay if matrix else 0.0, "lr_scale": scale, "adapted": matrix}
+            for (matrix, scale), params in groups.items()
         ]
         self.adam: torch.optim.Optimizer
         if config.scales_by_norm:
@@ -139,7 +141,7 @@ class Optimizer:
         root = math.sqrt(1 - beta2 ** (update + 1))
         scale = root / (1 - beta1 ** (update + 1)) if self.config.rule == "bert_adam" else 1.0
         for group in self.adam.param_groups:
-            group["lr"] = lr * group["share"] / scale
+            group["lr"] = lr * group["lr_scale"] / scale
             group["eps"] = self.config.eps / (root if self.config.rule == "bert_adam" else 1.0)
             group["weight_decay"] = group["decay"] * scale
         self.adam.found_inf = None if norm is None else (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]

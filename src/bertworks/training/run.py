@@ -27,9 +27,6 @@ from ..files import (
     write_json,
     write_text,
 )
-from ..model.acceleration import compile_layers, load_kernels
-from ..model.acceleration import use_kernels as attach_kernels
-from ..model.heads import Model
 from ..reporting.log import duration
 from ..reporting.run_files import LOG, RESULTS, read_results
 from ..typed import check_fields
@@ -38,7 +35,6 @@ from .distributed import World
 from .identity import FORMAT, RECIPE, RunIdentity
 from .loop import TrainingLoop, Watch
 from .state import STATE_FOLDER, resume
-from .trainer import Trainer
 
 LOCK = ".lock"
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".csv.gz", ".tsv.gz", ".jsonl.gz")
@@ -127,41 +123,25 @@ def train(run: Run, loop: TrainingLoop, lines: Sequence[str] = ()) -> bool:
 
 
 def resume_run(run: Run, loop: TrainingLoop) -> None:
-    """Put a new loop at the step where an earlier run segment left it, choose how it computes, and write recipe.toml.
+    """Put a new loop at the step where an earlier run segment left it, and write recipe.toml.
 
     state/ is there before recipe.toml: so a folder with a recipe alone is not taken for a run's.
     """
     trainer, state = loop.trainer, run.out / STATE_FOLDER
-    assert isinstance(trainer.model, Model)
     trainer.start_at(resume(state, trainer.model, trainer.optimizer, run.identity, run.world))
-    if loop.progress.step:
-        run.say(f"{run.out}: resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")
-    if run.world.main:
-        state.mkdir(exist_ok=True)
-        write_text(run.out / RECIPE, to_toml(run.identity.recipe))
-    if machine.should_compile(trainer.config.compile, run.world.device):
-        compile_layers(trainer.model.encoder)
-    use_kernels(run, trainer)
-
-
-def use_kernels(run: Run, trainer: Trainer) -> None:
-    """Compute with kernels where there are any. A run that was begun otherwise says that it rounds differently."""
-    kernels, progress = None, trainer.progress
-    if machine.wants_kernels(trainer.config.compile, run.world.device, trainer.dtype):
-        kernels = load_kernels()
-        if kernels is None:
-            run.say("no compiled kernels: they need Linux, gcc and PyTorch as pip installs it; training is slower")
-    if kernels is not None:
-        assert isinstance(trainer.model, Model)
-        attach_kernels(trainer.model, kernels, alone=run.world.size == 1)
-        trainer.optimizer.kernels = kernels
+    progress, kernels = trainer.progress, trainer.optimizer.kernels
     name = "" if kernels is None else kernels.name
+    if progress.step:
+        run.say(f"{run.out}: resuming at step {progress.step:,} after {duration(progress.seconds)}")
     if progress.step and progress.kernels != name:
         run.say(
             f"up to step {progress.step:,} this run used {'other' if progress.kernels else 'no'} compiled kernels; it "
             f"now uses {'those of this machine' if name else 'none'}: it rounds differently from here on"
         )
     progress.kernels = name
+    if run.world.main:
+        state.mkdir(exist_ok=True)
+        write_text(run.out / RECIPE, to_toml(run.identity.recipe))
 
 
 def run_facts(run: Run, loop: TrainingLoop) -> dict[str, Any]:

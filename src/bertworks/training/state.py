@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from .._version import __version__
 from ..files import InputError, NotWritten, OtherRun, atomic_write, check_version
 from ..tensors import CHECKSUM, check_checksum, write_tensors
+from .config import TrainerState
 from .distributed import World
 from .identity import FORMAT, RunIdentity
 from .optim import Optimizer
-from .progress import TrainerState
 
 STATE_FOLDER, STATE = "state", "state.safetensors"  # below the run folder
 

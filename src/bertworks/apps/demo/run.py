@@ -25,7 +25,7 @@ from ...reporting.log import duration
 from ...reporting.run_files import LOG, RESULTS, read_log, read_results
 from ...tokenizer import Tokenizer, TokenizerConfig
 from ...training import machine
-from ...training.identity import without_intervals
+from ...training.identity import reproducible_settings
 from .clock import Clock
 from .comparison import Comparison
 from .config import DemoConfig, TaskConfig
@@ -269,7 +269,7 @@ STEP_NAMES = list(STEPS)
 
 def _decisive(config: DemoConfig) -> DemoConfig:
     """The settings without what changes no result: time limit, worker processes, how often runs log and save."""
-    pretraining, finetuning = without_intervals(config.pretrain), without_intervals(config.finetune)
+    pretraining, finetuning = reproducible_settings(config.pretrain), reproducible_settings(config.finetune)
     return replace(config, minutes=1.0, workers=0, pretrain=pretraining, finetune=finetuning)
 
 

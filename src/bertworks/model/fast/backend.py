@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from ..attention import Attention, TorchAttention, global_and_local
 from ..bert import Encoder, Layer
-from ..computation import Computation, ForwardOptions, assemble
+from ..computation import Computation, ForwardOptions, Reference, assemble
 from ..dropout import LayerDropout
 from ..layout import Layout
 from .attention import (
@@ -41,7 +41,15 @@ from .attention import (
 )
 from .cpu import KernelComputation
 from .kernels import Kernels
-from .products import Network, in_autocast_dtype, joined_products, with_replacements
+from .products import (
+    Network,
+    in_autocast_dtype,
+    is_supported,
+    joined_products,
+    product,
+    separate_products,
+    with_replacements,
+)
 
 
 @dataclass(frozen=True)
@@ -132,6 +140,10 @@ class Backend:
             return computation
         return CompiledComputation(method, layout, computation.attentions, computation.dropout, layer=self.compiled)
 
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """As `Reference.product`, which is slower on a CPU."""
+        return product(x, weight, bias) if is_supported(x) else Reference().product(x, weight, bias)
+
 
 def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
     """Whether the sequences of a packed batch on a CPU are computed sooner one after the other."""
@@ -161,6 +173,15 @@ def accelerated(model: Network) -> Network:
     return model
 
 
+def reference(model: Network) -> Network:
+    """The same parameters in the modules of bert.py alone, computed by `Reference`: the inverse of `accelerated`."""
+    model = with_replacements(model, separate_products)
+    for encoder in model.modules():
+        if isinstance(encoder, Encoder):
+            encoder.backend = Reference(requested=True)
+    return model
+
+
 @torch.enable_grad()
 def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
     """The name of the method by which the layers of a model are trained, with matrix products in `dtype`.
@@ -169,6 +190,8 @@ def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
     """
     encoder = next(module for module in model.modules() if isinstance(module, Encoder))
     backend, layout = encoder.backend, Layout(1, 1, None, None, None)
+    if not isinstance(backend, Backend):
+        return "reference"
     with torch.autocast(encoder.embeddings.word.weight.device.type, dtype, enabled=dtype is not torch.float32):
         facts = replace(backend.facts(encoder, layout, ForwardOptions()), keyed=keyed, unpadded=False)
     method = choose(facts)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import Attention
-from ..bert import FeedForward, SelfAttention
+from ..bert import Encoder, FeedForward, SelfAttention
 from ..dropout import SiteDropout
 from .products import Network, has_bfloat16, is_replaceable, is_unmodified, with_replacements
 
@@ -28,9 +28,12 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
 
     float32: the weights are shared, and products on a CPU go through oneDNN. bfloat16: a copy, in which every weight is
     bfloat16. frozen: the weights will not change any more, so on a CPU the layers' matrices are copied once into
-    oneDNN's own layout, those of query, key and value as one; bfloat16 always is.
+    oneDNN's own layout, those of query, key and value as one; bfloat16 always is. The network of `reference` stays
+    as it is.
     """
     network.eval()
+    if any(isinstance(module, Encoder) and getattr(module.backend, "requested", False) for module in network.modules()):
+        return network
     if precision == "bfloat16":
         network = in_bfloat16(network)
     if torch.is_autocast_enabled("cpu"):

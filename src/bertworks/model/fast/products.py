@@ -75,6 +75,16 @@ def joined_products(name: str, module: nn.Module) -> nn.Module | None:
     return JoinedFeedForward(module) if type(module) is FeedForward else None
 
 
+def separate_products(name: str, module: nn.Module) -> nn.Module | None:
+    """For `with_replacements`: the module of bert.py in place of one of those above."""
+    kinds = {JoinedSelfAttention: SelfAttention, JoinedFeedForward: FeedForward}
+    if type(module) not in kinds:
+        return None
+    separate = kinds[type(module)].__new__(kinds[type(module)])
+    separate.__dict__.update(vars(module))
+    return separate
+
+
 # ---- the products
 
 

@@ -76,7 +76,7 @@ def train(options: Any, seconds: float) -> common.Result | None:
         return time.monotonic() - begun > seconds or bool(failure(record, entropy))
 
     config = recipe(options, store.vocab_size)
-    run = bertworks.pretrain(config, options.corpus, options.run, quiet=options.smoke, on_step=stop)
+    run = bertworks.pretrain(config, options.corpus, options.run, quiet=options.smoke, on_record=stop)
     return run.details if run.finished else None
 
 

@@ -226,7 +226,7 @@ def _trained(base: Path) -> None:
     for path in ("finetune.toml", "study/finetune.toml"):
         (base / path).write_text(FINETUNE)
     call("pretrain recipe.toml --corpus store --out run-pretrain")
-    bertworks.pretrain("recipe.toml", "store", "stopped", quiet=True, on_step=lambda record: record["step"] == 2)
+    bertworks.pretrain("recipe.toml", "store", "stopped", quiet=True, on_record=lambda record: record["step"] == 2)
     shutil.copytree(base / "run-pretrain/model", base / "model")
     for kind, form, more in (("single", "csv", SMALL), ("tagging", "jsonl", SMALL), ("span", "jsonl", LONGER)):
         call(f"finetune --train {kind}.{form} --dev {kind}.{form} {OWN[kind]} --model model --out run-{kind} {more}")

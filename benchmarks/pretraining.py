@@ -37,12 +37,11 @@ from bertworks.model.presets import PRESETS
 from bertworks.pretraining.job import start_model, training_of
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
-from bertworks.training.compute import prepare_model
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.distributed import join_world
+from bertworks.training.loop import Run
 from bertworks.training.machine import prepare_process
 from bertworks.training.objectives import PRETRAINING
-from bertworks.training.run import Run
 
 LENGTH, BATCH = 128, 32
 SIDES = ("ours", "peer", "ours without dropout", "peer without dropout", "ours without kernels")
@@ -109,7 +108,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
     world, tokenizer = dataclasses.replace(join_world(), device=device), tokenizer_of(store)
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), config.identity(store), world, quiet=True)
-        model = prepare_model(start_model(config, None), config.loop, run)
+        model = start_model(config, None, run)
         loop = training_of(config, store, tokenizer).loop(run, model, PRETRAINING[config.objective])
         before = 0
 
@@ -119,7 +118,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
             before = loop.progress.tokens
 
         loop.evaluate, loop.after_step = None, count
-        loop.run()
+        loop.train()
         return bool(loop.progress.kernels)
 
 

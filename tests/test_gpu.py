@@ -96,7 +96,7 @@ def gradient_of(loop) -> torch.Tensor:
         return clip()
 
     loop.trainer.optimizer.clip = noted
-    assert loop.run()
+    assert loop.train()
     return torch.cat(gradients)
 
 
@@ -109,7 +109,9 @@ def test_a_stopped_run_resumes_and_ends_like_an_undisturbed_one(tiny_store, tmp_
         phases=(Phase(length=32, batch_size=16, micro_batch_size=8),),
     )
     undisturbed = pretrain(config, tiny_store.path, tmp_path / "one", quiet=True)
-    stopped = pretrain(config, tiny_store.path, tmp_path / "two", quiet=True, watch=lambda _, r: r["step"] == 10)
+    stopped = pretrain(
+        config, tiny_store.path, tmp_path / "two", quiet=True, on_record=lambda record: record["step"] == 10
+    )
     resumed = pretrain(config, tiny_store.path, tmp_path / "two", quiet=True)
     assert stopped is None and undisturbed["machine"]["gpu"]
     assert (resumed["steps"], resumed["tokens"]) == (20, undisturbed["tokens"])
@@ -140,7 +142,7 @@ def test_no_update_waits_for_the_device(tmp_path, precision, rule, compiled):
             torch.cuda.set_sync_debug_mode("default")
 
     loop.trainer.update = strict
-    assert loop.run() and loop.progress.updates == 9
+    assert loop.train() and loop.progress.updates == 9
 
 
 def test_an_update_that_is_not_finite_is_not_made(tmp_path):
@@ -148,7 +150,7 @@ def test_an_update_that_is_not_finite_is_not_made(tmp_path):
     loop = loop_of(model, [batch_of([64, 20, 9, 33])], tmp_path, steps=3, log_every=0, world=World(0, 1, gpu()))
     loop.trainer.weights = {"mlm": float("inf")}
     before = [p.detach().clone() for p in model.parameters()]
-    assert loop.run() and (loop.progress.step, loop.progress.updates) == (3, 0)
+    assert loop.train() and (loop.progress.step, loop.progress.updates) == (3, 0)
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
 

@@ -72,7 +72,7 @@ def test_rows_of_a_generator_are_read_once(place, frames, run, tmp_path):
     assert again.metrics == run.metrics
 
 
-def test_on_step_gets_the_records_of_the_log_and_can_stop_the_run(place, frames, tmp_path):
+def test_on_record_gets_the_records_of_the_log_and_can_stop_the_run(place, frames, tmp_path):
     seen = []
 
     def stop(record):
@@ -81,21 +81,21 @@ def test_on_step_gets_the_records_of_the_log_and_can_stop_the_run(place, frames,
 
     train, dev = frames
     given = {"train": train, "dev": dev, **FIELDS, "epochs": 8, "loop": {"log_every": 1}}
-    stopped = bertworks.finetune(place / "model", tmp_path / "run", on_step=stop, **given)
+    stopped = bertworks.finetune(place / "model", tmp_path / "run", on_record=stop, **given)
     assert not stopped.finished and stopped.metrics == {} and "call again to resume" in repr(stopped)
     assert seen == stopped.log() and {record["step"] for record in seen} == {1}  # of 10; its evaluation is made
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"state", "recipe.toml", "log.jsonl"} <= left and not {"model", "results.json"} & left  # as after SIGTERM
     assert stopped.findings == ()
-    done = bertworks.finetune(place / "model", tmp_path / "run", on_step=seen.append, **given)
+    done = bertworks.finetune(place / "model", tmp_path / "run", on_record=seen.append, **given)
     assert done.finished and seen[-1] == done.log()[-1] and done.log() == bertworks.read_log(tmp_path / "run")
 
 
-def test_on_step_at_the_last_update_lets_the_run_end(place, frames, tmp_path):
+def test_on_record_at_the_last_update_lets_the_run_end(place, frames, tmp_path):
     train, dev = frames
     given = {"train": train, "dev": dev, **FIELDS, "loop": {"steps": 3}}
     given.pop("epochs")
-    done = bertworks.finetune(place / "model", tmp_path / "run", on_step=lambda record: record["step"] == 3, **given)
+    done = bertworks.finetune(place / "model", tmp_path / "run", on_record=lambda record: record["step"] == 3, **given)
     assert done.finished and (tmp_path / "run" / "model").is_dir()
 
 
@@ -128,7 +128,6 @@ def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_pa
         ({"train": [{"text": "a"}]}, r"^train\[0\]: no key 'label'; found 'text'"),
         ({"text": "sentence"}, "^train: no column 'sentence'; found 'label', 'text'"),
         ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, or what load_model"),
-        ({"out": None}, "^out = None; expected the path of the run folder to write"),
     ],
 )
 def test_errors_name_arguments(place, frames, tmp_path, given, message):
@@ -311,7 +310,7 @@ def pretrain(store, out, **more):
 
 def test_pretraining_from_python(tiny_store, tmp_path):
     seen = []
-    first = pretrain(tiny_store, tmp_path / "a", on_step=seen.append)
+    first = pretrain(tiny_store, tmp_path / "a", on_record=seen.append)
     assert first.finished and "mlm_loss" in first.metrics and first.log() == seen
     model = bertworks.load_model(first)
     further = pretrain(tiny_store, tmp_path / "b", init=model)

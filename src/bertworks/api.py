@@ -37,7 +37,8 @@ from .tasks.checks import check_labelled_data
 from .tasks.records import could_be_path
 from .tasks.selection import DevRows, DividedRows, comma_separated
 from .tasks.table import TableForm, part_of
-from .training.run import OnStep, is_finished, out_folder, refuse_other_folder, watch_of
+from .training.loop import RecordCallback
+from .training.run import is_finished, refuse_other_folder
 
 Columned = str | Sequence[str]
 """The name of a column, or several: a list, or separated by commas."""
@@ -65,7 +66,7 @@ def finetune(
     group: str = "",
     split_seed: int = 1,
     recipe: FinetuneConfig | Path | str | None = None,
-    on_step: OnStep | None = None,
+    on_record: RecordCallback | None = None,
     quiet: bool = False,
     **fields: Any,
 ) -> RunResults:
@@ -86,25 +87,25 @@ def finetune(
     recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of the recipe are further
     arguments; a table is a dictionary, as in TOML. Own
     tables train for 3 epochs and at least 100 updates, unless fields say more.
-    on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it returns
-    True, the run stops after that update and is saved, without a model yet. To end early with the best model, use
-    `patience`. quiet: print nothing.
+    on_record: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it
+    returns True, the run stops after that update and is saved, without a model yet. To end early with the best model,
+    use `patience`. quiet: print nothing.
 
     Raises InputError for unfit examples, folder or fields, with the row or the field, or if `out` belongs to another
     run.
     """
-    folder, watch = out_folder(out), watch_of(on_step)
+    folder = Path(out)
     refuse_other_folder(folder)
     columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
     config = _finetuning_recipe(recipe, task, columns, fields)
     tables: dict[str, Any] = {"data": data, "dev": dev, "train": train, "encoding": encoding, "sheet": sheet}
     division: dict[str, Any] = {"dev_share": dev_share, "group": group, "split_seed": split_seed}
     given = {**tables, **columns, **division, "header_row": header_row, "train_rows": train_rows}
-    return _finetune_on(DividedRows(task, **given), config, model, folder, quiet, watch)
+    return _finetune_on(DividedRows(task, **given), config, model, folder, quiet, on_record)
 
 
 def _finetune_on(
-    rows: DividedRows, config: FinetuneConfig, model: ModelLike, out: Path, quiet: bool, watch: Any
+    rows: DividedRows, config: FinetuneConfig, model: ModelLike, out: Path, quiet: bool, on_record: Any
 ) -> RunResults:
     """Check model and examples, then train."""
     rows.find()
@@ -119,7 +120,7 @@ def _finetune_on(
         findings = [str(one) for one in found if one.severity != "note"]
     if findings and not (quiet or is_finished(out)):
         print(*findings, sep="\n", file=sys.stderr)
-    results = run_finetuning(config, task, examples, start, out, quiet, watch)
+    results = run_finetuning(config, task, examples, start, out, quiet, on_record)
     return RunResults(out, results or {}, tuple(findings) if results else ())
 
 
@@ -146,7 +147,7 @@ def pretrain(
     out: Path | str,
     *,
     init: ModelLike | None = None,
-    on_step: OnStep | None = None,
+    on_record: RecordCallback | None = None,
     quiet: bool = False,
     **fields: Any,
 ) -> RunResults:
@@ -157,12 +158,12 @@ def pretrain(
     recipe: its name (`bertworks recipes list`), a .toml file, or a PretrainConfig. corpus: store made by
     `bertworks corpus build`. out: run folder to write. init: model folder, run folder or loaded model whose weights the
     run starts from, with its shape in place of the recipe's; none: random weights. Fields of the recipe are further
-    arguments; a table is a dictionary, as in TOML. on_step: called with each record of the log; when it returns True,
+    arguments; a table is a dictionary, as in TOML. on_record: called with each record of the log; when it returns True,
     the run stops after that update and is saved, without a model yet. quiet: print nothing.
 
     Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
-    folder, watch = out_folder(out), watch_of(on_step)
+    folder = Path(out)
     refuse_other_folder(folder)
     if isinstance(fields.get("model"), (str, Path)):
         raise InputError(f"model = {str(fields['model'])!r}; expected a table of the model's fields; "
@@ -175,7 +176,7 @@ def pretrain(
         shape = {} if start is None else vars(read_config(start)[0])
         fields = {f"model.{name}": value for name, value in shape.items()} | fields
     config = with_fields(config, fields)
-    results = run_pretraining(config, Path(corpus), folder, start, quiet, watch)
+    results = run_pretraining(config, Path(corpus), folder, start, quiet, on_record)
     return RunResults(folder, results or {})
 
 

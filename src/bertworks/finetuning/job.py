@@ -30,7 +30,7 @@ from ..tokenizer import Tokenizer, unknown_share
 from ..training.config import TrainerState
 from ..training.distributed import World
 from ..training.identity import RunIdentity
-from ..training.loop import Watch
+from ..training.loop import RecordCallback
 from ..training.objectives import Objective
 from ..training.task_objectives import ClassificationObjective
 from ..training.trainer import AccumulationBatch
@@ -79,7 +79,7 @@ class Job:
     teacher: TeacherScores | None  # scores of the training rows
     world: World
     quiet: bool
-    watch: Watch | None = None  # see TrainingLoop
+    on_record: RecordCallback | None = None
 
     @classmethod
     def of(cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: World, quiet: bool) -> "Job":

@@ -36,28 +36,31 @@ from ..training.compute import prepare_model
 from ..training.config import TrainerState
 from ..training.distributed import World, joined_world
 from ..training.identity import RECIPE
-from ..training.loop import TrainingLoop, Watch
-from ..training.machine import check_memory, prepared_process
+from ..training.loop import RecordCallback, Run, TrainingLoop
+from ..training.machine import prepared_process
 from ..training.optim import Optimizer
 from ..training.run import (
     ANEW,
-    Run,
     finished,
     open_run,
     refuse_other_folder,
     resume_run,
     run_facts,
-    train,
     write_results,
 )
 from ..training.trainer import Trainer
-from .job import ExampleFeed, Job, rows_of_a_pass
+from .job import ExampleFeed, Job
 from .recipe import FinetuneConfig
 
 
 @contextlib.contextmanager
 def joined_job(
-    config: FinetuneConfig, task: Task, data: Data, model: Path | str, quiet: bool = False, watch: Watch | None = None
+    config: FinetuneConfig,
+    task: Task,
+    data: Data,
+    model: Path | str,
+    quiet: bool = False,
+    on_record: RecordCallback | None = None,
 ) -> Iterator[Job]:
     """A job among all processes that train together; prints what was left out. Raises InputError like `Job.of`."""
     folder = find_model(model)
@@ -68,7 +71,7 @@ def joined_job(
         if world.main and not quiet:
             counts = f"{len(data.train):,} training rows and {len(data.dev):,} development rows"
             print(f"{task.name}: tokenizing {counts}", file=sys.stderr)
-        job = replace(Job.of(config, task, data, folder, world, quiet), watch=watch)
+        job = replace(Job.of(config, task, data, folder, world, quiet), on_record=on_record)
         for note in job.notes:
             job.say(note)
         yield job
@@ -81,17 +84,17 @@ def finetune(
     model: Path | str,
     out: Path | str,
     quiet: bool = False,
-    watch: Watch | None = None,
+    on_record: RecordCallback | None = None,
 ) -> dict[str, Any] | None:
     """Train and judge, or resume, and write the run folder; None if the run was stopped before its end.
 
     `model`: the folder to start from, or the run folder that has it. Returned and written to results.json: `metrics`
     (on dev, fractions; of several seeds their mean, then `std` and `runs` too), `truncation`, `seed` or `seeds`, ...
-    watch: called with the kind and the values of each record of the log; when it returns True, the run is saved and
+    on_record: called with each record of the log; when it returns True, the run is saved and
     stops. Raises InputError for unfit data, folder or settings, or if `out` belongs to a run with other ones.
     """
     refuse_other_folder(Path(out))
-    with joined_job(config, task, data, model, quiet, watch) as job:
+    with joined_job(config, task, data, model, quiet, on_record) as job:
         return run_seeds(job, Path(out)) if config.seeds else run_seed(job, config.loop.seed, Path(out))
 
 
@@ -137,7 +140,8 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
         if results is not None:
             return results
         loop = run.loop()
-        if not train(run.run, loop, [opening(job, run.config)]):
+        job.say(opening(job, run.config))
+        if not loop.train():
             return None
         return write_results(out, run.save(loop), job.world)
 
@@ -147,7 +151,7 @@ class SeedRun:
 
     def __init__(self, job: Job, seed: int, out: Path):
         self.job, self.config = job, job.config.resolved(len(job.train), seed)
-        self.run = Run(out, job.identity(self.config), job.world, job.quiet, job.watch)
+        self.run = Run(out, job.identity(self.config), job.world, job.quiet, job.on_record)
         self.fresh: list[str] = []  # parts of the model with new weights
         self.judged: Judged | None = None  # the last evaluation
 
@@ -156,24 +160,17 @@ class SeedRun:
         job, config = self.job, self.config
         self.model, self.fresh = start_model(config, job.folder, job.kind.head, job.task.labels)
         self.model = prepare_model(self.model, config.loop, self.run)
-        tokens = len(job.train.ids) / max(1, len(job.train))  # of a row, with all its choices
-        layers = self.model.config.num_hidden_layers
-        tokens *= rows_of_a_pass(config, job.world)
-        check_memory(tokens, self.model.config.hidden_size, config.trained_layers(layers), job.world.device)
         if config.loop.compute != "reference" and not config.optim.scales_by_norm:
             shrink_embeddings(self.model, job.tokens)
         feed = ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None)
         optimizer = Optimizer(self.model, config.whole_warmup)
         loop = TrainingLoop(
             Trainer(self.model, job.objective, feed, optimizer, job.world, config.loop, job.weights),
-            self.run.out,
-            self.run.identity.hash,
-            evaluate=self.evaluate,
-            watch=job.watch,
+            self.run,
+            self.evaluate,
             patience=config.patience,
-            quiet=job.quiet,
         )
-        resume_run(self.run, loop)
+        resume_run(loop)
         return loop
 
     def evaluate(self, progress: TrainerState) -> dict[str, float]:
@@ -186,8 +183,6 @@ class SeedRun:
     def save(self, loop: TrainingLoop) -> dict[str, Any]:
         """Write the model folder and the predictions on dev; returns what results.json has."""
         job, config = self.job, self.config
-        if loop.has_reloaded:  # the best weights came back
-            self.evaluate(loop.progress)
         judged = self.judged
         assert judged is not None
         if loop.stopped_early:
@@ -211,7 +206,7 @@ class SeedRun:
             **({"stopped_early": loop.stopped_early} if config.patience else {}),
             "random_init": config.random_init,
             "fresh": self.fresh,
-            **run_facts(self.run, loop),
+            **run_facts(loop),
         }
         if job.world.main:
             self._write(results, judged)

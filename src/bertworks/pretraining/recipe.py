@@ -53,10 +53,11 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         check_least(self, ("eval_batches",), 1)
         check_least(self, ("workers",), -1, "2 on a GPU, 0 on a CPU")
-        side = self.objective_spec.direction
-        if self.model.direction != side:
+        direction = self.objective_spec.direction
+        if self.model.direction != direction:
             raise ValueError(
-                f"objective = {self.objective!r} with model.direction = {self.model.direction!r}; expected {side!r}"
+                f"objective = {self.objective!r} with model.direction = {self.model.direction!r}; expected "
+                f"{direction!r}"
             )
         if self.objective_spec.pair and not self.instances.has_pairs:
             raise ValueError(
@@ -120,8 +121,8 @@ class PretrainConfig:
         from ..checkpoint.locate import find_model
         from ..checkpoint.weights import weights_checksum
 
-        begun = () if init is None else (weights_checksum(find_model(init)),)
-        return RunIdentity(self, (store.fingerprint, *begun))
+        initial = () if init is None else (weights_checksum(find_model(init)),)
+        return RunIdentity(self, (store.fingerprint, *initial))
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,6 @@ class DistillConfig:
 
     # the teacher's layers, from 0, whose weights the student starts with; none: every second one
     layers: tuple[int, ...] = ()
-    from_teacher: bool = True  # false: the student has the same shape and starts with random weights
     temperature: float = 2.0  # temperature of both softmaxes in the loss against the teacher's distribution
     # tokens at which the student learns the teacher's distribution: only the masked tokens, or all tokens
     soft_targets: Literal["masked", "all"] = "masked"

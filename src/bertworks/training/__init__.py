@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from .config import LoopConfig as LoopConfig
     from .config import OptimConfig as OptimConfig
     from .identity import RunIdentity as RunIdentity
+    from .loop import Run as Run
     from .loop import TrainingLoop as TrainingLoop
     from .optim import Optimizer as Optimizer
-    from .run import Run as Run
     from .run import open_run as open_run
     from .trainer import Trainer as Trainer
 

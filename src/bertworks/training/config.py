@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..config import check_least, check_seed
-from ..files import InputError, parse_json
+from ..files import InputError
 from ..model.config import HeadName
-from ..reporting.log import duration
-from ..typed import convert
 
 MAX_BATCH_SIZE = 1 << 20  # all rows of an update are drawn at once
 
@@ -36,17 +34,6 @@ class TrainerState:
     loss_counts: dict[str, float] = field(default_factory=dict)
     lr: float = 0.0  # of the last update
     kernels: str = ""  # name of the compiled kernels that the last update used; empty: none
-
-    @classmethod
-    def parse(cls, text: str) -> "TrainerState":
-        """What `json.dumps(asdict(progress))` wrote; fields that an older version did not have keep their defaults.
-
-        Raises InputError for anything else.
-        """
-        progress: TrainerState = convert(cls, parse_json(text, "progress"), "progress", start=cls())
-        if min(value for value in vars(progress).values() if isinstance(value, int)) < 0:
-            raise InputError(f"progress has a negative number: {text}")
-        return progress
 
 
 @dataclass(frozen=True)
@@ -76,9 +63,8 @@ class LoopConfig:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        check_least(self, ("steps", "tokens", "hours"), 0, "no such limit", "loop")
-        check_least(self, ("save_minutes",), 0, "by steps alone", "loop")
-        check_least(self, ("log_every", "eval_every", "save_every", "max_skipped"), 0, of="loop")
+        numbers = ("steps", "tokens", "hours", "log_every", "eval_every", "save_every", "save_minutes", "max_skipped")
+        check_least(self, numbers, 0, of="loop")
 
     def budget_used(self, progress: TrainerState) -> float:
         """The fraction of the budget that is used, 0 to 1."""
@@ -88,15 +74,6 @@ class LoopConfig:
             progress.seconds / (3600 * self.hours) if self.hours else 0.0,
         ]
         return min(1.0, max(fractions))
-
-    def budget(self) -> str:
-        """The budget in words; what is reached first ends the run."""
-        limits = [
-            f"{self.steps:,} updates" if self.steps else "",
-            f"{self.tokens:,} tokens" if self.tokens else "",
-            f"{duration(3600 * self.hours)} of training" if self.hours else "",
-        ]
-        return " or ".join(filter(None, limits))
 
     def check(self, metrics: Sequence[str] = ()) -> None:
         """Raises InputError if the run would never end, or if `keep_best` is none of the `metrics`, where given."""
@@ -126,8 +103,7 @@ class OptimConfig:
     def __post_init__(self) -> None:
         if self.lr <= 0 or not 0 <= self.warmup < 1:
             raise ValueError(f"lr = {self.lr}, warmup = {self.warmup}; expected lr > 0 and 0 <= warmup < 1")
-        check_least(self, ("eps", "weight_decay"), 0, of="optim")
-        check_least(self, ("max_grad_norm",), 0, "do not clip", "optim")
+        check_least(self, ("eps", "weight_decay", "max_grad_norm"), 0, of="optim")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
 

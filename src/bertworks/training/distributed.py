@@ -85,19 +85,16 @@ class World:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
-    def check_equal(self, **facts: Any) -> None:
-        """Raises InputError in every process if the processes do not have equal `facts`."""
-        if self.size == 1:
-            return
-        facts_of_all: list[Any] = [None] * self.size
-        dist.all_gather_object(facts_of_all, facts)
-        for name in facts:
-            values = [others[name] for others in facts_of_all]
-            if len(set(values)) > 1:
-                raise InputError(
-                    f"the processes of this job have different values of {name}: {', '.join(map(str, values))}; "
-                    "expected one. Start all of them with the same recipe, data and folders"
-                )
+    def check_equal(self, name: str, value: str) -> None:
+        """Raises InputError in every process if the processes have different values."""
+        values: list[Any] = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(values, value)
+        if len(set(values)) > 1:
+            raise InputError(
+                f"the processes of this job have different values of {name}: {', '.join(values)}; expected one. Start "
+                "all of them with the same recipe, data and folders"
+            )
 
 
 def this_device() -> torch.device:
@@ -131,11 +128,6 @@ def joined_world() -> Iterator[World]:
         if not joined and dist.is_initialized():
             _left[:] = [dist.group.WORLD]
             dist.destroy_process_group()
-
-
-def is_first() -> bool:
-    """Whether this is the first process of its job, known before the processes have joined."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def is_first_of_node() -> bool:

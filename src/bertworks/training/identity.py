@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..config import differences, load_recipe, to_toml
-from ..files import InputError, NewerVersion
+from ..files import InputError
 
 RECIPE = "recipe.toml"
-FORMAT = 2  # of run folders and states; 1: those without a number
+FORMAT = 2  # of results.json; 1: those without a number
 _SHOWN = 3  # differing fields that a message has
 
 T = TypeVar("T")
@@ -35,16 +35,11 @@ class RunIdentity:
         return hashlib.sha256("\n".join([*texts, *self.inputs]).encode()).hexdigest()
 
     def difference(self, run: Path) -> str:
-        """In which fields the recipe of a run folder differs, as a sentence and a space; "" if it cannot be compared.
-
-        Raises NewerVersion if a newer bertworks wrote it.
-        """
+        """In which fields the recipe of a run folder differs, as a sentence and a space; "" if that is unknown."""
         path = run / RECIPE
         try:
             recipe = load_recipe(path, type(self.recipe))
-        except NewerVersion:
-            raise
-        except InputError:  # of an earlier version, for example
+        except InputError:  # of another version, for example
             return ""
         unlike = differences(reproducible_settings(recipe), reproducible_settings(self.recipe))
         if not unlike:

@@ -6,7 +6,9 @@ loses nothing.
 
 import contextlib
 import math
+import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,44 +16,57 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..batch import Batch, to_device
 from ..files import atomic_write
-from ..model import openmp
 from ..reporting.log import Reporter
 from ..tensors import write_tensors
 from .config import TrainerState
 from .distributed import World
-from .machine import Stop, caught_signals, peak_memory, return_free_memory
+from .identity import RunIdentity
+from .machine import Stop, caught_signals, peak_memory, return_free_memory, used_by_others
 from .objectives import Objective
-from .state import STATE_FOLDER, check_tensors, read_tensors, snapshot, write_state
+from .state import STATE_FOLDER, load_weights, read_tensors, snapshot, write_state
 from .trainer import Trainer
 
 BEST = "best.safetensors"
 TRIM_SECONDS = 60  # of training, after which free memory is returned to the system
 
-Watch = Callable[[str, Mapping[str, Any]], bool]  # called with the kind (train, eval) and the values of a record
+RecordCallback = Callable[[Mapping[str, Any]], Any]
+"""Called with each record of a run's log; when it returns True, the run is saved and stops."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of this process: its folder, what it is, and who takes part."""
+
+    out: Path
+    identity: RunIdentity
+    world: World
+    quiet: bool = False
+    on_record: RecordCallback | None = None
+
+    def say(self, text: str) -> None:
+        """Print a line to stderr, once for all processes."""
+        if not self.quiet and self.world.main:
+            print(text, file=sys.stderr)
 
 
 @dataclass
 class TrainingLoop:
-    """A trainer in its run folder. `run()` trains until the budget is used or a signal comes.
+    """A trainer in its run folder. `train()` trains until the budget is used or a signal comes.
 
     A signal after the last update, when all is saved, raises KeyboardInterrupt.
     """
 
     trainer: Trainer
-    folder: Path  # of the run
-    recipe: str  # hash of the run's identity, which the state records
+    run: Run
     evaluate: Callable[[TrainerState], dict[str, float]] | None = None  # metrics on held-out data
     after_step: Callable[[int], None] | None = None  # called with the number of each finished step
-    at_end: Callable[[], None] | None = None  # called when `run()` ends, however it does
-    watch: Watch | None = None  # called with each record of the log; when it returns True, the run is saved and stops
+    at_end: Callable[[], None] | None = None  # called when `train()` ends, however it does
     patience: int = 0  # the run ends after so many evaluations in a row that bring no new best; 0: it does not
-    quiet: bool = False
-    metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the last weights, when the run has ended
-    has_reloaded: bool = field(init=False, default=False)  # whether it has ended with weights of an earlier evaluation
+    metrics: dict[str, float] = field(init=False, default_factory=dict)  # when the run has ended, of the weights it has
 
     @property
     def progress(self) -> TrainerState:
@@ -63,24 +78,27 @@ class TrainingLoop:
         """Whether `patience` evaluations in a row have brought no new best, before the budget was used."""
         return 0 < self.patience <= self.progress.since_best and self.trainer.budget_used < 1
 
-    def run(self) -> bool:
-        """Train until the budget is used; False if a signal or `watch` has stopped the run, which is saved then."""
-        trainer = self.trainer
+    def train(self) -> bool:
+        """Train until the budget is used; False if a signal or `on_record` has stopped the run, which is saved then."""
+        trainer, run = self.trainer, self.run
         is_over = trainer.budget_used >= 1 or self.stopped_early
-        reporter = Reporter(self.folder, self.progress.step, self.quiet, trainer.world.main, is_over)
+        reporter = Reporter(run.out, self.progress.step, run.quiet, run.world.main, is_over)
         with contextlib.ExitStack() as stack:
             stack.callback(self.at_end or (lambda: None))
             thread = stack.enter_context(ThreadPoolExecutor(1, "state"))
             stack.callback(reporter.close)
             stop = stack.enter_context(caught_signals())
-            checkpoints = Checkpoints(trainer, self.folder / STATE_FOLDER, self.recipe, thread)
-            return self._run(stop, Log(trainer, reporter, self.watch), checkpoints)
+            log = Log(trainer, reporter, run.on_record)
+            is_complete = self._train(stop, log, Checkpoints(trainer, run, thread))
+        if not is_complete:
+            run.say(f"stopped at step {self.progress.step:,}, saved; rerun the command to resume")
+        return is_complete
 
-    def _run(self, stop: Stop, log: "Log", checkpoints: "Checkpoints") -> bool:
-        best = BestWeights(self.trainer, self.folder)
+    def _train(self, stop: Stop, log: "Log", checkpoints: "Checkpoints") -> bool:
+        best = BestWeights(self.trainer, self.run.out)
         for step in () if self.stopped_early else self.trainer.steps(stop):
             if self.after_step:
-                self.after_step(step.number)
+                self.after_step(self.progress.step)
             log.show_progress(step.budget_used)
             # with patience this may be the last step, which is not known before the evaluation
             if step.logs or step.is_last or (step.evaluates and self.patience):
@@ -99,7 +117,8 @@ class TrainingLoop:
         stop.at_once()  # all is saved: a signal need not wait for the last evaluation
         if not (self.stopped_early and self.metrics):  # the last weights are evaluated, unless the run was resumed here
             self.metrics = self._evaluate(log, best)
-        self.has_reloaded = best.restore()
+        if best.restore() and self.evaluate:
+            self.metrics = self.evaluate(self.progress)
         return True
 
     def _evaluate(self, log: "Log", best: "BestWeights") -> dict[str, float]:
@@ -117,9 +136,9 @@ class TrainingLoop:
 class Log:
     """The records of a run: log.jsonl, the terminal, and the caller's function, which may ask the run to stop."""
 
-    def __init__(self, trainer: Trainer, reporter: Reporter, watch: Watch | None):
-        self.trainer, self.reporter, self.watch = trainer, reporter, watch
-        self.watch_stops, self.trimmed = False, time.perf_counter()
+    def __init__(self, trainer: Trainer, reporter: Reporter, on_record: RecordCallback | None):
+        self.trainer, self.reporter, self.on_record = trainer, reporter, on_record
+        self.callback_stops, self.trimmed = False, time.perf_counter()
         self.tokens, self.seconds = trainer.timed_tokens, trainer.progress.seconds  # at the last record
 
     def show_progress(self, budget_used: float) -> None:
@@ -139,7 +158,7 @@ class Log:
         record["tokens_per_second"] = (trainer.timed_tokens - self.tokens) / seconds if seconds else 0.0
         if progress.step > progress.updates:
             record["skipped"] = progress.step - progress.updates  # updates not made, in the whole run
-        record |= openmp.others() if world.size == 1 else {}
+        record |= used_by_others(world)
         left = progress.seconds * (1 - used) / used if used else 0.0
         record |= {"memory": peak_memory(world.device), "seconds": progress.seconds, "left": left}
         progress.loss_sums, progress.loss_counts = {}, {}
@@ -157,11 +176,11 @@ class Log:
             return_free_memory()
         if self.trainer.world.main:
             self.reporter.record(kind, record)
-            self.watch_stops |= bool(self.watch and self.watch(kind, record))
+            self.callback_stops |= self.on_record is not None and self.on_record({"kind": kind, **record}) is True
 
     def stop_requested(self) -> bool:
         """Whether the caller's function has requested an end, in any process; all processes call this together."""
-        return self.trainer.world.sum_numbers([float(self.watch_stops)])[0] > 0
+        return self.trainer.world.sum_numbers([float(self.callback_stops)])[0] > 0
 
 
 class BestWeights:
@@ -204,23 +223,16 @@ class BestWeights:
 
     def _load(self) -> None:
         weights, _ = read_tensors(self.path)
-        check_tensors(self.path, weights, self.trainer.model.state_dict())
-        self.trainer.model.load_state_dict(weights)
+        load_weights(self.path, self.trainer.model, weights)
 
 
-@dataclass
 class Checkpoints:
     """The saving of states: training waits for a copy in memory only; a thread writes it to disk."""
 
-    trainer: Trainer
-    folder: Path  # of the states
-    recipe: str
-    thread: ThreadPoolExecutor
-    writing: Future[None] | None = None
-    saved_at: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.saved_at = self.trainer.progress.seconds
+    def __init__(self, trainer: Trainer, run: Run, thread: ThreadPoolExecutor):
+        self.trainer, self.run, self.thread = trainer, run, thread
+        self.writing: Future[None] | None = None
+        self.saved_at = trainer.progress.seconds
 
     @property
     def are_due(self) -> bool:
@@ -238,8 +250,8 @@ class Checkpoints:
         trainer.gather_losses()
         if trainer.world.main:
             self.check(wait=True)  # memory never holds two copies
-            state = snapshot(trainer.model, trainer.optimizer, trainer.progress, self.recipe)
-            self.writing = self.thread.submit(write_state, self.folder, state)
+            state = snapshot(trainer.model, trainer.optimizer, trainer.progress, self.run.identity.hash)
+            self.writing = self.thread.submit(write_state, self.run.out / STATE_FOLDER, state)
         self.saved_at = trainer.progress.seconds
         if wait:
             self.check(wait=True)
@@ -256,19 +268,19 @@ class Checkpoints:
 def evaluate(model: nn.Module, objective: Objective, batches: Iterable[Batch], world: World) -> dict[str, float]:
     """Mean loss of each term, accuracy of those with hits, batches divided among the processes: {mlm_loss, ...}."""
     model.eval()
-    sums: dict[str, torch.Tensor] = {}  # of each term: loss, hits (NaN where they are not counted), predictions
+    sums = defaultdict[str, Tensor](lambda: torch.zeros(3, dtype=torch.float64))  # loss, hits or NaN, predictions
     for i, batch in enumerate(batches):
-        mine = i % world.size == world.rank
+        counts, mine = objective.counts(batch), i % world.size == world.rank
         terms = objective(model, to_device(objective.prepare(batch), world.device)) if mine else {}  # type: ignore[arg-type]
-        for name, count in objective.counts(batch).items():
-            row = torch.zeros(3, dtype=torch.float64)
+        for name, count in counts.items():
+            sums[name] += 0.0  # in every process
             if mine:
                 hits = terms[name].correct
-                row = row.new_tensor([float(terms[name].loss), math.nan if hits is None else float(hits), count])
-            sums[name] = sums.get(name, 0) + row
+                values = [float(terms[name].loss), math.nan if hits is None else float(hits), count]
+                sums[name] += torch.tensor(values, dtype=torch.float64)
     metrics: dict[str, float] = {}
-    for name, row in sums.items():
-        loss, hits, count = world.sum(row.to(world.device)).tolist()
+    for name in sums:
+        loss, hits, count = world.sum(sums[name].to(world.device)).tolist()
         metrics[f"{name}_loss"] = loss / max(count, 1.0)
         if not math.isnan(hits):
             metrics[f"{name}_accuracy"] = hits / max(count, 1.0)

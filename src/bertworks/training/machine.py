@@ -16,10 +16,9 @@ import psutil
 import torch
 
 from .._version import __version__
-from ..files import InputError
 from ..model import openmp
 from ..reporting.run_files import commit
-from .distributed import this_device
+from .distributed import World, this_device
 
 # torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first
 BFLOAT16_KINDS = {"_is_amx_tile_supported": "AMX", "_is_avx512_bf16_supported": "AVX-512 bf16"}
@@ -56,21 +55,9 @@ def peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def check_memory(tokens: float, width: int, layers: int, device: torch.device) -> None:
-    """Raises InputError if a forward pass of so many tokens needs more memory than the machine or the GPU has.
-
-    Only the hidden states of the trained `layers` are counted, in bfloat16: training stores over ten times as much, so
-    nothing is refused that could run.
-    """
-    needed = 2 * tokens * width * max(1, layers)
-    on_gpu = device.type == "cuda"
-    memory = torch.cuda.get_device_properties(device).total_memory if on_gpu else psutil.virtual_memory().total
-    if needed > memory:
-        raise InputError(
-            f"{tokens:,.0f} tokens in each forward pass: their hidden states alone need {needed / 1e9:,.1f} GB, and "
-            f"{device} has {memory / 1e9:,.1f} GB of memory; give a smaller batch_size, or a micro_batch_size, which "
-            "divides a batch and gives the same gradients"
-        )
+def used_by_others(world: World) -> dict[str, float]:
+    """Cores that other programs use, for a log; left out if several processes train together."""
+    return openmp.others() if world.size == 1 else {}
 
 
 def processor_kind() -> str:

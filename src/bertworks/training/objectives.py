@@ -34,6 +34,7 @@ class Objective(Protocol):
 
     def counts(self, batch: Batch) -> Mapping[str, float]:
         """How many predictions each term of this batch has, from its labels alone."""
+        return {"task": len(batch["labels"])}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         """The sums of each term."""
@@ -87,8 +88,8 @@ class LanguageModelObjective(Objective):
             return batch
         left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
         seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
-        known = {"masked_positions": seen, "masked_labels": batch["input_ids"].flatten()[predicted]}
-        return _with_slots(super().prepare(batch) | known)
+        labels = batch["input_ids"].flatten()[predicted]
+        return _with_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {self.name: int(_neighbours(batch).sum())}
@@ -123,7 +124,7 @@ def _with_slots(batch: Batch) -> Batch:
 def _with_last_cells(batch: Batch) -> Batch:
     """The batch with the cells that the heads read: those to predict and each sequence's first token.
 
-    Some tokens that nobody reads fill up the number, so that not every batch has a new shape.
+    Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
     """
     if "last_cells" in batch:
         return batch
@@ -134,7 +135,7 @@ def _with_last_cells(batch: Batch) -> Batch:
     computed = torch.ones_like(read)
     if packing.index is not None:  # padding may have no row of its own, whose gradient would be that of another cell
         computed = batch["attention_mask"].bool().flatten()
-    cells, others = ((computed & asked).nonzero().squeeze(1) for asked in (read, ~read))
+    cells, others = ((computed & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
     return batch | {"last_cells": torch.cat([cells, others[: -len(cells) % FILL]])}
 
 

@@ -61,28 +61,22 @@ class Lamb(torch.optim.Optimizer):
         if self.found_inf is not None and self.found_inf:
             return
         for group in self.param_groups:
-            if parameters := [p for p in group["params"] if p.grad is not None]:
-                self._update(group, parameters)
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(group, p, self.state[p])
 
-    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        for p in parameters:
-            if not self.state[p]:
-                self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-        states, (beta1, beta2) = [self.state[p] for p in parameters], group["betas"]
-        first, second = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq"))
-        gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
-        torch._foreach_lerp_(first, gradients, 1 - beta1)
-        torch._foreach_mul_(second, beta2)
-        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        roots = torch._foreach_sqrt(second)
-        torch._foreach_add_(roots, group["eps"])
-        updates = torch._foreach_div(first, roots)
-        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+    def _update(self, group: dict[str, Any], p: torch.Tensor, state: dict[str, torch.Tensor]) -> None:
+        beta1, beta2 = group["betas"]
+        if not state:
+            state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        assert p.grad is not None
+        first = state["exp_avg"].lerp_(p.grad, 1 - beta1)
+        second = state["exp_avg_sq"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+        update = (first / second.sqrt().add_(group["eps"])).add_(p, alpha=group["weight_decay"])
         if group["adapted"]:
-            norms, lengths = (torch.stack(torch._foreach_norm(one)) for one in (parameters, updates))
-            ratios = torch.where((norms > 0) & (lengths > 0), norms / lengths, 1.0)
-            torch._foreach_mul_(updates, list(ratios.unbind()))
-        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+            norm, length = p.norm(), update.norm()
+            update *= torch.where((norm > 0) & (length > 0), norm / length, 1.0)
+        p.add_(update, alpha=-group["lr"])
 
 
 class Optimizer:
@@ -152,12 +146,8 @@ class Optimizer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """The moments by parameter name, for saving."""
-        moments = {}
-        for name, p in self.parameters.items():
-            for key, value in self.adam.state.get(p, {}).items():
-                if key != "step":
-                    moments[f"{key}.{name}"] = value
-        return moments
+        states = {name: self.adam.state.get(p, {}) for name, p in self.parameters.items()}
+        return {f"{key}.{name}": state[key] for name, state in states.items() for key in state if key != "step"}
 
     def expected(self) -> dict[str, torch.Tensor]:
         """A tensor like each of those that `state` gives once an update was made, by the same names."""

@@ -5,11 +5,8 @@ has the folder's lock, the temporary files of killed processes, the state, and r
 """
 
 import contextlib
-import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,6 @@ from ..files import (
     OtherRun,
     check_version,
     remove_temporaries,
-    shorten,
     try_lock,
     write_json,
     write_text,
@@ -33,47 +29,13 @@ from ..typed import check_fields
 from . import machine
 from .distributed import World
 from .identity import FORMAT, RECIPE, RunIdentity
-from .loop import TrainingLoop, Watch
+from .loop import Run, TrainingLoop
 from .state import STATE_FOLDER, resume
 
 LOCK = ".lock"
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 NOT_OF_RUNS = ("config.json", "manifest.json", "model", RECIPE)  # which no run has before it has a log or a state
 ANEW = "restore the file, or remove the folder to run it again"
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run of this process: its folder, what it is, and who takes part."""
-
-    out: Path
-    identity: RunIdentity
-    world: World
-    quiet: bool = False
-    watch: Watch | None = None  # see TrainingLoop
-
-    def say(self, text: str) -> None:
-        """Print a line to stderr, once for all processes."""
-        if not self.quiet and self.world.main:
-            print(text, file=sys.stderr)
-
-
-OnStep = Callable[[dict[str, Any]], Any]
-"""Called with each record of a run's log; when it returns True, the run is saved and stops."""
-
-
-def watch_of(on_step: OnStep | None) -> Watch | None:
-    """What the loop calls, of a callback that takes whole records. Raises InputError if it is no function."""
-    if on_step is not None and not callable(on_step):
-        raise InputError(f"on_step = {shorten(on_step)}; expected a function that takes a record, or None")
-    return None if on_step is None else lambda kind, values: on_step({"kind": kind, **values}) is True
-
-
-def out_folder(out: Any) -> Path:
-    """The run folder of a call in Python. Raises InputError if it is no path."""
-    if not isinstance(out, str | os.PathLike):
-        raise InputError(f"out = {shorten(out)}; expected the path of the run folder to write")
-    return Path(out)
 
 
 @contextlib.contextmanager
@@ -87,7 +49,7 @@ def open_run(
     folder, if it belongs to another run, or if its results do not have these fields.
     """
     out, identity, world = run.out, run.identity, run.world
-    world.check_equal(recipe=identity.hash)
+    world.check_equal("recipe", identity.hash)
     with (
         contextlib.ExitStack() as lock,
         torch.inference_mode(False),  # a notebook may have switched it on, or gradients off
@@ -112,22 +74,12 @@ def open_run(
             shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
 
 
-def train(run: Run, loop: TrainingLoop, lines: Sequence[str] = ()) -> bool:
-    """Print `lines` and train until the budget is used; False if a signal stopped the run before, when it is saved."""
-    for line in lines:
-        run.say(line)
-    if loop.run():
-        return True
-    run.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
-    return False
-
-
-def resume_run(run: Run, loop: TrainingLoop) -> None:
+def resume_run(loop: TrainingLoop) -> None:
     """Put a new loop at the step where an earlier run segment left it, and write recipe.toml.
 
     state/ is there before recipe.toml: so a folder with a recipe alone is not taken for a run's.
     """
-    trainer, state = loop.trainer, run.out / STATE_FOLDER
+    trainer, run, state = loop.trainer, loop.run, loop.run.out / STATE_FOLDER
     trainer.start_at(resume(state, trainer.model, trainer.optimizer, run.identity, run.world))
     progress, kernels = trainer.progress, trainer.optimizer.kernels
     name = "" if kernels is None else kernels.name
@@ -144,7 +96,7 @@ def resume_run(run: Run, loop: TrainingLoop) -> None:
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
 
 
-def run_facts(run: Run, loop: TrainingLoop) -> dict[str, Any]:
+def run_facts(loop: TrainingLoop) -> dict[str, Any]:
     """What the results of every run have: progress, seed, processes, the identity's hash, the machine."""
     progress = loop.progress
     return {
@@ -152,9 +104,9 @@ def run_facts(run: Run, loop: TrainingLoop) -> dict[str, Any]:
         "tokens": progress.tokens,
         "seconds": progress.seconds,
         "seed": loop.trainer.config.seed,
-        "processes": run.world.size,
+        "processes": loop.run.world.size,
         "kernels": bool(progress.kernels),
-        "recipe": loop.recipe,
+        "recipe": loop.run.identity.hash,
         "machine": machine.facts(),
     }
 

@@ -58,13 +58,13 @@ class DistillationObjective(Objective):
 
         with torch.no_grad():
             teacher_out = self.teacher.encode(batch)
-            theirs = OutputLayer.of(self.teacher, states(teacher_out, positions))
-        ours = OutputLayer.of(model, states(out, masked))
-        soft = OutputLayer.of(model, states(out, positions)) if self.every_token else ours
+            target = OutputLayer.of(self.teacher, states(teacher_out, positions))
+        layer = OutputLayer.of(model, states(out, masked))
+        soft = OutputLayer.of(model, states(out, positions)) if self.every_token else layer
         student, teacher = (states(output, tokens).float() for output in (out, teacher_out))  # (n, D) each
         return {
-            "soft": linear_divergence(soft, theirs, used, self.temperature, used_cells),
-            "mlm": linear_cross_entropy(ours, labels, slots, model.kernels),
+            "soft": linear_divergence(soft, target, used, self.temperature, used_cells),
+            "mlm": linear_cross_entropy(layer, labels, slots, model.kernels),
             "cosine": Term((1 - F.cosine_similarity(student, teacher, dim=-1)).sum(), None),
         }
 
@@ -117,9 +117,6 @@ class EmbeddingObjective(Objective):
     The negatives are those of the micro-batch in this process. A vector is the mean over the last layer's tokens.
     """
 
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": len(batch["labels"])}
-
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out, labels = model.encode(batch, dropout), batch["labels"]
         vectors = F.normalize(out.layout.mean(out.packed.float()), dim=-1).view(len(labels), 2, -1)
@@ -132,9 +129,6 @@ class EmbeddingObjective(Objective):
 
 class ChoiceObjective(Objective):
     """One score a sequence, softmax over the C sequences of an example (section 4.4)."""
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": len(batch["labels"])}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         scores, labels = model.heads["choice"](model.pool(batch, dropout), dropout), batch["labels"]

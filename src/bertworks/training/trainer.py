@@ -48,7 +48,6 @@ class Feed(Protocol):
 class Step:
     """A step that was made, and what is due after it."""
 
-    number: int
     budget_used: float  # fraction, 0 to 1
     logs: bool
     evaluates: bool
@@ -136,7 +135,7 @@ class Trainer:
             if seconds := self._seconds_since(start, counts=graphs_made() == graphs):
                 progress.seconds += seconds
                 self.timed_tokens += progress.tokens - tokens
-            yield Step(progress.step, self.budget_used, logs, evaluates, saves, stop_requested)
+            yield Step(self.budget_used, logs, evaluates, saves, stop_requested)
         self.finish_update()
 
     def update(self, batch: AccumulationBatch, budget_used: float, stop: bool) -> bool:

@@ -112,15 +112,15 @@ def linear_cross_entropy(
 
 
 def linear_divergence(
-    ours: OutputLayer, theirs: OutputLayer, used: Tensor, temperature: float, slots: Tensor | None = None
+    student: OutputLayer, teacher: OutputLayer, used: Tensor, temperature: float, slots: Tensor | None = None
 ) -> Term:
-    """Summed KL divergence of our softmax(scores / T) from theirs, times T squared (Hinton et al. 2015).
+    """Summed KL divergence from the teacher's softmax(scores / T), times T squared (Hinton et al. 2015).
 
     Without holding all (M, V) scores. used: (M,) bool, the rows that count; slots: its `used_slots`, if they are known.
-    There is no gradient for `theirs`.
+    There is no gradient for `teacher`.
     """
     slots = used_slots(used) if slots is None else slots
-    layer, loss_and_grad = ours.at(slots), _divergence(theirs.at(slots).cast(), used[slots], temperature)
+    layer, loss_and_grad = student.at(slots), _divergence(teacher.at(slots).cast(), used[slots], temperature)
     with torch.autocast(layer.hidden.device.type, enabled=False):
         if torch.is_grad_enabled():
             return Term(_LinearLoss.apply(*layer, loss_and_grad), None)
@@ -178,16 +178,16 @@ def _log_probabilities(scores: Tensor, probabilities: Tensor, index: tuple[Tenso
     return scores[index].float() - scores.amax(-1).float() + probabilities.amax(-1).float().log()
 
 
-def _divergence(theirs: OutputLayer, used: Tensor, temperature: float) -> LossAndGrad:
-    """As `linear_divergence`; d (T^2 KL) / d scores = T (our probabilities - theirs)."""
+def _divergence(teacher: OutputLayer, used: Tensor, temperature: float) -> LossAndGrad:
+    """As `linear_divergence`; d (T^2 KL) / d scores = T (student's probabilities - teacher's)."""
 
     def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         scores = layer.scores(rows)
-        student = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
-        teacher = torch.log_softmax(theirs.scores(rows).float() / temperature, -1)
-        probabilities = teacher.exp()
-        loss = temperature**2 * ((probabilities * teacher.sub_(student)).sum(-1) * used[rows]).sum()
-        grad = student.exp_().sub_(probabilities).mul_(temperature * used[rows, None])
+        ours = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
+        target = torch.log_softmax(teacher.scores(rows).float() / temperature, -1)
+        probabilities = target.exp()
+        loss = temperature**2 * ((probabilities * target.sub_(ours)).sum(-1) * used[rows]).sum()
+        grad = ours.exp_().sub_(probabilities).mul_(temperature * used[rows, None])
         grad = grad.to(scores.dtype)
         return loss, grad, grad.sum(0)
 

@@ -211,17 +211,17 @@ class Demo:
         loop = replace(recipe.loop, hours=0.0, steps=0, tokens=self.config.tokens)
         self.screen.entropy = store.unigram_entropy()
         for record in read_log(folder) if (folder / LOG).exists() else ():
-            self.watch(record["kind"], record)
+            self.watch(record)
         recipe = replace(recipe, model=model, loop=loop)
-        results = pretrain(recipe, self.out / "store", folder, quiet=True, watch=self.watch)
+        results = pretrain(recipe, self.out / "store", folder, quiet=True, on_record=self.watch)
         if results is not None:
             tokens, seconds = results["tokens"], results["seconds"]  # 0 if every step compiled a graph
             self.screen.note(f"{tokens:,} tokens" + (f", {tokens / seconds:,.0f} a second" if seconds else ""))
         return results
 
-    def watch(self, kind: str, record: Mapping[str, Any]) -> bool:
+    def watch(self, record: Mapping[str, Any]) -> bool:
         """Show a record of the log; returns whether the time limit is used up."""
-        if kind == "train" and "mlm_loss" in record:
+        if record["kind"] == "train" and "mlm_loss" in record:
             self.screen.losses.append((record["tokens"], record["mlm_loss"]))
             self.screen.at(record["tokens"], self.config.tokens, "tokens")
         return self.clock.over()

@@ -45,11 +45,11 @@ precision = "float32"
 compute = "eager"
 [[phases]]
 length = 16
-share = 0.5
+budget_fraction = 0.5
 batch_size = 4
 [[phases]]
 length = 32
-share = 0.5
+budget_fraction = 0.5
 batch_size = 4
 """
 FINETUNE = """

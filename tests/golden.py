@@ -34,11 +34,11 @@ eval_every = 0
 precision = "{precision}"
 [[phases]]
 length = 16
-share = 0.5
+budget_fraction = 0.5
 batch_size = 8
 [[phases]]
 length = 32
-share = 0.5
+budget_fraction = 0.5
 batch_size = 8
 """
 SHAPE = """
@@ -139,6 +139,9 @@ def main() -> int:
             ).stdout
             with tarfile.open(fileobj=io.BytesIO(archive)) as files:
                 files.extractall(folder / "commit", filter="data")
+            if "budget_fraction" not in (folder / "commit/src/bertworks/pretraining/recipe.py").read_text():
+                for recipe in folder.glob("*.toml"):  # until version 0.2 its name was share
+                    recipe.write_text(recipe.read_text().replace("budget_fraction", "share"))
             other = train(folder / "commit" / "src", folder, "there", options.precision)
     for training, digest in found.items():
         there = other.get(training, "")

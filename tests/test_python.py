@@ -302,7 +302,7 @@ def test_the_first_calls_leave_the_process_as_it_was(place, tiny_store, tmp_path
 def pretrain(store, out, **more):
     shape = {"vocab_size": store.vocab_size, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
              "intermediate_size": 32, "max_position_embeddings": 32}  # fmt: skip
-    phases = [{"length": 16, "share": 1.0, "batch_size": 4}]
+    phases = [{"length": 16, "budget_fraction": 1.0, "batch_size": 4}]
     loop = {"steps": 3, "hours": 0, "tokens": 0, "log_every": 1, "eval_every": 0, **more.pop("loop", {})}
     given = {"model": shape, "phases": phases, "eval_batches": 1, "loop": loop, "quiet": True, **more}
     return bertworks.pretrain("cpu", store.path, out, **given)

@@ -42,7 +42,7 @@ def test_the_papers_recipes(name, million):
         model = build_model(recipe.model)
     assert sum(p.numel() for p in model.parameters()) // 10**6 == million
     assert (recipe.loop.steps, recipe.optim.lr, recipe.optim.warmup * recipe.loop.steps) == (1_000_000, 1e-4, 10_000)
-    assert [(p.length, p.share, p.batch_size) for p in recipe.phases] == [(128, 0.9, 256), (512, 0.1, 256)]
+    assert [(p.length, p.budget_fraction, p.batch_size) for p in recipe.phases] == [(128, 0.9, 256), (512, 0.1, 256)]
     assert (recipe.masking.masked_lm_prob, recipe.instances.dupe_factor, recipe.optim.rule) == (0.15, 10, "bert_adam")
     assert recipe.model.hidden_dropout_prob == recipe.model.attention_probs_dropout_prob == 0.1
 

@@ -50,12 +50,12 @@ precision = "float32"
 compute = "eager"
 [[phases]]
 length = 24
-share = 0.5
+budget_fraction = 0.5
 batch_size = 32
 micro_batch_size = 20
 [[phases]]
 length = 40
-share = 0.5
+budget_fraction = 0.5
 batch_size = 16
 """
 

@@ -213,9 +213,9 @@ def test_every_recipe_can_be_estimated(path, tmp_path, monkeypatch):
         return
     for phase in config.phases:
         each = phase.length * phase.batch_size
-        share = phase.share * (loop.steps or loop.tokens / each)
-        hours += share * (1 + each / 1000) / 3600
-        tokens += share * each
+        fraction = phase.budget_fraction * (loop.steps or loop.tokens / each)
+        hours += fraction * (1 + each / 1000) / 3600
+        tokens += fraction * each
     assert (found["hours"], found["tokens"]) == (pytest.approx(hours), pytest.approx(tokens))
     held = max(phase.length * (phase.micro_batch_size or phase.batch_size) for phase in config.phases)
     assert found["memory"] == pytest.approx(10**9 + 1000 * held)
@@ -250,7 +250,7 @@ def test_a_store_that_was_altered_or_is_none_is_refused(tiny_store, tmp_path, ca
     "old, new, said",
     [
         ("warmup = 0.1", "warmpu = 0.1", "unknown key optim.warmpu; did you mean optim.warmup?"),
-        ("share = 0.6", "share = 0.5", "the phases' shares add up to 0.9"),
+        ("fraction = 0.6", "fraction = 0.5", "the phases' budget_fraction adds up to 0.9"),
         ("length = 40", "length = 41", "phase of length 41; expected 5 to 40, the longest"),
         (
             "eval_batches = 2",

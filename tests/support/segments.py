@@ -42,12 +42,12 @@ precision = "{precision}"
 compute = "{compute}"
 [[phases]]
 length = 24
-share = 0.6
+budget_fraction = 0.6
 batch_size = 48
 micro_batch_size = 20
 [[phases]]
 length = 40
-share = 0.4
+budget_fraction = 0.4
 batch_size = 36
 micro_batch_size = {micro}
 """

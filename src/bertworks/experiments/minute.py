@@ -24,7 +24,7 @@ def tiny_pretraining(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
     snapshots = tuple(range(1, len(config.snapshots) + 1))
     steps = max(12, len(snapshots) + 2)
     loop = replace(config.loop, steps=steps, tokens=0, hours=0.0, log_every=4, eval_every=0, save_every=4)
-    phases = tuple(Phase(min(p.length, MINUTE_LENGTH), p.share, min(p.batch_size, 8)) for p in config.phases)
+    phases = tuple(Phase(min(p.length, MINUTE_LENGTH), p.budget_fraction, min(p.batch_size, 8)) for p in config.phases)
     return replace(config, model=shape, loop=loop, phases=phases, snapshots=snapshots, eval_batches=2)
 
 

@@ -51,7 +51,7 @@ def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | 
                     update.seconds + each * (phase.batch_size - fits),
                     update.memory + growth * max(held[2] - held[1], 0),
                 )
-            seconds = phase.share * _seconds(config, update)
+            seconds = phase.budget_fraction * _seconds(config, update)
             hours += seconds / 3600
             tokens += seconds * update.tokens / update.seconds
             memory = max(memory, update.memory)
@@ -73,7 +73,7 @@ def _measure(
         config.loop, steps=steps, tokens=0, hours=0.0, log_every=max(1, steps // 2), eval_every=0, save_every=0,
         keep_best="",
     )  # fmt: skip
-    alone = replace(phase, share=1.0, batch_size=rows)
+    alone = replace(phase, budget_fraction=1.0, batch_size=rows)
     short = replace(config, loop=loop, phases=(alone,), snapshots=(), eval_batches=1)
     with tempfile.TemporaryDirectory() as scratch:
         if pretrain(short, corpus, Path(scratch), init, quiet=True) is None:

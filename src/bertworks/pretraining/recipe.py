@@ -21,12 +21,12 @@ class Phase:
     """A part of the run at one sequence length."""
 
     length: int = 128  # tokens of an instance, [CLS] and both [SEP] included
-    share: float = 1.0  # share of the budget
+    budget_fraction: float = 1.0  # fraction of the run's budget
     batch_size: int = 256  # instances per update, over all processes and micro-batches
     micro_batch_size: int = 0  # instances per forward pass; 0: all of the batch that the process has
 
     def __post_init__(self) -> None:
-        check_least(self, ("share",), 0)
+        check_least(self, ("budget_fraction",), 0)
         if self.batch_size > MAX_BATCH_SIZE:
             raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MAX_BATCH_SIZE:,} per update")
         check_least(self, ("batch_size",), 1)
@@ -66,8 +66,8 @@ class PretrainConfig:
             )
         if self.instances.sentence_order and self.objective_spec.pair != "sop":
             raise ValueError(f"instances.sentence_order with objective = {self.objective!r}; expected 'mlm+sop'")
-        if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
-            raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
+        if abs((total := sum(p.budget_fraction for p in self.phases)) - 1) > 1e-6:
+            raise ValueError(f"the phases' budget_fraction adds up to {total}; expected 1")
         if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):
             last = self.loop.steps or "the end"
             raise ValueError(f"snapshots = {list(self.snapshots)}; expected steps of the run, from 1 to {last}")

@@ -148,7 +148,7 @@ class PretrainingFeed:
         """The phase that is on when this fraction of the budget is used."""
         end = 0.0
         for i, phase in enumerate(self.phases):
-            end += phase.share
+            end += phase.budget_fraction
             if budget_used < end - 1e-9:
                 return i
         return len(self.phases) - 1

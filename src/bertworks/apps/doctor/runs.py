@@ -53,7 +53,7 @@ RESULTS_FORM = {  # what is read of results.json
 RECIPE_FORM = {  # what is read of recipe.toml
     "loop?": {"steps?": range(1 << 40), "keep_best?": str},
     "optim?": dict,
-    "phases?": [{"share?": float}],
+    "phases?": [{"budget_fraction?": float}],
     "batch_size?": int,
 }
 
@@ -198,7 +198,7 @@ def held_out_loss(run: RunFiles) -> Iterator[Finding]:
 
 def _longest_phase(run: RunFiles) -> list[dict[str, Any]]:
     """The training records of the longest phase: others may have another sequence length."""
-    shares = [phase.get("share", 1.0) for phase in run.recipe.get("phases") or [{}]]
+    shares = [phase.get("budget_fraction", 1.0) for phase in run.recipe.get("phases") or [{}]]
     longest = shares.index(max(shares))
     start, stop = (len(run.train) * sum(shares[:end]) for end in (longest, longest + 1))
     return run.train[int(start) : math.ceil(stop)]

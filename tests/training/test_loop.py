@@ -440,24 +440,6 @@ def test_a_stop_in_the_last_step_does_not_wait_for_the_last_evaluation(tiny_stor
     assert [(r["kind"], r["step"]) for r in read_log(tmp_path)] == [*(("train", i) for i in range(1, 5)), ("eval", 4)]
 
 
-def test_a_stop_while_the_last_state_is_saved_does_not_wait_for_the_last_evaluation(tiny_store, tmp_path, monkeypatch):
-    def judge():
-        raise AssertionError("evaluated")
-
-    loop = loop_of(model_of(), batches(tiny_store), tmp_path, evaluate=judge, steps=4)
-    save = loop_module.Checkpoints.save
-
-    def stopped(checkpoints, wait):
-        signal.raise_signal(signal.SIGTERM)
-        save(checkpoints, wait)
-
-    monkeypatch.setattr(loop_module.Checkpoints, "save", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        loop.train()
-    state = load_state(tmp_path / "state", loop.trainer.model, loop.trainer.optimizer, IDENTITY)
-    assert state.step == 4
-
-
 @pytest.mark.parametrize("during", [True, False])
 def test_a_stop_at_the_very_end_comes_at_once_and_leaves_one_record(tiny_store, tmp_path, during):
     """A signal in the last evaluation, or a kill after it: the rerun evaluates again, and replaces the record."""

@@ -59,16 +59,6 @@ def test_processes_on_gpus_name_their_device_and_do_not_wait_for_ever(gpu):
     assert gpu["backend"] == "cpu:gloo,cuda:nccl" and timedelta(0) < gpu["timeout"] <= timedelta(hours=1)
 
 
-def test_float32_is_not_tf32_on_a_gpu(gpu):
-    before = torch.get_float32_matmul_precision()
-    try:
-        distributed.join_world()
-        machine.prepare_process()
-        assert torch.get_float32_matmul_precision() == "highest"
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 @pytest.mark.parametrize(("real", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_a_gpu_that_only_emulates_bfloat16_trains_in_float32(monkeypatch, real, dtype):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or real)

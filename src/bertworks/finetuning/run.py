@@ -133,10 +133,7 @@ def _check_folder(job: Job, out: Path) -> None:
 def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     """One run with one seed."""
     run = SeedRun(job, seed, out)
-    names = ["", *(f"_{name}" for name in job.more)]
-    metrics = {f"{key}{end}": float for end in names for key in ("loss", *job.task.metrics)}
-    schema = {"metrics": metrics, "collapsed": bool, "seconds": float}  # what seeds and studies read
-    with open_run(run.run, schema, keep_state=False) as results:
+    with open_run(run.run, keep_state=False) as results:
         if results is not None:
             return results
         loop = run.loop()

@@ -6,7 +6,7 @@ has the folder's lock, the temporary files of killed processes, the state, and r
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ from ..files import (
 )
 from ..reporting.log import duration
 from ..reporting.run_files import LOG, RESULTS, read_results
-from ..typed import check_fields
 from . import machine
 from .distributed import World
 from .identity import FORMAT, RECIPE, RunIdentity
@@ -39,14 +38,11 @@ ANEW = "restore the file, or remove the folder to run it again"
 
 
 @contextlib.contextmanager
-def open_run(
-    run: Run, schema: Mapping[str, Any] | None = None, keep_state: bool = True
-) -> Iterator[dict[str, Any] | None]:
+def open_run(run: Run, keep_state: bool = True) -> Iterator[dict[str, Any] | None]:
     """Make or open the run's folder and hold it until the block ends. Gives the results of a finished run.
 
-    schema: the fields that the results of a finished run need (`check_fields`). keep_state: whether state/ stays when
-    the run is finished. The processes of one job share the first one's lock. Raises InputError if another job uses the
-    folder, if it belongs to another run, or if its results do not have these fields.
+    keep_state: whether state/ stays when the run is finished. The processes of one job share the first one's lock.
+    Raises InputError if another job uses the folder, or if it belongs to another run.
     """
     out, identity, world = run.out, run.identity, run.world
     world.check_equal("recipe", identity.hash)
@@ -67,7 +63,6 @@ def open_run(
 
         results = world.from_rank0(look)
         if results is not None:
-            check_fields(results, dict(schema or {}), str(out / RESULTS), ANEW)
             run.say(f"{out} is finished; see {out / RESULTS}")
         yield results
         if world.main and not keep_state and is_finished(out):

@@ -176,8 +176,7 @@ def pretrain(
         shape = {} if start is None else vars(read_config(start)[0])
         fields = {f"model.{name}": value for name, value in shape.items()} | fields
     config = with_fields(config, fields)
-    results = run_pretraining(config, Path(corpus), folder, start, quiet, on_record)
-    return RunResults(folder, results or {})
+    return RunResults(folder, run_pretraining(config, Path(corpus), folder, start, quiet, on_record) or {})
 
 
 def evaluate(

@@ -119,11 +119,9 @@ def test_settings_that_mean_nothing_are_refused(place, table, tmp_path, change, 
 def test_a_batch_that_no_memory_holds_is_refused(place, table, tmp_path, monkeypatch, change):
     """By the tokens of the rows, not by max_seq_length; a micro-batch makes it fit."""
     config = dataclasses.replace(CONFIG, batch_size=1 << 20, **change)
-    there = psutil.virtual_memory()._replace(total=10_000_000 - psutil.swap_memory().total)
+    there = psutil.virtual_memory()._replace(total=10_000_000)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: there)
-    with pytest.raises(
-        InputError, match=r"^1,048,576 sequences of \d+ tokens in each forward pass: .* a smaller batch_size"
-    ):
+    with pytest.raises(InputError, match=r"^[\d,]+ tokens in each forward pass: .* a smaller batch_size"):
         finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     finetune(dataclasses.replace(CONFIG, **change), *table, place / "model", tmp_path / "other", quiet=True)
 

@@ -24,11 +24,13 @@ from bertworks.model.fast.backend import Backend
 from bertworks.model.heads import build_model
 from bertworks.pretraining import estimate as estimating
 from bertworks.pretraining.estimate import estimate
-from bertworks.pretraining.job import check_vocabulary, open_training, pretrain
+from bertworks.pretraining.job import check_vocabulary, open_training, pretrain, start_model
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from bertworks.training.loop import Run
 from conftest import tiny_texts
+from support.loops import ALONE
 from support.segments import write_recipe
 
 
@@ -85,9 +87,8 @@ def test_the_reference_has_the_losses_of_the_faster_ways(
 
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     config = load_recipe(trained / "recipe.toml", PretrainConfig)
-    from bertworks.pretraining.job import start_model
-
-    begun, before = start_model(config, trained / "model"), load_model(trained / "model")
+    run = Run(tmp_path, config.identity(Store.open(tiny_store.path)), ALONE)
+    begun, before = start_model(config, trained / "model", run), load_model(trained / "model")
     assert all(torch.equal(a, b) for a, b in zip(begun.parameters(), before.parameters(), strict=True))
     recipe = write_recipe(tmp_path, steps=2)
     main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained)))  # a run folder means its model

@@ -89,12 +89,12 @@ def test_training_continues_while_a_state_is_written(tiny_store, tmp_path, slow_
 def test_a_snapshot_shares_no_memory_with_training():
     model = torch.nn.Linear(3, 2)
     optimizer = Optimizer(model, OPTIM)
-    taken = snapshot(model, optimizer, TrainerState(step=1), "abc")
-    before = {name: value.clone() for name, value in taken.tensors.items()}
+    taken, _ = snapshot(model, optimizer, TrainerState(step=1), "abc")
+    before = {name: value.clone() for name, value in taken.items()}
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    assert all(torch.equal(value, before[name]) for name, value in taken.tensors.items())
+    assert all(torch.equal(value, before[name]) for name, value in taken.items())
 
 
 def test_one_state_is_written_at_a_time(tiny_store, tmp_path, slow_disk, monkeypatch):

@@ -37,7 +37,7 @@ from ..training.config import TrainerState
 from ..training.distributed import World, joined_world
 from ..training.identity import RECIPE
 from ..training.loop import RecordCallback, Run, TrainingLoop
-from ..training.machine import prepared_process
+from ..training.machine import check_memory, prepared_process
 from ..training.optim import Optimizer
 from ..training.run import (
     ANEW,
@@ -49,7 +49,7 @@ from ..training.run import (
     write_results,
 )
 from ..training.trainer import Trainer
-from .job import ExampleFeed, Job
+from .job import ExampleFeed, Job, rows_of_a_pass
 from .recipe import FinetuneConfig
 
 
@@ -157,6 +157,10 @@ class SeedRun:
         job, config = self.job, self.config
         self.model, self.fresh = start_model(config, job.folder, job.kind.head, job.task.labels)
         self.model = prepare_model(self.model, config.loop, self.run)
+        rows, shape = rows_of_a_pass(config, job.world), self.model.config
+        tokens = rows * len(job.train.ids) / max(1, len(job.train))
+        layers = config.trained_layers(shape.num_hidden_layers)
+        check_memory(tokens, shape.hidden_size, layers, job.world.device)
         if config.loop.compute != "reference" and not config.optim.scales_by_norm:
             shrink_embeddings(self.model, job.tokens)
         feed = ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None)

@@ -19,6 +19,7 @@ from ..model.heads import Model
 from ..training.config import TrainerState
 from ..training.distributed import World
 from ..training.loop import Run, TrainingLoop, evaluate
+from ..training.machine import check_memory
 from ..training.objectives import PRETRAINING, Objective
 from ..training.optim import Optimizer
 from ..training.run import open_run, resume_run, run_facts, write_results
@@ -77,6 +78,10 @@ class StoreTraining:
             if step in config.snapshots and world.main:
                 self.save_model(run.out / "snapshots" / f"step-{step}", model, {"kind": "pretrain", "steps": step})
 
+        for phase in config.phases:
+            rows = -(-phase.batch_size // world.size)
+            tokens = phase.length * min(phase.micro_batch_size or rows, rows)
+            check_memory(tokens, config.model.hidden_size, config.model.num_hidden_layers, world.device)
         feed = PretrainingFeed(config, self.store, self.vocabulary, world)
         trainer = Trainer(model, objective, feed, Optimizer(model, config.optim), world, config.loop, weights or {})
         loop = TrainingLoop(trainer, run, evaluate_now, after_step=save_snapshot, at_end=feed.close)

@@ -16,6 +16,7 @@ import psutil
 import torch
 
 from .._version import __version__
+from ..files import InputError
 from ..model import openmp
 from ..reporting.run_files import commit
 from .distributed import World, this_device
@@ -58,6 +59,23 @@ def peak_memory(device: torch.device) -> int:
 def used_by_others(world: World) -> dict[str, float]:
     """Cores that other programs use, for a log; left out if several processes train together."""
     return openmp.others() if world.size == 1 else {}
+
+
+def check_memory(tokens: float, width: int, layers: int, device: torch.device) -> None:
+    """Raises InputError if a forward pass of so many tokens needs more memory than the machine or the GPU has.
+
+    Only the hidden states of the trained `layers` are counted, in bfloat16: training stores over ten times as much, so
+    nothing is refused that could run.
+    """
+    needed, memory = 2 * tokens * width * max(1, layers), psutil.virtual_memory().total
+    if device.type == "cuda":
+        memory = torch.cuda.get_device_properties(device).total_memory
+    if needed > memory:
+        raise InputError(
+            f"{tokens:,.0f} tokens in each forward pass: their hidden states alone need {needed / 1e9:,.1f} GB, and "
+            f"{device} has {memory / 1e9:,.1f} GB of memory; give a smaller batch_size, or a micro_batch_size, which "
+            "divides a batch and gives the same gradients"
+        )
 
 
 def processor_kind() -> str:

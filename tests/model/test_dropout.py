@@ -34,7 +34,7 @@ def used_rate(rate: float) -> float:
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_masks_of_many_sites_are_those_of_each(threads, monkeypatch):
-    monkeypatch.setattr(dropout, "_FEW", 0)  # else one thread draws them
+    monkeypatch.setattr(dropout, "_THREADED_FROM", 0)  # else one thread draws them
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     key, sites = (
         DropoutKey(9, 4, row=2),

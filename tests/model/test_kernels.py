@@ -336,7 +336,7 @@ def nothing_is_zero(monkeypatch):
 def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     D, mask = N * H, mask_of(B, L, padding)
     packing = Layout.of(mask, B, L)
-    rows, rotations = K.Rows.of(packing), rotation(L, H, 10000.0, torch.device("cpu")) if kind == "rotary" else None
+    rows, rotations = K.Rows.of(packing), rotation(torch.arange(L), H, 10000.0) if kind == "rotary" else None
     side = kind if kind in ("left", "right") else "both"
     shape = K.AttentionShape.of(N, D, side, rotations)
     # with padding that has rows of its own: an encoder fills its last rows up with it

@@ -12,6 +12,7 @@ from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast import products
 from bertworks.model.fast.backend import accelerated
 from bertworks.model.fast.products import linear
+from bertworks.model.initialization import has_bfloat16
 from support.batches import batch
 
 CONFIG = ModelConfig(
@@ -55,7 +56,7 @@ def test_joined_layers_equal_separate_ones(bias, frozen):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.skipif(not products.has_bfloat16(), reason="this processor has no fast products in bfloat16")
+@pytest.mark.skipif(not has_bfloat16(), reason="this processor has no fast products in bfloat16")
 def test_near_in_bfloat16_with_gradients_in_float32():
     torch.manual_seed(1)
     layers, x = [nn.Linear(64, 32), nn.Linear(64, 32)], torch.randn(50, 64)

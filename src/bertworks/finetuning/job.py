@@ -19,8 +19,8 @@ from ..checkpoint.folder import find_model, load_tokenizer, read_config
 from ..checkpoint.weights import weights_checksum
 from ..files import Diverged, InputError, read_json
 from ..model.config import NO_TOP, ModelConfig
+from ..model.feature_head import LayerChoice
 from ..model.heads import Model
-from ..model.layer_choice import LayerChoice
 from ..tasks.base import Data, Judged, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels

@@ -22,9 +22,9 @@ from ..checkpoint.pooling import Pooling
 from ..files import InputError, shorten
 from ..model import openmp
 from ..model.acceleration import for_inference
+from ..model.exportable import STATES
 from ..model.heads import Model
 from ..model.openmp import one_thread_after_fork
-from ..model.rectangular import STATES
 from ..tasks.base import Limits
 from ..tasks.inputs import Inputs, compute_scores
 from ..tasks.kinds import KINDS

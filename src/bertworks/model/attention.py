@@ -93,12 +93,13 @@ def global_and_local(
     if c.layer_type != "attention":
         return (kind(layout, N, None, None),) * 2
     rotary, H = c.position_embedding_type == "rotary", c.hidden_size // N
-    rotations = rotation(layout.L, H, c.rope_theta, device) if rotary else None
+    positions = torch.arange(layout.L, device=device)
+    rotations = rotation(positions, H, c.rope_theta) if rotary else None
     everywhere = kind(layout, N, visible_keys(layout, c.direction, device), rotations)
     if not c.attention_window:
         return everywhere, everywhere
     if rotary and c.local_rope_theta:
-        rotations = rotation(layout.L, H, c.local_rope_theta, device)
+        rotations = rotation(positions, H, c.local_rope_theta)
     nearby = visible_keys(layout, c.direction, device, c.attention_window) if local_mask else None
     return everywhere, kind(layout, N, nearby, rotations)
 
@@ -128,10 +129,10 @@ def visible_keys(layout: Layout, direction: str, device: torch.device, window: i
 # alone. Nothing is learned, and no table limits the length.
 
 
-def rotation(L: int, H: int, theta: float, device: torch.device) -> Tensor:
-    """(2, L, H / 2): cosines and sines of each position's angles; pair i turns by theta ** (-2 i / H) a position."""
-    rates = theta ** (-torch.arange(0, H, 2, dtype=torch.float64, device=device) / H)
-    angles = torch.arange(L, device=device)[:, None] * rates
+def rotation(positions: Tensor, H: int, theta: float) -> Tensor:
+    """(2, L, H / 2): cosines and sines of the angles of positions (L,); pair i has theta ** (-2 i / H) per position."""
+    rates = theta ** (-torch.arange(0, H, 2, dtype=torch.float64, device=positions.device) / H)
+    angles = positions[:, None] * rates
     return torch.stack([angles.cos(), angles.sin()]).float()
 
 

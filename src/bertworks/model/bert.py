@@ -214,12 +214,6 @@ class Encoder(nn.Module):
             attentions=computation.weights if attentions else None,
         )
 
-    @property
-    def is_last_divisible(self) -> bool:
-        """Whether the last layer can be computed for some tokens alone."""
-        pools_all = self.pooler is not None and self.config.classifier_pooling == "mean"
-        return self.config.layer_type == "attention" and bool(self.layers) and not pools_all
-
     def pooled_cells(self, layout: Layout, device: torch.device) -> Tensor:
         """(B,) flat positions of the tokens that the pooler reads, unless it reads the mean of all."""
         return layout.end_cells(device, last=self.config.direction == "left")

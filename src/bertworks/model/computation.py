@@ -42,9 +42,9 @@ class ForwardOptions:
 
     def cells(self, encoder: Any) -> Tensor | None:
         """The cells that the last layer returns; None: all."""
-        complete = self.is_complete(encoder.config)
-        divided = complete and encoder.is_last_divisible and not (self.hidden_states or self.attentions)
-        return self.last_cells if divided else None
+        pools_all = encoder.pooler is not None and encoder.config.classifier_pooling == "mean"
+        needs_all = pools_all or self.hidden_states or self.attentions or encoder.config.layer_type != "attention"
+        return None if needs_all or not self.is_complete(encoder.config) else self.last_cells
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,12 +65,8 @@ class EncoderOutput:
     attentions: tuple[Tensor, ...] | None = None
 
     def __repr__(self) -> str:
-        """Shapes instead of values."""
-        parts = [f"last_hidden_state={(self.layout.B, self.layout.L, self.packed.shape[-1])}"]
-        parts += [] if self.pooled is None else [f"pooled={tuple(self.pooled.shape)}"]
-        lists = {"hidden_states": self.states, "attentions": self.attentions}
-        parts += [f"{name}={len(tensors)} tensors" for name, tensors in lists.items() if tensors is not None]
-        return f"EncoderOutput({', '.join(parts)})"
+        """The shape instead of values."""
+        return f"EncoderOutput(last_hidden_state={(self.layout.B, self.layout.L, self.packed.shape[-1])})"
 
     @cached_property
     def hidden_states(self) -> tuple[Tensor, ...] | None:
@@ -147,21 +143,19 @@ def attention_of_layers(
     """
     config = encoder.config
     if config.layer_type != "attention" and (options.attentions or options.head_mask is not None):
-        raise ValueError("recurrent layers have no attention to show or to mask")
-    everywhere, local = scopes
-    attentions = [local if i % config.global_every else everywhere for i in range(options.layers(config))]
+        raise ValueError("recurrent layers have no attention weights")
+    global_attention, local_attention = scopes
+    count, head_mask = options.layers(config), options.head_mask
+    attentions = [local_attention if i % config.global_every else global_attention for i in range(count)]
     if options.attentions:
         weights: list[Tensor] = []
         attentions = [replace(attention, weights=weights) for attention in attentions]
-    if options.head_mask is not None:
+    if head_mask is not None:
         expected = (config.num_hidden_layers, config.num_attention_heads)
-        if options.head_mask.shape != expected:
-            raise ValueError(
-                f"head_mask of shape {tuple(options.head_mask.shape)}; expected {expected}, layers and heads"
-            )
-        pairs = zip(attentions, options.head_mask[: len(attentions)], strict=True)
-        attentions = [replace(attention, head_mask=mask) for attention, mask in pairs]
+        if head_mask.shape != expected:
+            raise ValueError(f"head_mask of shape {tuple(head_mask.shape)}; expected {expected}, layers and heads")
+        attentions = [replace(attention, head_mask=head_mask[i]) for i, attention in enumerate(attentions)]
     cells = options.cells(encoder)
-    if cells is not None and len(cells) < layout.T:
+    if attentions and cells is not None and len(cells) < layout.T:
         attentions[-1] = replace(attentions[-1], cells=cells)
     return attentions

@@ -11,7 +11,7 @@ from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.checkpoint.start import concatenate, initial_model
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
-from bertworks.model.concatenated import ConcatenatedEncoders
+from bertworks.model.comparators import ConcatenatedEncoders
 from bertworks.model.config import ModelConfig, TopConfig
 from bertworks.model.dropout import DropoutKey, SiteDropout
 from bertworks.model.heads import build_model

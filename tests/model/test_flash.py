@@ -13,7 +13,7 @@ from torch._dynamo.backends.debugging import aot_eager
 from bertworks.model.acceleration import compile_layers
 from bertworks.model.attention import TorchAttention
 from bertworks.model.bert import Encoder
-from bertworks.model.concatenated import ConcatenatedEncoders
+from bertworks.model.comparators import ConcatenatedEncoders
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey, SiteDropout
 from bertworks.model.fast import attention as attention_module

@@ -394,7 +394,7 @@ def one_layer(kernels, last):
     x = torch.randn(computation.layout.T, SHAPE.hidden_size)
 
     def run():
-        [(attention, dropout)] = computation.layers
+        [attention], [dropout] = computation.attentions, computation.dropout.layers
         out = computation.apply(encoder.layers[0], x, attention, dropout)
         computation.output16.clear()
         return out

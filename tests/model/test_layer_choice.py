@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertworks.files import InputError
-from bertworks.model.feature_head import LayerChoice, WeightedSum
+from bertworks.model.comparators import LayerChoice, WeightedSum
 
 L, D = 6, 4
 

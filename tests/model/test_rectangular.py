@@ -117,5 +117,3 @@ def test_what_cannot_be_recorded_is_refused():
     top = TopConfig(bilstm_layers=1, bilstm_width=8)
     with pytest.raises(InputError, match="recurrent layers"):
         ExportableModel(build_model(TINY, ("classifier",), labels=2, top=top))
-    with pytest.raises(InputError, match="'logits' is unknown; expected last_hidden_state, mlm, nsp"):
-        ExportableModel(model_of("bert"), ["logits"])

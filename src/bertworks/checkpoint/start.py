@@ -13,9 +13,8 @@ import torch
 
 from ..files import InputError
 from ..model.bert import Encoder
-from ..model.concatenated import ConcatenatedEncoders
+from ..model.comparators import ConcatenatedEncoders, FeatureHead
 from ..model.config import NO_TOP, HeadName, ModelConfig, TopConfig
-from ..model.feature_head import FeatureHead
 from ..model.heads import Model, build_head, build_model
 from ..model.initialization import initialise, shapes_only
 from ..reporting.outputs import check_output_folder

@@ -18,8 +18,8 @@ from torch import Tensor
 from ..checkpoint.folder import find_model, load_tokenizer, read_config
 from ..checkpoint.weights import weights_checksum
 from ..files import Diverged, InputError, read_json
+from ..model.comparators import LayerChoice
 from ..model.config import NO_TOP, ModelConfig
-from ..model.feature_head import LayerChoice
 from ..model.heads import Model
 from ..tasks.base import Data, Judged, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores

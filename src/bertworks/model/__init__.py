@@ -11,8 +11,7 @@ In reading order:
     heads.py           the heads, and the model that holds everything
     initialization.py  the initialization of all weights, also of position heads; copies in bfloat16
     recurrent.py       LSTM and GRU layers, to compare
-    concatenated.py    a left-to-right and a right-to-left encoder with concatenated outputs
-    feature_head.py    a choice of layers and a BiLSTM between encoder and head
+    comparators.py     encoders of two directions; a choice of layers or a BiLSTM between encoder and head
     exportable.py      a forward pass that keeps padding, to export or compile
     acceleration.py    what fast/ offers, or plain PyTorch without it
     openmp.py          threads: how long OpenMP's wait actively, and after a fork

@@ -114,13 +114,11 @@ def visible_keys(layout: Layout, direction: str, device: torch.device, window: i
     window = window if layout.static or window < L - 1 else 0
     if direction == "both" and not window:
         return real
-    side = torch.ones(L, L, dtype=torch.bool, device=device)
-    if direction != "both":
-        side = side.tril() if direction == "left" else side.triu()
-    if window:
-        side = side.triu(-window).tril(window)
-    side = side[None, None]
-    return side if real is None else side & (real | torch.eye(L, dtype=torch.bool, device=device))
+    key = torch.arange(L, device=device)
+    query = key[:, None]
+    left, right = (0 if direction == "right" else window or L), (0 if direction == "left" else window or L)
+    in_reach = ((key >= query - left) & (key <= query + right))[None, None]
+    return in_reach if real is None else in_reach & (real | (key == query))
 
 
 # ---- rotary positions (Su et al. 2021)

@@ -194,24 +194,24 @@ class Encoder(nn.Module):
             raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
         options = ForwardOptions(dropout, hidden_states, attentions, head_mask, depth, last_cells)
         computation = self.backend.select(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
-        layout, key = computation.layout, dropout if self.training else None
-        inputs = layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
+        inputs = computation.layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
         x = self.embeddings(*inputs, computation.dropout.embeddings)  # (T, D)
         states = [x]
-        for i, (attention, layer_dropout) in enumerate(computation.layers):
+        for i, attention in enumerate(computation.attentions):
             layer = self.layers[i % len(self.layers)]  # ALBERT has one layer, which it computes n times
-            x = computation.apply(layer, x, attention, layer_dropout)
+            x = computation.apply(layer, x, attention, computation.dropout.layers[i])
             states = [*states, x] if hidden_states else [x]
-        complete = options.is_complete(self.config)
+        complete = len(computation.attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:
             states[-1] = self.final_norm(states[-1])
+        weights = computation.attentions[0].weights or () if computation.attentions else ()
         layout = computation.output_layout  # of the rows that the last layer returned
         return EncoderOutput(
             packed=states[-1],
             layout=layout,
-            pooled=self._pool(states[-1], layout, key) if complete and self.pooler is not None else None,
+            pooled=self._pool(states[-1], layout, dropout) if complete and self.pooler is not None else None,
             states=tuple(states) if hidden_states else None,
-            attentions=computation.weights if attentions else None,
+            attentions=tuple(weights) if attentions else None,
         )
 
     def pooled_cells(self, layout: Layout, device: torch.device) -> Tensor:

@@ -5,7 +5,7 @@ A computation says where the tokens of the batch are, and gives the attention an
 `Reference` takes the definitions of attention.py and dropout.py. fast/backend.py has faster ways too, and chooses.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Attention, TorchAttention, global_and_local
-from .config import ModelConfig
 from .dropout import DropoutKey, EncoderDropout, keyed_dropout, torch_dropout
 from .layout import Layout
 
@@ -32,19 +31,13 @@ class ForwardOptions:
     # computes no others. Unique where there are gradients. Ignored with hidden_states or attentions
     last_cells: Tensor | None = None
 
-    def layers(self, config: ModelConfig) -> int:
-        """How many layers are computed."""
-        return len(range(config.num_hidden_layers)[: self.depth])
-
-    def is_complete(self, config: ModelConfig) -> bool:
-        """Whether all layers are computed."""
-        return self.layers(config) == config.num_hidden_layers
-
     def cells(self, encoder: Any) -> Tensor | None:
         """The cells that the last layer returns; None: all."""
-        pools_all = encoder.pooler is not None and encoder.config.classifier_pooling == "mean"
-        needs_all = pools_all or self.hidden_states or self.attentions or encoder.config.layer_type != "attention"
-        return None if needs_all or not self.is_complete(encoder.config) else self.last_cells
+        c = encoder.config
+        is_complete = self.depth is None or self.depth >= c.num_hidden_layers
+        pools_all = encoder.pooler is not None and c.classifier_pooling == "mean"
+        needs_all = pools_all or self.hidden_states or self.attentions or c.layer_type != "attention"
+        return self.last_cells if is_complete and not needs_all else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,20 +82,10 @@ class Computation:
     dropout: EncoderDropout
 
     @property
-    def weights(self) -> tuple[Tensor, ...]:
-        """(B, N, L, L) of each layer, after they were computed, if they are kept."""
-        return tuple(self.attentions[0].weights or ()) if self.attentions else ()
-
-    @property
     def output_layout(self) -> Layout:
         """Where the rows of the last layer's output are."""
         cells = self.attentions[-1].cells if self.attentions else None
         return self.layout if cells is None else self.layout.at(cells)
-
-    @property
-    def layers(self) -> Iterator[tuple[Attention, Any]]:
-        """The attention and the dropout of each layer."""
-        return zip(self.attentions, self.dropout.layers, strict=True)
 
     def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
         """The output of one layer, (T, D) to (T, D)."""
@@ -139,14 +122,14 @@ def attention_of_layers(
 ) -> list[Attention]:
     """The attention of each layer that is computed; every `global_every`-th layer sees all tokens.
 
-    Raises ValueError if recurrent layers are asked for attention.
+    Raises ValueError if attention weights are requested of recurrent layers.
     """
     config = encoder.config
     if config.layer_type != "attention" and (options.attentions or options.head_mask is not None):
         raise ValueError("recurrent layers have no attention weights")
     global_attention, local_attention = scopes
-    count, head_mask = options.layers(config), options.head_mask
-    attentions = [local_attention if i % config.global_every else global_attention for i in range(count)]
+    layers, head_mask = range(config.num_hidden_layers)[: options.depth], options.head_mask
+    attentions = [local_attention if i % config.global_every else global_attention for i in layers]
     if options.attentions:
         weights: list[Tensor] = []
         attentions = [replace(attention, weights=weights) for attention in attentions]

@@ -31,13 +31,10 @@ class ExportableModel(nn.Module):
         """`model` shares its weights and is put into evaluation mode. outputs: names to compute; left out, all.
 
         To export, give the model as it was loaded: what `for_inference` returns has operators of its own. Raises
-        InputError if the model has recurrent layers, whose graph would hold for one length only, or an output is
-        unknown.
+        InputError if the model has recurrent layers, whose graph would hold for one length only.
         """
         super().__init__()
         self.model, self.outputs = model, tuple(outputs) or (STATES, *model.heads)
-        if unknown := {*self.outputs} - {STATES, *model.heads}:
-            raise InputError(f"outputs: {min(unknown)!r} is unknown; expected {', '.join((STATES, *model.heads))}")
         if model.config.layer_type != "attention" or (model.top is not None and len(model.top.bilstm)):
             raise InputError("the model has recurrent layers, which cannot be exported; use the model folder itself")
         self.eval()

@@ -13,11 +13,10 @@ from torch.nn import functional as F
 
 from .acceleration import Kernels, accelerated
 from .bert import Encoder, Transform
+from .comparators import ConcatenatedEncoders, FeatureHead
 from .computation import EncoderOutput
-from .concatenated import ConcatenatedEncoders
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey, head_site
-from .feature_head import FeatureHead
 from .initialization import initialise, start_with_position_heads
 from .layout import Layout, with_layout
 
@@ -71,12 +70,7 @@ class TokenHead(nn.Linear):
 class Model(nn.Module):
     """An encoder, its heads by name (HeadName), and optionally a feature head, `top`, between them."""
 
-    def __init__(
-        self,
-        encoder: Encoder | ConcatenatedEncoders,
-        heads: Mapping[HeadName, nn.Module],
-        top: FeatureHead | None = None,
-    ):
+    def __init__(self, encoder: nn.Module, heads: Mapping[HeadName, nn.Module], top: FeatureHead | None = None):
         super().__init__()
         self.encoder: Any = encoder
         self.top = top

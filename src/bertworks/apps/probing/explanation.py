@@ -34,7 +34,7 @@ import torch
 from ...checkpoint.locate import refuse_export
 from ...files import InputError
 from ...inference.predictor import Predictor
-from ...model.concatenated import ConcatenatedEncoders
+from ...model.comparators import ConcatenatedEncoders
 from ...model.config import ModelConfig
 from ...tasks.rows import check_count, check_integer, text_of
 from ...tokenizer import Encoding, Tokenizer, normalize

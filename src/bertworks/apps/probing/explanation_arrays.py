@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ...model.attention import rotate, rotation
 from ...model.bert import Encoder
+from ...model.comparators import ConcatenatedEncoders
 from ...model.computation import EncoderOutput
-from ...model.concatenated import ConcatenatedEncoders
 from ...model.config import ModelConfig
 from ...model.layout import Layout
 

@@ -1,7 +1,10 @@
-"""What a head can read instead of the last layer and the pooler: other layers (paper, section 5.3, table 7), or a
-BiLSTM over them (5.1, 5.3).
+"""What the paper compares with BERT (sections 5.1 and 5.3): encoders of two directions as in ELMo, and what a head can
+read instead of the last layer and the pooler.
 
-A choice of layers is given as text:
+ConcatenatedEncoders has a left-to-right and a right-to-left encoder. Each is trained by itself. For fine-tuning both
+are combined (checkpoint/start.py), and their vectors concatenated.
+
+FeatureHead is between encoder and head: a choice of layers (table 7), or a BiLSTM over them. Layers are given as text:
 
     last  second-to-last  embeddings     one hidden state
     0,5,11  -1,-2,-3,-4  embeddings,0    several, concatenated: layers from 0, or from the top as in extract_features.py
@@ -9,28 +12,78 @@ A choice of layers is given as text:
     sum-all  sum-last-4                  their sum; "all" are the Transformer layers without the embeddings
     weighted-sum  weighted-sum-last-4    their weighted sum, with weights that are learned (WeightedSum)
 
-Shapes: B sequences, T tokens of a batch without its padding, D width of the encoder, K states chosen, W width of one
-direction of the BiLSTM; hidden states are (..., D), packed (T, D) as well as (B, L, D).
+Shapes: B sequences, L positions, T tokens of a batch without its padding, D width of one encoder, K states chosen, W
+width of one direction of the BiLSTM; hidden states are (..., D), packed (T, D) as well as (B, L, D).
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..files import InputError
+from .bert import Encoder
 from .computation import EncoderOutput
 from .config import ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey, head_site
+from .layout import Layout
 from .recurrent import Recurrent
 
+_STEP_OFFSET = 1 << 40  # between the steps of both encoders' dropout keys, so that they share no mask
 GRAMMAR = (
     "last, second-to-last, embeddings, sum-all, sum-last-N, concat-last-N, weighted-sum, weighted-sum-last-N, "
     "or layers with commas between them: 0,5,11 from below, -1,-2 from the top"
 )
+
+
+class ConcatenatedEncoders(nn.Module):
+    """Called like one Encoder, with vectors of width 2 D. For attention weights, call `left` or `right`.
+
+    `config` is that of both, with direction "pair".
+    """
+
+    def __init__(self, config: ModelConfig, pooler: bool = True):
+        super().__init__()
+        self.config, self.width = config, 2 * config.hidden_size
+        self.left = Encoder(replace(config, direction="left"), pooler=False)
+        self.right = Encoder(replace(config, direction="right"), pooler=False)
+        self.pooler = nn.Linear(self.width, self.width, config.bias) if pooler else None
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        layout: Layout | None = None,
+        dropout: DropoutKey | None = None,
+        hidden_states: bool = True,
+        depth: int | None = None,
+        last_cells: Tensor | None = None,
+    ) -> EncoderOutput:
+        """Encode a batch. `pooled` (B, 2 D): tanh layer on the left encoder's last token and the right one's first.
+
+        last_cells: ignored; every token is computed.
+        """
+        right_dropout = None if dropout is None else replace(dropout, step=dropout.step + _STEP_OFFSET)
+        inputs = input_ids, attention_mask, token_type_ids
+        options: dict[str, Any] = {"hidden_states": hidden_states, "depth": depth}
+        left = self.left(*inputs, layout=layout, dropout=dropout, **options)
+        layout = left.layout  # both have the same order of rows
+        right = self.right(*inputs, layout=layout, dropout=right_dropout, **options)
+        states = None
+        if hidden_states:
+            states = tuple(torch.cat(both, -1) for both in zip(left.states, right.states, strict=True))
+        pooled = None
+        if self.pooler is not None and depth is None:
+            device = left.packed.device
+            ends = (left.packed[layout.ends(device, last=True)], right.packed[layout.ends(device, last=False)])
+            pooled = torch.tanh(self.pooler(torch.cat(ends, -1)))  # (B, 2 D)
+        return EncoderOutput(torch.cat([left.packed, right.packed], -1), layout, pooled, states)
 
 
 class WeightedSum(nn.Module):

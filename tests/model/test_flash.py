@@ -90,7 +90,7 @@ def test_packed_rows_give_what_the_rectangle_gives(flash, kind, lengths, some):
     for on in (True, False):
         calls = flash(on)
         encoder.zero_grad()
-        out = encoder(ids, mask, hidden_states=False, last_cells=cells)
+        out = encoder(ids, mask, hidden_states=False, output_positions=cells)
         states = out.packed[out.layout.rows(mask.flatten().nonzero().squeeze(1) if cells is None else cells)]
         grad = torch.randn(states.shape, generator=torch.Generator().manual_seed(2))
         ((states * grad).sum() + out.pooled.sum()).backward()
@@ -165,7 +165,7 @@ def test_the_kernel_stays_within_the_budget_of_graphs(monkeypatch):
                 cells = mask.flatten().nonzero().squeeze(1)[:128].to("meta")
                 out = encoder(
                     ids.to("meta"), mask.to("meta"), layout=dataclasses.replace(layout, **tensors),
-                    hidden_states=False, last_cells=cells,
+                    hidden_states=False, output_positions=cells,
                 )  # fmt: skip
                 out.packed.float().sum().backward()
     torch._dynamo.reset()

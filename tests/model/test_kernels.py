@@ -14,8 +14,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertworks.model.attention import rotate, rotation, visible_keys
-from bertworks.model.computation import ForwardOptions
+from bertworks.model.attention import build_attention_mask, rotate, rotation
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import Dropout, DropoutKey, SiteDropout, rescale
 from bertworks.model.fast import cpu
@@ -23,6 +22,7 @@ from bertworks.model.fast import kernels as K
 from bertworks.model.fast.attention import KeyedAttention
 from bertworks.model.fast.cpu import KernelComputation, has_kernels, use_kernels
 from bertworks.model.fast.kernels import build
+from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.model.openmp import library
@@ -351,7 +351,7 @@ def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     if rotations is not None:
         q, k = rotate(q, rotations), rotate(k, rotations)
     dropped = KEY.mask(4, rate, (B, N, L, L)).float() if rate else None
-    visible = visible_keys(packing, side, torch.device("cpu"))
+    visible = build_attention_mask(packing, side, torch.device("cpu"))
     context = KeyedAttention(packing, N, visible, None).context(q, k, v, visible, SiteDropout(rate, dropped))
     expected = packing.pack(context.transpose(1, 2).reshape(B * L, D), cells)
     real = mask.flatten() if returned.positions is None else mask.flatten()[returned.positions]
@@ -389,7 +389,7 @@ def built(shape):
 def one_layer(kernels, last):
     """A layer, its input, and its output for a batch with padding: all rows, or three for the `last` layer."""
     encoder, mask = built(dataclasses.replace(SHAPE, num_hidden_layers=1)).encoder, mask_of(4, 20, "right")
-    options = ForwardOptions(KEY, hidden_states=False, last_cells=torch.tensor([0, 7, 41]) if last else None)
+    options = ForwardOptions(KEY, hidden_states=False, output_positions=torch.tensor([0, 7, 41]) if last else None)
     computation = KernelComputation.of(encoder, Layout.of(mask, 4, 20), options, kernels)
     x = torch.randn(computation.layout.T, SHAPE.hidden_size)
 
@@ -559,7 +559,7 @@ def test_padding_that_is_left_out_changes_nothing(monkeypatch, padding):
         monkeypatch.setattr(cpu, "trimmed", trimmed)
         model.zero_grad()
         with torch.autocast("cpu", torch.bfloat16):
-            out = model.encoder(torch.arange(540).view(9, 60) % 100, mask, dropout=KEY, last_cells=cells,
+            out = model.encoder(torch.arange(540).view(9, 60) % 100, mask, dropout=KEY, output_positions=cells,
                                 hidden_states=False)  # fmt: skip
         found = out.packed[out.layout.rows(cells)]
         (found * grad).sum().backward()

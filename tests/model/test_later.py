@@ -13,11 +13,11 @@ from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.model.acceleration import compile_layers, for_inference
 from bertworks.model.attention import rotate, rotation
 from bertworks.model.bert import Encoder
-from bertworks.model.computation import ForwardOptions
 from bertworks.model.config import TopConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast.attention import BlockAttention
 from bertworks.model.fast.backend import accelerated
+from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.initialization import initialise
 from bertworks.model.layout import Layout
@@ -225,7 +225,7 @@ def test_a_window_is_what_a_local_layer_sees():
     encoder = fresh(window, num_hidden_layers=3)
     layout = Layout.of(None, 1, 12)
     computation = encoder.backend.select(encoder, layout, ForwardOptions(), torch.device("cpu"))
-    assert [attention.visible is not None for attention in computation.attentions] == [False, True, True]
+    assert [attention.attention_mask is not None for attention in computation.attentions] == [False, True, True]
     for layers, reach in [(1, 2), (2, 4)]:
         encoder = fresh({"attention_window": 2, "global_every": 1 << 30}, num_hidden_layers=layers + 1)
         encoder.layers[0].attention.output.weight.zero_()  # the first layer, which sees all, passes nothing on

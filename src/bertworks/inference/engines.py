@@ -17,8 +17,8 @@ from torch import Tensor
 from ..batch import Batch
 from ..files import InputError
 from ..model.acceleration import for_inference
-from ..model.computation import EncoderOutput
 from ..model.exportable import STATES, ExportableModel
+from ..model.forward import EncoderOutput
 from ..model.heads import Model
 from ..model.initialization import has_bfloat16, in_bfloat16
 from ..tasks.inputs import batch_scores

@@ -7,7 +7,7 @@ In reading order:
     attention.py       the scaled dot product, who sees whom, rotary positions
     layout.py          a batch without its padding
     dropout.py         masks that depend on (seed, step, site, row) alone
-    computation.py     the attention and dropout of each layer in one pass over a batch
+    forward.py         the attention and dropout of each layer in one pass over a batch
     heads.py           the heads, and the model that holds everything
     initialization.py  the initialization of all weights, also of position heads; copies in bfloat16
     recurrent.py       LSTM and GRU layers, to compare

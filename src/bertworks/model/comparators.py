@@ -27,9 +27,9 @@ from torch import Tensor, nn
 
 from ..files import InputError
 from .bert import Encoder
-from .computation import EncoderOutput
 from .config import ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey, head_site
+from .forward import EncoderOutput
 from .layout import Layout
 from .recurrent import Recurrent
 
@@ -63,11 +63,11 @@ class ConcatenatedEncoders(nn.Module):
         dropout: DropoutKey | None = None,
         hidden_states: bool = True,
         depth: int | None = None,
-        last_cells: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> EncoderOutput:
         """Encode a batch. `pooled` (B, 2 D): tanh layer on the left encoder's last token and the right one's first.
 
-        last_cells: ignored; every token is computed.
+        output_positions: ignored; every token is computed.
         """
         right_dropout = None if dropout is None else replace(dropout, step=dropout.step + _STEP_OFFSET)
         inputs = input_ids, attention_mask, token_type_ids

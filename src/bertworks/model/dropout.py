@@ -169,9 +169,9 @@ def torch_dropout(config: ModelConfig, layers: int, training: bool) -> EncoderDr
 
 
 def keyed_dropout(
-    config: ModelConfig, layers: int, key: DropoutKey, layout: Layout, last_cells: Tensor | None = None
+    config: ModelConfig, layers: int, key: DropoutKey, layout: Layout, output_positions: Tensor | None = None
 ) -> EncoderDropout:
-    """Dropout with the masks of a key. last_cells: the cells that the last layer returns; None: all."""
+    """Dropout with the masks of a key. output_positions: the positions that the last layer returns; None: all."""
     c, B, L = config, layout.B, layout.L
     hidden, weights, tokens = c.hidden_dropout_prob, c.attention_probs_dropout_prob, (B, L, c.hidden_size)
     sites = [(weights, (B, c.num_attention_heads, L, L)), (hidden, tokens), (hidden, tokens)]
@@ -181,8 +181,8 @@ def keyed_dropout(
     dropouts = []
     for i in range(layers):
         of_weights, *others = (next(masks) for _ in sites)
-        cells = last_cells if i == layers - 1 else None
-        packed = [None if mask is None else layout.pack(mask.flatten(0, 1), cells) for mask in others]
+        positions = output_positions if i == layers - 1 else None
+        packed = [None if mask is None else layout.pack(mask.flatten(0, 1), positions) for mask in others]
         dropouts.append(LayerDropout(SiteDropout(weights, of_weights), *(SiteDropout(hidden, mask) for mask in packed)))
     embeddings = SiteDropout()
     if hidden:

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 from .acceleration import Kernels, accelerated
 from .bert import Encoder, Transform
 from .comparators import ConcatenatedEncoders, FeatureHead
-from .computation import EncoderOutput
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey, head_site
+from .forward import EncoderOutput
 from .initialization import initialise, start_with_position_heads
 from .layout import Layout, with_layout
 
@@ -99,11 +99,11 @@ class Model(nn.Module):
         return None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth
 
     def encode(
-        self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None, last_cells: Tensor | None = None
+        self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None, output_positions: Tensor | None = None
     ) -> EncoderOutput:
         """The input of the heads for a batch (batch.py). `dropout`: key of the masks in training on a CPU.
 
-        last_cells: as of Encoder, without a feature head or a second encoder, which need every token.
+        output_positions: as of Encoder, without a feature head or a second encoder, which need every token.
         """
         out: EncoderOutput = self.encoder(
             batch["input_ids"],
@@ -113,7 +113,7 @@ class Model(nn.Module):
             hidden_states=self.top is not None,
             depth=self.depth,
             layout=Layout.of_batch(batch),
-            last_cells=last_cells,
+            output_positions=output_positions,
         )
         return out if self.top is None else self.top(out, dropout)
 
@@ -122,10 +122,10 @@ class Model(nn.Module):
         if self.config.direction == "pair":
             return self.encode(batch, dropout).pooled
         batch = with_layout(dict(batch))  # which `encode` needs too
-        cells = self.encoder.pooled_cells(Layout.of_batch(batch), batch["input_ids"].device)
+        positions = self.encoder.pooled_positions(Layout.of_batch(batch), batch["input_ids"].device)
         if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in layout.py
-            cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED_MULTIPLE)])
-        return self.encode(batch, dropout, cells).pooled
+            positions = torch.cat([positions, positions[:1].expand(-len(positions) % POOLED_MULTIPLE)])
+        return self.encode(batch, dropout, positions).pooled
 
     def freeze_unused_layers(self) -> None:
         """Turn off the gradients of layers above those that the feature head reads: they have no part in any loss."""

@@ -17,8 +17,8 @@ from torch import Tensor
 from ...model.attention import rotate, rotation
 from ...model.bert import Encoder
 from ...model.comparators import ConcatenatedEncoders
-from ...model.computation import EncoderOutput
 from ...model.config import ModelConfig
+from ...model.forward import EncoderOutput
 from ...model.layout import Layout
 
 SHOWN = 64  # dimensions of a word's vector that are shown by layer

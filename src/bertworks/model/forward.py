@@ -1,8 +1,7 @@
-"""What an encoder is asked for, how it computes a batch, and what it returns.
+"""The options of a forward pass, the plan by which an encoder computes it, and its output.
 
-A computation says where the tokens of the batch are, and gives the attention and dropout of each layer.
-
-`Reference` takes the definitions of attention.py and dropout.py. fast/backend.py has faster ways too, and chooses.
+A plan has the layout of the batch, and the attention and dropout of each layer. `Reference` makes plans with the
+definitions of attention.py and dropout.py; fast/backend.py selects faster implementations.
 """
 
 from collections.abc import Sequence
@@ -27,25 +26,25 @@ class ForwardOptions:
     attentions: bool = False  # return the attention weights of every layer
     head_mask: Tensor | None = None  # (layers, N) factors of the attention heads
     depth: int | None = None  # number of layers to compute, without the pooler; None: all
-    # (R,) cells of the tokens whose output is used, those of pooled tokens included. After its attention the last layer
+    # (R,) flat positions of the tokens whose output is used, pooled tokens included. After its attention the last layer
     # computes no others. Unique where there are gradients. Ignored with hidden_states or attentions
-    last_cells: Tensor | None = None
+    output_positions: Tensor | None = None
 
-    def cells(self, encoder: Any) -> Tensor | None:
-        """The cells that the last layer returns; None: all."""
+    def returned_positions(self, encoder: Any) -> Tensor | None:
+        """The positions that the last layer returns; None: all."""
         c = encoder.config
         is_complete = self.depth is None or self.depth >= c.num_hidden_layers
         pools_all = encoder.pooler is not None and c.classifier_pooling == "mean"
         needs_all = pools_all or self.hidden_states or self.attentions or c.layer_type != "attention"
-        return self.last_cells if is_complete and not needs_all else None
+        return self.output_positions if is_complete and not needs_all else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EncoderOutput:
-    """What an encoder returns.
+    """The output of an encoder.
 
-    `packed` (T, D) is the last layer on real tokens; `layout` says where they are. `pooled` (B, D) is the pooler's
-    output on the first token, on the last one if tokens see only what is left of them, or on the mean of all
+    `packed` (T, D) is the last layer on real tokens, whose positions are in `layout`. `pooled` (B, D) is the pooler's
+    output on the first token, on the last one if the context is left only, or on the mean of all
     (`classifier_pooling`); None without a pooler. The rest only if requested: `states`, the embeddings and each layer's
     output in packed form; `hidden_states`, the same as (B, L, D), zeros on padding; `attentions`, (B, N, L, L) of each
     layer. With pre-LayerNorm only the last state is normalised.
@@ -73,7 +72,7 @@ class EncoderOutput:
 
 
 @dataclass(frozen=True, eq=False)
-class Computation:
+class ForwardPlan:
     """How one batch is computed."""
 
     name: str
@@ -84,8 +83,8 @@ class Computation:
     @property
     def output_layout(self) -> Layout:
         """Where the rows of the last layer's output are."""
-        cells = self.attentions[-1].cells if self.attentions else None
-        return self.layout if cells is None else self.layout.at(cells)
+        positions = self.attentions[-1].output_positions if self.attentions else None
+        return self.layout if positions is None else self.layout.at(positions)
 
     def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
         """The output of one layer, (T, D) to (T, D)."""
@@ -93,34 +92,34 @@ class Computation:
 
 
 class Reference:
-    """Takes the definitions: attention step by step where its weights are returned, masked, or dropped by a key."""
+    """Selects the definitions: attention step by step where its weights are returned, masked, or dropped by a key."""
 
-    def select(self, encoder: Any, layout: Layout, options: ForwardOptions, device: torch.device) -> Computation:
+    def select(self, encoder: Any, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
         """How to compute a batch."""
         key = options.dropout if encoder.training else None
         explicit = options.attentions or options.head_mask is not None or key is not None
         kind = Attention if explicit else TorchAttention
         scopes = global_and_local(kind, encoder.config, layout, device)
-        return assemble("reference", encoder, layout, scopes, options)
+        return build_plan("reference", encoder, layout, scopes, options)
 
 
-def assemble(
+def build_plan(
     name: str, encoder: Any, layout: Layout, scopes: tuple[Attention, Attention], options: ForwardOptions
-) -> Computation:
-    """The computation with these two kinds of attention (`global_and_local`)."""
+) -> ForwardPlan:
+    """The plan with the attention of global and of local layers (`global_and_local`)."""
     attentions = attention_of_layers(encoder, layout, scopes, options)
     if encoder.training and options.dropout is not None:
-        cells = attentions[-1].cells if attentions else None
-        dropout = keyed_dropout(encoder.config, len(attentions), options.dropout, layout, cells)
+        positions = attentions[-1].output_positions if attentions else None
+        dropout = keyed_dropout(encoder.config, len(attentions), options.dropout, layout, positions)
     else:
         dropout = torch_dropout(encoder.config, len(attentions), encoder.training)
-    return Computation(name, layout, attentions, dropout)
+    return ForwardPlan(name, layout, attentions, dropout)
 
 
 def attention_of_layers(
     encoder: Any, layout: Layout, scopes: tuple[Attention, Attention], options: ForwardOptions
 ) -> list[Attention]:
-    """The attention of each layer that is computed; every `global_every`-th layer sees all tokens.
+    """The attention of each layer that is computed; every `global_every`-th layer is global.
 
     Raises ValueError if attention weights are requested of recurrent layers.
     """
@@ -138,7 +137,7 @@ def attention_of_layers(
         if head_mask.shape != expected:
             raise ValueError(f"head_mask of shape {tuple(head_mask.shape)}; expected {expected}, layers and heads")
         attentions = [replace(attention, head_mask=head_mask[i]) for i, attention in enumerate(attentions)]
-    cells = options.cells(encoder)
-    if attentions and cells is not None and len(cells) < layout.T:
-        attentions[-1] = replace(attentions[-1], cells=cells)
+    positions = options.returned_positions(encoder)
+    if attentions and positions is not None and len(positions) < layout.T:
+        attentions[-1] = replace(attentions[-1], output_positions=positions)
     return attentions

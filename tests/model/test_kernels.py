@@ -116,34 +116,6 @@ def test_add_norm(kernels, rate, padding):
         assert ((found[1] != 0) == (mask > 0)).all()
 
 
-@pytest.mark.parametrize(
-    ("changed", "error"),
-    [
-        ({0: torch.ones(8, 32).double()}, AssertionError),  # another type
-        ({0: torch.ones(32, 8).bfloat16().T}, AssertionError),  # columns, not rows
-        ({1: 8.0}, ctypes.ArgumentError),  # a number that is no count
-        ({4: torch.ones(8, 32)}, AssertionError),
-    ],
-)
-def test_what_c_does_not_read_is_refused(kernels, changed, error):
-    x, out = torch.ones(8, 32).bfloat16(), torch.empty(8, 32).bfloat16()
-    given = [x, 8, 32, False, out]
-    kernels._call("gelu", *given)
-    alike(out, F.gelu(x.float()))
-    with pytest.raises(error):
-        kernels._call("gelu", *[changed.get(i, one) for i, one in enumerate(given)])
-    for wrong in (given[:-1], [*given, out]):
-        with pytest.raises(AssertionError):
-            kernels._call("gelu", *wrong)
-
-
-def test_eps_may_be_a_whole_number(kernels):
-    x, update, gain, bias = torch.randn(64, 32), torch.randn(64, 32).bfloat16(), torch.rand(32), torch.randn(32)
-    rows = K.Rows.of(Layout.of(None, 2, 32))
-    out, *_ = kernels.add_norm(x, update, rows, K.NO_DROPOUT, gain, bias, 1)
-    torch.testing.assert_close(out, F.layer_norm(x + update, (32,), gain, bias, 1), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("width", [48, 96])
 @pytest.mark.parametrize("tanh", [False, True])
 def test_feed_forward(kernels, tanh, width):
@@ -202,22 +174,6 @@ def test_linear_layers_are_the_same_with_any_number_of_threads(kernels, N, K_):
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(*pair) for other in results[1:] for pair in zip(results[0], other, strict=True))
-
-
-def test_linear_layers_of_no_rows_have_no_gradients(kernels):
-    x, (weight, bias) = exact(0, [96], 64)
-    assert kernels.linear(x, [weight], [bias])[0].shape == (0, 96)
-    assert not any(one.any() for one in kernels.grad_weights(torch.empty(0, 96).bfloat16(), x))
-
-
-def test_linear_layers_of_other_types(kernels):
-    x, (weight, bias) = exact(40, [64], 32)
-    expected, _ = kernels.linear(x, [weight], [bias])
-    for other in (weight.bfloat16(), weight.T.contiguous().T):
-        found, kept = kernels.linear(x, [other], [bias])
-        alike(found, expected, 0.004)
-        dx = kernels.grad_input(found, kept)
-        alike(dx, found.float() @ weight, 0.004)
 
 
 @pytest.mark.parametrize("tanh", [False, True])
@@ -569,19 +525,6 @@ def test_padding_that_is_left_out_changes_nothing(monkeypatch, padding):
 
 
 @NEEDED
-@pytest.mark.parametrize("padding", ["left", "right", "scattered"])
-def test_trimmed_layouts_go_to_cells_and_back(padding, monkeypatch):
-    monkeypatch.setattr(type(KERNELS), "multiplies", lambda self, *widths: True)
-    encoder, mask = build_model(SHAPE).encoder, mask_of(8, 100, padding)
-    packing = Layout.of(mask, 8, 100)
-    trimmed = cpu.trimmed(encoder, packing, KERNELS)
-    assert len(trimmed.index) == -(-int(mask.sum()) // 8) * 8 < len(packing.index)
-    cells = torch.arange(800.0)[:, None]
-    assert torch.equal(trimmed.unpack(trimmed.pack(cells))[mask.flatten()], cells[mask.flatten()])
-    assert cpu.trimmed(encoder, Layout.of(None, 2, 4), KERNELS).index is None
-
-
-@NEEDED
 def test_models_of_other_kinds_do_without():
     others = {"norm": "pre"}, {"hidden_act": "relu"}, {"attention_window": 4}, {"hidden_size": 40}, {"bias": False}
     others += ({"feed_forward": "geglu"}, {"attention_probs_dropout_prob": 0.001})
@@ -692,13 +635,6 @@ def test_a_library_that_others_could_have_written_is_not_loaded(fresh, mode, mon
     assert not opened
 
 
-@NEEDED
-@pytest.mark.parametrize("command", ["false", "no-such-compiler", "clang"])
-def test_another_compiler_that_fails_gives_way_to_gcc(fresh, monkeypatch, command):
-    monkeypatch.setenv("CC", command)
-    assert load() is not None
-
-
 @pytest.mark.parametrize("compiler", ["none", "other source"])
 def test_without_a_working_compiler_there_are_none(fresh, monkeypatch, tmp_path, compiler):
     if compiler == "none":
@@ -709,16 +645,6 @@ def test_without_a_working_compiler_there_are_none(fresh, monkeypatch, tmp_path,
         monkeypatch.setattr(build, "SOURCES", [source])
     assert load() is None
     assert not fresh.exists() or not [*fresh.iterdir()]
-
-
-def test_without_a_home_they_are_compiled_for_this_process(monkeypatch):
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-
-    def home():
-        raise RuntimeError("no home")
-
-    monkeypatch.setattr(build.Path, "home", home)
-    assert (load() is None) == (KERNELS is None)
 
 
 @NEEDED

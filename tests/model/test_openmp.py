@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import textwrap
 from types import SimpleNamespace
 
 import pytest
@@ -80,43 +79,3 @@ def test_a_chosen_way_of_waiting_is_kept(monkeypatch):
     monkeypatch.setattr(openmp.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
     found = openmp.watch.__wrapped__()
     assert found is None or found.openmp is None
-
-
-@linux
-@pytest.mark.heavy
-def test_torch_threads_spin_less_beside_a_second_group_of_threads():
-    """CPU time of this process while it sleeps between operations: the spinning of torch's second thread."""
-    code = """
-        import ctypes, os, time
-        import torch
-        from bertworks.model import openmp
-        if openmp.library() is None:
-            raise SystemExit
-        torch.set_num_threads(2)
-        x, found = torch.ones(1 << 20), openmp.Watcher(ctypes.CDLL(openmp.library()))
-        found.cores = [0, 1]
-        def spent():
-            for _ in range(3):
-                x.add_(1)
-            before = time.process_time()
-            for _ in range(60):
-                x.add_(1)
-                time.sleep(0.01)
-            return time.process_time() - before
-        long = spent()
-        for _ in range(20):
-            found.add(2.0)
-        time.sleep(0.1)
-        short = spent()
-        for _ in range(20):
-            found.add(0.0)
-        time.sleep(0.1)
-        print(long, short, spent())
-    """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
-    command = [sys.executable, "-c", textwrap.dedent(code)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    if not done.stdout:
-        pytest.skip("torch has another OpenMP library")
-    long, short, again = map(float, done.stdout.split())
-    assert short < 0.6 * long and short < 0.6 * again

@@ -187,7 +187,7 @@ class Encoder(nn.Module):
 
         attention_mask: 1 or True for real tokens. token_type_ids: segment of each token, all 0 if left out.
         layout: the batch's, if it is known (layout.py). The others: see ForwardOptions. Raises ValueError if the
-        sequences are longer than `max_length`, or if recurrent layers are asked for attention.
+        sequences are longer than `max_length`, or if attention weights of recurrent layers are requested.
         """
         B, L = input_ids.shape
         if (limit := self.config.max_length) < L:

@@ -91,7 +91,7 @@ class ModelConfig:
     pad_token_id: int = 0  # token id that fills up a batch
     # learned: a table of vectors (BERT); sinusoidal: a fixed table (Vaswani et al. 2017); rotary: no table
     position_embedding_type: Literal["learned", "sinusoidal", "rotary"] = "learned"
-    # which tokens a token sees: both sides, left or right of itself; pair: one encoder for each side
+    # context of a token: both directions, left or right; pair: a left and a right encoder, concatenated
     direction: Literal["both", "left", "right", "pair"] = "both"
     layer_type: Literal["attention", "lstm", "gru"] = "attention"  # lstm, gru: recurrent layers, for comparison
     # tensor names in its folder, pooler
@@ -107,7 +107,7 @@ class ModelConfig:
     # geglu: the activation of one half times another half
     feed_forward: Literal["dense", "geglu"] = "dense"
     rope_theta: float = 10000.0  # base of rotary positions' wavelengths
-    # attention span of local layers, in tokens on each side; 0: no layer is local
+    # attention span of local layers, in tokens to the left and to the right; 0: no layer is local
     attention_window: int = 0
     # with an attention span: layers 0, n, 2 n, ... see all tokens, the others are local
     global_every: int = 3
@@ -115,8 +115,8 @@ class ModelConfig:
     classifier_dropout: float | None = None
     # the decoder of the masked-LM head shares the word embedding table
     tie_word_embeddings: bool = True
-    # first weights: normal (the paper's truncated normal); position-heads (for learned positions): some attention heads
-    # begin by looking at a token's neighbours
+    # initialization: normal (the paper's truncated normal); position-heads (for learned positions): some attention heads
+    # attend to a token's neighbours from the beginning
     start: Literal["normal", "position-heads"] = "normal"
     # matrices and LayerNorms add a bias; false: only the last matrix of each head does (ModernBERT)
     bias: bool = True

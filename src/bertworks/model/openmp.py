@@ -40,7 +40,7 @@ def watch() -> "Watcher | None":
         return None
     path = None if {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys() else library()
     watcher = Watcher(None if path is None else ctypes.CDLL(path))
-    os.register_at_fork(after_in_child=watch.cache_clear)  # the child has no such thread
+    os.register_at_fork(after_in_child=watch.cache_clear)  # the child lacks the thread
     threading.Thread(target=watcher.run, name="watch cores", daemon=True).start()
     return watcher
 
@@ -60,7 +60,7 @@ class Watcher:
         self.cores = sorted(os.sched_getaffinity(0))
         self.threads = int(openmp.omp_get_max_threads()) if openmp else 0  # of an operation
         self.used = 0.0  # cores that other programs have used in the last second
-        self.release: threading.Event | None = None  # ends the second group of threads; None: there is no such group
+        self.release: threading.Event | None = None  # ends the second group of threads; None: without such a group
 
     def run(self) -> None:
         """Measure until the process ends."""

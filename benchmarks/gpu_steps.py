@@ -72,10 +72,7 @@ class Cell:
         """The same model, batch and optimizer for both sides."""
         shape = {"tiny": tiny.SHAPE, "base": ModelConfig(), "large": tiny.LARGE}[self.size]
         model = dataclasses.replace(
-            shape,
-            vocab_size=vocab_size,
-            hidden_dropout_prob=self.dropout,
-            attention_probs_dropout_prob=self.dropout,
+            shape, vocab_size=vocab_size, hidden_dropout_prob=self.dropout, attention_probs_dropout_prob=self.dropout
         )
         fits = max(1, self.tokens // self.length // (2 if self.size == "large" else 1))
         micro = next(rows for rows in range(min(fits, self.batch), 0, -1) if self.batch % rows == 0)

@@ -86,7 +86,7 @@ class Packed:
 
 
 class Compiled:
-    """The rectangular pass (model/rectangular.py), compiled by Inductor into a graph with the weights built in.
+    """The padded pass (model/exportable.py), compiled by Inductor into a graph with the weights built in.
 
     There is one graph per output, and a second one for batches of one sequence; they serve all lengths. The first
     batch waits for its graph, half a minute or more. Batches of sequences longer than LONGEST go through `packed`,

@@ -2,9 +2,9 @@
 
 Attention is the only operation that mixes tokens; everything else works on single token vectors. Therefore attention
 and dropout are passed in: embeddings, attention, feed-forward network and layer do not depend on padding, devices or
-optimized implementations. Only Encoder knows the layout of a batch. attention.py and dropout.py have the definitions,
-fast/ has faster ways to compute them. BERT's relatives are settings of the same modules (config.py); recurrent.py and
-pair.py have the encoders that the paper compares with.
+optimized implementations. Only Encoder uses the layout of a batch. attention.py and dropout.py have the definitions,
+fast/ has faster implementations. BERT's relatives are settings of the same modules (config.py); recurrent.py and
+comparators.py have the encoders that the paper compares with.
 
 Shapes: B sequences, L positions, T tokens of a batch without its padding (layout.py), E embedding width, D hidden
 width, I feed-forward width, V vocabulary.

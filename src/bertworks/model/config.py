@@ -115,8 +115,8 @@ class ModelConfig:
     classifier_dropout: float | None = None
     # the decoder of the masked-LM head shares the word embedding table
     tie_word_embeddings: bool = True
-    # initialization: normal (the paper's truncated normal); position-heads (for learned positions): some attention heads
-    # attend to a token's neighbours from the beginning
+    # initialization: normal (the paper's truncated normal); position-heads (for learned positions): some attention
+    # heads attend to a token's neighbours from the beginning
     start: Literal["normal", "position-heads"] = "normal"
     # matrices and LayerNorms add a bias; false: only the last matrix of each head does (ModernBERT)
     bias: bool = True

@@ -51,7 +51,7 @@ class Layout:
 
     @classmethod
     def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Layout":
-        """The layout that leaves out padding, which may be anywhere. Raises ValueError for a sequence of padding only."""
+        """The layout without padding, which may be anywhere. Raises ValueError for a sequence of padding only."""
         mask = None if attention_mask is None else attention_mask.bool()
         if mask is None or mask.all():
             return cls(B, L, None, None, None)

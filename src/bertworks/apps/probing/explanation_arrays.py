@@ -16,7 +16,6 @@ from torch import Tensor
 
 from ...model.attention import rotate, rotation
 from ...model.bert import Encoder
-from ...model.comparators import ConcatenatedEncoders
 from ...model.config import ModelConfig
 from ...model.forward import EncoderOutput
 from ...model.layout import Layout
@@ -112,15 +111,13 @@ def masked_logits(model: Any, ids: Sequence[int], types: Sequence[int], position
 # ---- words by layer
 
 
-def word_vectors(
-    encoder: Encoder | ConcatenatedEncoders, ids: Sequence[int], states: Sequence[Tensor], words: Sequence[Any]
-) -> Tensor:
+def word_vectors(encoder: Any, ids: Sequence[int], states: Sequence[Tensor], words: Sequence[Any]) -> Tensor:
     """(L + 2, W, D) each word's static vector, its embedding, and its vector of each layer: means over its tokens.
 
     words: first token of each word, and the one after its last. Narrower vectors (ALBERT's static ones) end in zeros,
     which change no cosine.
     """
-    sides = (encoder.left, encoder.right) if isinstance(encoder, ConcatenatedEncoders) else (encoder,)
+    sides = (encoder.left, encoder.right) if encoder.config.direction == "pair" else (encoder,)
     static = torch.cat([side.embeddings.word.weight[list(ids)] for side in sides], -1)
     every = [static, *states]
     width = max(state.shape[-1] for state in every)

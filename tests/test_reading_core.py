@@ -9,7 +9,7 @@ from test_size import code_lines
 
 ROOT = Path(bertworks.__file__).parent
 # Limits: a change that lowers a number lowers it here, down to 24 files and 2,900 lines of code; none raises it
-FILES, LINES = 67, 5_700
+FILES, LINES = 64, 5_500
 NOT_LOADED = {"api", "apps", "checkpoint", "cli", "experiments", "finetuning", "inference", "tasks", "tokenizer"}
 LOADED = """
 import sys, bertworks.pretraining.run

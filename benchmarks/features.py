@@ -29,7 +29,7 @@ from bertworks.data.corpus import read_documents
 from bertworks.data.sentences import split_sentences
 from bertworks.inference.config import FeatureConfig
 from bertworks.inference.features import Extractor
-from bertworks.model.layer_choice import LayerChoice
+from bertworks.model.comparators import LayerChoice
 from bertworks.training import machine
 
 HALVED = ", bfloat16"

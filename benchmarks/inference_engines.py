@@ -13,7 +13,7 @@ from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model
 from bertworks.inference.engines import can_compile
 from bertworks.inference.predictor import Predictor
-from bertworks.model.rectangular import STATES, Rectangular
+from bertworks.model.exportable import STATES, ExportableModel
 
 OURS = ("packed, float32", "packed, bfloat16", "compiled, float32", "compiled, bfloat16")
 THEIRS = (
@@ -106,7 +106,7 @@ def write_exports(folder: Path, work: Path, names: Sequence[str]) -> None:
 
 def write_graphs(folder: Path, work: Path, int8: bool) -> None:
     """The ONNX graph of the encoder, and one with int8 matrices."""
-    model = Rectangular(load_model(folder), [STATES])
+    model = ExportableModel(load_model(folder), [STATES])
     example = tuple(torch.ones(2, 8, dtype=torch.int64) for _ in range(3))
     names = ["input_ids", "attention_mask", "token_type_ids"]
     axes = tuple({0: torch.export.Dim("B"), 1: torch.export.Dim("L", max=model.model.config.max_length)} for _ in names)

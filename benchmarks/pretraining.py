@@ -33,7 +33,6 @@ from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.data.vocabulary import tokenizer_of
 from bertworks.model.config import ModelConfig
-from bertworks.model.presets import PRESETS
 from bertworks.pretraining.job import start_model, training_of
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
@@ -59,7 +58,7 @@ class Sizes:
     small: bool  # the encoder of tiny.py in place of four layers of width 256
 
     def shape(self, vocab_size: int, dropout: float) -> ModelConfig:
-        shape = tiny.SHAPE if self.small else PRESETS["mini"]
+        shape = tiny.SHAPE if self.small else tiny.MINI
         return dataclasses.replace(
             shape, vocab_size=vocab_size, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
         )

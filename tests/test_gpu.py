@@ -8,10 +8,10 @@ import torch
 from bertworks import Predictor, finetune
 from bertworks.checkpoint.folder import save_folder
 from bertworks.model.acceleration import compile_layers
-from bertworks.model.computation import ForwardOptions
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast import backend
 from bertworks.model.fast.attention import flash_attention
+from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.pretraining.job import pretrain

@@ -396,12 +396,12 @@ def test_a_full_disk_names_the_file(folder, tmp_path, monkeypatch, capsys):
     [
         (["--out", "x.csv"], "expected a name that ends in .safetensors"),
         (["--out", "nowhere/x.safetensors"], "there is no folder nowhere"),
-        (["--out", "x.safetensors", "--layers", "2"], "there is no layer 2; this encoder has 2 layers, 0 to 1"),
-        (["--out", "x.safetensors", "--layers", "top"], "'top' is no layer"),
+        (["--out", "x.safetensors", "--layers", "2"], "this encoder has layers 0 to 1"),
+        (["--out", "x.safetensors", "--layers", "top"], "layers 'top': expected last"),
         (["--out", "x.safetensors", "--words", "mean", "--pool", "mean"], "words cannot stand beside pool"),
         (["--out", "x.safetensors", "--max-length", "33"], "max_length = 33; expected 8 to 32"),
         (["--out", "x.safetensors", "--text", "a,b,c"], "3 text columns; expected one, or two"),
-        (["--out", "x.safetensors", "--layers", ""], "'' is no layer"),
+        (["--out", "x.safetensors", "--layers", ""], "layers '': expected last"),
     ],
 )
 def test_refusals(folder, tmp_path, monkeypatch, capsys, arguments, says):

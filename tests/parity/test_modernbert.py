@@ -10,13 +10,14 @@ import torch
 
 from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
+from bertworks.config import RECIPES, load_recipe
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
-from bertworks.model.computation import ForwardOptions
 from bertworks.model.fast.attention import BlockAttention
+from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
-from bertworks.model.presets import PRESETS
+from bertworks.pretraining.recipe import PretrainConfig
 
 transformers = pytest.importorskip("transformers")
 V = 97
@@ -29,6 +30,10 @@ def peer(cls: str = "ModernBertForMaskedLM", **more):
     shape |= dict.fromkeys(("sep_token_id", "eos_token_id"), 1)
     torch.manual_seed(0)
     return getattr(transformers, cls)(transformers.ModernBertConfig(**shape | more)).eval()
+
+
+def modern():
+    return load_recipe(RECIPES / "pretrain" / "modern.toml", PretrainConfig).model
 
 
 def batch(L: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,7 +65,7 @@ def test_local_layers_in_blocks_and_a_converted_folder(tmp_path):
 @torch.no_grad()
 def test_the_recipe_modern_writes_a_modernbert(tmp_path):
     small = {"vocab_size": V, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
-    config = dataclasses.replace(PRESETS["modern"], **small, num_hidden_layers=4, attention_window=5)
+    config = dataclasses.replace(modern(), **small, num_hidden_layers=4, attention_window=5)
     model = build_model(config, ("mlm",), seed=1).eval()
     with torch.no_grad():
         for p in model.parameters():
@@ -177,7 +182,7 @@ def test_what_is_computed_otherwise_is_refused(changes, message, tmp_path):
 
 def test_what_no_key_can_say_is_read_by_bertworks_alone(tmp_path):
     small = {"vocab_size": V, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48}
-    config = dataclasses.replace(PRESETS["modern"], **small, num_hidden_layers=2, local_rope_theta=0.0)
+    config = dataclasses.replace(modern(), **small, num_hidden_layers=2, local_rope_theta=0.0)
     config = dataclasses.replace(config, position_embedding_type="sinusoidal")
     save_folder(tmp_path, build_model(config, ("mlm",), seed=1).eval(), None)
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bertworks"

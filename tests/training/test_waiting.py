@@ -135,7 +135,7 @@ def test_adamw_does_not_wait_for_the_gpu(on_a_gpu):
 
 def test_a_batch_that_is_not_prepared_would_wait(on_a_gpu, monkeypatch):
     """So that the tests above can fail."""
-    cells = {"last_cells": torch.arange(2, device=GPU)}
+    cells = {"output_positions": torch.arange(2, device=GPU)}
     monkeypatch.setattr(type(PRETRAINING["mlm+nsp"]), "prepare", lambda self, batch: batch | cells)
     with pytest.raises(RuntimeError, match="meta"):
         on_a_gpu("mlm+nsp", PADDED)

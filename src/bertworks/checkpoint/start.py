@@ -13,11 +13,10 @@ import torch
 
 from ..files import InputError
 from ..model.bert import Encoder
+from ..model.comparators import ConcatenatedEncoders, FeatureHead
 from ..model.config import NO_TOP, HeadName, ModelConfig, TopConfig
 from ..model.heads import Model, build_head, build_model
 from ..model.initialization import initialise, shapes_only
-from ..model.pair import SIDES, Pair
-from ..model.top import Top
 from ..reporting.outputs import check_output_folder
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
 from .locate import CONFIG, EXPECTED, ModelLike, find_model, refuse_export
@@ -98,7 +97,7 @@ def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Gene
         model.encoder.pooler.to_empty(device="cpu")
         initialise(model.encoder.pooler, config.initializer_range, generator)
     if "top" in parts:
-        model.top = Top(top, config, width)
+        model.top = FeatureHead(top, config, width)
         initialise(model.top, config.initializer_range, generator)
     for name in heads_in(parts):
         model.heads[name] = build_head(name, config, labels, width if model.top is None else model.top.width)
@@ -113,7 +112,7 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
     folders = [find_model(left), find_model(right)]
     check_output_folder(out, [left, right])
     encoders = [load_encoder(folder) for folder in folders]
-    for folder, encoder, side in zip(folders, encoders, SIDES, strict=True):
+    for folder, encoder, side in zip(folders, encoders, ("left", "right"), strict=True):
         if encoder.config.direction != side:
             raise InputError(
                 f"{folder} sees {encoder.config.direction}; expected an encoder that sees the {side} side alone: "
@@ -131,8 +130,8 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
     save_folder(out, Model(_joined(shapes[0], *encoders), {}), tokenizers[0])
 
 
-def _joined(shape: ModelConfig, left: Encoder, right: Encoder) -> Pair:
-    pair = Pair(shape, pooler=False)
+def _joined(shape: ModelConfig, left: Encoder, right: Encoder) -> ConcatenatedEncoders:
+    pair = ConcatenatedEncoders(shape, pooler=False)
     for target, source in ((pair.left, left), (pair.right, right)):
         state = {name: tensor for name, tensor in source.state_dict().items() if not name.startswith("pooler.")}
         target.load_state_dict(state)

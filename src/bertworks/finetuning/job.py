@@ -18,9 +18,9 @@ from torch import Tensor
 from ..checkpoint.folder import find_model, load_tokenizer, read_config
 from ..checkpoint.weights import weights_checksum
 from ..files import Diverged, InputError, read_json
+from ..model.comparators import LayerChoice
 from ..model.config import NO_TOP, ModelConfig
 from ..model.heads import Model
-from ..model.layer_choice import LayerChoice
 from ..tasks.base import Data, Judged, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels

@@ -16,10 +16,11 @@ from torch import Tensor
 
 from ..batch import Batch
 from ..files import InputError
-from ..model.acceleration import for_inference, has_bfloat16, in_bfloat16
-from ..model.computation import EncoderOutput
+from ..model.acceleration import for_inference
+from ..model.exportable import STATES, ExportableModel
+from ..model.forward import EncoderOutput
 from ..model.heads import Model
-from ..model.rectangular import STATES, Rectangular
+from ..model.initialization import has_bfloat16, in_bfloat16
 from ..tasks.inputs import batch_scores
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -85,7 +86,7 @@ class Packed:
 
 
 class Compiled:
-    """The rectangular pass (model/rectangular.py), compiled by Inductor into a graph with the weights built in.
+    """The padded pass (model/exportable.py), compiled by Inductor into a graph with the weights built in.
 
     There is one graph per output, and a second one for batches of one sequence; they serve all lengths. The first
     batch waits for its graph, half a minute or more. Batches of sequences longer than LONGEST go through `packed`,
@@ -99,7 +100,7 @@ class Compiled:
         self.model, self.precision, self.process = model, precision, os.getpid()
         self.network = in_bfloat16(model) if precision == "bfloat16" else for_inference(model)
         outputs = [STATES, *(name for name in model.heads if name != "mlm")]
-        self.graphs = {name: torch.compile(Rectangular(self.network, [name]), dynamic=True) for name in outputs}
+        self.graphs = {name: torch.compile(ExportableModel(self.network, [name]), dynamic=True) for name in outputs}
 
     @functools.cached_property
     def packed(self) -> Packed:

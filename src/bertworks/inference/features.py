@@ -26,7 +26,7 @@ from ..checkpoint.start import network_of
 from ..files import InputError
 from ..model.acceleration import for_inference
 from ..model.bert import Encoder
-from ..model.layer_choice import LayerChoice
+from ..model.comparators import LayerChoice
 from ..tasks.contexts import Contexts, tokenize_contexts
 from ..tasks.inputs import Inputs
 from ..tasks.rows import check_integer, in_chunks, texts_or_pairs_of

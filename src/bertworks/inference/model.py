@@ -22,9 +22,8 @@ from ..checkpoint.pooling import Pooling
 from ..files import InputError, shorten
 from ..model import openmp
 from ..model.acceleration import for_inference
+from ..model.exportable import STATES
 from ..model.heads import Model
-from ..model.openmp import one_thread_after_fork
-from ..model.rectangular import STATES
 from ..tasks.base import Limits
 from ..tasks.inputs import Inputs, compute_scores
 from ..tasks.kinds import KINDS
@@ -78,7 +77,7 @@ class LoadedModel:
         if max_length is not None:
             check_integer(max_length, "max_length")
         openmp.watch()
-        one_thread_after_fork()
+        openmp.one_thread_after_fork()
         folder = find_model(path)
         config, whole = read_config(folder)
         exported = is_export(folder)

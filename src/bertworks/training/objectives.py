@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from ..batch import IGNORED, Batch
-from ..model.computation import EncoderOutput
 from ..model.dropout import DropoutKey
+from ..model.forward import EncoderOutput
 from ..model.heads import Model
 from ..model.layout import Layout, with_layout
 from .config import ObjectiveName, PairName
@@ -50,7 +50,7 @@ class PretrainingObjective(Objective):
     pair: PairName | None = "nsp"
 
     def prepare(self, batch: Batch) -> Batch:
-        return _with_last_cells(_with_slots(super().prepare(batch)))
+        return _with_output_positions(_with_slots(super().prepare(batch)))
 
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
@@ -61,7 +61,7 @@ class PretrainingObjective(Objective):
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
         # the cells have each sequence's first token; an encoder that reads from left to right pools the last one
-        cells = batch["last_cells"] if model.config.direction != "left" else None
+        cells = batch["output_positions"] if model.config.direction != "left" else None
         out = model.encode(batch, dropout, cells)
         terms = {"mlm": _word_loss(model, out, batch)}
         if self.pair:
@@ -121,22 +121,22 @@ def _with_slots(batch: Batch) -> Batch:
     return batch if "masked_slots" in batch else batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
 
 
-def _with_last_cells(batch: Batch) -> Batch:
+def _with_output_positions(batch: Batch) -> Batch:
     """The batch with the cells that the heads read: those to predict and each sequence's first token.
 
     Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
     """
-    if "last_cells" in batch:
+    if "output_positions" in batch:
         return batch
     ids, packing = batch["input_ids"], Layout.of_batch(batch)
     read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
     read[batch["masked_positions"][batch["masked_slots"]]] = True
-    read[packing.end_cells(ids.device, last=False)] = True
+    read[packing.end_positions(ids.device, last=False)] = True
     computed = torch.ones_like(read)
     if packing.index is not None:  # padding may have no row of its own, whose gradient would be that of another cell
         computed = batch["attention_mask"].bool().flatten()
-    cells, others = ((computed & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
-    return batch | {"last_cells": torch.cat([cells, others[: -len(cells) % FILL]])}
+    positions, others = ((computed & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
+    return batch | {"output_positions": torch.cat([positions, others[: -len(positions) % FILL]])}
 
 
 def _word_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED, Batch
-from ..model.computation import EncoderOutput
 from ..model.dropout import DropoutKey
+from ..model.forward import EncoderOutput
 from ..model.heads import Model
 from .objectives import Objective
 from .vocabulary_loss import OutputLayer, Term, cross_entropy, linear_cross_entropy, linear_divergence, used_slots

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED
-from ..model.computation import Reference
+from ..model.forward import Reference
 from ..model.heads import MaskedLMHead, Model
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from bertworks.apps.serve.models import load_models
 from bertworks.apps.serve.service import Service
 from bertworks.files import InputError
 from bertworks.inference.engines import Computing
-from bertworks.model.rectangular import STATES
+from bertworks.model.exportable import STATES
 
 OUTPUTS = {"tiny": {STATES, "nsp"}, "tags": {STATES, "tagger"}, "span": {STATES, "span"}, "choice": {STATES, "choice"}}
 

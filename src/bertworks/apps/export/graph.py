@@ -20,8 +20,8 @@ from ...checkpoint.pooling import Pooling
 from ...files import InputError
 from ...inference.engines import INPUTS
 from ...inference.exported import SENTENCE, outputs_of
+from ...model.exportable import STATES, ExportableModel
 from ...model.heads import Model
-from ...model.rectangular import STATES, Rectangular
 
 MODEL, QUANTIZED = "model.onnx", "model_quantized.onnx"  # as other software names them
 _LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
@@ -42,7 +42,7 @@ class Exportable(nn.Module):
         self.segments = model.config.type_vocab_size > 1
         self.choices = "choice" in model.heads
         self.model, self.pooling = model, pooling
-        self.network = Rectangular(model, tuple(dict.fromkeys(self.outputs.values())))
+        self.network = ExportableModel(model, tuple(dict.fromkeys(self.outputs.values())))
 
     @property
     def inputs(self) -> tuple[str, ...]:

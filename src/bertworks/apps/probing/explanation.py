@@ -34,8 +34,8 @@ import torch
 from ...checkpoint.locate import refuse_export
 from ...files import InputError
 from ...inference.predictor import Predictor
+from ...model.comparators import ConcatenatedEncoders
 from ...model.config import ModelConfig
-from ...model.pair import Pair
 from ...tasks.rows import check_count, check_integer, text_of
 from ...tokenizer import Encoding, Tokenizer, normalize
 from .explanation_arrays import (
@@ -196,7 +196,7 @@ def _words(one: Explained, spans: Sequence[Span]) -> list[dict[str, Any]]:
 
 
 def _embeddings(one: Explained) -> dict[str, Any] | None:
-    if isinstance(one.model.encoder, Pair):
+    if isinstance(one.model.encoder, ConcatenatedEncoders):
         return one.leave_out("embeddings", "pair")
     found = embedding_sum(one.model.encoder, one.encoding.ids, one.encoding.type_ids)
     for name, code in (("position", "rotary"), ("segment", "no-segments")):
@@ -207,7 +207,7 @@ def _embeddings(one: Explained) -> dict[str, Any] | None:
 
 def _attention(one: Explained, states: list[torch.Tensor]) -> dict[str, Any] | None:
     config = one.model.config
-    if isinstance(one.model.encoder, Pair):
+    if isinstance(one.model.encoder, ConcatenatedEncoders):
         return one.leave_out("attention", "pair")
     if config.layer_type != "attention" or not config.num_hidden_layers:
         return one.leave_out("attention", "recurrent" if config.num_hidden_layers else "no-layers")

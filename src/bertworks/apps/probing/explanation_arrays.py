@@ -16,10 +16,9 @@ from torch import Tensor
 
 from ...model.attention import rotate, rotation
 from ...model.bert import Encoder
-from ...model.computation import EncoderOutput
 from ...model.config import ModelConfig
+from ...model.forward import EncoderOutput
 from ...model.layout import Layout
-from ...model.pair import Pair
 
 SHOWN = 64  # dimensions of a word's vector that are shown by layer
 Packed = dict[str, Any]
@@ -70,7 +69,7 @@ def head_vectors(encoder: Encoder, states: Sequence[Tensor]) -> dict[str, Tensor
         )
         if config.position_embedding_type == "rotary":
             theta = config.local_rope_theta if _is_local(config, number) else 0.0
-            turns = rotation(len(x), q.shape[-1], theta or config.rope_theta, x.device)
+            turns = rotation(torch.arange(len(x), device=x.device), q.shape[-1], theta or config.rope_theta)
             q, k = rotate(q, turns), rotate(k, turns)
         found.append((q, k, v))
     return dict(zip(("query", "key", "value"), map(torch.stack, zip(*found, strict=True)), strict=True))
@@ -112,13 +111,13 @@ def masked_logits(model: Any, ids: Sequence[int], types: Sequence[int], position
 # ---- words by layer
 
 
-def word_vectors(encoder: Encoder | Pair, ids: Sequence[int], states: Sequence[Tensor], words: Sequence[Any]) -> Tensor:
+def word_vectors(encoder: Any, ids: Sequence[int], states: Sequence[Tensor], words: Sequence[Any]) -> Tensor:
     """(L + 2, W, D) each word's static vector, its embedding, and its vector of each layer: means over its tokens.
 
     words: first token of each word, and the one after its last. Narrower vectors (ALBERT's static ones) end in zeros,
     which change no cosine.
     """
-    sides = (encoder.left, encoder.right) if isinstance(encoder, Pair) else (encoder,)
+    sides = (encoder.left, encoder.right) if encoder.config.direction == "pair" else (encoder,)
     static = torch.cat([side.embeddings.word.weight[list(ids)] for side in sides], -1)
     every = [static, *states]
     width = max(state.shape[-1] for state in every)

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from ..attention import Attention, TorchAttention, global_and_local
 from ..bert import Encoder, Layer
-from ..computation import Computation, ForwardOptions, Reference, assemble
 from ..dropout import LayerDropout
+from ..forward import ForwardOptions, ForwardPlan, Reference, build_plan
 from ..layout import Layout
 from .attention import (
     Blocks,
@@ -114,7 +114,7 @@ class Backend:
             unpadded=not (gradients or encoder.training or recurrent) and _is_unpadded_cheaper(encoder, layout),
         )
 
-    def select(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> Computation:
+    def select(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
         """How to compute a batch."""
         config, facts = encoder.config, self.facts(encoder, layout, options)
         method = choose(facts)
@@ -135,7 +135,7 @@ class Backend:
             scopes = _unpadded(method, scopes, config.direction == "left")
         if blocks is not None:
             scopes = scopes[0], in_blocks(scopes[1], blocks)
-        computation = assemble(method, encoder, layout, scopes, options)
+        computation = build_plan(method, encoder, layout, scopes, options)
         if not compiled:
             return computation
         return CompiledComputation(method, layout, computation.attentions, computation.dropout, layer=self.compiled)
@@ -202,7 +202,7 @@ def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CompiledComputation(Computation):
+class CompiledComputation(ForwardPlan):
     """The layer compiled once for all layers."""
 
     layer: Any  # `run_layer`, compiled

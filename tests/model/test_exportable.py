@@ -8,8 +8,8 @@ from torch.export import Dim, export
 
 from bertworks.files import InputError
 from bertworks.model.config import TopConfig
+from bertworks.model.exportable import STATES, ExportableModel
 from bertworks.model.heads import TOKEN_HEADS, build_model
-from bertworks.model.rectangular import STATES, Rectangular
 from support.encoder_options import TINY
 
 LONG = dataclasses.replace(TINY, max_position_embeddings=640, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -71,7 +71,7 @@ def assert_equal_to_packed(model, results, batch):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_packed_numbers(shape):
     model, batch = model_of(shape), batch_of(3, 9, torch.tensor([9, 4, 1]))
-    assert_equal_to_packed(model, Rectangular(model)(**batch), batch)
+    assert_equal_to_packed(model, ExportableModel(model)(**batch), batch)
 
 
 EXPORTED = [shape if shape == "bert" else pytest.param(shape, marks=pytest.mark.heavy) for shape in SHAPES]
@@ -84,7 +84,7 @@ def test_a_recorded_graph_serves_every_size(shape):
     example = batch_of(3, 9, torch.tensor([9, 4, 1]))
     B, L = Dim("B", max=64), Dim("L", max=model.config.max_length)
     with torch.enable_grad():  # as a caller would export
-        graph = export(Rectangular(model), tuple(example.values()), dynamic_shapes=[{0: B, 1: L}] * 3).module()
+        graph = export(ExportableModel(model), tuple(example.values()), dynamic_shapes=[{0: B, 1: L}] * 3).module()
     for sizes in (example, batch_of(2, 17, torch.tensor([17, 6])), batch_of(1, 3, torch.tensor([3]))):
         assert_equal_to_packed(model, graph(*sizes.values()), sizes)
 
@@ -93,29 +93,27 @@ def test_a_recorded_graph_serves_every_size(shape):
 @pytest.mark.parametrize("shape", ["modernbert", "left"])
 def test_long_sequences_equal_attention_in_blocks(shape):
     model, batch = model_of(shape), batch_of(2, 600, torch.tensor([600, 77]))
-    assert_equal_to_packed(model, Rectangular(model)(**batch), batch)
+    assert_equal_to_packed(model, ExportableModel(model)(**batch), batch)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("top", [TopConfig(layers="second-to-last"), TopConfig(layers="concat-last-2", pooler=False)])
 def test_a_choice_of_layers_below_the_head(top):
     model, batch = model_of("bert", ("classifier", "tagger"), top=top), batch_of(3, 9, torch.tensor([9, 4, 1]))
-    assert_equal_to_packed(model, Rectangular(model)(**batch), batch)
+    assert_equal_to_packed(model, ExportableModel(model)(**batch), batch)
 
 
 @torch.no_grad()
 def test_only_what_is_asked_for_is_computed(monkeypatch):
     model, batch = model_of("bert"), batch_of(2, 5, torch.tensor([5, 2]))
     monkeypatch.setattr(type(model), "masked_lm_logits", None)  # calling it would raise
-    assert list(Rectangular(model, ["span", "nsp"])(**batch)) == ["span", "nsp"]
+    assert list(ExportableModel(model, ["span", "nsp"])(**batch)) == ["span", "nsp"]
 
 
 def test_what_cannot_be_recorded_is_refused():
     lstm = build_model(dataclasses.replace(LONG, layer_type="lstm"), ("classifier",), labels=2)
-    with pytest.raises(InputError, match=r"layer_type = 'lstm'.*attention layers"):
-        Rectangular(lstm)
+    with pytest.raises(InputError, match="recurrent layers"):
+        ExportableModel(lstm)
     top = TopConfig(bilstm_layers=1, bilstm_width=8)
-    with pytest.raises(InputError, match="BiLSTM below its head"):
-        Rectangular(build_model(TINY, ("classifier",), labels=2, top=top))
-    with pytest.raises(InputError, match="'logits' is unknown; expected some of last_hidden_state, mlm, nsp"):
-        Rectangular(model_of("bert"), ["logits"])
+    with pytest.raises(InputError, match="recurrent layers"):
+        ExportableModel(build_model(TINY, ("classifier",), labels=2, top=top))

@@ -48,7 +48,7 @@ def test_vectors_and_gradients_are_those_of_all_tokens(shape, lengths, training)
     whole, batch = model_of(shape).train(training), batch_of(lengths)
     few, packing = copy.deepcopy(whole), Layout.of_batch(batch)
     assert (packing.index is not None) == (lengths == LENGTHS["padded"])
-    cells = torch.cat([whole.encoder.pooled_cells(packing, torch.device("cpu")), torch.tensor([2, L + 1])])
+    cells = torch.cat([whole.encoder.pooled_positions(packing, torch.device("cpu")), torch.tensor([2, L + 1])])
     expected, found = whole.encode(batch, KEY), few.encode(batch, KEY, cells)
     assert found.packed.shape == (10, 24)
     close(found.packed, expected.packed[expected.layout.rows(cells)])
@@ -89,7 +89,7 @@ def test_the_loss_of_pre_training_reads_few_tokens(lengths):
     losses = []
     for model in (few, whole):
         encode = model.encode
-        given = {} if model is few else {"last_cells": None}
+        given = {} if model is few else {"output_positions": None}
         model.encode = lambda *args, encode=encode, given=given: seen(rows, encode(*(args[:2] if given else args)))
         terms = objective(model, batch, KEY)
         losses.append({name: term.loss for name, term in terms.items()})
@@ -110,7 +110,7 @@ def test_what_is_not_computed_is_not_returned():
     model, batch = model_of("bert").eval(), batch_of(LENGTHS["padded"])
     out = model.encode(batch, None, torch.arange(8) * L)
     for ask in (lambda: out.last_hidden_state, lambda: out.layout.mean(out.packed)):
-        with pytest.raises(ValueError, match="computed for some tokens only; encode the batch without last_cells"):
+        with pytest.raises(ValueError, match="computed for some tokens only"):
             ask()
 
 
@@ -122,7 +122,7 @@ def test_where_every_token_is_asked_for(given):
     model, batch = model_of("bert").eval(), batch_of(LENGTHS["padded"])
     asked = [batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")]
     given = {"hidden_states": False} | given
-    found = model.encoder(*asked, **given, last_cells=torch.tensor([0]))
+    found = model.encoder(*asked, **given, output_positions=torch.tensor([0]))
     assert torch.equal(found.packed, model.encoder(*asked, **given).packed)
 
 

@@ -14,7 +14,6 @@ import tokenizers
 from tokenizers import AddedToken, models, pre_tokenizers, processors
 
 from bertworks.apps.doctor.folders import differing_vocab
-from bertworks.checkpoint.convert.extension import extend
 from bertworks.checkpoint.folder import load_tokenizer, save_folder
 from bertworks.checkpoint.metadata import input_length
 from bertworks.files import InputError
@@ -22,7 +21,6 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tasks.contexts import tokenize_contexts
 from bertworks.tokenizer import Tokenizer, settings
-from support.spiece_files import model_bytes
 
 T = pytest.importorskip("transformers")
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -172,7 +170,6 @@ FOLDERS: dict[str, Write] = {
     ),
     "own metadata": by_hand({"my_note": {"a": 1}}, {**OLD, "my_note": "b"}),
 }
-PROTO = {"<unk>": 2, "<s>": 3, "</s>": 3, "\u2581a": 1}
 FOREIGN: dict[str, tuple[Write, str]] = {
     "kobert": (by_hand(tokenizer_config={**OLD, "tokenizer_class": "KoBertTokenizer"}), "tokenizer_class = 'KoBert"),
     "kobert, no class": (by_hand(vocab=[*SPECIALS, "\u2581na", "\u2581nun", "a"], tokenizer_config=OLD), r"U\+2581"),
@@ -213,13 +210,6 @@ FOREIGN: dict[str, tuple[Write, str]] = {
     "a special token by name": (
         by_hand(tokenizer_config={**OLD, "bos_token": {"content": "[E1]"}}),
         "token '\\[E1\\]' is not",
-    ),
-    "xlm-r without tokenizer.json": (
-        lambda f: (
-            write(f, config={"model_type": "xlm-roberta"}),
-            (f / "a.model").write_bytes(model_bytes(PROTO)),
-        ),
-        "XLMRobertaTokenizer without a tokenizer.json",
     ),
     "no frame": (
         fast(byte_level(), "modernbert", **ROLES),  # its post_processor is taken out below
@@ -424,16 +414,6 @@ def test_texts_that_are_cut_at_their_beginning_are_refused(tmp_path: Path) -> No
         Tokenizer.load(tmp_path)
 
 
-@pytest.mark.parametrize("settings", [{"do_lower_case": False}, {"do_lower_case": False, "keep_accents": True}])
-def test_rules_of_a_cased_albert(settings: dict[str, bool], tmp_path: Path) -> None:
-    """Its code straightens quotation marks and strips accents whether or not it lower-cases."""
-    (tmp_path / "spiece.model").write_bytes(model_bytes({piece: 2 if piece == "<unk>" else 1 for piece, _ in ALBERT}))
-    write(tmp_path, config={"model_type": "albert"}, tokenizer_config=settings)
-    theirs = T.AlbertTokenizer(vocab=list(ALBERT), **settings).backend_tokenizer.normalizer
-    text = "\u00c9a ``Kim''"
-    assert Tokenizer.load(tmp_path).normalize(text) == theirs.normalize_str(text)
-
-
 @pytest.mark.parametrize("given", [True, False])
 @pytest.mark.parametrize("said", [True, False])
 def test_what_the_caller_says_wins_over_the_settings_of_a_bare_vocabulary(
@@ -490,15 +470,13 @@ def test_no_type_ids_where_the_inputs_have_none(frame: str, tmp_path: Path) -> N
 
 
 def test_added_tokens_elsewhere(tmp_path: Path) -> None:
-    """Words that are added later come after them; vocab.txt may lack them; contexts of questions are read by words."""
+    """vocab.txt may lack them; contexts of questions are read by words."""
     FOLDERS["bert, added"](tmp_path)
     write(tmp_path, vocab=WORDPIECE)
     ours = Tokenizer.load(tmp_path)
     assert not differing_vocab(tmp_path, ours)
     write(tmp_path, vocab=WORDPIECE[:-1])
     assert differing_vocab(tmp_path, ours)
-    extended = extend(ours, ["nam"], "words.txt").tokenizer
-    assert extended.vocab == [*ours.vocab, "nam"] and extended.tokenize("nam [E1]") == ["nam", "[E1]"]
     contexts = tokenize_contexts(ours, ["kim [E1] kim", "covid19"])
     assert [ours.vocab[i] for i in contexts.ids] == ["kim", "[E1]", "kim", "covid19"]
     with_tokens(T.AutoTokenizer.from_pretrained(tmp_path), "new york").save_pretrained(tmp_path)

@@ -16,7 +16,6 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 CERTIFICATE = "certificate.json"  # of an exported folder
 _FOREIGN = (PICKLE, "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
-_WRAPPERS = ("module.", "_orig_mod.", "model.")
 
 
 def is_export(folder: Path) -> bool:
@@ -31,7 +30,7 @@ def refuse_export(folder: Path) -> None:
 
 
 def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
-    """The tensors of a folder, from one file or from those that an index names, without the names of wrappers.
+    """The tensors of a folder, from one file or from those that an index names.
 
     allow_pickle: read pytorch_model.bin where there is no safetensors file, by torch's restricted loader.
     Raises InputError if the folder is an export, a file is missing or damaged, or an index names other tensors.
@@ -45,20 +44,13 @@ def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
             "TensorFlow checkpoints; for others use save_pretrained of transformers"
         )
     if name in (WEIGHTS, PICKLE):
-        return _unwrapped((read_pickle if name == PICKLE else _read_safetensors)(path / name))
+        return (read_pickle if name == PICKLE else _read_safetensors)(path / name)
     tensors: dict[str, Tensor] = {}
     for file, names in _shards(path).items():
         shard = _read_safetensors(file)
         if wrong := sorted(shard.keys() ^ names):
             raise InputError(f"{file}: it and {INDEX} do not agree on {clip(wrong[0])}; copy or download both again")
         tensors |= shard
-    return _unwrapped(tensors)
-
-
-def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors without a prefix of all names that a wrapper added: DataParallel, torch.compile, a module around it."""
-    while tensors and (prefix := next((one for one in _WRAPPERS if all(n.startswith(one) for n in tensors)), "")):
-        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     return tensors
 
 

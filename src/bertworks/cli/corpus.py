@@ -21,7 +21,7 @@ class BuildArguments:
     """
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
-    tokenizer: Path  # folder of a tokenizer, model or run; or a tokenizer.json, vocab.txt or .model file
+    tokenizer: Path  # folder of a tokenizer, model or run; or a tokenizer.json or vocab.txt
     out: Path  # folder to write the store to; it must be new, or hold the unfinished build
     lowercase: bool | None = None  # whether the tokenizer lower-cases; a vocab.txt alone does not record it
     config: Flat[BuildConfig] = field(default_factory=BuildConfig)

@@ -23,7 +23,7 @@ _TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _ADDED_TOKEN = {"content": str} | {f"{flag}?": bool for flag in _TOKEN_FLAGS}
 _TOKEN = (str, _ADDED_TOKEN)
 _FORM = {
-    **{f"{flag}?": (bool, None) for flag in (*_RULES, "keep_accents", "add_prefix_space")},
+    **{f"{flag}?": (bool, None) for flag in (*_RULES, "add_prefix_space")},
     **{f"{key}?": ([_TOKEN], {str: _TOKEN}, None) for key in _LISTS},
     "added_tokens_decoder?": ({str: _ADDED_TOKEN}, None),
     "model_input_names?": ([str], None),
@@ -43,7 +43,6 @@ CLASSES: dict[Kind, tuple[str, ...]] = {  # without "Tokenizer" and "Fast": thos
     "unigram": ("Albert", "XLMRoberta", "Camembert"),
 }
 _AS_IS = ("PreTrained", "TokenizersBackend", "PythonBackend")  # classes that add nothing to tokenizer.json
-_ONLY_PIPELINE = ("GPT2", "XLMRoberta", "Camembert")  # their bare vocabularies have ids or a layout of their own
 AS_FAST = "save it with the software it comes from as a fast tokenizer (tokenizer.json)"
 
 
@@ -70,11 +69,6 @@ class Settings:
     def segments(self) -> bool:
         """Whether a model gets type ids: transformers gives it the inputs that are named, or all."""
         return "token_type_ids" in (self.values.get("model_input_names") or ["token_type_ids"])
-
-    def check_bare(self, where: Path) -> None:
-        """Raise InputError for a class whose vocabulary is not read without a tokenizer.json."""
-        if self.name in _ONLY_PIPELINE:
-            raise InputError(f"{where}: a vocabulary of {self.name}Tokenizer without a tokenizer.json; {AS_FAST}")
 
     def check(self, parts: Mapping[str, Any], kind: Kind, is_bare: bool) -> None:
         """Raise InputError if transformers gives other ids by these settings than a tokenizer.json does.

@@ -22,7 +22,7 @@ from ..files import InputError, shorten
 from . import byte_bpe, unigram, wordpiece
 from .bert_rules import BertRules
 from .folder import read_pipeline, write_files
-from .offsets import with_whole_letters, without_spaces
+from .normalization import with_whole_letters, without_spaces
 from .pipeline import (
     KINDS,
     METASPACE,
@@ -119,10 +119,9 @@ class Tokenizer:
     def load(cls, path: Path | str, lowercase: bool | None = None) -> "Tokenizer":
         """Load a folder or one of its files: tokenizer.json as it is, else what published models have instead.
 
-        These are BERT's vocab.txt, RoBERTa's vocab.json with merges.txt, and a SentencePiece .model like ALBERT's, with
-        tokenizer_config.json if there is one. A vocab.txt does not say whether it is cased: then `lowercase` must be
-        given. It follows the original's rules: lower-casing decomposes Hangul into jamo, unless the vocabulary was
-        evidently made of lower-cased syllables. A .model without capitals is taken for an uncased one.
+        These are BERT's vocab.txt and RoBERTa's vocab.json with merges.txt, with tokenizer_config.json if there is one.
+        A vocab.txt does not record whether it is cased: then `lowercase` must be given. It follows the original's
+        rules: lower-casing decomposes Hangul into jamo, unless the vocabulary has lower-cased syllables and no jamo.
         Raises InputError if a file is missing, damaged, or contradicts `lowercase`.
         """
         pipeline, found, settings = read_pipeline(Path(path), lowercase)

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from bertworks.data import batches, instances
-from bertworks.data.batches import PretrainingData, instances_as_text
+from bertworks.data.batches import PretrainingData
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
+from bertworks.data.show import instances_as_text
 from bertworks.data.store import Store
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import TinyStore, tiny_texts

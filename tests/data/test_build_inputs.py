@@ -163,6 +163,12 @@ def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp
 
 
 def test_wrong_settings():
-    for settings in ({"validation_share": 1.0}, {"shard_tokens": 0}, {"max_sentence_tokens": 0}):
+    for settings in (
+        {"validation_share": 1.0},
+        {"shard_tokens": 0},
+        {"max_sentence_tokens": 0},
+        {"workers": -3},
+        {"min_validation_documents": -1},
+    ):
         with pytest.raises(InputError, match="expected"):
             BuildConfig(**settings)

@@ -63,9 +63,10 @@ class ShowArguments:
 def show(argv: list[str]) -> None:
     """Print the store's contents."""
     arguments = parse(ShowArguments, argv, "corpus show")
-    from ..data.batches import PretrainingData, Vocabulary, instances_as_text
+    from ..data.batches import PretrainingData, Vocabulary
     from ..data.instances import InstanceConfig
     from ..data.masking import MaskingConfig
+    from ..data.show import instances_as_text
     from ..data.show import show as show_store
     from ..data.vocabulary import tokenizer_of
 

@@ -213,20 +213,3 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
     edges = np.flatnonzero(np.diff(values, prepend=-1))
     for start, stop in zip(edges, [*edges[1:], len(values)], strict=True):
         yield int(values[start]), slice(start, stop)
-
-
-def instances_as_text(data: PretrainingData, tokenizer: "Tokenizer", count: int) -> Iterator[str]:
-    """The first `count` instances as lines for a person to read; a predicted token is shown as `now<before>`."""
-    batch, _ = data.take(Position(), count)
-    was = {}
-    if data.masking:
-        used = batch["masked_labels"] >= 0
-        was = dict(zip(batch["masked_positions"][used].tolist(), batch["masked_labels"][used].tolist(), strict=True))
-    for row in range(count):
-        shown = []
-        for column in range(int(batch["attention_mask"][row].sum())):
-            label = was.get(row * data.length + column)
-            token = tokenizer.vocab[int(batch["input_ids"][row, column])]
-            shown.append(token if label is None else f"{token}<{tokenizer.vocab[label]}>")
-        kind = {0: "B follows A", 1: "B does not follow A"}.get(int(batch["pair_labels"][row]), "one segment")
-        yield f"{kind}: {' '.join(shown)}"

@@ -48,6 +48,7 @@ class BuildConfig:
             raise InputError(f"{found}; expected 0, or a similarity from {LEAST} to {GREATEST}")
         if not 0 <= self.validation_share < 1:
             raise InputError(f"--validation-share {self.validation_share}; expected at least 0 and less than 1")
-        for name in ("max_sentence_tokens", "shard_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{flag_of(name)} {getattr(self, name)}; expected at least 1")
+        least = {"max_sentence_tokens": 1, "shard_tokens": 1, "min_validation_documents": 0, "workers": 0}
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                raise InputError(f"{flag_of(name)} {getattr(self, name)}; expected at least {value}")

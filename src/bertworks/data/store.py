@@ -14,7 +14,6 @@ no copy in a store; training instances are computed from the offsets. A folder w
 
 import hashlib
 import json
-import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,15 +29,6 @@ from .manifest import REBUILD, SPLITS, read_manifest
 TOKENIZER = "tokenizer"
 UNIGRAMS = "unigrams.npy"
 ARRAYS = ("tokens", "sentences", "documents")
-DAMAGED = (
-    OSError,
-    ValueError,
-    TypeError,
-    SyntaxError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-)  # of NumPy for a bad header
 CHUNK = 1 << 20  # values of an array that are checked at once
 
 
@@ -172,7 +162,7 @@ def _check_header(path: Path, length: int, dtype: str) -> None:
     expected = ((length,), np.dtype(dtype))
     try:
         values = np.lib.format.open_memmap(path, mode="r")
-    except (*DAMAGED, tokenize.TokenError) as error:
+    except Exception as error:  # NumPy raises errors of a dozen kinds for a bad header
         raise InputError(f"{path}: not a readable .npy file ({shorten(str(error))}); {REBUILD}") from None
     if (values.shape, values.dtype) != expected:
         found, wanted = f"{values.dtype} {shorten(values.shape)}", f"{expected[1]} {expected[0]}"

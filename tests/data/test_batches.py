@@ -24,7 +24,7 @@ def small_groups(monkeypatch):
     monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
     monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
     for module in (instances, batches):
-        monkeypatch.setattr(module, "DRAW_ROWS", 8)
+        monkeypatch.setattr(module, "GENERATOR_ROWS", 8)
 
 
 def unmasked(batch):

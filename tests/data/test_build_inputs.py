@@ -13,7 +13,7 @@ from bertworks.data.build import BuildConfig
 from bertworks.data.parts import PartWriter
 from bertworks.data.show import show
 from bertworks.data.store import Store
-from bertworks.data.vocabulary import check_unknown, tokenizer_of, unknown_share_of
+from bertworks.data.vocabulary import check_unknown, tokenizer_of, unknown_fraction_of
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.builds import content, document, run
@@ -153,7 +153,7 @@ def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp
         Store.open(tmp_path / "store")
     run(path, tokenizer, tmp_path / "store", allow_unknown=True)
     store = Store.open(tmp_path / "store")
-    assert unknown_share_of(store, tokenizer_of(store)) > 0.5
+    assert unknown_fraction_of(store, tokenizer_of(store)) > 0.5
     check_unknown(store, tokenizer_of(store))
     del store.manifest["unknown allowed"]
     with pytest.raises(InputError, match=r"\d\d% of the tokens are \[UNK\]"):

@@ -227,7 +227,7 @@ def small_groups(monkeypatch):
     """Blocks of 500 tokens, two to a window, groups of 8: so that a tiny store has many of each."""
     monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
     monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
-    monkeypatch.setattr(instances, "DRAW_ROWS", 8)
+    monkeypatch.setattr(instances, "GENERATOR_ROWS", 8)
 
 
 def stream_of(tiny_store, dupe_factor=0, seed=1, length=32):

@@ -22,7 +22,7 @@ show.py        a store on the terminal
 instances.py   sentence offsets -> the spans of training instances, in random order
 masking.py     which positions are predicted, and what replaces their tokens
 batches.py     `PretrainingData`: spans and masks -> batches of tensors (the one file here that imports torch)
-ahead.py       the same batches, made by worker processes before training asks for them
+prefetch.py    the same batches, made by worker processes ahead of training
 """
 
 from typing import TYPE_CHECKING

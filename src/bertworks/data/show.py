@@ -13,7 +13,7 @@ from .identity import flat
 from .instances import Position
 from .manifest import KINDS, SPLITS, flag_of
 from .store import Store
-from .vocabulary import tokenizer_of, unknown_share_of
+from .vocabulary import tokenizer_of, unknown_fraction_of
 
 INPUTS = 5  # names of inputs that are shown
 
@@ -51,7 +51,7 @@ def _facts(store: Store) -> Iterator[tuple[str, str]]:
     yield "documents read", f"{counts['documents']:,}"
     yield "left out", ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count) or "none"
     yield "sentences cut", f"{counts['sentences cut']:,} (longer than --max-sentence-tokens)"
-    yield "[UNK]", f"{unknown_share_of(store, tokenizer_of(store)):.2%} of the training tokens"
+    yield "[UNK]", f"{unknown_fraction_of(store, tokenizer_of(store)):.2%} of the training tokens"
     yield "tokenizer", f"{tokenizer['vocab_size']:,} tokens, fingerprint {tokenizer['fingerprint']}"
     yield "splitter", store.manifest.get("splitter", "not recorded")
     yield "made with", ", ".join(f"{name} {version}" for name, version in store.manifest["versions"].items())

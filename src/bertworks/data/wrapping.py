@@ -96,5 +96,5 @@ def _is_cut(line: str, following: str, words: Set[str], full: bool, blanks: rang
     if not full or line[-1] in ENDS or 0 not in blanks:
         return False
     end, beginning = line.split()[-1], following.split()[0]
-    known = {part for part in (end, beginning) if part in words}
-    return 1 not in blanks or not ({end, beginning} <= known or any(len(part) > 1 for part in known))
+    parts = {part for part in (end, beginning) if part in words}
+    return 1 not in blanks or not ({end, beginning} <= parts or any(len(part) > 1 for part in parts))

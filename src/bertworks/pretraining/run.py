@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.ahead import Asked, BatchesAhead
 from ..data.batches import Vocabulary, as_tensors
 from ..data.instances import Position
+from ..data.prefetch import BatchRequest, Prefetcher
 from ..data.store import Store
 from ..files import InputError
 from ..model.acceleration import training_method
@@ -106,7 +106,7 @@ class StoreTraining:
         method = training_method(trainer.model, trainer.dtype, keyed=trainer.world.device.type == "cpu")
         parameters = sum(p.numel() for p in loop.trainer.model.parameters())
         tokens = sum(shard.n_tokens for shard in self.store.shards("train"))
-        kept = config.masking.kept_share if config.objective_spec.masked else 0.0
+        kept = config.masking.unchanged_fraction if config.objective_spec.masked else 0.0
         return [
             f"model: {layers} layer{'s' * (layers != 1)}, width {config.model.hidden_size}, "
             f"{parameters:,} parameters; corpus: {tokens:,} tokens",
@@ -146,14 +146,14 @@ class PretrainingFeed:
             raise InputError(f"batch_size {smallest} is less than the {world.size} processes; give each of them a row")
         self.pinned = world.device.type == "cuda"  # a GPU copies from pinned memory while it computes
         workers = config.workers if config.workers >= 0 else GPU_WORKERS if self.pinned else 0
-        self.source = BatchesAhead([config.data(store, "train", vocabulary, p.length) for p in config.phases], workers)
+        self.source = Prefetcher([config.data(store, "train", vocabulary, p.length) for p in config.phases], workers)
 
     def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
         """The next batch; a new phase begins at the start of its own stream."""
         phase = self.phase_at(budget_used)
         position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
         rows = self.micro_batches(self.phases[phase])
-        made, after = self.source.take(Asked(phase, position, self.phases[phase].batch_size, rows))
+        made, after = self.source.take(BatchRequest(phase, position, self.phases[phase].batch_size, rows))
         batches = [as_tensors(batch, self.pinned) for batch in made]
         starts = [part.start for part in rows]
         return AccumulationBatch([*zip(batches, starts, strict=True)], (phase, after.group, after.offset))

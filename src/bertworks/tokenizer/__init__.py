@@ -14,7 +14,7 @@ settings.py           tokenizer_config.json and its like: what is computed, and 
 check.py              does a vocabulary fit a text?
 """
 
-from .check import unknown_share
+from .check import unknown_fraction
 from .normalization import Composed, compose, continues_letter, normalize
 from .tokenizer import SPECIAL_TOKENS, Encoding, Tokenizer, TokenizerConfig, cut_lengths
 
@@ -28,5 +28,5 @@ __all__ = [
     "continues_letter",
     "cut_lengths",
     "normalize",
-    "unknown_share",
+    "unknown_fraction",
 ]

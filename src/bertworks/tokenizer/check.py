@@ -54,7 +54,7 @@ def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS
     return CheckReport(chars, words.total(), subwords, unknown, missing)
 
 
-def unknown_share(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) -> float:
+def unknown_fraction(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) -> float:
     """Fraction of [UNK] among counted tokens, 0.0 to 1.0; 0.0 if there is no token.
 
     counts (V,): how often each id occurs, special tokens of the layout not counted (a store's unigrams.npy).

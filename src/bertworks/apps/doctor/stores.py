@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...data.near_duplicates import find_near_duplicates, shingles
 from ...data.store import Store
-from ...data.vocabulary import tokenizer_of, unknown_share_of
+from ...data.vocabulary import tokenizer_of, unknown_fraction_of
 from ...tasks.checks import Finding, percent
 from ...tokenizer import Tokenizer
 from ...tokenizer.check import misfit
@@ -77,7 +77,7 @@ def one_sentence(found: OpenStore) -> Iterator[Finding]:
 
 def unknown(found: OpenStore) -> Iterator[Finding]:
     """Many [UNK]: the store does not have the unknown words."""
-    if (share := unknown_share_of(found.store, found.tokenizer)) > UNKNOWN:
+    if (share := unknown_fraction_of(found.store, found.tokenizer)) > UNKNOWN:
         evidence = f"{percent(share)} of the training tokens are [UNK]"
         yield Finding("[UNK]", "warning", evidence, "train a vocabulary on this text (`bertworks tokenizer train`)")
 

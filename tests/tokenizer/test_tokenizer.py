@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig, bert_rules, compose, normalize
 from bertworks.tokenizer.bert_rules import CLASSES, BertRules
-from bertworks.tokenizer.check import check, misfit
+from bertworks.tokenizer.check import check, normalizer_mismatch
 from bertworks.tokenizer.pipeline import steps
 from bertworks.tokenizer.training import VocabModel, sample_lines
 from bertworks.tokenizer.wordpiece import SPECIAL_TOKENS
@@ -499,7 +499,7 @@ def test_a_vocabulary_that_its_normalizer_contradicts(
 ) -> None:
     path = write_vocab(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, *pieces.split()])
     parts = json.loads(Tokenizer.load(path, lowercase).pipeline) | BertRules(lowercase).steps  # Hangul is decomposed
-    found = misfit(Tokenizer(json.dumps(parts)))
+    found = normalizer_mismatch(Tokenizer(json.dumps(parts)))
     assert re.search(message, found) if message else not found
 
 

@@ -318,7 +318,7 @@ def test_bad_vocabularies_are_named(tmp_path: Path, vocab: bytes | None, merges:
 @pytest.mark.parametrize(
     ("trained", "part", "key", "value", "said"),
     [
-        ("bpe", "model", "dropout", 0.5, "leaves out merges by chance"),
+        ("bpe", "model", "dropout", 0.5, "leaves out merges at random"),
         ("unigram", "model", "unk_id", None, "its model.unk_id is null"),
         ("unigram", "post_processor", "pair", [{"Sequence": {"id": "A", "type_id": 0}}], "post_processor|cannot read"),
     ],

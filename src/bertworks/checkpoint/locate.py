@@ -97,7 +97,7 @@ def _refuse_existing(out: Path, replaces: Callable[[Path], bool]) -> None:
 
 
 def move_in(temporary: Path, folder: Path) -> None:
-    """Put a finished folder in place: in one step if there is none, else file by file.
+    """Put a finished folder in place: in one step if it is new, else file by file.
 
     Where more than weights and card change, a kill between two files would leave a folder that mixes two models; so
     config.json goes first and comes back last.

@@ -55,7 +55,7 @@ def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
 
 
 def weights_name(path: Path) -> str | None:
-    """The file of a folder that holds its weights, or the index of several; None if there is none."""
+    """The file of a folder that holds its weights, or the index of several; None without weights."""
     return next((name for name in (WEIGHTS, INDEX, PICKLE) if (path / name).exists()), None)
 
 
@@ -64,15 +64,15 @@ def _shards(path: Path) -> dict[Path, set[str]]:
     files = read_json_object(path / INDEX).get("weight_map")
     if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
         raise InputError(f"{path / INDEX}: no weight_map from tensors to files; copy or download it again")
-    found: dict[Path, set[str]] = {}
+    shards: dict[Path, set[str]] = {}
     here = {file.name for file in path.iterdir()}  # names with a path in them are none of these
     for tensor, name in sorted(files.items(), key=lambda pair: pair[1]):
         if name not in here:
             raise InputError(
                 f"{path / INDEX}: names {clip(name)}, which is no file of this folder; copy or download it"
             )
-        found.setdefault(path / name, set()).add(tensor)
-    return found
+        shards.setdefault(path / name, set()).add(tensor)
+    return shards
 
 
 def weight_files(path: Path) -> list[Path]:
@@ -108,12 +108,12 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
 
 
 def read_pickle(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file that torch.save wrote; nothing but tensors is made, and no code runs."""
+    """The tensors of a file that torch.save wrote; nothing but tensors is read, and no code runs."""
     try:
-        found = torch.load(file, map_location="cpu", weights_only=True)
+        state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes the loader raise anything: IndexError, struct.error, ...
         why = clip(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
         raise InputError(f"{file}: not tensors alone, or damaged; nothing in it was executed ({why})") from None
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise InputError(f"{file}: found a {type(found).__name__}; expected tensors by their names (a state dict)")
-    return {str(name): tensor for name, tensor in found.items()}
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(f"{file}: found a {type(state).__name__}; expected tensors by their names (a state dict)")
+    return {str(name): tensor for name, tensor in state.items()}

@@ -73,14 +73,14 @@ def check(argv: list[str]) -> None:
     """Print the figures, and whether the vocabulary fits."""
     arguments = parse(CheckArguments, argv, "tokenizer check", {**CASED, **ENCODING})
     from ..tokenizer.check import check as check_vocabulary
-    from ..tokenizer.check import misfit
+    from ..tokenizer.check import normalizer_mismatch
 
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
     tokenizer = Tokenizer.load(arguments.tokenizer, arguments.lowercase)
     report = check_vocabulary(tokenizer, texts)
     if not report.words:
         raise InputError(f"{', '.join(map(str, arguments.data))}: no text to check the vocabulary with")
-    reasons = "; ".join(filter(None, (report.reason, misfit(tokenizer))))
+    reasons = "; ".join(filter(None, (report.reason, normalizer_mismatch(tokenizer))))
     missing = f"{' '.join(report.missing[:10])}{', ...' if len(report.missing) > 10 else ''}" or "none"
     print(
         f"{arguments.tokenizer} on {report.chars:,} characters: {report.words:,} words, "

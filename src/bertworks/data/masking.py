@@ -7,6 +7,7 @@ Shapes: n instances, L positions, P predictions at most (max_predictions_per_seq
 """
 
 from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,9 +55,7 @@ class RandomNumbers:
     spans: NDArray[np.float32]  # the length of a span that begins here; (n, 0) if all spans have one token or word
 
     @classmethod
-    def of(
-        cls, rng: np.random.Generator, shape: tuple[int, int], vocab_size: int, spans: bool = True
-    ) -> "RandomNumbers":
+    def of(cls, rng: np.random.Generator, shape: tuple[int, int], vocab_size: int, spans: bool = True) -> Self:
         """Numbers for a rectangle; the lengths of spans come last, so that the rest is the same without them."""
         order, action = rng.random(shape, np.float32), rng.random(shape, np.float32)
         tokens = rng.integers(0, vocab_size, shape, np.int64)
@@ -68,9 +67,7 @@ class RandomNumbers:
     @staticmethod
     def join(parts: list["RandomNumbers"]) -> "RandomNumbers":
         """The rows of all `parts`, one after the other."""
-        return RandomNumbers(
-            *(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(RandomNumbers))
-        )
+        return RandomNumbers(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(parts[0])))
 
 
 @dataclass(frozen=True)

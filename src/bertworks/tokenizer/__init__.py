@@ -5,7 +5,7 @@ pipeline.py           a tokenizer.json as data: its kind, special tokens and lay
 bert_rules.py         the original BERT's text rules as steps of a tokenizer.json
 normalization.py      Unicode normalization in linear time, composing, offsets of tokens in the given text
 training.py           settings of a training, and the sample of text it uses
-wordpiece.py          WordPiece vocabularies (BERT), and a shortcut to the ids of known words
+wordpiece.py          WordPiece vocabularies (BERT), and a cache of the ids of words
 byte_bpe.py           byte-level BPE vocabularies (RoBERTa)
 unigram.py            Unigram vocabularies (ALBERT)
 unigram_training.py   how a Unigram vocabulary is learned

@@ -68,7 +68,7 @@ def _split_at(ranges: list[str]) -> Step:
     return {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, split]}
 
 
-# Chinese characters are split off like punctuation: they stand alone too.
+# Chinese characters are split off like punctuation: they are words by themselves too.
 PRE_TOKENIZER, _NOT_CHINESE = _split_at([CLASSES["punctuation"], CHINESE]), _split_at([CLASSES["punctuation"]])
 
 
@@ -84,10 +84,10 @@ class BertRules:
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> "BertRules | None":
         """The rules of a tokenizer.json with the steps of this file or the library's own; None if it has others."""
-        found = [_FINAL_SIGMA if step == _OLD_FINAL_SIGMA else step for step in steps(parts, "normalizer")]
-        kinds = [step["type"] for step in found]
+        normalizer = [_FINAL_SIGMA if step == _OLD_FINAL_SIGMA else step for step in steps(parts, "normalizer")]
+        kinds = [step["type"] for step in normalizer]
         if kinds in (["BertNormalizer"], ["BertNormalizer", "NFC"]):
-            bert = found[0]
+            bert = normalizer[0]
             rules = cls(bert["lowercase"], "NFC" in kinds, bert["strip_accents"], bert["handle_chinese_chars"])
         else:
             lowercase, strip = "Lowercase" in kinds, "NFD" in kinds
@@ -95,7 +95,7 @@ class BertRules:
             rules = cls(lowercase, "NFC" in kinds, None if strip == lowercase else strip, chinese)
         if {**parts, **rules.library_steps} == parts:
             return rules
-        now = {**parts, "normalizer": {"type": "Sequence", "normalizers": found}}
+        now = {**parts, "normalizer": {"type": "Sequence", "normalizers": normalizer}}
         return rules if {**parts, **rules.steps} == now else None
 
     @property
@@ -106,13 +106,13 @@ class BertRules:
     @cached_property
     def steps(self) -> dict[str, Step]:
         """The entries "normalizer" and "pre_tokenizer" of a tokenizer.json."""
-        found = [_CLEAN]
-        found += [_FINAL_SIGMA, {"type": "Lowercase"}] if self.lowercase else []
+        normalizer = [_CLEAN]
+        normalizer += [_FINAL_SIGMA, {"type": "Lowercase"}] if self.lowercase else []
         if self.strips_accents:
-            found += [_NEW_DECOMPOSITION, {"type": "NFD"}, _STRIP_MARKS]
-        found += [{"type": "NFC"}] if self.compose else []
+            normalizer += [_NEW_DECOMPOSITION, {"type": "NFD"}, _STRIP_MARKS]
+        normalizer += [{"type": "NFC"}] if self.compose else []
         split = PRE_TOKENIZER if self.chinese else _NOT_CHINESE
-        return {"normalizer": {"type": "Sequence", "normalizers": found}, "pre_tokenizer": split}
+        return {"normalizer": {"type": "Sequence", "normalizers": normalizer}, "pre_tokenizer": split}
 
     @property
     def library_steps(self) -> dict[str, Step]:

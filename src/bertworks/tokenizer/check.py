@@ -63,7 +63,7 @@ def unknown_fraction(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any])
     return int(counts[tokenizer.unk_id]) / total if total else 0.0
 
 
-def misfit(tokenizer: Tokenizer) -> str:
+def normalizer_mismatch(tokenizer: Tokenizer) -> str:
     """A message if the normalizer excludes many subwords, so that they match no text; "" if it does not."""
     special = {*tokenizer.roles.values(), *tokenizer.added}
     subwords = [tokenizer.readable(i) for i, token in enumerate(tokenizer.vocab) if token not in special]

@@ -58,7 +58,7 @@ class Composed(NamedTuple):
 
 
 def compose(text: str) -> Composed:
-    """`text` in NFC with the way back. A letter that was composed stands for all characters it was made of."""
+    """`text` in NFC with the way back. A letter that was composed corresponds to all characters it was made of."""
     if unicodedata.is_normalized("NFC", text):
         return Composed(text)
     parts: list[str] = []

@@ -50,8 +50,8 @@ def check_only(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]],
     """Raise InputError for a setting with another value than the ones listed for it; a missing one counts as None."""
     for key, expected in only.items():
         if settings.get(key) not in expected:
-            found, usual = shorten(settings[key]), json.dumps(expected[0])
-            raise InputError(f"{where}: {key} = {found}; expected {usual}: nothing else is computed here")
+            value, usual = shorten(settings[key]), json.dumps(expected[0])
+            raise InputError(f"{where}: {key} = {value}; expected {usual}: nothing else is computed here")
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class Settings:
         """Raise InputError for a setting by which BERT's classes replace a rule of tokenizer.json."""
         for key, rule in zip(_RULES, (rules.lowercase, rules.strips_accents, rules.chinese), strict=True):
             if self.values.get(key) not in (None, rule):
-                found, expected = json.dumps(self.values[key]), json.dumps(rule)
+                value, expected = json.dumps(self.values[key]), json.dumps(rule)
                 raise InputError(
-                    f"{self.where}: {key} = {found}, but tokenizer.json says {expected}; correct one of them"
+                    f"{self.where}: {key} = {value}, but tokenizer.json says {expected}; correct one of them"
                 )
 
-    def _check_added(self, known: Mapping[str, Mapping[str, Any]]) -> None:
+    def _check_added(self, tokens: Mapping[str, Mapping[str, Any]]) -> None:
         """Raise InputError for a token that the pipeline lacks, or finds by other flags.
 
         The special tokens of the layout are never found in a text, so only their ids count.
@@ -107,9 +107,9 @@ class Settings:
         controls = {*self.roles.values(), *itertools.chain.from_iterable(ROLES.values())}
         for text, token in self.added.items():
             if text in controls:
-                fits = text not in known or token.get("id") in (None, known[text]["id"])
+                fits = text not in tokens or token.get("id") in (None, tokens[text]["id"])
             else:
-                fits = text in known and all(known[text][key] == value for key, value in token.items())
+                fits = text in tokens and all(tokens[text][key] == value for key, value in token.items())
             if not fits:
                 raise InputError(
                     f"{self.where}: the added token {shorten(text)} is not in the vocabulary, or is another one there; "
@@ -154,16 +154,16 @@ def _class_of(folder: Path, values: Mapping[str, Any]) -> tuple[str, bool]:
     code = values.get("auto_map")
     if code and (not isinstance(code, dict) or code.get("AutoTokenizer")):
         raise InputError(f"{path}: auto_map names the program {shorten(code)}, which is not run here; {AS_FAST}")
-    found = values.get("tokenizer_class") or model.get("tokenizer_class")
+    class_name = values.get("tokenizer_class") or model.get("tokenizer_class")
     classes = [*CLASSES["wordpiece"], *CLASSES["bpe"], *CLASSES["unigram"]]
-    if found is None:  # the class follows from the model type: "xlm-roberta" is that of XLMRoberta
+    if class_name is None:  # the class follows from the model type: "xlm-roberta" is that of XLMRoberta
         kind = str(model.get("model_type")).replace("-", "")
         return next((name for name in classes if name.lower() == kind), ""), False
-    name = str(found).removesuffix("Fast").removesuffix("Tokenizer")
+    name = str(class_name).removesuffix("Fast").removesuffix("Tokenizer")
     if name not in (*classes, *_AS_IS):
         where = path if values.get("tokenizer_class") else config
         raise InputError(
-            f"{where}: tokenizer_class = {shorten(found)}, whose rules are not computed here; expected one of "
+            f"{where}: tokenizer_class = {shorten(class_name)}, whose rules are not computed here; expected one of "
             f"{', '.join(f'{name}Tokenizer' for name in classes)}; {AS_FAST} and the class PreTrainedTokenizerFast"
         )
     return name, True

@@ -1,6 +1,6 @@
 """Unigram vocabularies (SentencePiece; ALBERT): training, and the tokenizer.json of a trained one.
 
-A word is cut into subwords in the most probable way. It begins with \u2581, which stands for the space before it.
+A word is cut into subwords in the most probable way. It begins with \u2581, which marks the space before it.
 Characters that no subword spells are unknown.
 """
 
@@ -55,10 +55,10 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
     library.normalizer = normalizer  # type: ignore[assignment]
     library.pre_tokenizer = _words(pre_tokenizers.Split(_LEARNED_FROM, "isolated"))  # type: ignore[assignment]
     counts = _count_words(lines, library)
-    room = config.vocab_size - len(config.specials)
-    if len(alphabet) + 1 > room:
+    size = config.vocab_size - len(config.specials)
+    if len(alphabet) + 1 > size:
         raise InputError(f"vocab_size = {config.vocab_size}; {len(alphabet)} characters alone need more")
-    learned = Trainer(counts, {METASPACE, *alphabet}).train(room)
+    learned = Trainer(counts, {METASPACE, *alphabet}).train(size)
     specials = [(token, 0.0) for token in config.specials]
     return _pipeline([*specials, *learned], steps, config.specials)
 

@@ -13,7 +13,7 @@ from ...data.store import Store
 from ...data.vocabulary import tokenizer_of, unknown_fraction_of
 from ...tasks.checks import Finding, percent
 from ...tokenizer import Tokenizer
-from ...tokenizer.check import misfit
+from ...tokenizer.check import normalizer_mismatch
 
 ONE_SENTENCE = 0.3  # fraction of the documents
 UNKNOWN = 0.02  # fraction of [UNK] among the tokens
@@ -84,7 +84,7 @@ def unknown(found: OpenStore) -> Iterator[Finding]:
 
 def vocabulary(found: OpenStore) -> Iterator[Finding]:
     """A vocabulary that contradicts its own normalizer, or that the text does not use."""
-    if contradiction := misfit(found.tokenizer):
+    if contradiction := normalizer_mismatch(found.tokenizer):
         yield Finding("vocabulary", "error", contradiction)
     counts = found.store.unigram_counts()
     unused, tokens = int((counts == 0).sum()), int(counts.sum())

@@ -1,4 +1,4 @@
-"""A model of any known kind to a model folder (`bertworks convert`): mapped, written, read back and compared.
+"""A model of any supported kind to a model folder (`bertworks convert`): mapped, written, read back and compared.
 
 The folder is written beside its final path and moved there only after a check: every tensor of the source is in it,
 unchanged, and its config.json gives the same settings.
@@ -59,7 +59,7 @@ def convert(source: Path | str, out: Path | str, options: ConvertOptions | None 
         config, tensors = with_positions(original, options.positions)
         model = assemble(config, original.settings, tensors, original.folder, finite=False)
         _write(staging, model, original, options)
-        names = {name: original.family.their_name(name) for name in model.state_dict()}
+        names = {name: original.family.hf_name(name) for name in model.state_dict()}
         copy = load_model(staging)
         state = copy.state_dict()
         differing = [name for name, tensor in state.items() if not _equal(original.tensors[names[name]], tensor)]
@@ -88,7 +88,7 @@ def with_positions(source: Source, length: int) -> tuple[ModelConfig, dict[str, 
     config, offset = source.config, source.config.position_offset
     if not length:
         return config, source.tensors
-    names = [source.family.their_name(name) for name in _POSITION_TABLES]
+    names = [source.family.hf_name(name) for name in _POSITION_TABLES]
     tables = {name: source.tensors[name] for name in names if name in source.tensors}
     if not tables or config.position_embedding_type != "learned":
         raise InputError("this model has no learned position table to cut or extend; leave --positions out")

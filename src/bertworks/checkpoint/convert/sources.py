@@ -57,7 +57,7 @@ def read_source(path: Path | str, options: ConvertOptions) -> Source:
     raw = family.separated(raw)
     every = family.canonical({name: name for name in raw}, str(folder))
     names = every if config.tie_word_embeddings else family.untied(every)
-    tensors = {name: raw[theirs] for name, theirs in names.items()}
+    tensors = {name: raw[original] for name, original in names.items()}
     ignored = dict.fromkeys(raw.keys() - every.values(), "nothing that is learned")
     ignored |= dict.fromkeys(family.unread_in(raw), "a pooler that a model of this class does not read")
     ignored |= dict.fromkeys({*every.values()} - {*names.values()}, "not read beside a decoder's own bias")
@@ -78,10 +78,10 @@ def _original(path: Path | str, options: ConvertOptions) -> Source:
 
 
 def _tokenizer(folder: Path, config: ModelConfig, do_lower_case: bool | None) -> Tokenizer | None:
-    """The tokenizer beside the weights; None if there is none."""
-    found = [name for name in _VOCABULARIES if next(folder.glob(name), None)]
-    if not found:
+    """The tokenizer beside the weights; None without one."""
+    files = [name for name in _VOCABULARIES if next(folder.glob(name), None)]
+    if not files:
         return None
     tokenizer = Tokenizer.load(folder, do_lower_case)
-    check_size(tokenizer, config, f"{folder / found[0]}")
+    check_size(tokenizer, config, f"{folder / files[0]}")
     return tokenizer

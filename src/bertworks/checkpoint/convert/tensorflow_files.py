@@ -87,23 +87,24 @@ class Bundle:
 def find_prefix(path: Path | str) -> Path:
     """The prefix of the checkpoint that `path` means: a prefix, one of its files, or a folder with one checkpoint.
 
-    Raises InputError that says which checkpoints there are, if there is none of that name, or several.
+    Raises InputError that says which checkpoints there are, if no or several checkpoints match.
     """
     path = Path(path)
     prefix = path.with_name(path.name.removesuffix(".index").partition(".data-")[0])
     if not path.is_dir() and prefix.with_name(prefix.name + ".index").exists():
         return prefix
     folder = path if path.is_dir() else path.parent
-    found = prefixes(folder)
-    if path.is_dir() and len(found) == 1:
-        return found[0]
-    there = f"give one of {', '.join(prefix.name for prefix in found)}" if found else "there is no .index file"
+    checkpoints = prefixes(folder)
+    if path.is_dir() and len(checkpoints) == 1:
+        return checkpoints[0]
+    names = ", ".join(prefix.name for prefix in checkpoints)
+    there = f"give one of {names}" if names else "there is no .index file"
     what = f"{path}: no single" if path.is_dir() else f"{path}: no"
     raise InputError(f"{what} checkpoint of TensorFlow's format V2 (index and data files); {there}")
 
 
 def prefixes(folder: Path) -> list[Path]:
-    """The checkpoints in a folder; none if there is no such folder."""
+    """The checkpoints in a folder; none without the folder."""
     return [file.with_suffix("") for file in sorted(folder.glob("*.index"))]
 
 
@@ -119,7 +120,7 @@ def open_bundle(prefix: Path) -> Bundle:
     shards = tuple(prefix.with_name(f"{prefix.name}.data-{i:05}-of-{count:05}") for i in range(count))
     for shard in shards:
         if not shard.exists():
-            raise InputError(f"{shard}: no such file; {index.name} says that there are {count} of them")
+            raise InputError(f"{shard}: missing; {index.name} says that there are {count} of them")
     return Bundle(prefix, shards, variables)
 
 
@@ -215,9 +216,9 @@ def number_in(fields: Fields, field: int, default: int = 0) -> int:
 
 def bytes_in(fields: Fields, field: int) -> list[bytes]:
     """All values of a field that is text, bytes or a message."""
-    found = fields.get(field, [])
-    values = [value for value in found if isinstance(value, bytes)]
-    if len(values) < len(found):
+    items = fields.get(field, [])
+    values = [value for value in items if isinstance(value, bytes)]
+    if len(values) < len(items):
         raise ValueError(f"field {field} is a number")
     return values
 

@@ -8,32 +8,15 @@ from pathlib import Path
 import pytest
 
 from bertworks.cli import main
-from bertworks.data import build as build_module
 from bertworks.data.build import BuildConfig
 from bertworks.data.parts import PartWriter
 from bertworks.data.show import show
 from bertworks.data.store import Store
 from bertworks.data.vocabulary import check_unknown, tokenizer_of, unknown_fraction_of
 from bertworks.files import InputError
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.builds import content, document, run
 
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer.train([document(i) for i in range(20)], TokenizerConfig(vocab_size=120))
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n\n".join(document(i) for i in range(300)))
-    return path
-
-
-@pytest.fixture
-def small_parts(monkeypatch):
-    monkeypatch.setattr(build_module, "BATCH_CHARS", 10_000)
+pytest_plugins = ["support.build_fixtures"]
 
 
 def test_a_bare_vocabulary_is_read_with_its_case_from_a_folder_with_an_odd_name(tmp_path, capsys):

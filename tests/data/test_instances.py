@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertworks.data import instances
 from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.instances import (
     InstanceConfig,
@@ -27,6 +26,8 @@ from bertworks.data.instances import (
 from bertworks.data.masking import MaskingConfig
 from bertworks.tokenizer import Tokenizer
 from support.shared_data import needs_shared, shared
+
+pytest_plugins = ["support.build_fixtures"]
 
 ORACLE = "oracle/pretraining_data"
 
@@ -220,14 +221,6 @@ def test_statistics_of_the_stream_are_those_of_the_original(corpus, name):
         distance = abs(ours.mean() - theirs["mean"])
         far |= {key: (ours.mean(), theirs["mean"], distance / error)} if distance > 3 * error + 1e-12 else {}
     assert not far
-
-
-@pytest.fixture
-def small_groups(monkeypatch):
-    """Blocks of 500 tokens, two to a window, groups of 8: so that a tiny store has many of each."""
-    monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
-    monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
-    monkeypatch.setattr(instances, "GENERATOR_ROWS", 8)
 
 
 def stream_of(tiny_store, dupe_factor=0, seed=1, length=32):

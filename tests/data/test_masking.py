@@ -15,7 +15,6 @@ from bertworks.data.masking import (
     RandomNumbers,
     Rectangle,
     _choose_spans,
-    _span_lengths,
     mask,
     max_predictions_per_seq,
 )
@@ -185,24 +184,6 @@ def test_a_run_at_a_rows_end_is_cut_short_as_in_albert():
         assert found[0].tolist() == expected
     last_only = _choose_spans(candidates, ~candidates, np.array([1]), np.array([[3, 2, 1, 0]], np.float32), spans)
     assert last_only[0].tolist() == [False, False, False, True]
-
-
-def test_how_long_ngrams_are_and_how_much_they_cover():
-    """Starts draw 1, 2, 3 with chances of 6/11, 3/11, 2/11; then runs fill up what is wanted."""
-    rows, length = 6000, 128
-    candidates = np.ones((rows, length), bool)
-    ids, full = np.full((rows, length), 7), np.full(rows, length)
-    config = MaskingConfig(ngrams=3)
-    draws = RandomNumbers.of(generator(4), ids.shape, V)
-    drawn = np.bincount(_span_lengths(draws.spans, 3).ravel(), minlength=4)[1:] / draws.spans.size
-    assert np.abs(drawn - np.array([6, 3, 2]) / 11).max() < 0.003
-    positions, labels = mask(Rectangle(ids.copy(), candidates, candidates, full), draws, config, MASK, 20)
-    assert ((labels != IGNORED).sum(1) == 19).all()  # 15 % of 128: pieces always fill up what is wanted
-    chosen = np.zeros_like(candidates)
-    np.put_along_axis(chosen, positions[:, :19], True, axis=1)
-    together = (chosen[:, 1:] & chosen[:, :-1]).mean()
-    assert together > 2 * 0.15**2  # neighbours are chosen together far more often than by chance
-    assert np.ptp(chosen[:, 5:-5].mean(0)) < 0.06
 
 
 def test_single_masks_are_what_they_were_before_there_were_ngrams():

@@ -9,7 +9,7 @@ import numpy as np
 import psutil
 import pytest
 
-from bertworks.data import batches, instances, prefetch
+from bertworks.data import prefetch
 from bertworks.data.batches import PretrainingData
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
@@ -17,6 +17,8 @@ from bertworks.data.prefetch import BatchRequest, Prefetcher
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.workers import local
+
+pytest_plugins = ["support.build_fixtures"]
 
 MASKING, START = MaskingConfig(), Position()
 forked = pytest.mark.skipif(sys.platform != "linux", reason="forked workers, which start at once")
@@ -36,15 +38,6 @@ class Forks(multiprocessing.context.ForkContext):
 def forks(monkeypatch):
     """Workers are forked: they start at once, and know what a test has changed."""
     monkeypatch.setattr(local, "Context", Forks)
-
-
-@pytest.fixture
-def small_groups(monkeypatch, forks):
-    """Many block groups in a tiny store."""
-    monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
-    monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
-    for module in (instances, batches):
-        monkeypatch.setattr(module, "GENERATOR_ROWS", 8)
 
 
 def phases(tiny_store, input_format="segment-pair", masking=MASKING):
@@ -95,7 +88,7 @@ KINDS = [
 @forked
 @pytest.mark.parametrize(("input_format", "masking"), KINDS)
 @pytest.mark.parametrize("start", [Position(), Position(3, 11)], ids=["from the start", "from the middle"])
-def test_batches_made_ahead_are_those_made_in_place(tiny_store, small_groups, input_format, masking, start):
+def test_batches_made_ahead_are_those_made_in_place(tiny_store, forks, small_groups, input_format, masking, start):
     data = phases(tiny_store, input_format, masking)
     expected = drawn(Prefetcher(data, 0), start=start)
     assert expected[59][1].group > data[0].stream.groups  # more than an epoch
@@ -117,7 +110,7 @@ def die(*_):
 
 
 @forked
-def test_a_killed_worker_ends_the_run_with_a_message(tiny_store, small_groups, monkeypatch):
+def test_a_killed_worker_ends_the_run_with_a_message(tiny_store, forks, small_groups, monkeypatch):
     monkeypatch.setattr(prefetch, "_make", die)
     source = Prefetcher(phases(tiny_store), 2)
     with pytest.raises(InputError, match=r"makes batches was killed.*resume.*fewer --workers, or with 0"):
@@ -126,7 +119,7 @@ def test_a_killed_worker_ends_the_run_with_a_message(tiny_store, small_groups, m
 
 
 @forked
-def test_signals_to_the_whole_group_leave_the_workers_to_their_parent(tiny_store, small_groups):
+def test_signals_to_the_whole_group_leave_the_workers_to_their_parent(tiny_store, forks, small_groups):
     """A scheduler that stops a job signals all its processes; the run still needs a batch or two to save and end."""
     source, position = Prefetcher(phases(tiny_store), 2), Position()
     for _ in range(10):  # both have begun
@@ -146,7 +139,7 @@ def wrong(*_):
 
 
 @forked
-def test_what_goes_wrong_in_a_worker_is_raised(tiny_store, small_groups, monkeypatch):
+def test_what_goes_wrong_in_a_worker_is_raised(tiny_store, forks, small_groups, monkeypatch):
     monkeypatch.setattr(prefetch, "_make", wrong)
     source = Prefetcher(phases(tiny_store), 1)
     with pytest.raises(ValueError, match="no such instance"):

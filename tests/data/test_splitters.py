@@ -28,6 +28,15 @@ from bertworks.tokenizer import Tokenizer, TokenizerConfig
         ["있었다 한다.", "가다 보니 늦었다", "그래서 뛰었다 하더라도 늦었다"],
         ["그렇게 본 사람도 많습니다만 아닙니다", "그러나"],
         ["합니까", "그러니까 된다.", "별 5개!!!", "추천"],
+        ["상환 금액은 1. 원금 2. 이자 3. 비용 순으로 충당한다.", "끝이다."],
+        ["다음을 더한다.", "1. 원금 2. 이자 3. 비용"],
+        ["1. 원금은 갚는다.", "2. 이자는 낸다."],
+        ["가. 원금 나. 이자 다. 비용을 더한다.", "끝이다."],
+        ["평점은 1.", "다시는 안 본다."],
+        ["정말 ㅡㅡ 별로네요 ㅡㅡ", "다시는 안 봐요."],
+        ["짜증나요ㅡㅡ;", "돈 아까워요."],
+        ["진짜 재밌어요 :)", "또 왔네요 ^_^", "좋았다. :D", "끝."],
+        ["비율은 3:1 이다.", "목록은 (가) 와 (나) 이다."],
     ],
 )
 def test_korean_rules(sentences):
@@ -148,28 +157,6 @@ def test_words_stay_whole_if_one_line_is_longer_and_the_ends_of_lines_are_stripp
     assert document.text.split("\n") == [f"{texts[0]} {URL} {texts[1]}", *texts[2:]]
 
 
-def cut_by_columns(text, width):
-    """Lines filled to a width at which a Hangul syllable has two columns, their ends stripped."""
-    lines = [""]
-    for char in text:
-        lines += [""] if wrapping.columns(lines[-1] + char) > width else []
-        lines[-1] += char
-    return [line.strip() for line in lines]
-
-
-@pytest.mark.parametrize("width", [58, 61])
-def test_lines_filled_by_columns_are_joined_inside_words(width):
-    """Nine of ten are right, though each end was stripped; joined by blanks three of four would be wrong."""
-    words, choose = KOREAN_TEXT.split(), random.Random(0)
-    texts = [" ".join(choose.choices(words, k=80)) for _ in range(30)]
-    lines = [cut_by_columns(text, width) for text in texts]
-    given = [line for own in lines for line in [*own, ""]]
-    joined = [*wrapping.joined_paragraphs(given, 10**6)]
-    blanks = [{len(text[:i].replace(" ", "")) for i, char in enumerate(text) if char == " "} for text in texts + joined]
-    wrong = sum(len(one ^ other) for one, other in zip(blanks[:30], blanks[30:], strict=True))
-    assert wrong < 0.1 * sum(map(len, lines))
-
-
 @pytest.mark.parametrize(
     ("line", "following", "words", "joined"),
     [
@@ -186,21 +173,3 @@ def test_lines_filled_by_columns_are_joined_inside_words(width):
 def test_what_follows_a_full_line_whose_ends_are_stripped(line, following, words, joined):
     """A following line in which no column is free has lost no blank."""
     assert wrapping._joined([line, *following.split("\n")], len, len(line), words) == joined
-
-
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ["상환 금액은 1. 원금 2. 이자 3. 비용 순으로 충당한다.", "끝이다."],
-        ["다음을 더한다.", "1. 원금 2. 이자 3. 비용"],
-        ["1. 원금은 갚는다.", "2. 이자는 낸다."],
-        ["가. 원금 나. 이자 다. 비용을 더한다.", "끝이다."],
-        ["평점은 1.", "다시는 안 본다."],
-        ["정말 ㅡㅡ 별로네요 ㅡㅡ", "다시는 안 봐요."],
-        ["짜증나요ㅡㅡ;", "돈 아까워요."],
-        ["진짜 재밌어요 :)", "또 왔네요 ^_^", "좋았다. :D", "끝."],
-        ["비율은 3:1 이다.", "목록은 (가) 와 (나) 이다."],
-    ],
-)
-def test_lists_and_faces_in_korean_sentences(sentences):
-    assert split_sentences(" ".join(sentences), "ko") == sentences

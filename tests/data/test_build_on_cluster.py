@@ -83,11 +83,6 @@ def test_killed_workers_change_nothing(inputs, tokenizer, whole, tmp_path):
     assert content(out) == whole
 
 
-def test_a_scheduler_of_its_own(inputs, tokenizer, whole, tmp_path):
-    run(inputs, tokenizer, tmp_path / "store", scheduler="local", workers=2)
-    assert content(tmp_path / "store") == whole
-
-
 class Scheduler:
     """A scheduler and two workers, each a process of its own."""
 

@@ -7,7 +7,6 @@ import pytest
 
 from bertworks.data import build as build_module
 from bertworks.data import near_duplicates as near_module
-from bertworks.data.build import BuildConfig
 from bertworks.data.near_duplicates import (
     FEWEST,
     VALUES,
@@ -18,7 +17,6 @@ from bertworks.data.near_duplicates import (
     word_shingles,
 )
 from bertworks.data.store import Store
-from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support import builds
 from support.builds import content, documents
@@ -114,12 +112,6 @@ def test_a_shard_of_near_duplicates_alone_is_left_out(tokenizer, tmp_path):
     assert manifest["counts"]["train"]["documents"] == 2 and len(manifest["shards"]["train"]) <= 2
     names = {path.name for path in (tmp_path / "store").glob("train-*")}
     assert names <= manifest["files"].keys() and Store.open(tmp_path / "store")
-
-
-@pytest.mark.parametrize("value", [0.3, 1.0, -1.0])
-def test_a_similarity_that_cannot_be_found(value):
-    with pytest.raises(InputError, match=r"near_duplicates .*; expected 0, or a similarity from 0\.5 to 0\.95"):
-        BuildConfig(near_duplicates=value)
 
 
 # ---- in memory

@@ -132,16 +132,3 @@ def test_signals_to_the_whole_group_leave_the_workers_to_their_parent(tiny_store
         _, position = source.take(BatchRequest(0, position, 24, (range(24),)))
     assert workers_of(source) == before
     assert_ends(source)
-
-
-def wrong(*_):
-    raise ValueError("no such instance")
-
-
-@forked
-def test_what_goes_wrong_in_a_worker_is_raised(tiny_store, forks, small_groups, monkeypatch):
-    monkeypatch.setattr(prefetch, "_make", wrong)
-    source = Prefetcher(phases(tiny_store), 1)
-    with pytest.raises(ValueError, match="no such instance"):
-        drawn(source)
-    source.close()

@@ -130,7 +130,6 @@ FOLDERS: dict[str, Write] = {
         lambda f: with_tokens(bert(f), AddedToken("covid", single_word=True, lstrip=True, rstrip=True)), "bert"
     ),
     "bert, no segments": saved(lambda f: bert(f, model_input_names=["input_ids", "attention_mask"]), "bert"),
-    "bert, left padding": saved(lambda f: bert(f, padding_side="left"), "bert"),
     "distilbert": saved(lambda f: bert(f, "DistilBertTokenizer"), "distilbert"),
     "roberta": saved(lambda f: roberta(), "roberta"),
     "roberta, prefix": saved(lambda f: roberta(add_prefix_space=True, trim_offsets=False), "roberta"),
@@ -146,7 +145,6 @@ FOLDERS: dict[str, Write] = {
     "google": by_hand(
         tokenizer_config={"do_lower_case": True}, config={"directionality": "bidi", "pooler_type": "first"}
     ),
-    "biobert": by_hand(tokenizer_config={**OLD, "tokenizer_class": "BertTokenizer"}, special_tokens_map=TOKENS),
     "legal-bert": by_hand(
         {"output_past": True, "attention_probs_dropout_prob": 0.1},
         {"do_lower_case": True, "special_tokens_map_file": None, "full_tokenizer_file": None, **TOKENS},
@@ -156,19 +154,10 @@ FOLDERS: dict[str, Write] = {
         {**OLD, **TOKENS, "do_basic_tokenize": True, "never_split": None, "tokenizer_class": "BertTokenizer"},
         special_tokens_map={**TOKENS, "bos_token": "[CLS]", "eos_token": "[SEP]"},
     ),
-    "minilm": by_hand(
-        {"_name_or_path": "old", "torch_dtype": "float32", "finetuning_task": "sts", "num_labels": 2},
-        {"do_lower_case": True, **TOKENS, "clean_up_tokenization_spaces": True, "name_or_path": "nreimers", **OLD},
-    ),
     "e5 and bge": by_hand(
         {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "classifier_dropout": None},
         {"added_tokens_decoder": DECODER, "do_lower_case": True, "clean_up_tokenization_spaces": True, **TOKENS},
     ),
-    "old flags": by_hand(
-        tokenizer_config=OLD,
-        special_tokens_map={"mask_token": {"content": "[MASK]", "lstrip": False, "normalized": True}},
-    ),
-    "own metadata": by_hand({"my_note": {"a": 1}}, {**OLD, "my_note": "b"}),
 }
 FOREIGN: dict[str, tuple[Write, str]] = {
     "kobert": (by_hand(tokenizer_config={**OLD, "tokenizer_class": "KoBertTokenizer"}), "tokenizer_class = 'KoBert"),
@@ -177,7 +166,6 @@ FOREIGN: dict[str, tuple[Write, str]] = {
         by_hand(tokenizer_config={**OLD, "auto_map": {"AutoTokenizer": ["tokenization_kobert.KoBertTokenizer", None]}}),
         "auto_map names the program",
     ),
-    "legacy program": (by_hand(tokenizer_config={**OLD, "auto_map": ["own.Own", None]}), "auto_map names"),
     "japanese": (
         by_hand({"tokenizer_class": "BertJapaneseTokenizer"}, OLD),
         r"config.json: tokenizer_class = 'BertJapaneseTokenizer'",
@@ -186,11 +174,6 @@ FOREIGN: dict[str, tuple[Write, str]] = {
         by_hand(tokenizer_config={**OLD, "word_tokenizer_type": "mecab"}),
         "word_tokenizer_type = 'mecab'",
     ),
-    "japanese, characters": (
-        by_hand(tokenizer_config={**OLD, "subword_tokenizer_type": "character"}),
-        "subword_tokenizer_type = 'character'",
-    ),
-    "character": (by_hand(tokenizer_config={**OLD, "tokenizer_class": "CanineTokenizer"}), "'CanineTokenizer'"),
     "another kind": (
         by_hand(tokenizer_config={**OLD, "tokenizer_class": "RobertaTokenizer"}),
         "vocabulary is wordpiece",
@@ -198,10 +181,6 @@ FOREIGN: dict[str, tuple[Write, str]] = {
     "added tokens beside a vocab.txt": (
         by_hand(tokenizer_config=OLD, added_tokens={"covid": len(WORDPIECE)}),
         "the added token 'covid' is not in the vocabulary.*as a fast tokenizer",
-    ),
-    "added tokens in a decoder": (
-        by_hand(tokenizer_config={**OLD, "added_tokens_decoder": {str(len(WORDPIECE)): {"content": "covid"}}}),
-        "the added token 'covid' is not",
     ),
     "special tokens of a map": (
         by_hand(tokenizer_config=OLD, special_tokens_map={"additional_special_tokens": ["kim", *E1]}),
@@ -346,13 +325,6 @@ def test_added_tokens_that_contradict_tokenizer_json_are_refused(token: dict[str
         Tokenizer.load(tmp_path)
 
 
-def test_literal_special_tokens_stay_plain_text(tmp_path: Path) -> None:
-    FOLDERS["bert, added"](tmp_path)
-    ours = Tokenizer.load(tmp_path)
-    assert " ".join(ours.tokenize("[MASK] [E1] [SEP]")) == "[ m ##a ##s ##k ] [E1] [ s ##e ##p ]"
-    assert ours.encode("[MASK]", specials=True).ids[1:-1] == [ours.mask_id]
-
-
 @pytest.mark.parametrize(
     "names",
     [
@@ -403,31 +375,6 @@ def test_offsets_are_those_of_the_letters(name: str) -> None:
 _SHOWN = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that byte-level BPE writes as themselves
 _HIDDEN = [byte for byte in range(256) if byte not in _SHOWN]
 _BYTE = {chr(byte): byte for byte in _SHOWN} | {chr(256 + i): byte for i, byte in enumerate(_HIDDEN)}
-
-
-def test_texts_that_are_cut_at_their_beginning_are_refused(tmp_path: Path) -> None:
-    FOLDERS["modernbert"](tmp_path)
-    pipeline = json.loads((tmp_path / "tokenizer.json").read_text())
-    cut = {"direction": "Left", "max_length": 8, "strategy": "LongestFirst", "stride": 0}
-    write(tmp_path, tokenizer=pipeline | {"truncation": cut})
-    with pytest.raises(InputError, match=r"truncation.direction is .Left."):
-        Tokenizer.load(tmp_path)
-
-
-@pytest.mark.parametrize("given", [True, False])
-@pytest.mark.parametrize("said", [True, False])
-def test_what_the_caller_says_wins_over_the_settings_of_a_bare_vocabulary(
-    said: bool, given: bool, tmp_path: Path
-) -> None:
-    by_hand(tokenizer_config={"do_lower_case": given, "tokenizer_class": "BertTokenizer"})(tmp_path)
-    assert Tokenizer.load(tmp_path, lowercase=said).lowercase is said
-
-
-def test_a_vocabulary_of_another_kind_than_the_model_types(tmp_path: Path) -> None:
-    """Where no file names a class, tokenizer.json is read as it is: a BERT with XLM-R's vocabulary."""
-    FOLDERS["xlm-roberta"](tmp_path)
-    write(tmp_path, config={"model_type": "bert"}, tokenizer_config=ROLES)
-    assert Tokenizer.load(tmp_path).tokenize("Kim in") == ["\u2581Kim", "\u2581in"]
 
 
 @pytest.mark.parametrize(

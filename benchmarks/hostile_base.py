@@ -200,11 +200,9 @@ def _tasks(base: Path) -> None:
 
 
 def _tokenizers(base: Path) -> None:
-    from support.spiece_files import PIECES, charsmap, model_bytes
     from support.tiny_task import VOCAB
 
     (base / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
-    (base / "spiece.model").write_bytes(model_bytes({**PIECES, "▁good": 1, "▁bad": 1, "c": 1}, charmap=charsmap()))
     for kind, folder, size in (("wordpiece", "tok", 120), ("bpe", "bpe", 300), ("unigram", "unigram", 120)):
         call(f"tokenizer train text.txt corpus-text --out {folder} --vocab-size {size} --algorithm {kind}")
     (base / "merges").mkdir()
@@ -240,6 +238,8 @@ def _checkpoints(base: Path) -> None:
     """The model in shards and for sentence-transformers; another one by TensorFlow."""
     import safetensors.numpy
 
+    from bertworks.checkpoint.folder import read_config
+    from bertworks.checkpoint.pooling import Pooling, write_pooling
     from support.original import write_original
     from support.tiny_task import VOCAB
 
@@ -253,7 +253,8 @@ def _checkpoints(base: Path) -> None:
         places |= dict.fromkeys(part, file)
     index = {"metadata": {"total_size": sum(t.nbytes for t in tensors.values())}, "weight_map": places}
     (base / "sharded/model.safetensors.index.json").write_text(json.dumps(index))
-    call("convert model pooling --to sentence-transformers")
+    shutil.copytree(base / "model", base / "pooling")
+    write_pooling(base / "pooling", Pooling(), width=read_config(base / "model")[0].hidden_size)
     write_original(base / "tf", VOCAB)
 
 

@@ -322,7 +322,6 @@ def parsed(line, monkeypatch):
         ("corpus build a b --tokenizer t --out o", "corpus build --tokenizer t --out o --data a b"),
         ("tokenizer train a b --out o", "tokenizer train --data a b --out o", "tokenizer train --out o a b"),
         ("tokenizer check t a b", "tokenizer check a b --tokenizer t", "tokenizer check t --data a b"),
-        ("tokenizer extend m --words w --out o", "tokenizer extend --words w --out o --model m"),
         ("probe explain m a b --out o", "probe explain a b --out o --model m"),
         ("probe word m w a b", "probe word w a b --model m"),
         ("probe neighbours m w --data a", "probe neighbours --data a --model m w"),

@@ -389,7 +389,7 @@ def test_weights_in_several_files(tmp_path):
     with torch.no_grad():
         same_scores(load_model(tmp_path), theirs)
     (tmp_path / "pytorch_model.bin").write_bytes(b"beside them, and never looked at")
-    assert convert(tmp_path, tmp_path / "whole").what.endswith("index.json")
+    assert convert(tmp_path, tmp_path / "whole").source.endswith("index.json")
     assert len(tensors(tmp_path / "whole")) == len(theirs.state_dict()) - 2  # the decoder's, which are tied
     index = tmp_path / "model.safetensors.index.json"
     whole, first = index.read_text(), files[0].read_bytes()

@@ -201,7 +201,7 @@ def test_folders_from_before(tmp_path):
     save_folder(tmp_path / "new", model, None)
     old = tmp_path / "old"
     old.mkdir()
-    tensors = {BERT.their_name(name): tensor for name, tensor in model.state_dict().items()}
+    tensors = {BERT.hf_name(name): tensor for name, tensor in model.state_dict().items()}
     safetensors.torch.save_file(tensors, old / "model.safetensors")
     settings = {**SHAPE, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "architectures": ["BertForPreTraining"]}
     settings |= {"model_type": "bertworks", "bertworks_format": 1, "bertworks_positions": "rotary"}

@@ -206,11 +206,11 @@ def write_runs(folder: Path) -> None:
 
 def write_foreign_models(folder: Path) -> None:
     """Models and vocabularies of other software that the docs name."""
-    import sentencepiece
     import torch
     from safetensors.torch import load_file
 
     from bertworks.checkpoint.folder import save_folder
+    from bertworks.checkpoint.pooling import Pooling, write_pooling
     from bertworks.model.config import ModelConfig
     from bertworks.model.heads import build_model
     from bertworks.tokenizer import Tokenizer
@@ -222,7 +222,8 @@ def write_foreign_models(folder: Path) -> None:
     for name, config in (("old-folder", bert), ("albert_base", albert)):
         save_folder(folder / name, build_model(config, seed=1), tokenizer)
     with contextlib.chdir(folder):
-        main(["convert", "old-folder", "all-MiniLM-L6-v2", "--to", "sentence-transformers", "--pooling", "mean"])
+        main(["convert", "old-folder", "all-MiniLM-L6-v2"])
+    write_pooling(folder / "all-MiniLM-L6-v2", Pooling(), width=8)
     weights = folder / "old-folder/model.safetensors"
     torch.save(load_file(weights), folder / "old-folder/pytorch_model.bin")
     weights.unlink()
@@ -231,15 +232,3 @@ def write_foreign_models(folder: Path) -> None:
     tokens = [*"abcdefghijklmnopqrstuvwxyzĠ", "un", "<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     write(folder / "roberta-base/vocab.json", [json.dumps({token: i for i, token in enumerate(tokens)})])
     write(folder / "roberta-base/merges.txt", ["#version: 0.2", "u n"])
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(tiny_texts(60)),
-        model_prefix=str(folder / "spiece"),
-        vocab_size=100,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-    )

@@ -37,10 +37,10 @@ def model_card(config: Facts, shape: ModelConfig, sizes: Mapping[str, int], fact
     tables of values of the run, as in results.json. `title` and `made` go into the heading, `language`, `license`,
     `datasets` and `base_model` into the front matter.
     """
-    title, made = facts.get("title", "BERT encoder"), facts.get("made", "trained with bertworks")
+    title, origin = facts.get("title", "BERT encoder"), facts.get("made", "trained with bertworks")
     run = {key: value for key, value in facts.items() if key not in _ELSEWHERE}
     lines = ["---", _front_matter(config, shape, facts), "---", "", f"# {_plain(title)}", ""]
-    lines += [_opening(config, sizes, made), "", *_section("Shape", _shape(config, shape, sizes))]
+    lines += [_opening(config, sizes, origin), "", *_section("Shape", _shape(config, shape, sizes))]
     lines += _section("Run", run) if run else []
     return "\n".join([*lines, "## Use", "", *_use(config)])
 
@@ -66,17 +66,17 @@ def origin_in_card(folder: Path) -> dict[str, Any]:
         front = metadata_load(folder / "README.md") or {}
     except Exception:  # no card, or one that another program or a person wrote: whatever yaml raises
         return {}
-    found = {key: front.get(key) for key in ("license", "base_model")}
-    first = {key: value[0] if isinstance(value, list) and value else value for key, value in found.items()}
+    values = {key: front.get(key) for key in ("license", "base_model")}
+    first = {key: value[0] if isinstance(value, list) and value else value for key, value in values.items()}
     return {key: value for key, value in first.items() if isinstance(value, str) and value}
 
 
-def _opening(config: Facts, sizes: Mapping[str, int], made: str) -> str:
+def _opening(config: Facts, sizes: Mapping[str, int], origin: str) -> str:
     """How the model came about, and what loads the folder."""
     if config["model_type"] == "bertworks":
         alone = "**Load it with bertworks: no class of transformers computes this model, and none loads this folder.**"
-        return f"{alone} An encoder {_plain(made)}; `model_type` is `bertworks`."
-    text = f"An encoder {_plain(made)}; `{config['architectures'][0]}` in transformers"
+        return f"{alone} An encoder {_plain(origin)}; `model_type` is `bertworks`."
+    text = f"An encoder {_plain(origin)}; `{config['architectures'][0]}` in transformers"
     if config["model_type"] != ROTARY:
         return f"{text}."
     text += f" 5.4 and newer (BERT with rotary positions has the model type `{ROTARY}` there)."
@@ -102,14 +102,14 @@ def _section(name: str, table: Facts) -> list[str]:
 
 def _use(config: Facts) -> list[str]:
     """How to load the folder, with bertworks and with transformers; or why transformers cannot."""
-    ours = ["```python", "import bertworks", "", 'model = bertworks.load_model("this folder")', "```", ""]
+    usage = ["```python", "import bertworks", "", 'model = bertworks.load_model("this folder")', "```", ""]
     if config["model_type"] == "bertworks":
-        return [*ours, "Transformers does not open this folder: it has no model type with these settings (Shape).", ""]
+        return [*usage, "Transformers does not open this folder: it has no model type with these settings (Shape).", ""]
     auto, newer = _class(config)[1], " 5.4 and newer" if config["model_type"] == ROTARY else ""
     load = 'from_pretrained("this folder")'
-    theirs = [f"from transformers import {auto}, AutoTokenizer", ""]
-    theirs += [f"tokenizer = AutoTokenizer.{load}", f"model = {auto}.{load}"]
-    return [*ours, f"In transformers{newer}:", "", "```python", *theirs, "```", ""]
+    hf_usage = [f"from transformers import {auto}, AutoTokenizer", ""]
+    hf_usage += [f"tokenizer = AutoTokenizer.{load}", f"model = {auto}.{load}"]
+    return [*usage, f"In transformers{newer}:", "", "```python", *hf_usage, "```", ""]
 
 
 def _class(config: Facts) -> tuple[str, str]:

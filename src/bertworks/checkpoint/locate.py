@@ -78,8 +78,7 @@ def new_folder(out: Path | str, replaces: Callable[[Path], bool] = _nothing) -> 
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".new", dir=out.parent) as work:
         staging, earlier = Path(work) / out.name, Path(work) / f"{out.name}.earlier"
-        with named_for(staging, out):
-            yield staging
+        yield staging
         if replaces(out):
             out.rename(earlier)
         try:
@@ -92,27 +91,13 @@ def new_folder(out: Path | str, replaces: Callable[[Path], bool] = _nothing) -> 
         _flush(out)
 
 
-@contextlib.contextmanager
-def named_for(staging: Path, out: Path) -> Iterator[None]:
-    """Errors of the block name `out` where they would name the hidden folder `staging`, or no file at all."""
-    try:
-        yield
-    except InputError as error:
-        if str(staging) not in str(error):
-            raise
-        raise type(error)(str(error).replace(str(staging), str(out))) from error
-    except OSError as error:
-        error.filename = str(error.filename or out).replace(str(staging), str(out))
-        raise
-
-
 def _refuse_existing(out: Path, replaces: Callable[[Path], bool]) -> None:
     if out.exists() and not replaces(out) and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists and is not empty; give a new folder, or empty this one")
 
 
 def move_in(temporary: Path, folder: Path) -> None:
-    """Put a finished folder in place: in one step if there is none, else file by file.
+    """Put a finished folder in place: in one step if it is new, else file by file.
 
     Where more than weights and card change, a kill between two files would leave a folder that mixes two models; so
     config.json goes first and comes back last.

@@ -155,7 +155,7 @@ def _classifier_kind(settings: Mapping[str, Any], where: str) -> str:
     that is not computed here.
     """
     if problem := settings.get("problem_type"):
-        return {theirs: ours for ours, theirs in _PROBLEMS.items()}.get(problem, "single")
+        return {hf_kind: kind for kind, hf_kind in _PROBLEMS.items()}.get(problem, "single")
     stored = settings.get("sentence_transformers") or {}
     name = stored.get("activation_fn") or settings.get("sbert_ce_default_activation_function")
     if not name:

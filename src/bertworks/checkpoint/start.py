@@ -68,9 +68,9 @@ def initial_model(
     expected = {name: t for name, t in model.state_dict().items() if our_part(name) not in wants - has}
     state = family.match(used, expected, str(path))
     if not isinstance(labels, int):
-        theirs = contents.labels() or []
+        folder_labels = contents.labels() or []
         for name in (name for name in state if our_part(name) in LABELLED):
-            state[name] = state[name][[theirs.index(label) for label in labels]]
+            state[name] = state[name][[folder_labels.index(label) for label in labels]]
     model.load_state_dict(contents.in_memory(state), strict=False, assign=True)
     _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
     left = {part_of[name] if part_of[name] in family.parts else name for name in tensors.keys() - used.keys()}
@@ -115,13 +115,13 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
     for folder, encoder, side in zip(folders, encoders, ("left", "right"), strict=True):
         if encoder.config.direction != side:
             raise InputError(
-                f"{folder} sees {encoder.config.direction}; expected an encoder that sees the {side} side alone: "
+                f"{folder} sees {encoder.config.direction}; expected an encoder that sees the {side} context alone: "
                 f"objective = {'ltr' if side == 'left' else 'rtl'!r} in its recipe"
             )
     try:
         shapes = [dataclasses.replace(encoder.config, direction="pair") for encoder in encoders]
     except ValueError as error:
-        raise InputError(f"{folders[0]} and {folders[1]}: {error}; train them anew") from None
+        raise InputError(f"{folders[0]} and {folders[1]}: {error}; train them again") from None
     tokenizers = [load_tokenizer(folder) for folder in folders]
     if shapes[0] != shapes[1] or tokenizers[0].fingerprint != tokenizers[1].fingerprint:
         raise InputError(

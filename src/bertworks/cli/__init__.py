@@ -23,7 +23,6 @@ COMMANDS = {
     "recipes tasks": "List the tasks that fine-tuning supports.",
     "tokenizer train": "Train a vocabulary on text.",
     "tokenizer check": "Check whether a vocabulary fits a text.",
-    "tokenizer extend": "Add words to a WordPiece vocabulary and to its model.",
     "corpus build": "Tokenize text into a corpus store.",
     "corpus show": "Show what a corpus store contains.",
     "pretrain": "Pre-train an encoder on a corpus store.",
@@ -49,7 +48,7 @@ COMMANDS = {
     "serve": "Serve models over HTTP, with a web page.",
 }
 FAMILIES = {  # first words that are no command alone
-    "tokenizer": "Train, check or extend a vocabulary.",
+    "tokenizer": "Train or check a vocabulary.",
     "corpus": "Tokenize text into a corpus store, or show one.",
     "study": "Run many variants, settings or tasks, and compare them.",
     "probe": "Look into a model: a text step by step, words, layers, heads.",

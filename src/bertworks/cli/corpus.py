@@ -21,7 +21,7 @@ class BuildArguments:
     """
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
-    tokenizer: Path  # folder of a tokenizer, model or run; or a tokenizer.json, vocab.txt or .model file
+    tokenizer: Path  # folder of a tokenizer, model or run; or a tokenizer.json or vocab.txt
     out: Path  # folder to write the store to; it must be new, or hold the unfinished build
     lowercase: bool | None = None  # whether the tokenizer lower-cases; a vocab.txt alone does not record it
     config: Flat[BuildConfig] = field(default_factory=BuildConfig)
@@ -63,9 +63,10 @@ class ShowArguments:
 def show(argv: list[str]) -> None:
     """Print the store's contents."""
     arguments = parse(ShowArguments, argv, "corpus show")
-    from ..data.batches import PretrainingData, Vocabulary, instances_as_text
+    from ..data.batches import PretrainingData, Vocabulary
     from ..data.instances import InstanceConfig
     from ..data.masking import MaskingConfig
+    from ..data.show import instances_as_text
     from ..data.show import show as show_store
     from ..data.vocabulary import tokenizer_of
 

@@ -15,9 +15,9 @@ BLOCK = 1 << 16
 def codec_of(encoding: str) -> str:
     """Python's name of a text encoding. Raises InputError if it knows none of this name."""
     with contextlib.suppress(LookupError, ValueError):
-        found = codecs.lookup(encoding)
-        if found._is_text_encoding and found.incrementaldecoder:
-            return found.name
+        codec = codecs.lookup(encoding)
+        if codec._is_text_encoding and codec.incrementaldecoder:
+            return codec.name
     advice = "expected a text encoding of Python, such as utf-8, cp949, euc-kr or utf-16"
     raise InputError(f"--encoding {shorten(encoding)}: unknown; {advice}")
 

@@ -26,7 +26,7 @@ from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
 from ..tasks.rows import hash_of_texts
 from ..tasks.table import form_facts
-from ..tokenizer import Tokenizer, unknown_share
+from ..tokenizer import Tokenizer, unknown_fraction
 from ..training.config import TrainerState
 from ..training.distributed import World
 from ..training.identity import RunIdentity
@@ -171,7 +171,7 @@ def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
     """The fraction of [UNK] among the tokens of the training rows, if there is any."""
     counts = np.bincount(train.ids, minlength=tokenizer.vocab_size)
     counts[[tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]] = 0
-    share = unknown_share(tokenizer, counts)
+    share = unknown_fraction(tokenizer, counts)
     return (f"{share:.2%} of the tokens of the training rows are [UNK]",) if share else ()
 
 

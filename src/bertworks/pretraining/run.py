@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.ahead import Asked, BatchesAhead
 from ..data.batches import Vocabulary, as_tensors
 from ..data.instances import Position
+from ..data.prefetch import BatchRequest, Prefetcher
 from ..data.store import Store
 from ..files import InputError
 from ..model.heads import Model
@@ -98,7 +98,7 @@ class StoreTraining:
         config, layers = self.config, self.config.model.num_hidden_layers
         parameters = sum(p.numel() for p in loop.trainer.model.parameters())
         tokens = sum(shard.n_tokens for shard in self.store.shards("train"))
-        retained = config.masking.kept_share if config.objective_spec.masked else 0.0
+        retained = config.masking.unchanged_fraction if config.objective_spec.masked else 0.0
         loop.run.say(
             f"model: {layers} layer{'s' * (layers != 1)}, width {config.model.hidden_size}, {parameters:,} parameters; "
             f"corpus: {tokens:,} tokens; processes: {loop.run.world.size}"
@@ -133,14 +133,14 @@ class PretrainingFeed:
             raise InputError(f"batch_size {smallest} is less than the {world.size} processes; give each of them a row")
         self.pinned = world.device.type == "cuda"  # a GPU copies from pinned memory while it computes
         workers = config.workers if config.workers >= 0 else GPU_WORKERS if self.pinned else 0
-        self.source = BatchesAhead([config.data(store, "train", vocabulary, p.length) for p in config.phases], workers)
+        self.source = Prefetcher([config.data(store, "train", vocabulary, p.length) for p in config.phases], workers)
 
     def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
         """The next batch; a new phase begins at the start of its own stream."""
         phase = self.phase_at(budget_used)
         position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
         rows = self.micro_batches(self.phases[phase])
-        arrays, after = self.source.take(Asked(phase, position, self.phases[phase].batch_size, rows))
+        arrays, after = self.source.take(BatchRequest(phase, position, self.phases[phase].batch_size, rows))
         micro_batches = [(as_tensors(batch, self.pinned), part.start) for batch, part in zip(arrays, rows, strict=True)]
         return AccumulationBatch(micro_batches, (phase, after.group, after.offset))
 

@@ -21,7 +21,7 @@ from ..reporting.run_files import TRAINED_ON
 from ..reporting.tables import counted
 from ..tokenizer import Tokenizer, normalize
 from ..tokenizer.check import check as check_vocabulary
-from ..tokenizer.check import misfit
+from ..tokenizer.check import normalizer_mismatch
 from .base import Task
 from .classification import NUMERIC
 from .labels import label_parts
@@ -208,7 +208,7 @@ def vocabulary(tokenizer: Tokenizer, train: Sequence[Row]) -> Iterator[Finding]:
     """Words of up to SAMPLE training examples, evenly spread, that the vocabulary lacks."""
     rows = train[:: max(1, len(train) // SAMPLE)][:SAMPLE]
     sample = (normalize("NFC", "\n".join(row.texts)) for row in rows)
-    if reason := check_vocabulary(tokenizer, sample, CHARACTERS).reason or misfit(tokenizer):
+    if reason := check_vocabulary(tokenizer, sample, CHARACTERS).reason or normalizer_mismatch(tokenizer):
         yield Finding("vocabulary", "warning", reason, "use a model whose vocabulary has this script and case")
 
 

@@ -19,7 +19,7 @@ from ...inference.exported import check_export
 from ...model.config import ModelConfig
 from ...tasks.checks import Finding, named, percent
 from ...tokenizer import Tokenizer
-from ...tokenizer.check import misfit
+from ...tokenizer.check import normalizer_mismatch
 from ...tokenizer.pipeline import lowercases
 from ...tokenizer.wordpiece import ids_of_lines, read_vocab
 
@@ -94,7 +94,7 @@ def tokenizer(found: ModelFolder) -> Iterator[Finding]:
     if not rules.exists() and not (folder / VOCAB).exists():
         return
     own = load_tokenizer(folder)
-    if contradiction := misfit(own):
+    if contradiction := normalizer_mismatch(own):
         yield Finding("tokenizer", "error", contradiction)
     if differing_vocab(folder, own):
         evidence = f"{VOCAB} and {TOKENIZER} have different tokens: software that reads {VOCAB} gets other ids"

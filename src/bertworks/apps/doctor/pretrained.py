@@ -66,7 +66,7 @@ def plateau(run: PretrainingRun) -> Iterator[Finding]:
     if name is None or entropy is None:
         return
     loss = metrics[name]
-    level = entropy * (1 - MaskingConfig().kept_share) if name == "mlm_loss" else entropy
+    level = entropy * (1 - MaskingConfig().unchanged_fraction) if name == "mlm_loss" else entropy
     beside = f"held-out loss {loss:.2f} nats, unigram entropy {entropy:.2f}"
     if loss >= entropy - NEAR:
         yield Finding("plateau", "warning", f"{beside}: the model knows word frequencies at best", run.advice)

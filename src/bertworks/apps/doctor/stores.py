@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from ...data.near_duplicates import find_near_duplicates, shingles
 from ...data.store import Store
-from ...data.vocabulary import tokenizer_of, unknown_share_of
+from ...data.vocabulary import tokenizer_of, unknown_fraction_of
 from ...tasks.checks import Finding, percent
 from ...tokenizer import Tokenizer
-from ...tokenizer.check import misfit
+from ...tokenizer.check import normalizer_mismatch
 
 ONE_SENTENCE = 0.3  # fraction of the documents
 UNKNOWN = 0.02  # fraction of [UNK] among the tokens
@@ -77,14 +77,14 @@ def one_sentence(found: OpenStore) -> Iterator[Finding]:
 
 def unknown(found: OpenStore) -> Iterator[Finding]:
     """Many [UNK]: the store does not have the unknown words."""
-    if (share := unknown_share_of(found.store, found.tokenizer)) > UNKNOWN:
+    if (share := unknown_fraction_of(found.store, found.tokenizer)) > UNKNOWN:
         evidence = f"{percent(share)} of the training tokens are [UNK]"
         yield Finding("[UNK]", "warning", evidence, "train a vocabulary on this text (`bertworks tokenizer train`)")
 
 
 def vocabulary(found: OpenStore) -> Iterator[Finding]:
     """A vocabulary that contradicts its own normalizer, or that the text does not use."""
-    if contradiction := misfit(found.tokenizer):
+    if contradiction := normalizer_mismatch(found.tokenizer):
         yield Finding("vocabulary", "error", contradiction)
     counts = found.store.unigram_counts()
     unused, tokens = int((counts == 0).sum()), int(counts.sum())

@@ -9,14 +9,16 @@ import numpy as np
 import psutil
 import pytest
 
-from bertworks.data import ahead, batches, instances
-from bertworks.data.ahead import Asked, BatchesAhead
+from bertworks.data import prefetch
 from bertworks.data.batches import PretrainingData
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
+from bertworks.data.prefetch import BatchRequest, Prefetcher
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.workers import local
+
+pytest_plugins = ["support.build_fixtures"]
 
 MASKING, START = MaskingConfig(), Position()
 forked = pytest.mark.skipif(sys.platform != "linux", reason="forked workers, which start at once")
@@ -38,15 +40,6 @@ def forks(monkeypatch):
     monkeypatch.setattr(local, "Context", Forks)
 
 
-@pytest.fixture
-def small_groups(monkeypatch, forks):
-    """Many block groups in a tiny store."""
-    monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
-    monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
-    for module in (instances, batches):
-        monkeypatch.setattr(module, "DRAW_ROWS", 8)
-
-
 def phases(tiny_store, input_format="segment-pair", masking=MASKING):
     """Two phases of a run: short sequences, then longer ones."""
     store, vocabulary = Store.open(tiny_store.path), tiny_store.data().vocabulary
@@ -59,7 +52,7 @@ def drawn(source, updates=60, start=START, parts=(range(5, 12), range(12, 14))):
     made = []
     for phase, (position, count) in enumerate(((start, updates), (Position(), updates // 3))):
         for _ in range(count):
-            taken, position = source.take(Asked(phase, position, 24, parts))
+            taken, position = source.take(BatchRequest(phase, position, 24, parts))
             made.append((taken, position))
     return made
 
@@ -95,11 +88,11 @@ KINDS = [
 @forked
 @pytest.mark.parametrize(("input_format", "masking"), KINDS)
 @pytest.mark.parametrize("start", [Position(), Position(3, 11)], ids=["from the start", "from the middle"])
-def test_batches_made_ahead_are_those_made_in_place(tiny_store, small_groups, input_format, masking, start):
+def test_batches_made_ahead_are_those_made_in_place(tiny_store, forks, small_groups, input_format, masking, start):
     data = phases(tiny_store, input_format, masking)
-    expected = drawn(BatchesAhead(data, 0), start=start)
+    expected = drawn(Prefetcher(data, 0), start=start)
     assert expected[59][1].group > data[0].stream.groups  # more than an epoch
-    source = BatchesAhead(phases(tiny_store, input_format, masking), 2)
+    source = Prefetcher(phases(tiny_store, input_format, masking), 2)
     assert_same(drawn(source, start=start), expected)
     source.close()
 
@@ -107,8 +100,8 @@ def test_batches_made_ahead_are_those_made_in_place(tiny_store, small_groups, in
 @pytest.mark.heavy
 def test_spawned_workers_make_the_same_batches(tiny_store):
     """As in a run: they open the store themselves, and plan by what they were sent."""
-    source = BatchesAhead(phases(tiny_store), 2)
-    assert_same(drawn(source), drawn(BatchesAhead(phases(tiny_store), 0)))
+    source = Prefetcher(phases(tiny_store), 2)
+    assert_same(drawn(source), drawn(Prefetcher(phases(tiny_store), 0)))
     assert_ends(source)
 
 
@@ -117,38 +110,25 @@ def die(*_):
 
 
 @forked
-def test_a_killed_worker_ends_the_run_with_a_message(tiny_store, small_groups, monkeypatch):
-    monkeypatch.setattr(ahead, "_make", die)
-    source = BatchesAhead(phases(tiny_store), 2)
+def test_a_killed_worker_ends_the_run_with_a_message(tiny_store, forks, small_groups, monkeypatch):
+    monkeypatch.setattr(prefetch, "_make", die)
+    source = Prefetcher(phases(tiny_store), 2)
     with pytest.raises(InputError, match=r"makes batches was killed.*resume.*fewer --workers, or with 0"):
         drawn(source)
     assert source._pool is None
 
 
 @forked
-def test_signals_to_the_whole_group_leave_the_workers_to_their_parent(tiny_store, small_groups):
+def test_signals_to_the_whole_group_leave_the_workers_to_their_parent(tiny_store, forks, small_groups):
     """A scheduler that stops a job signals all its processes; the run still needs a batch or two to save and end."""
-    source, position = BatchesAhead(phases(tiny_store), 2), Position()
+    source, position = Prefetcher(phases(tiny_store), 2), Position()
     for _ in range(10):  # both have begun
-        _, position = source.take(Asked(0, position, 24, (range(24),)))
+        _, position = source.take(BatchRequest(0, position, 24, (range(24),)))
     before = workers_of(source)
     for number in (signal.SIGTERM, signal.SIGINT):
         for pid in before:
             os.kill(pid, number)
     for _ in range(10):
-        _, position = source.take(Asked(0, position, 24, (range(24),)))
+        _, position = source.take(BatchRequest(0, position, 24, (range(24),)))
     assert workers_of(source) == before
     assert_ends(source)
-
-
-def wrong(*_):
-    raise ValueError("no such instance")
-
-
-@forked
-def test_what_goes_wrong_in_a_worker_is_raised(tiny_store, small_groups, monkeypatch):
-    monkeypatch.setattr(ahead, "_make", wrong)
-    source = BatchesAhead(phases(tiny_store), 1)
-    with pytest.raises(ValueError, match="no such instance"):
-        drawn(source)
-    source.close()

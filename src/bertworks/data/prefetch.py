@@ -5,7 +5,7 @@ group, one at a time between batches, and they gather, mask and pad. Plans and b
 epoch, index), so a run that resumes makes them again.
 
 The standard library's pool is used rather than torch's DataLoader: plans and batches share the same workers here, in an
-order that a sampler cannot express, and a dead worker is noticed when a batch is asked for, not by a signal in the
+order that a sampler cannot express, and a dead worker is noticed when a batch is requested, not by a signal in the
 middle of a training step. Workers import no torch.
 """
 
@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 
 from ..files import InputError
 from ..workers.local import Workers
-from .batches import Arrays, Chosen, PretrainingData, choose
+from .batches import Arrays, PretrainingData, Selection, select
 from .instances import InstanceStream, Plan, Position
 
-CELLS = 1 << 21  # cells of all batches that are made ahead, about; a cell takes about 17 bytes
-MOST = 32  # updates that are made ahead
+POSITIONS = 1 << 21  # positions of all batches that are made ahead, about; a position takes about 17 bytes
+MAX_UPDATES = 32  # that are made ahead
 
 
 @dataclass(frozen=True)
-class Asked:
+class BatchRequest:
     """The batches of one update: their stream, where they begin in it, and their rows."""
 
     stream: int
@@ -35,44 +35,44 @@ class Asked:
     parts: tuple[range, ...]  # rows of each micro-batch of this process
 
 
-class PlannedAhead(InstanceStream):
+class PrefetchedPlans(InstanceStream):
     """A stream whose blocks are planned by workers."""
 
     def __init__(self, stream: InstanceStream, submit: "Callable[[int, int], Future[Plan]]") -> None:
         super().__init__(stream.shards, stream.length, stream.config, stream.seed, stream.separators)
         self._submit = submit
         self._blocks: dict[int, list[tuple[int, int]]] = {}  # of the block groups that are being planned
-        self._planned: dict[int, list[Future[Plan]]] = {}
-        self._whole: deque[int] = deque(maxlen=2)  # block groups that `group` has
+        self._pending: dict[int, list[Future[Plan]]] = {}
+        self._cached: deque[int] = deque(maxlen=2)  # block groups that `group` has
 
     def plans(self, number: int) -> list[Plan]:
         """The plans of the blocks of block group `number`, when the workers have made them."""
-        if number in self._whole:  # `group` has forgotten it
-            self._whole.remove(number)
+        if number in self._cached:  # `group` has forgotten it
+            self._cached.remove(number)
         self.plan_ahead(number, 1.0)
         del self._blocks[number]
-        plans = [future.result() for future in self._planned.pop(number)]
-        self._whole.append(number)
+        plans = [future.result() for future in self._pending.pop(number)]
+        self._cached.append(number)
         return plans
 
     def is_planned(self, number: int) -> bool:
-        """Whether `group(number)` would not wait for workers. If it would, they are asked for the whole group now."""
-        if number in self._whole:
+        """Whether `group(number)` would not wait for workers. If it would, the whole group is submitted now."""
+        if number in self._cached:
             return True
         self.plan_ahead(number, 1.0)
-        return all(future.done() for future in self._planned[number])
+        return all(future.done() for future in self._pending[number])
 
-    def plan_ahead(self, number: int, share: float) -> None:
-        """Have the first blocks of block group `number` planned: this share of them."""
-        if number in self._whole:
+    def plan_ahead(self, number: int, fraction: float) -> None:
+        """Have this fraction of the blocks of block group `number` planned, the first ones first."""
+        if number in self._cached:
             return
         if number not in self._blocks:
-            self._blocks[number], self._planned[number] = self.blocks_of(number), []
-        blocks, planned = self._blocks[number], self._planned[number]
-        planned += [self._submit(*block) for block in blocks[len(planned) : math.ceil(len(blocks) * share)]]
+            self._blocks[number], self._pending[number] = self.blocks_of(number), []
+        blocks, pending = self._blocks[number], self._pending[number]
+        pending += [self._submit(*block) for block in blocks[len(pending) : math.ceil(len(blocks) * fraction)]]
 
 
-class BatchesAhead:
+class Prefetcher:
     """The batches of some streams. With workers, those of the next updates are always in the making.
 
     `take` gives the batches of an update at any position. If it is the one after the last update, workers have made it
@@ -80,20 +80,20 @@ class BatchesAhead:
     """
 
     def __init__(self, data: Sequence[PretrainingData], workers: int) -> None:
-        """workers: number of processes; 0: this one makes the batches, when they are asked for."""
+        """workers: number of processes; 0: this one makes the batches when they are requested."""
         self.data, self.workers = tuple(data), workers
         self._pool: Workers | None = None
-        self._streams: list[PlannedAhead] = []
-        self._making: deque[tuple[Asked, Future[list[Arrays]], Position]] = deque()
+        self._streams: list[PrefetchedPlans] = []
+        self._pending: deque[tuple[BatchRequest, Future[list[Arrays]], Position]] = deque()
 
-    def take(self, asked: Asked) -> tuple[list[Arrays], Position]:
+    def take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
         """The micro-batches of an update, and the position after it. Raises InputError if a worker was killed."""
         if not self.workers:
-            data = self.data[asked.stream]
-            chosen, after = choose(data.stream, asked.position, asked.count, asked.parts)
-            return [data.make(part) for part in chosen], after
+            data = self.data[request.stream]
+            selections, after = select(data.stream, request.position, request.count, request.parts)
+            return [data.make(part) for part in selections], after
         try:
-            return self._take(asked)
+            return self._take(request)
         except BrokenProcessPool:
             self.close()
             raise InputError(
@@ -107,60 +107,60 @@ class BatchesAhead:
         if self._pool:
             self._pool.close()
         self._pool, self._streams = None, []
-        self._making.clear()
+        self._pending.clear()
 
-    def _take(self, asked: Asked) -> tuple[list[Arrays], Position]:
+    def _take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
         self._start()
-        if not self._making or self._making[0][0] != asked:  # the first update, or the first of a phase
-            for _, unused, _ in self._making:
+        if not self._pending or self._pending[0][0] != request:  # the first update, or the first of a phase
+            for _, unused, _ in self._pending:
                 unused.cancel()
-            self._making.clear()
-            self._ask(asked)
-        _, batches, after = self._making.popleft()
-        while len(self._making) < self._most(asked):
-            following = replace(asked, position=self._making[-1][2] if self._making else after)
+            self._pending.clear()
+            self._submit(request)
+        _, batches, after = self._pending.popleft()
+        while len(self._pending) < self._max_updates(request):
+            following = replace(request, position=self._pending[-1][2] if self._pending else after)
             if not self._is_planned(following):
                 break
-            self._ask(following)
+            self._submit(following)
         return batches.result(), after
 
     def _start(self) -> None:
         if self._pool is None:
             self._pool = pool = Workers(self.workers, tuple, self.data)
             self._streams = [
-                PlannedAhead(one.stream, lambda this, index, nth=nth: pool.submit(_plan, nth, this, index))  # type: ignore[misc]
-                for nth, one in enumerate(self.data)
+                PrefetchedPlans(one.stream, lambda *block, index=index: pool.submit(_plan, index, *block))  # type: ignore[misc]
+                for index, one in enumerate(self.data)
             ]
 
-    def _most(self, asked: Asked) -> int:
+    def _max_updates(self, request: BatchRequest) -> int:
         """How many updates are made ahead: enough to plan a block meanwhile, unless they are large."""
-        cells = self.data[asked.stream].length * sum(map(len, asked.parts))
-        return min(MOST, max(2 * self.workers, CELLS // max(1, cells)))
+        positions = self.data[request.stream].length * sum(map(len, request.parts))
+        return min(MAX_UPDATES, max(2 * self.workers, POSITIONS // max(1, positions)))
 
-    def _is_planned(self, asked: Asked) -> bool:
-        """Whether the instances of an update can be chosen without waiting for plans."""
-        stream, (group, offset) = self._streams[asked.stream], (asked.position.group, asked.position.offset)
+    def _is_planned(self, request: BatchRequest) -> bool:
+        """Whether the instances of an update can be selected without waiting for plans."""
+        stream, (group, offset) = self._streams[request.stream], (request.position.group, request.position.offset)
         return stream.is_planned(group) and (
-            offset + asked.count < len(stream.group(group)[1]) or stream.is_planned(group + 1)
+            offset + request.count < len(stream.group(group)[1]) or stream.is_planned(group + 1)
         )
 
-    def _ask(self, asked: Asked) -> None:
+    def _submit(self, request: BatchRequest) -> None:
         """Have the batches of one update made."""
         assert self._pool is not None
-        stream = self._streams[asked.stream]
-        chosen, after = choose(stream, asked.position, asked.count, asked.parts)
-        self._making.append((asked, self._pool.submit(_make, asked.stream, chosen), after))
+        stream = self._streams[request.stream]
+        selections, after = select(stream, request.position, request.count, request.parts)
+        self._pending.append((request, self._pool.submit(_make, request.stream, selections), after))
         # The next group is planned block by block while this one is read, the last block when four fifths are read.
         if after.offset:
             read = after.offset / len(stream.group(after.group)[1])
             stream.plan_ahead(after.group + 1, min(1.0, 1.25 * read))
 
 
-def _plan(data: Sequence[PretrainingData], nth: int, this: int, index: int) -> Plan:
+def _plan(data: Sequence[PretrainingData], stream: int, pass_number: int, block: int) -> Plan:
     """A worker's task: plan a block of one of the streams."""
-    return data[nth].stream.plan(this, index)
+    return data[stream].stream.plan(pass_number, block)
 
 
-def _make(data: Sequence[PretrainingData], nth: int, parts: list[list[Chosen]]) -> list[Arrays]:
+def _make(data: Sequence[PretrainingData], stream: int, parts: list[list[Selection]]) -> list[Arrays]:
     """A worker's task: make the micro-batches of an update."""
-    return [data[nth].make(chosen) for chosen in parts]
+    return [data[stream].make(part) for part in parts]

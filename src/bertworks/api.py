@@ -19,7 +19,7 @@ from .files import InputError, shorten
 from .finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe
 from .finetuning.run import finetune as run_finetuning
 from .inference.config import FeatureConfig
-from .inference.engines import Computing, EngineName, Precision
+from .inference.engines import Precision
 from .inference.evaluation import evaluate as evaluate_rows
 from .inference.evaluation import remembered
 from .inference.feature_files import check_out, read_texts, write_features
@@ -206,7 +206,7 @@ def evaluate(
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     form: dict[str, Any] = {"encoding": encoding, "sheet": sheet, "header_row": header_row}
     rows = remembered(DevRows(task, data, dev, **given, **form), model, given)  # type: ignore[arg-type]  # a path, in a command
-    return Evaluated(evaluate_rows(model, *rows.read(), computing=Computing(precision)))
+    return Evaluated(evaluate_rows(model, *rows.read(), precision=precision))
 
 
 def predict(
@@ -222,7 +222,6 @@ def predict(
     n_best: int = 1,
     out: Path | str | None = None,
     precision: Precision = "float32",
-    engine: EngineName = "auto",
 ) -> Rows:
     """Predict a label, entities, an answer or a choice for every input, in order; each is a dictionary.
 
@@ -238,7 +237,7 @@ def predict(
     """
     file, source = None if out is None else Path(out), _file_or(data)
     check_file(file, [source], [find_model(model)])
-    predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision, engine=engine)
+    predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision)
     columns = Columns(
         comma_separated(text), comma_separated(choices), TableForm(encoding, sheet, header_row=header_row)
     )

@@ -127,12 +127,6 @@ def test_an_embedder_and_a_folder_that_is_not_there(place, capsys, tmp_path):
         assert "nothere: no such folder" in capsys.readouterr().err
 
 
-def test_thresholds_of_one_label_are_refused(place, capsys):
-    with pytest.raises(SystemExit):
-        main(["evaluate", str(place / "run"), "--dev", str(place / "table.csv"), "--save-thresholds"])
-    assert "thresholds for the kind single; expected multilabel" in capsys.readouterr().err
-
-
 def test_evaluate_knows_the_columns(place, capsys):
     found = []
     for more in ((), ("--text", "review", "--label", "verdict")):

@@ -32,7 +32,7 @@ from ..tasks.rows import check_integer
 from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.distributed import World
-from .engines import FLOAT32, Computing, Engine, select_engine
+from .engines import Engine, Packed, Precision, check_precision, supported_precision
 from .exported import Exported, check_export, empty_model, open_engine
 
 BATCH = 32  # sequences a forward pass
@@ -50,7 +50,7 @@ class LoadedModel:
     settings: dict[str, Any]  # `kind` and what fine-tuning stored, such as a tuned threshold; {} without a task
     limits: Limits
     device: torch.device
-    computing: Computing = FLOAT32
+    precision: Precision = "float32"  # of weights and products (engines.py)
 
     @property
     def texts_a_row(self) -> int:
@@ -65,7 +65,7 @@ class LoadedModel:
         path: Path | str,
         max_length: int | None = None,
         device: str | None = None,
-        computing: Computing = FLOAT32,
+        precision: Precision = "float32",
         network: Model | None = None,
     ) -> "LoadedModel":
         """The model of a model folder, run folder or exported folder, with or without a supervised head.
@@ -75,6 +75,7 @@ class LoadedModel:
         device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
         max_length is no integer or exceeds the positions, or an export shall compute in another precision than its own.
         """
+        check_precision(precision)
         if max_length is not None:
             check_integer(max_length, "max_length")
         openmp.watch()
@@ -96,16 +97,15 @@ class LoadedModel:
         limits = Limits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
         if exported and str(device or "cpu") != "cpu":
             raise InputError(f"device = {device!r}, but {folder} is an export for CPUs; leave it out, or give cpu")
-        if exported and (computing.precision not in ("auto", "float32") or computing.engine != "auto"):
+        if exported and precision == "bfloat16":
             raise InputError(
-                f"{folder} is an export, which has the precision and engine that it was exported with; leave precision "
-                "and engine out, or export again"
+                f"{folder} is an export, which has a precision of its own; leave precision out, or export again"
             )
         where = device_of("cpu" if exported else device)
         names = _output_names(folder, model, whole)
         check_thresholds(settings, names, str(folder / CONFIG))
         model = model if exported else model.to(where)
-        return cls(folder, model, tokenizer, names, settings, limits, where, computing)
+        return cls(folder, model, tokenizer, names, settings, limits, where, precision)
 
     @functools.cached_property
     def network(self) -> Model:
@@ -117,7 +117,7 @@ class LoadedModel:
         """What computes scores and vectors; of an exported folder the engine that it was made for."""
         if is_export(self.folder):
             return open_engine(self.folder, self.model)
-        return select_engine(self.model, self.computing, self.device)
+        return Packed(self.model, supported_precision(self.precision, self.device))
 
     @property
     def kind(self) -> str:

@@ -28,7 +28,7 @@ from ..data.corpus import Document, InputOptions, Reader
 from ..files import InputError
 from ..tasks.inputs import Inputs
 from ..tokenizer import Tokenizer
-from .engines import FLOAT32, Computing
+from .engines import Precision
 from .model import LoadedModel
 
 MASKED = 0.15  # share of the tokens of a window that a masked LM predicts, at least one
@@ -42,7 +42,7 @@ def perplexity(
     model: Path | str,
     inputs: Path | str | Sequence[Path | str],
     max_length: int | None = None,
-    computing: Computing = FLOAT32,
+    precision: Precision = "float32",
     encoding: str = "utf-8",
 ) -> dict[str, Any]:
     """`perplexity` of a left-to-right or right-to-left model, `masked_perplexity` of a masked LM, on files of text.
@@ -52,7 +52,7 @@ def perplexity(
     `predicted` ones, `unknown` (their share of [UNK]). Raises InputError if the folder has no language-model head or
     the files have no text.
     """
-    loaded = LoadedModel.load(model, max_length, computing=computing)
+    loaded = LoadedModel.load(model, max_length, precision=precision)
     if "mlm" not in loaded.model.heads:
         raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
     inputs = [inputs] if isinstance(inputs, (str, Path)) else inputs

@@ -15,7 +15,7 @@ In reading order:
     pair.py            a left-to-right and a right-to-left encoder side by side
     layer_choice.py    which hidden states are taken, and how they become one vector a token
     top.py             a layer choice and a BiLSTM between encoder and head
-    rectangular.py     a forward pass that keeps padding, to export or compile
+    rectangular.py     a forward pass that keeps padding, to export
     acceleration.py    what fast/ offers, or plain PyTorch without it
     openmp.py          threads: how long OpenMP's wait actively, and after a fork
     fast/              faster ways to compute the same numbers, without which everything works too

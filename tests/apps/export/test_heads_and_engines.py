@@ -196,12 +196,12 @@ def test_the_simplest_of_the_fastest_engines_is_recommended(speedups, equal, exp
 @pytest.mark.heavy
 def test_engines_are_compared_within_the_time(tmp_path, capsys):
     source = folder_of(tmp_path / "m" / "model", task={"kind": "single"})
-    waits = Engine("waits", "", engine="waits")
+    waits = Engine("waits", "", precision="waits")
     found = compare(source, seconds=60, engines=[*ENGINES[:2], waits])
     first, second = found.measured
     assert first.difference["largest"] == 0 < second.difference["largest"] < 0.5
     assert len(first.throughput) == len(second.speedups) == 5 and {*first.speedups} == {1.0}
-    assert len(second.single) == 100 and "engine = 'waits'" in found.left_out["waits"]
+    assert len(second.single) == 100 and "precision = 'waits'" in found.left_out["waits"]
     notes = table(found).notes
     assert notes[-1].strip() == found.recommended.engine.commands and "Left out: waits" in notes[0]
     assert "measuring bfloat16" in capsys.readouterr().err

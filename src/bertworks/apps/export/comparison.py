@@ -6,7 +6,6 @@ same texts with float32 and with the engine, so that other programs on the machi
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import statistics
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 from ...checkpoint.folder import read_config
 from ...checkpoint.locate import find_model, refuse_export
 from ...files import InputError
-from ...inference.engines import EngineName, Precision
+from ...inference.engines import Precision
 from ...inference.predictor import Predictor
 from ...reporting.progress import Progress
 from ...reporting.tables import ResultTable
@@ -43,7 +42,6 @@ class Engine(NamedTuple):
     name: str
     commands: str  # how to serve FOLDER with it
     precision: Precision = "float32"
-    engine: EngineName = "auto"
     exported: ExportPrecision | None = None
 
 
@@ -52,10 +50,6 @@ ENGINES = (  # float32 first, what others are compared with; then from simple to
     Engine("bfloat16", f"{_SERVE} bfloat16", "bfloat16"),
     Engine("ONNX float32", "bertworks export FOLDER --out NEW; bertworks serve NEW", exported="float32"),
     Engine("ONNX int8", "bertworks export FOLDER --precision int8 --out NEW; bertworks serve NEW", exported="int8"),
-    Engine("compiled float32", "bertworks serve FOLDER --precision float32 --engine compiled", "float32", "compiled"),
-    Engine(
-        "compiled bfloat16", "bertworks serve FOLDER --precision bfloat16 --engine compiled", "bfloat16", "compiled"
-    ),
 )
 
 
@@ -153,7 +147,6 @@ def _measure_all(
     sender: Connection, engines: Sequence[Engine], folder: Path, place: Path, texts: Sequence[str]
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this process
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # without processes of its own, which would outlive this one
     tempfile.tempdir = str(place)  # so that the parent removes what a killed process leaves
     float32: Sample | None = None
     for engine in engines:
@@ -162,7 +155,7 @@ def _measure_all(
             if engine.exported:
                 model = place / engine.name
                 export(folder, model, engine.exported)
-            predictor = Predictor(model, device="cpu", precision=engine.precision, engine=engine.engine)
+            predictor = Predictor(model, device="cpu", precision=engine.precision)
             sample = Sample.of(predictor, texts)
             float32 = float32 or sample
             sender.send(_measured(engine, sample, float32))
@@ -171,7 +164,7 @@ def _measure_all(
 
 
 def _measured(engine: Engine, sample: Sample, float32: Sample) -> Measured:
-    scores = sample.scores()  # also compiles and warms up
+    scores = sample.scores()  # also warms up
     _single(sample)
     found = Measured(engine, sample.difference(float32.scores(), scores), [], [], [])
     for _ in range(_ROUNDS):

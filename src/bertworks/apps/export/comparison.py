@@ -6,8 +6,10 @@ same texts with float32 and with the engine, so that other programs on the machi
 
 import contextlib
 import multiprocessing
+import shlex
 import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...checkpoint.folder import read_config
-from ...checkpoint.locate import find_model, refuse_export
+from ...checkpoint.locate import find_model, refuse_export, run_name
 from ...files import InputError
 from ...inference.engines import Precision
 from ...inference.predictor import Predictor
@@ -32,24 +34,27 @@ _SINGLES = 20  # texts of a round that are computed alone, at most
 _SECONDS = 0.5  # after which a round begins no more batches, and no more single texts
 _ROUNDS = 5
 _EQUAL = 0.99  # fraction of answers equal to float32's (of an embedder the mean cosine) that an engine needs
+_EXIT = 10.0  # seconds that the measuring process has to exit by itself
 _LATE = "not finished within the time limit; give a larger --seconds"
-_SERVE = "bertworks serve FOLDER --precision"
+_SERVE = "bertworks serve {model} --precision"
 
 
 class Engine(NamedTuple):
     """One way to compute a model."""
 
     name: str
-    commands: str  # how to serve FOLDER with it
+    commands: str  # how to serve {model} with it; {new}: the exported folder
     precision: Precision = "float32"
     exported: ExportPrecision | None = None
 
 
 ENGINES = (  # float32 first, what others are compared with; then from simple to laborious
-    Engine("float32", f"{_SERVE} float32"),
-    Engine("bfloat16", f"{_SERVE} bfloat16", "bfloat16"),
-    Engine("ONNX float32", "bertworks export FOLDER --out NEW; bertworks serve NEW", exported="float32"),
-    Engine("ONNX int8", "bertworks export FOLDER --precision int8 --out NEW; bertworks serve NEW", exported="int8"),
+    Engine("float32", _SERVE + " float32"),
+    Engine("bfloat16", _SERVE + " bfloat16", "bfloat16"),
+    Engine("ONNX float32", "bertworks export {model} --out {new}; bertworks serve {new}", exported="float32"),
+    Engine(
+        "ONNX int8", "bertworks export {model} --precision int8 --out {new}; bertworks serve {new}", exported="int8"
+    ),
 )
 
 
@@ -82,6 +87,7 @@ class Comparison:
     measured: list[Measured]
     left_out: dict[str, str]  # engines that were not measured: why
     texts: int  # different texts that were computed
+    folder: Path  # of the model
 
     @property
     def recommended(self) -> Measured:
@@ -89,6 +95,12 @@ class Comparison:
         exact = [one for one in self.measured if one.is_exact or one is self.measured[0]]
         fastest = max(exact, key=lambda one: one.speedup)
         return next(one for one in exact if max(one.speedups) >= min(fastest.speedups))
+
+    @property
+    def commands(self) -> str:
+        """The commands that serve the model with the recommended engine."""
+        new = shlex.quote(f"{run_name(find_model(self.folder))}-onnx")
+        return self.recommended.engine.commands.format(model=shlex.quote(str(self.folder)), new=new)
 
 
 def compare(
@@ -122,7 +134,7 @@ def compare(
                 left_out[engine.name] = found
     if engines[0].name in left_out:
         raise InputError(f"{engines[0].name}: {left_out[engines[0].name]}")
-    return Comparison(measured, left_out, len(used))
+    return Comparison(measured, left_out, len(used), Path(folder))
 
 
 # ---- the process that measures
@@ -139,6 +151,8 @@ def _process(engines: Sequence[Engine], folder: Path, place: Path, texts: Sequen
     try:
         yield receiver
     finally:
+        process.terminate()
+        process.join(_EXIT)
         process.kill()
         process.join()
 
@@ -147,6 +161,7 @@ def _measure_all(
     sender: Connection, engines: Sequence[Engine], folder: Path, place: Path, texts: Sequence[str]
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this process
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # removes its semaphores, unlike a killed process
     tempfile.tempdir = str(place)  # so that the parent removes what a killed process leaves
     float32: Sample | None = None
     for engine in engines:
@@ -218,7 +233,7 @@ def table(found: Comparison) -> ResultTable:
         "the mean cosine.",
         f"{SCORES}.",
         f"Use {best.engine.name}, the simplest of the fastest engines with at least {_EQUAL:.0%} equal answers:",
-        f"    {best.engine.commands}",
+        f"    {found.commands}",
     ]
     header = ("engine", "texts/s", "speedup", "one text, ms", "difference", "equal")
     return ResultTable("Engines on this machine", header, rows, tuple(notes))

@@ -62,7 +62,7 @@ def test_a_function_called_again_returns_the_finished_run(place, frames, run):
     train, dev = (frame.to_dict("records") for frame in frames)
     again = bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **FIELDS)
     assert again.details == run.details and again.finished
-    with pytest.raises(InputError, match=r"finished run with other settings.*epochs = 2.0 \(now 3.0\).* --out$"):
+    with pytest.raises(InputError, match=r"finished run with other settings.*epochs = 2.0 \(now 3.0\).* folder$"):
         bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **{**FIELDS, "epochs": 3})
 
 
@@ -123,8 +123,8 @@ def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_pa
     [
         ({"lr": 1e-3}, "^arguments: unknown key lr; did you mean optim.lr"),
         ({"optim": {"lr": "fast"}}, "^arguments: optim.lr = 'fast'; expected a number"),
-        ({"train": None}, "^no --train; give --task NAME with --data DIR, or your own --train and --dev, or --train"),
-        ({"loop": {"steps": 2}, "epochs": 1}, "^--epochs would have no effect: "),
+        ({"train": None}, "^no train; give task and data .*, or train and dev, or train with dev_share"),
+        ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: "),
         ({"train": [{"text": "a"}]}, r"^train\[0\]: no key 'label'; found 'text'"),
         ({"text": "sentence"}, "^train: no column 'sentence'; found 'label', 'text'"),
         ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, or what load_model"),
@@ -174,7 +174,7 @@ def test_weights_in_memory_are_those_that_a_run_starts_from(place, frames, tmp_p
     assert same.metrics["loss"] != other.metrics["loss"]
     assert other.details["model"] == str(tmp_path / "other" / "start")
     with pytest.raises(
-        InputError, match=r"same: this run began with other weights, which are in .*start; give another --out"
+        InputError, match=r"same: this run began with other weights, which are in .*start; give another output folder"
     ):
         bertworks.finetune(model, tmp_path / "same", **given)
     model.folder = None
@@ -321,7 +321,7 @@ def test_pretraining_from_python(tiny_store, tmp_path):
         pretrain(tiny_store, tmp_path / "c", modle={})
     with pytest.raises(InputError, match=r"^model = 'a'; expected a table .* is the argument init$"):
         pretrain(tiny_store, tmp_path / "c", model="a")
-    with pytest.raises(InputError, match=r"model.vocab_size is 7, .* give --model.vocab-size"):
+    with pytest.raises(InputError, match=r"model.vocab_size is 7, .* give model.vocab_size = "):
         pretrain(tiny_store, tmp_path / "c", **{"model.vocab_size": 7})
 
 

@@ -281,7 +281,7 @@ def test_order_and_selection_of_files(tmp_path):
     [
         (b"One.\nTwo \xff.\n", r"a\.txt, line 2: byte 5 \(0xff\) is not valid UTF-8"),
         (b"One.\nTwo\0.\n", r"a\.txt, line 2: a NUL byte"),
-        ("One.".encode("utf-16"), r"a\.txt, line 1: .*; it looks like UTF-16: give --encoding utf-16"),
+        ("One.".encode("utf-16"), r"a\.txt, line 1: .*; it looks like UTF-16: give the encoding utf-16"),
         (b"One.\n" + b"x" * 3000, r"a\.txt, line 2: a line of more than 2,000 bytes"),
         (b'<doc id="1" title="x">\nx\n\nText that is cut off', r"a\.txt, line 1: <doc \.\.\.> has no </doc>"),
         (WIKI.encode() + b"More text.\n", r"a\.txt, line 13: text outside of <doc"),

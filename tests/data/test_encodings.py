@@ -53,9 +53,9 @@ def test_wrong_bytes_are_refused_by_line(tmp_path):
 def test_a_wrong_declaration_names_the_encoding_of_the_file(tmp_path):
     path, korean = tmp_path / "a.csv", "본문,분류\n좋은 영화였다,긍정\n"
     for written, declared, advice in (
-        ("utf-8", "cp949", "it looks like UTF-8: leave --encoding out, or convert all files to one encoding"),
-        ("utf-8", "utf-16", "it looks like UTF-8: leave --encoding out, or convert all files to one encoding"),
-        ("cp949", "utf-16", "give --encoding cp949"),
+        ("utf-8", "cp949", "it looks like UTF-8: leave the encoding out, or convert all files to one encoding"),
+        ("utf-8", "utf-16", "it looks like UTF-8: leave the encoding out, or convert all files to one encoding"),
+        ("cp949", "utf-16", "give the encoding cp949"),
     ):
         path.write_bytes((korean * 40).encode(written))
         with pytest.raises(InputError, match=f"not valid {declared}.*; .*{advice}$"):
@@ -76,7 +76,7 @@ def test_an_undeclared_encoding_is_named(tmp_path, encoding, named):
     text = {"cp932": "これは日本語のテキストです。", "latin-1": "Éléonore à la fête"}.get(encoding, "좋은 영화였다.")
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode(encoding))
-    expected = f"give --encoding {named}" if named else "give its --encoding|--encoding cp932"
+    expected = f"give the encoding {named}" if named else "give its encoding|the encoding cp932"
     with pytest.raises(InputError, match=expected):
         list(read_documents([path]))
     path.rename(tmp_path / "a.csv")
@@ -87,7 +87,7 @@ def test_an_undeclared_encoding_is_named(tmp_path, encoding, named):
 def test_hints():
     assert "cp932" in hint("これは日本語です".encode("cp932")) and "gb18030" in hint("这是中文句子".encode("gb18030"))
     assert "euc_jp" in hint("これは日本語です".encode("euc_jp")) and "utf-32" in hint("a".encode("utf-32"))
-    assert hint("가나다라마바사".encode("cp949") * 5000).endswith("give --encoding cp949")  # cut inside a character
+    assert hint("가나다라마바사".encode("cp949") * 5000).endswith("give the encoding cp949")  # cut inside a character
 
 
 @pytest.mark.parametrize("encoding", ["nonsense", "base64", "rot13", ""])

@@ -60,6 +60,19 @@ def test_a_table_has_the_results_of_json(place, capsys, tmp_path):
                 assert float(row["scores.bad"]) == line["scores"]["bad"]
 
 
+def test_an_earlier_file_is_replaced_with_a_notice_and_the_input_never(place, capsys, tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_text("good film\n")
+    for notice in (False, True):
+        main(["predict", str(place / "run"), str(source), "--out", str(tmp_path / "out.csv")])
+        assert ("out.csv: an earlier file, which is replaced" in capsys.readouterr().err) == notice
+    with pytest.raises(SystemExit):
+        main(["predict", str(place / "run"), str(source), "--out", str(source)])
+    with pytest.raises(InputError, match=r"a\.txt is a file that is read"):
+        bertworks.predict(place / "run", source, out=source)
+    assert source.read_text() == "good film\n"
+
+
 def test_inputs_are_echoed(place, capsys, tmp_path):
     lines = [json.loads(line) for line in predict(place, capsys, "--echo").splitlines()]
     assert [line["input"] for line in lines] == ["good film, a", "", "bad film"]
@@ -85,8 +98,8 @@ def test_predictions_are_not_written_as_what_they_are_not(place, capsys, tmp_pat
     for name in ("out.parquet", "out.xlsx"):
         with pytest.raises(SystemExit):
             predict(place, capsys, "--echo", "--out", str(tmp_path / name))
-        assert f"predictions are not written as {name[3:]}; give --out a name that" in capsys.readouterr().err
-        with pytest.raises(InputError, match=r"predictions are not written as .*; give --out a name"):
+        assert f"{name}: expected a name that ends in .jsonl" in capsys.readouterr().err
+        with pytest.raises(InputError, match=r"expected a name that ends in \.jsonl"):
             bertworks.predict(place / "run", ["good film"], out=tmp_path / name)
     assert not [*tmp_path.iterdir()]
 

@@ -68,6 +68,8 @@ def predict(argv: list[str]) -> None:
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     data = [arguments.string] if arguments.string else arguments.data
     counts, how = Counts(), (arguments.all_scores, arguments.n_best, arguments.echo)
+    if out and out.is_file():
+        print(f"{out}: an earlier file, which is replaced", file=sys.stderr)
     write_results(predict_data(predictor, data, columns, counts, *how), out, arguments.excel)
     if arguments.string and not out:
         return

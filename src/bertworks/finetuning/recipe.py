@@ -138,11 +138,15 @@ def idle_fields(config: FinetuneConfig, task: bool) -> list[Idle]:
         (
             task,
             {"--text", "--label", "--kind", "--choices", "--dev"},
-            "--task has columns and files of its own; leave the flag out, or use --train and --dev",
+            "a task has columns and files of its own; leave one out, or give train and dev in place of task",
         ),
-        (config.seeds, {"--loop.seed"}, "--seeds names the seeds; leave one out"),
+        (config.seeds, {"--loop.seed"}, "seeds has the seeds of all runs; leave one out"),
         (budget, {"--epochs", "--min-steps"}, "loop.steps, loop.tokens or loop.hours is the budget; leave one out"),
-        (not config.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
+        (
+            not config.teacher,
+            {"--temperature", "--soft-share"},
+            "there is no teacher; give its folder as teacher",
+        ),
     ]
 
 
@@ -150,4 +154,5 @@ def refuse_idle(conditions: Iterable[Idle], given: Collection[str]) -> None:
     """Raises InputError for a given flag that would change nothing, and says what to use instead."""
     for applies, flags, instead in conditions:
         if applies and (found := sorted(flags & {*given})):
-            raise InputError(f"{', '.join(found)} would have no effect: {instead}")
+            names = ", ".join(flag.removeprefix("--").replace("-", "_") for flag in found)
+            raise InputError(f"{names} would have no effect: {instead}")

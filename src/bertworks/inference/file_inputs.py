@@ -147,7 +147,7 @@ def _of_table(source: Source, kind: str, columns: Columns) -> Iterator[Item]:
                 texts = [texts[0], *(f"{texts[1]} {choice}" for choice in texts[2:])]
             yield Item({"line": line}, texts, words)
     except MissingColumn as error:
-        raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
+        raise InputError(f"{error}; name the text column, or two, as text") from None
 
 
 def _lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:

@@ -39,8 +39,7 @@ def check_file(out: Path | None, data: Iterable[Any] = (), folders: Iterable[Any
     check_output(out, data, folders)
     ending = "" if out is None else ending_of(out)
     if ending in TABLES and ending not in (*SEPARATORS, ".jsonl"):
-        expected = "give --out a name that ends in .jsonl (JSON lines), .csv or .tsv"
-        raise InputError(f"{out}: predictions are not written as {ending}; {expected}")
+        raise InputError(f"{out}: expected a name that ends in .jsonl (JSON lines), .csv or .tsv")
 
 
 def predict_data(

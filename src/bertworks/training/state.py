@@ -107,7 +107,7 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
     if recorded != identity.hash:
         raise OtherRun(
             f"{path} belongs to a run with other settings, data or model. {identity.difference(folder.parent)}"
-            "Rerun the command that began it to resume it, or give another --out"
+            "Rerun the command that began it to resume it, or give another output folder"
         )
     weights = {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")}
     moments = {n: t for n, t in tensors.items() if not n.startswith("model.")}

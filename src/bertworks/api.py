@@ -42,8 +42,6 @@ from .training.run import OnStep, is_finished, out_folder, refuse_other_folder, 
 Columned = str | Sequence[str]
 """The name of a column, or several: a list, or separated by commas."""
 
-OWN = {"kind": None, "text": "text", "label": "", "choices": ()}  # arguments of the user's own tables, with defaults
-
 
 def finetune(
     model: ModelLike,
@@ -95,12 +93,12 @@ def finetune(
     """
     folder, watch = out_folder(out), watch_of(on_step)
     refuse_other_folder(folder)
+    config = _finetuning_recipe(recipe, task, fields)
     columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
-    config = _finetuning_recipe(recipe, task, columns, fields)
     tables: dict[str, Any] = {"data": data, "dev": dev, "train": train, "encoding": encoding, "sheet": sheet}
     division: dict[str, Any] = {"dev_share": dev_share, "group": group, "split_seed": split_seed}
-    given = {**tables, **columns, **division, "header_row": header_row, "train_rows": train_rows}
-    return _finetune_on(DividedRows(task, **given), config, model, folder, quiet, watch)
+    rows = DividedRows(task, **tables, **columns, **division, header_row=header_row, train_rows=train_rows)
+    return _finetune_on(rows, config, model, folder, quiet, watch)
 
 
 def _finetune_on(
@@ -115,28 +113,21 @@ def _finetune_on(
         if rows.dev_share and not quiet:
             counts = f"{len(examples.train):,} rows to train on, {len(examples.dev):,} to evaluate on"
             print(f"training file: {counts}", file=sys.stderr)
-        found = check_labelled_data(task, examples.train, examples.dev, load_tokenizer(start))
-        findings = [str(one) for one in found if one.severity != "note"]
+        problems = check_labelled_data(task, examples.train, examples.dev, load_tokenizer(start))
+        findings = [str(one) for one in problems if one.severity != "note"]
     if findings and not (quiet or is_finished(out)):
         print(*findings, sep="\n", file=sys.stderr)
     results = run_finetuning(config, task, examples, start, out, quiet, watch)
     return RunResults(out, results or {}, tuple(findings) if results else ())
 
 
-def _finetuning_recipe(
-    recipe: FinetuneConfig | Path | str | None,
-    task: str,
-    columns: dict[str, Any],
-    fields: dict[str, Any],
-) -> FinetuneConfig:
+def _finetuning_recipe(recipe: FinetuneConfig | Path | str | None, task: str, fields: dict[str, Any]) -> FinetuneConfig:
     """The recipe with the given fields. Raises InputError for a field that is unknown, unfit or without effect."""
-    known = find_task(task) if task else None
     if fields.get("teacher"):
         fields = {**fields, "teacher": str(find_model(fields["teacher"]))}
-    names = {name for name, default in OWN.items() if columns[name] not in (default, "")}
-    given = flags_of_fields(fields) | {f"--{name}" for name in names}
-    config = with_fields(starting_recipe(recipe, known, given), fields)
-    refuse_idle(idle_fields(config, bool(known)), given)
+    given = flags_of_fields(fields)
+    config = with_fields(starting_recipe(recipe, find_task(task) if task else None, given), fields)
+    refuse_idle(idle_fields(config), given)
     return config
 
 
@@ -164,9 +155,6 @@ def pretrain(
     """
     folder, watch = out_folder(out), watch_of(on_step)
     refuse_other_folder(folder)
-    if isinstance(fields.get("model"), (str, Path)):
-        raise InputError(f"model = {str(fields['model'])!r}; expected a table of the model's fields; "
-                         "the folder whose weights the run starts from is the argument init")  # fmt: skip
     start = None if init is None else start_folder(init, folder)
     if isinstance(recipe, PretrainConfig):
         config = recipe
@@ -286,18 +274,16 @@ def features(
     extractor = Extractor.load(model, config, device)
     if out is not None:
         return write_features(extractor, source, columns, Path(out), {"model": str(find_model(model))})
-    found = [*extractor.stream(one for _, one in read_texts(source, columns))]
+    results = [*extractor.stream(one for _, one in read_texts(source, columns))]
     if not pool:
-        return found
-    return np.stack([one.vectors for one in found]) if found else np.empty((0, extractor.width), np.float32)
+        return results
+    return np.stack([one.vectors for one in results]) if results else np.empty((0, extractor.width), np.float32)
 
 
 def _file_or(data: Any) -> Any:
     """The path of a file as text, other data unchanged. Raises InputError for a text that is no file."""
-    if isinstance(data, Path):
-        return str(data)  # whoever reads it says what is missing
     if not isinstance(data, str) or data == "-":
-        return data
+        return str(data) if isinstance(data, Path) else data  # reading it reports a missing file
     if not could_be_path(data) or not part_of(data)[0].is_file():
         raise InputError(f"data = {shorten(str(data))}: no such file; expected a path, or texts in a list: [text]")
     return data

@@ -86,7 +86,7 @@ def test_an_undeclared_encoding_is_named(tmp_path, encoding, named):
 
 def test_hints():
     assert "cp932" in hint("これは日本語です".encode("cp932")) and "gb18030" in hint("这是中文句子".encode("gb18030"))
-    assert "euc_jp" in hint("これは日本語です".encode("euc_jp")) and "utf-32" in hint("a".encode("utf-32"))
+    assert "euc_jp" in hint("これは日本語です".encode("euc_jp"))
     assert hint("가나다라마바사".encode("cp949") * 5000).endswith("give the encoding cp949")  # cut inside a character
 
 

@@ -113,7 +113,7 @@ def test_a_header_is_compared_with_the_manifest_even_without_checksums(store):
             {"version": 3},
             r"written by a newer bertworks \(format 3; this version reads up to 1\); install a newer one",
         ),
-        ({"version": 0}, "format 0, older than this version reads; expected 1 or newer; build the store again"),
+        ({"version": 0}, "format is 0; expected 1; build the store again"),
         ({"format": "other"}, "not a corpus store's manifest"),
     ],
 )

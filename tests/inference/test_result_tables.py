@@ -113,33 +113,6 @@ def test_excel_reads_a_table_with_a_byte_order_mark(place, capsys, tmp_path):
     assert "expected a name that ends in .csv or .tsv" in capsys.readouterr().err
 
 
-def test_texts_of_the_command_line_are_echoed_and_written(place, capsys, tmp_path):
-    line = ["predict", str(place / "run"), "--string", "good film"]
-    main(line)
-    plain = json.loads(capsys.readouterr().out)
-    main([*line, "--echo"])
-    assert json.loads(capsys.readouterr().out) == {"input": "good film", **plain}
-    main([*line, "--echo", "--out", str(tmp_path / "a.csv")])
-    assert [*read(tmp_path / "a.csv")[0]][:2] == ["input", "label"] and capsys.readouterr().out == ""
-
-
-def test_an_embedder_and_a_folder_that_is_not_there(place, capsys, tmp_path):
-    (tmp_path / "pairs.csv").write_text("a,b\n" + "".join(f"good film {x},bad film {x}\n" for x in "abcdefgh"))
-    line = ["finetune", str(place / "model"), "--train", str(tmp_path / "pairs.csv"), "--text", "a,b"]
-    line += ["--dev", str(tmp_path / "pairs.csv"), "--kind", "embedding", "--loop.steps", "1", "--max-seq-length", "16"]
-    main([*line, "--out", str(tmp_path / "run")])
-    lines = capsys.readouterr().out.splitlines()
-    assert "recall_at_1" in lines[-1] and len({line.rindex(" ") for line in lines}) == 1  # the values are a column
-    with pytest.raises(SystemExit):
-        main(["predict", str(tmp_path / "run"), "--string", "good film"])
-    assert "is an embedder: it gives vectors, and predicts no labels; use `bertworks" in capsys.readouterr().err
-    (tmp_path / "dev.tsv").write_text("sentence\tlabel\n")
-    for more in (["--dev", str(tmp_path / "pairs.csv")], ["--task", "sst2", "--data", str(tmp_path)]):
-        with pytest.raises(SystemExit):
-            main(["evaluate", str(tmp_path / "nothere"), *more])
-        assert "nothere: no such folder" in capsys.readouterr().err
-
-
 def test_evaluate_knows_the_columns(place, capsys):
     found = []
     for more in ((), ("--text", "review", "--label", "verdict")):
@@ -159,12 +132,3 @@ def test_evaluate_knows_the_columns(place, capsys):
     assert measured(place / "run", place / "plain.csv", text="text", label="label") == found[0]
     with pytest.raises(InputError, match="no column 'verdict'"):
         bertworks.evaluate(place / "run", place / "plain.csv", text="text")
-
-
-def test_a_dash_is_standard_output(place, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    printed = []
-    for more in ([], ["--out", "-"]):
-        main(["predict", str(place / "run"), str(place / "rows.csv"), "--text", "id", *more])
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1] != "" and not any(tmp_path.iterdir())

@@ -134,8 +134,6 @@ def test_converted_to_a_folder_that_it_loads(tmp_path):
 
 def test_what_it_could_not_load_is_not_written(copied, tmp_path):
     options = ConvertOptions(to="sentence-transformers")
-    with pytest.raises(InputError, match="pooling = 'best'"):
-        convert(copied, tmp_path / "out", ConvertOptions(to="sentence-transformers", pooling="best"))
     left = ModelConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, norm="pre")
     save_folder(tmp_path / "own", build_model(left, (), seed=3), None)
     with pytest.raises(InputError, match="this model has no tokenizer, so sentence-transformers cannot load it"):
@@ -153,13 +151,9 @@ def test_what_it_could_not_load_is_not_written(copied, tmp_path):
     [
         ("modules.json", lambda m: [*m, {"type": "sentence_transformers.models.Dense", "path": "2"}], "models.Dense"),
         ("modules.json", lambda m: [{**m[0], "type": "my_code.Transformer"}, m[1]], "my_code.Transformer"),
-        ("modules.json", lambda m: m[:1], "its modules are Transformer; expected"),
-        ("modules.json", lambda m: {"a": 1}, "expected a list"),
         ("1_Pooling/config.json", lambda c: {**c, "pooling_mode": "best"}, "pooling = 'best'"),
         ("1_Pooling/config.json", lambda c: {**c, "pooling_mode_best_token": True}, "pooling_mode_best_token"),
-        ("sentence_bert_config.json", lambda c: {"max_seq_length": "long"}, "max_seq_length = 'long'"),
         ("config_sentence_transformers.json", lambda c: {"default_prompt_name": "q"}, "no field prompts"),
-        ("config_sentence_transformers.json", lambda c: [1], "expected a table"),
     ],
 )
 def test_what_is_not_computed_is_refused_by_name(copied, file, change, message):

@@ -130,16 +130,11 @@ Idle = tuple[object, set[str], str]
 """Whether flags are idle, which ones, and what to use instead."""
 
 
-def idle_fields(config: FinetuneConfig, task: bool) -> list[Idle]:
-    """The flags that would change nothing beside others; task: whether a known task is trained."""
+def idle_fields(config: FinetuneConfig) -> list[Idle]:
+    """The flags that would change nothing beside others."""
     loop = config.loop
     budget = loop.steps or loop.tokens or loop.hours
     return [
-        (
-            task,
-            {"--text", "--label", "--kind", "--choices", "--dev"},
-            "a task has columns and files of its own; leave one out, or give train and dev in place of task",
-        ),
         (config.seeds, {"--loop.seed"}, "seeds has the seeds of all runs; leave one out"),
         (budget, {"--epochs", "--min-steps"}, "loop.steps, loop.tokens or loop.hours is the budget; leave one out"),
         (

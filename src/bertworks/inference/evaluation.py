@@ -120,15 +120,15 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
     text = task.get("words") or task.get("text")
     if not text:
         return rows
-    found = {"kind": task.get("kind"), "text": text, "label": task.get("label", ""), "choices": task.get("choices", ())}
-    return replace(rows, **{name: value for name, value in found.items() if name not in given})
+    own = {"kind": task.get("kind"), "text": text, "label": task.get("label", ""), "choices": task.get("choices", ())}
+    return replace(rows, **{name: value for name, value in own.items() if name not in given})
 
 
 def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
     """The task with the model's further labels after its own, and the model's output for each label."""
     names = loaded.labels
-    known = {label: alike_label(label, names) for label in task.labels}
-    unknown = [label for label, name in known.items() if name is None]
+    matches = {label: alike_label(label, names) for label in task.labels}
+    unknown = [label for label, name in matches.items() if name is None]
     if unknown and task.kind == "tagging" and match_types(task.labels, names, str(loaded.folder)):
         return replace(task, labels=names, written=()), []
     if unknown:
@@ -137,6 +137,6 @@ def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
             f"{listed(unknown, LABELS)}. Labels are matched by name: use data with the model's names, or a model that "
             "was fine-tuned on this task"
         )
-    further = [name for name in names if name not in known.values()]
-    order = [names.index(name) for name in (*known.values(), *further) if name is not None]
+    further = [name for name in names if name not in matches.values()]
+    order = [names.index(name) for name in (*matches.values(), *further) if name is not None]
     return replace(task, labels=(*task.labels, *further), written=()), order

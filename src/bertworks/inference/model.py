@@ -141,11 +141,11 @@ class LoadedModel:
     def check_kind(self, kind: str) -> None:
         """Raises InputError if the folder was not fine-tuned for this kind of task; single and pair count as one."""
         self.check_head(kind)
-        found, outputs = self.kind, len(self.labels)
-        if kind == "regression" and found == "single" and outputs == 1:
+        own_kind, outputs = self.kind, len(self.labels)
+        if kind == "regression" and own_kind == "single" and outputs == 1:
             return  # of other software: its probability is compared with the numbers
-        if found != kind and {found, kind} & {"regression", "multilabel"}:
-            raise InputError(f"{self.folder} was fine-tuned for the kind {found}; expected one for {kind}")
+        if own_kind != kind and {own_kind, kind} & {"regression", "multilabel"}:
+            raise InputError(f"{self.folder} was fine-tuned for the kind {own_kind}; expected one for {kind}")
         if kind == "regression" and outputs > 1:
             raise InputError(f"{self.folder} has {outputs} outputs; expected one for {kind}")
 
@@ -176,7 +176,7 @@ class LoadedModel:
 
     @torch.no_grad()
     def token_scores(
-        self, inputs: Inputs, wanted: NDArray[np.bool_], batches: Iterable[Integers]
+        self, inputs: Inputs, requested: NDArray[np.bool_], batches: Iterable[Integers]
     ) -> Iterator[tuple[Integers, Tensor]]:
         """The scores of the masked-LM head at the wanted (T,) tokens: for each batch their numbers, and (., V) scores.
 
@@ -184,9 +184,9 @@ class LoadedModel:
         """
         for rows in batches:
             batch, tokens = to_device(inputs.batch(rows), self.device), inputs.tokens(rows)
-            here = torch.from_numpy(wanted[tokens]).to(self.device)
-            cells = batch["attention_mask"].flatten().nonzero().squeeze(1)[here]
-            yield tokens[wanted[tokens]], self.check_finite(self.engine.masked(batch, cells))
+            here = torch.from_numpy(requested[tokens]).to(self.device)
+            positions = batch["attention_mask"].flatten().nonzero().squeeze(1)[here]
+            yield tokens[requested[tokens]], self.check_finite(self.engine.masked(batch, positions))
 
     def check_finite(self, values: Tensor) -> Tensor:
         """The same values. Raises InputError if one is NaN or infinite."""
@@ -201,7 +201,7 @@ class LoadedModel:
 def device_of(name: str | None) -> torch.device:
     """The device of this name; None: the GPU if there is one, else the CPU.
 
-    Raises InputError for a name that is none of a CPU or a GPU, or a GPU that is not there.
+    Raises InputError for other names, and for a GPU that does not exist.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

@@ -105,7 +105,7 @@ class Predictor:
         filler, single = self.mask_filler, isinstance(text, str)
         targets = list(texts_of(targets, "targets"))
         scored = self.scored(filler, texts_of([text] if single else text))
-        results = (found for prepared, scores in scored for found in prepared.decode(scores, top_k, targets))
+        results = (candidates for prepared, scores in scored for candidates in prepared.decode(scores, top_k, targets))
         return next(results) if single else list(results)
 
     # ---- pairs of sentences
@@ -177,7 +177,7 @@ class Predictor:
     def answer(self, questions: Texts, contexts: Texts) -> Any:
         """The span of a context of any length that answers a question, as `Answered`; lists give lists.
 
-        A folder that was fine-tuned with unanswerable questions may answer that there is none, by its own threshold.
+        A folder that was fine-tuned with unanswerable questions may give no answer, by its own threshold.
         Raises InputError if the folder has no span head, or there are not as many contexts as questions.
         """
         single = isinstance(questions, str)

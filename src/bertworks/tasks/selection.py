@@ -69,7 +69,8 @@ class DevRows:
         if getattr(self, "dev_share", 0):
             del own["dev"]
         if self.task:
-            refuse_beside("task", {**own, "kind": self.kind, "choices": self.choices})
+            columns = {"text": self.text if self.text != "text" else "", "label": self.label, "choices": self.choices}
+            refuse_beside("task", {**own, "kind": self.kind, **columns})
             if self.data is None:
                 raise InputError(f"the task {self.task} needs data, the folder with its files")
             task = replace(find_task(self.task), form=form)
@@ -80,8 +81,8 @@ class DevRows:
             found = f"no {' and no '.join(missing)}" if len(missing) < len(own) else "no rows"
             raise InputError(f"{found}; give task and data (a name and a folder), or {' and '.join(own)}{divide}")
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
-        columns = (comma_separated(self.text), label, comma_separated(self.choices))
-        return replace(own_task(self.kind or "", *columns), form=form), list(own.values())
+        text, choices = comma_separated(self.text), comma_separated(self.choices)
+        return replace(own_task(self.kind or "", text, label, choices), form=form), list(own.values())
 
     def read(self) -> tuple[Task, Sequence[Any]]:
         """The task and its development rows. Raises InputError like `find`, or if the table cannot be read."""

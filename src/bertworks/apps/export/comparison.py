@@ -96,12 +96,6 @@ class Comparison:
         fastest = max(exact, key=lambda one: one.speedup)
         return next(one for one in exact if max(one.speedups) >= min(fastest.speedups))
 
-    @property
-    def commands(self) -> str:
-        """The commands that serve the model with the recommended engine."""
-        new = shlex.quote(f"{run_name(find_model(self.folder))}-onnx")
-        return self.recommended.engine.commands.format(model=shlex.quote(str(self.folder)), new=new)
-
 
 def compare(
     folder: Path | str, texts: Path | None = None, seconds: float = 60.0, engines: Sequence[Engine] = ENGINES
@@ -124,14 +118,14 @@ def compare(
             if not connection.poll(max(0.0, end - time.monotonic())):
                 break
             try:
-                found: Measured | str = connection.recv()
+                result: Measured | str = connection.recv()
             except (EOFError, OSError):
-                found = "its process ended; is there too little memory?"
-            if isinstance(found, Measured):
-                measured.append(found)
+                result = "its process ended; is there too little memory?"
+            if isinstance(result, Measured):
+                measured.append(result)
                 del left_out[engine.name]
             else:
-                left_out[engine.name] = found
+                left_out[engine.name] = result
     if engines[0].name in left_out:
         raise InputError(f"{engines[0].name}: {left_out[engines[0].name]}")
     return Comparison(measured, left_out, len(used), Path(folder))
@@ -181,12 +175,12 @@ def _measure_all(
 def _measured(engine: Engine, sample: Sample, float32: Sample) -> Measured:
     scores = sample.scores()  # also warms up
     _single(sample)
-    found = Measured(engine, sample.difference(float32.scores(), scores), [], [], [])
+    figures = Measured(engine, sample.difference(float32.scores(), scores), [], [], [])
     for _ in range(_ROUNDS):
-        found.throughput.append(_throughput(sample))
-        found.speedups.append(1.0 if sample is float32 else found.throughput[-1] / _throughput(float32))
-        found.single += _single(sample)
-    return found
+        figures.throughput.append(_throughput(sample))
+        figures.speedups.append(1.0 if sample is float32 else figures.throughput[-1] / _throughput(float32))
+        figures.single += _single(sample)
+    return figures
 
 
 def _throughput(sample: Sample) -> float:
@@ -214,10 +208,11 @@ def _single(sample: Sample) -> list[float]:
 # ---- the table
 
 
-def table(found: Comparison) -> ResultTable:
+def table(comparison: Comparison) -> ResultTable:
     """The figures for a terminal of 80 columns, with the recommendation at their end."""
-    rows, best = [], found.recommended
-    for one in found.measured:
+    rows, best = [], comparison.recommended
+    model, new = shlex.quote(str(comparison.folder)), shlex.quote(f"{run_name(find_model(comparison.folder))}-onnx")
+    for one in comparison.measured:
         equal = agreement(one.difference)[0]
         speed = (
             f"{statistics.median(one.throughput):.0f}",
@@ -227,13 +222,13 @@ def table(found: Comparison) -> ResultTable:
         agrees = (f"{one.difference['largest']:.1e}", "-" if equal is None else f"{equal:.1%}")
         rows.append((one.engine.name, *speed, *agrees))
     notes = [
-        *(f"Left out: {engine}: {why}." for engine, why in found.left_out.items()),
-        f"Medians of {_ROUNDS} rounds over {found.texts:,} texts; speedup: over float32 in the same rounds.",
+        *(f"Left out: {engine}: {why}." for engine, why in comparison.left_out.items()),
+        f"Medians of {_ROUNDS} rounds over {comparison.texts:,} texts; speedup: over float32 in the same rounds.",
         "difference: the largest of a score from float32; equal: answers equal to those of float32, of an embedder "
         "the mean cosine.",
         f"{SCORES}.",
         f"Use {best.engine.name}, the simplest of the fastest engines with at least {_EQUAL:.0%} equal answers:",
-        f"    {found.commands}",
+        f"    {best.engine.commands.format(model=model, new=new)}",
     ]
     header = ("engine", "texts/s", "speedup", "one text, ms", "difference", "equal")
     return ResultTable("Engines on this machine", header, rows, tuple(notes))

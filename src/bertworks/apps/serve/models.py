@@ -64,7 +64,7 @@ class ExplainSteps(Steps[ExplainedRows]):
         ((a, b),) = rows
         return ExplainedRows(keep(self.predictor, a, b, self.limit))
 
-    def costs(self, inputs: Inputs) -> Integers:
+    def token_costs(self, inputs: Inputs) -> Integers:
         """Every token is hidden in a pass of its own; the other passes are few."""
         T = len(cast(Explained, inputs).encoding.ids)
         return np.array([T * (T + 3)])

@@ -115,7 +115,7 @@ class Service:
             for name, steps in model.steps.items():
                 inputs = model.first_inputs(name)
                 with contextlib.suppress(InputError):  # NaN: said at each request, not here
-                    self.queue.submit(steps, inputs, steps.costs(inputs)).result()
+                    self.queue.submit(steps, inputs, steps.token_costs(inputs)).result()
 
     def without_paths(self, message: str) -> str:
         """A message with the names of models instead of their folders, which are no business of clients."""
@@ -191,7 +191,7 @@ class Service:
 
     async def _scores(self, request: "Request", steps: Steps[Any], inputs: Inputs) -> Scored:
         """The scores of a request. Raises Refusal (424) if the pass failed, ClientLeft if nobody waits for them."""
-        future = asyncio.wrap_future(self.queue.submit(steps, inputs, steps.costs(inputs)))
+        future = asyncio.wrap_future(self.queue.submit(steps, inputs, steps.token_costs(inputs)))
         left = asyncio.ensure_future(disconnected(request))
         try:
             await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)

@@ -102,7 +102,7 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
         if task.name != OWN_TABLE:
             raise MissingColumn(f"{error}; expected a file in the form of {task.name}'s official ones") from None
         choices = ", choices" if task.choices else ""
-        raise MissingColumn(f"{error}; name the columns with text{choices} and label") from None
+        raise MissingColumn(f"{error}; give the names of its columns as text{choices} and label") from None
     if not rows:
         raise InputError(f"{source}: no rows in the part #{part}")
     return rows

@@ -102,6 +102,7 @@ def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_pa
         ({"lr": 1e-3}, "^arguments: unknown key lr; did you mean optim.lr"),
         ({"train": None}, "^no train; give task and data .*, or train and dev, or train with dev_share"),
         ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: "),
+        ({"task": "rte", "train": None, "dev": None, "label": "a"}, "^task cannot be combined with label"),
         ({"text": "sentence"}, "^train: no column 'sentence'; found 'label', 'text'"),
         ({"out": None}, "^out = None; expected the path of the run folder to write"),
     ],

@@ -69,8 +69,7 @@ class DevRows:
         if getattr(self, "dev_share", 0):
             del own["dev"]
         if self.task:
-            columns = {"text": self.text if self.text != "text" else "", "label": self.label, "choices": self.choices}
-            refuse_beside("task", {**own, "kind": self.kind, **columns})
+            refuse_beside("task", {**own, "kind": self.kind, "choices": self.choices})
             if self.data is None:
                 raise InputError(f"the task {self.task} needs data, the folder with its files")
             task = replace(find_task(self.task), form=form)
@@ -134,4 +133,6 @@ class DividedRows(TrainRows):
         """The task, and its tables: for training and development, or with --dev-share the one that is divided."""
         if self.dev_share:
             refuse_beside("dev_share", {"dev": self.dev, "task": self.task})
+        if self.task:
+            refuse_beside("task", {"text": self.text if self.text != "text" else "", "label": self.label})
         return super().find()

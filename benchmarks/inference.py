@@ -13,7 +13,7 @@ written after every round.
 Memory is the peak of the whole process. Cosines are with bertworks' own vectors in float32; the correlation with human
 judgements is that of the cosines of STS-B's development pairs (Spearman); both on a fifth of the texts and pairs.
 
-The engines: bertworks (packed and compiled); sentence-transformers as it comes, in float32 and with the whole model in
+The engines: bertworks in both precisions; sentence-transformers as it comes, in float32 and with the whole model in
 bfloat16; ONNX Runtime and OpenVINO on the graph that torch.onnx makes of the model, texts sorted by length, 32 a batch;
 folders of `bertworks export` in float32 and int8, opened by Predictor. An engine whose package is missing is left out,
 and the result names it. Needs `pip install -e '.[test,bench,export]'`.

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model
-from bertworks.inference.engines import can_compile
 from bertworks.inference.predictor import Predictor
 from bertworks.model.exportable import STATES, ExportableModel
 
-OURS = ("packed, float32", "packed, bfloat16", "compiled, float32", "compiled, bfloat16")
+OURS = ("packed, float32", "packed, bfloat16")
 THEIRS = (
     "sentence-transformers, float32",
     "sentence-transformers, bfloat16",
@@ -37,9 +36,9 @@ Vectors = NDArray[np.float32]
 Embed = Callable[[list[str]], Vectors]
 
 
-def ours(folder: Path, kind: str, precision: Any) -> Embed:
-    """bertworks with one engine and precision."""
-    predictor = Predictor(folder, device="cpu", precision=precision, engine=kind)  # type: ignore[arg-type]
+def ours(folder: Path, precision: Any) -> Embed:
+    """bertworks in one precision."""
+    predictor = Predictor(folder, device="cpu", precision=precision)
     return lambda texts: predictor.embed(texts, "mean", normalize=True)
 
 
@@ -136,14 +135,10 @@ def build(side: str, folder: Path, work: Path) -> Embed:
         return lambda texts: predictor.embed(texts, "mean", normalize=True)
     if kind == "openvino":
         return openvino(folder, work / "model.onnx", precision)
-    return (
-        sentence_transformers(folder, precision) if kind == "sentence-transformers" else ours(folder, kind, precision)
-    )
+    return sentence_transformers(folder, precision) if kind == "sentence-transformers" else ours(folder, precision)
 
 
 def missing(side: str) -> str:
     """Why a side cannot run here; "" if it can."""
     package = PACKAGES.get(side.split(", ")[0])
-    if package and importlib.util.find_spec(package) is None:
-        return f"{package} is not installed"
-    return "no C++ compiler" if side.startswith("compiled") and not can_compile() else ""
+    return f"{package} is not installed" if package and importlib.util.find_spec(package) is None else ""

@@ -83,5 +83,5 @@ def test_a_run_is_not_continued(run, tmp_path, capsys):
             f"--out {tmp_path / 'run'}"
         )
     assert end.value.code == 1
-    assert "results.json: format 1, older than this version reads; expected 2 or newer" in capsys.readouterr().err
+    assert "results.json: format is 1; expected 2" in capsys.readouterr().err
     assert (tmp_path / "run/results.json").read_bytes() == before

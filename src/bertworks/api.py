@@ -19,7 +19,7 @@ from .files import InputError, shorten
 from .finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe
 from .finetuning.run import finetune as run_finetuning
 from .inference.config import FeatureConfig
-from .inference.engines import Computing, EngineName, Precision
+from .inference.engines import Precision
 from .inference.evaluation import evaluate as evaluate_rows
 from .inference.evaluation import remembered
 from .inference.feature_files import check_out, read_texts, write_features
@@ -42,8 +42,6 @@ from .training.run import is_finished, refuse_other_folder
 
 Columned = str | Sequence[str]
 """The name of a column, or several: a list, or separated by commas."""
-
-OWN = {"kind": None, "text": "text", "label": "", "choices": ()}  # arguments of the user's own tables, with defaults
 
 
 def finetune(
@@ -96,12 +94,12 @@ def finetune(
     """
     folder = Path(out)
     refuse_other_folder(folder)
+    config = _finetuning_recipe(recipe, task, fields)
     columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
-    config = _finetuning_recipe(recipe, task, columns, fields)
     tables: dict[str, Any] = {"data": data, "dev": dev, "train": train, "encoding": encoding, "sheet": sheet}
     division: dict[str, Any] = {"dev_share": dev_share, "group": group, "split_seed": split_seed}
-    given = {**tables, **columns, **division, "header_row": header_row, "train_rows": train_rows}
-    return _finetune_on(DividedRows(task, **given), config, model, folder, quiet, on_record)
+    rows = DividedRows(task, **tables, **columns, **division, header_row=header_row, train_rows=train_rows)
+    return _finetune_on(rows, config, model, folder, quiet, on_record)
 
 
 def _finetune_on(
@@ -116,28 +114,21 @@ def _finetune_on(
         if rows.dev_share and not quiet:
             counts = f"{len(examples.train):,} rows to train on, {len(examples.dev):,} to evaluate on"
             print(f"training file: {counts}", file=sys.stderr)
-        found = check_labelled_data(task, examples.train, examples.dev, load_tokenizer(start))
-        findings = [str(one) for one in found if one.severity != "note"]
+        problems = check_labelled_data(task, examples.train, examples.dev, load_tokenizer(start))
+        findings = [str(one) for one in problems if one.severity != "note"]
     if findings and not (quiet or is_finished(out)):
         print(*findings, sep="\n", file=sys.stderr)
     results = run_finetuning(config, task, examples, start, out, quiet, on_record)
     return RunResults(out, results or {}, tuple(findings) if results else ())
 
 
-def _finetuning_recipe(
-    recipe: FinetuneConfig | Path | str | None,
-    task: str,
-    columns: dict[str, Any],
-    fields: dict[str, Any],
-) -> FinetuneConfig:
+def _finetuning_recipe(recipe: FinetuneConfig | Path | str | None, task: str, fields: dict[str, Any]) -> FinetuneConfig:
     """The recipe with the given fields. Raises InputError for a field that is unknown, unfit or without effect."""
-    known = find_task(task) if task else None
     if fields.get("teacher"):
         fields = {**fields, "teacher": str(find_model(fields["teacher"]))}
-    names = {name for name, default in OWN.items() if columns[name] not in (default, "")}
-    given = flags_of_fields(fields) | {f"--{name}" for name in names}
-    config = with_fields(starting_recipe(recipe, known, given), fields)
-    refuse_idle(idle_fields(config, bool(known)), given)
+    given = flags_of_fields(fields)
+    config = with_fields(starting_recipe(recipe, find_task(task) if task else None, given), fields)
+    refuse_idle(idle_fields(config), given)
     return config
 
 
@@ -165,9 +156,6 @@ def pretrain(
     """
     folder = Path(out)
     refuse_other_folder(folder)
-    if isinstance(fields.get("model"), (str, Path)):
-        raise InputError(f"model = {str(fields['model'])!r}; expected a table of the model's fields; "
-                         "the folder whose weights the run starts from is the argument init")  # fmt: skip
     start = None if init is None else start_folder(init, folder)
     if isinstance(recipe, PretrainConfig):
         config = recipe
@@ -206,7 +194,7 @@ def evaluate(
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     form: dict[str, Any] = {"encoding": encoding, "sheet": sheet, "header_row": header_row}
     rows = remembered(DevRows(task, data, dev, **given, **form), model, given)  # type: ignore[arg-type]  # a path, in a command
-    return Evaluated(evaluate_rows(model, *rows.read(), computing=Computing(precision)))
+    return Evaluated(evaluate_rows(model, *rows.read(), precision=precision))
 
 
 def predict(
@@ -222,7 +210,6 @@ def predict(
     n_best: int = 1,
     out: Path | str | None = None,
     precision: Precision = "float32",
-    engine: EngineName = "auto",
 ) -> Rows:
     """Predict a label, entities, an answer or a choice for every input, in order; each is a dictionary.
 
@@ -238,7 +225,7 @@ def predict(
     """
     file, source = None if out is None else Path(out), _file_or(data)
     check_file(file, [source], [find_model(model)])
-    predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision, engine=engine)
+    predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision)
     columns = Columns(
         comma_separated(text), comma_separated(choices), TableForm(encoding, sheet, header_row=header_row)
     )
@@ -287,18 +274,16 @@ def features(
     extractor = Extractor.load(model, config, device)
     if out is not None:
         return write_features(extractor, source, columns, Path(out), {"model": str(find_model(model))})
-    found = [*extractor.stream(one for _, one in read_texts(source, columns))]
+    results = [*extractor.stream(one for _, one in read_texts(source, columns))]
     if not pool:
-        return found
-    return np.stack([one.vectors for one in found]) if found else np.empty((0, extractor.width), np.float32)
+        return results
+    return np.stack([one.vectors for one in results]) if results else np.empty((0, extractor.width), np.float32)
 
 
 def _file_or(data: Any) -> Any:
     """The path of a file as text, other data unchanged. Raises InputError for a text that is no file."""
-    if isinstance(data, Path):
-        return str(data)  # whoever reads it says what is missing
     if not isinstance(data, str) or data == "-":
-        return data
+        return str(data) if isinstance(data, Path) else data  # reading it reports a missing file
     if not could_be_path(data) or not part_of(data)[0].is_file():
         raise InputError(f"data = {shorten(str(data))}: no such file; expected a path, or texts in a list: [text]")
     return data

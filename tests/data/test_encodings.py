@@ -48,7 +48,7 @@ def test_an_undeclared_encoding_is_named(tmp_path, encoding, named):
     text = {"cp932": "これは日本語のテキストです。", "latin-1": "Éléonore à la fête"}.get(encoding, "좋은 영화였다.")
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode(encoding))
-    expected = f"give --encoding {named}" if named else "give its --encoding|--encoding cp932"
+    expected = f"give the encoding {named}" if named else "give its encoding|the encoding cp932"
     with pytest.raises(InputError, match=expected):
         list(read_documents([path]))
     path.rename(tmp_path / "a.csv")

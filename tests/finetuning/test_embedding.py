@@ -195,7 +195,7 @@ def test_python_and_the_command_line_have_one_rule(tmp_path, folder):
     """Without a label column no objective is chosen in silence."""
     table = [{"text": "ba", "pair": "be", "label": score} for score in (0, 1, 5)]
     options = {"text": ["text", "pair"], "kind": "embedding"}
-    with pytest.raises(InputError, match=r"column label would be ignored: without --label the .*; give --label label"):
+    with pytest.raises(InputError, match=r"column label would be ignored: without a label the .*; give label as label"):
         bertworks.evaluate(folder, table, **options)
     with pytest.raises(InputError, match="column label would be ignored"):
         bertworks.finetune(folder, tmp_path / "run", train=table, dev=table, quiet=True, **options)

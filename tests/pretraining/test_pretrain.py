@@ -144,7 +144,7 @@ def test_a_padded_model_is_continued(tiny_store, tmp_path, capsys):
     model = build_model(dataclasses.replace(config.model, vocab_size=rows), config.heads, seed=1)
     save_folder(tmp_path / "padded", model, Tokenizer.load(tiny_store.path / "tokenizer"))
     argv = line(tmp_path / "recipe.toml", tiny_store.path, tmp_path / "run", "--model.vocab-size", rows)
-    assert f"give --model.vocab-size {tiny_store.vocab_size}" in refused(capsys, argv)
+    assert f"give model.vocab_size = {tiny_store.vocab_size}" in refused(capsys, argv)
     main([str(word) for word in [*argv, "--init", tmp_path / "padded"]])
     assert load_model(tmp_path / "run" / "model").config.vocab_size == rows
 
@@ -166,7 +166,8 @@ def test_flags_that_name_the_tokenizers_padding_are_said_and_suffice(family, tmp
         argv += ["--model.position-offset", "1", "--model.max-position-embeddings", str(rows)]
     said = refused(capsys, argv)
     assert "model.pad_token_id is 0, the corpus's tokenizer pads with 1" in said
-    advised = said[said.index("give ") + 5 :].split()
+    advised = said[said.index("give ") + 5 :].replace("_", "-").replace("model.", "--model.").replace(" = ", " ")
+    advised = advised.replace(",", "").split()
     for flag in advised[::2]:
         argv = [*map(str, argv)]
         if flag in argv:  # in its place comes the advised value

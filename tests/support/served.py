@@ -56,9 +56,8 @@ def _save(folder: Path, base: Path, name: str, head: str, labels: list[str] | No
 def loaded(folders: dict[str, Path], *names: str) -> "dict[str, ServedModel]":
     """Served models by name; they compute in float32 on every processor."""
     from bertworks.apps.serve.models import ServedModel
-    from bertworks.inference.engines import Computing
 
-    return {name: ServedModel.load(f"{name}={folders[name]}", Computing()) for name in names}
+    return {name: ServedModel.load(f"{name}={folders[name]}", "float32") for name in names}
 
 
 @contextlib.contextmanager

@@ -129,7 +129,7 @@ def test_the_whole_file_decides_how_its_parts_are_read(tmp_path, cells, ending):
             (["['law']", odd], SEVERAL, "line 3: label .* is not a list of names in quotes")
             for odd in ("{'law'}", "('law', 'art')", "()", "set()", "frozenset({'law'})", "tensor([1, 0])", "{1, 2}")
         ],
-        (["['law', 'art']"], ONE, r"label \"\['law', 'art'\]\" is a list; expected one name; .* --kind multilabel"),
+        (["['law', 'art']"], ONE, r"label \"\['law', 'art'\]\" is a list; expected one name; .* kind multilabel"),
         (["['law']"], ONE, "is a list; expected one name"),
     ],
 )

@@ -116,7 +116,7 @@ def test_words_are_those_of_prediction(
     assert found.rows[0].tags == tuple(tags) and found.rows[1].tags == ("B-PER",)
     assert found.cut_spans == cut
     assert made(tokenizer, found.rows).rows == found.rows
-    noted = [note for note in found.notes() if "--text character" in note]
+    noted = [note for note in found.notes() if "text = character" in note]
     assert len(noted) == bool(cut) and all(
         f"{cut[0]!r}" in note and note.startswith(f"{len(cut)} spans") for note in noted
     )

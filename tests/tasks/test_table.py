@@ -226,7 +226,7 @@ def test_parquet_that_is_not_what_it_says(tmp_path):
         ("a.tsv", "text\tlabel\na\tyes\tc\n", r"a\.tsv, line 2: 3 cells"),
         ("a.csv", 'text,label\na,yes\n"b,no\nc,no\n', r"a\.csv, the row that begins in line 3: .*is a quote missing"),
         ("a.csv", b"text,label\na,yes\n\xe9t\xe9,no\n", r"a\.csv, line 3: byte 0xE9 is not UTF-8"),
-        ("a.csv", "text,label\na,yes\n".encode("utf-16"), r"a\.csv: not a text file; .*give --encoding utf-16"),
+        ("a.csv", "text,label\na,yes\n".encode("utf-16"), r"a\.csv: not a text file; .*give the encoding utf-16"),
         ("a.csv", "text,label\na,yes\nb,\n", r"a\.csv, line 3: no label"),
         ("a.csv", "text,label\na,yes\nb,maybe\n", r"a\.csv, line 3: label 'maybe'; expected one of 'no', 'yes'"),
         ("a.csv", "text,label\n", r"a\.csv: no rows"),

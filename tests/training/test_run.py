@@ -18,7 +18,7 @@ def test_a_folder_in_use_is_refused_by_name(tmp_path):
     with open_run(Run(tmp_path / "run", IDENTITY, ALONE, quiet=True)) as results:
         assert results is None
         with (
-            pytest.raises(InputError, match=r"run: another process is using this run folder; .* another --out"),
+            pytest.raises(InputError, match=r"run: another process is using this run folder; .* another output folder"),
             open_run(Run(tmp_path / "run", IDENTITY, ALONE, quiet=True)),
         ):
             pass
@@ -37,7 +37,7 @@ def test_a_folder_of_other_files_is_no_run_folder(tmp_path, name):
     (tmp_path / "start").mkdir()
     refuse_other_folder(tmp_path)
     (tmp_path / name).touch()
-    with pytest.raises(InputError, match=rf"has other files than a run's, such as {name}; give a new folder as --out"):
+    with pytest.raises(InputError, match=rf"has other files than a run's, such as {name}; name a new folder to write"):
         refuse_other_folder(tmp_path)
     with pytest.raises(InputError, match=rf"{name} is a file; expected a run folder"):
         refuse_other_folder(tmp_path / name)
@@ -48,7 +48,7 @@ def test_a_folder_of_other_files_is_no_run_folder(tmp_path, name):
 def test_a_recipe_of_the_user_is_kept(tmp_path):
     """A run makes state/ before it writes its own recipe."""
     (tmp_path / "recipe.toml").write_text("# my own notes\nepochs = 1\n")
-    with pytest.raises(InputError, match=r"such as recipe\.toml; give a new folder"):
+    with pytest.raises(InputError, match=r"such as recipe\.toml; name a new folder"):
         refuse_other_folder(tmp_path)
     (tmp_path / "state").mkdir()
     refuse_other_folder(tmp_path)
@@ -122,7 +122,7 @@ def test_the_hash_has_every_field_of_the_recipe():
 
 
 @pytest.mark.parametrize("recipe, found", [
-    (Recipe(size=4), r"Found size = 3 \(now 4\) in .*recipe\.toml\. Give another --out"),
+    (Recipe(size=4), r"Found size = 3 \(now 4\) in .*recipe\.toml\. Give another output folder"),
     (Recipe(LoopConfig(steps=7, log_every=1), kind="b"),
      r"Found loop\.steps = 0 \(now 7\), kind = 'a' \(now 'b'\) in .*recipe\.toml\. Give"),
     (Recipe(LoopConfig(1, 2, 3.0), 4, "b"), r"Found loop.* \(now 3\.0\) and 2 more fields that differ in .* Give"),

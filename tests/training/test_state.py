@@ -70,7 +70,7 @@ def test_another_file_is_not_a_state(tmp_path):
 
 def test_a_state_of_another_recipe_is_refused(tmp_path):
     write_state(tmp_path / "state", snapshot(*trained(), TrainerState(), ABC.hash))
-    with pytest.raises(InputError, match=r"other settings, data or model\. Rerun the command .*or give another --out"):
+    with pytest.raises(InputError, match=r"other settings, data or model\. Rerun the command .*or give another"):
         load_state(tmp_path / "state", *trained(0), identity_of("abd"))
 
 

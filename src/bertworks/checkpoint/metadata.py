@@ -182,6 +182,5 @@ def check_thresholds(task: Mapping[str, Any], labels: Sequence[str], where: str)
         if name not in labels or not 0 <= value <= 1:
             raise InputError(
                 f"{where}: {TASK}.thresholds has {value} for the label {shorten(name)}; expected probabilities of "
-                f"{listed([*map(shorten, labels)], LABELS)}; remove the thresholds, which may be those of another "
-                "model, and choose them with `bertworks evaluate --save-thresholds`"
+                f"{listed([*map(shorten, labels)], LABELS)}; remove or correct the thresholds"
             )

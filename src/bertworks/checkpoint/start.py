@@ -168,5 +168,7 @@ def start_folder(model: ModelLike, out: Path) -> Path:
         if not start.exists():
             written.rename(start)
         elif weights_checksum(start) != weights_checksum(written):
-            raise InputError(f"{out}: this run began with other weights, which are in {start}; give another --out")
+            raise InputError(
+                f"{out}: this run began with other weights, which are in {start}; give another output folder"
+            )
     return start

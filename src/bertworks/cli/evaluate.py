@@ -30,9 +30,6 @@ class Arguments:
     rows: Flat[DevRows] = field(default_factory=DevRows)
     perplexity: str = ""  # instead of rows: file, folder or glob of text; blank lines separate documents
     out: Path | None = None  # JSON file to write the metrics to, besides printing them
-    # choose the probability above which each label is there, by its F1 on these rows, and save them in the model
-    # folder; for models of several labels (multilabel)
-    save_thresholds: bool = False
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
 
@@ -40,27 +37,21 @@ class Arguments:
 def evaluate(argv: list[str]) -> None:
     """Print the metrics, and write them if asked to."""
     arguments = parse(Arguments, argv, "evaluate")
-    from ..inference.engines import Computing
     from ..inference.evaluation import evaluate as evaluate_model
-    from ..inference.evaluation import remembered, save_thresholds
+    from ..inference.evaluation import remembered
     from ..inference.text_perplexity import perplexity
 
-    computing, rows = Computing(arguments.precision), arguments.rows
+    rows = arguments.rows
     check_output(arguments.out, [arguments.perplexity], [arguments.model])
     if arguments.perplexity:
-        idle = flags_in(argv) & {"--task", "--kind", "--text", "--label", "--choices", "--sheet", "--save-thresholds"}
+        idle = flags_in(argv) & {"--task", "--kind", "--text", "--label", "--choices", "--sheet"}
         refuse_beside("--perplexity", {**dict.fromkeys(sorted(idle), True), "--data": rows.data, "--dev": rows.dev})
-        return _show(perplexity(arguments.model, [arguments.perplexity], None, computing, rows.encoding), arguments.out)
+        results = perplexity(arguments.model, arguments.perplexity, None, arguments.precision, rows.encoding)
+        return _show(results, arguments.out)
     rows = remembered(rows, arguments.model, names_in(argv))
     check_output(arguments.out, rows.find()[1])
-    if arguments.save_thresholds:
-        chosen_on = Path(rows.find()[1][-1]).name
-        results = save_thresholds(arguments.model, *rows.read(), chosen_on)
-        _show(results, arguments.out)
-        print(results["note"], file=sys.stderr)
-        return
     task, read = rows.read()
-    results = evaluate_model(arguments.model, task, read, computing=computing)
+    results = evaluate_model(arguments.model, task, read, precision=arguments.precision)
     _show(results, arguments.out)
     for line in results.get("findings", ()):
         print(line, file=sys.stderr)

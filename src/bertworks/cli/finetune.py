@@ -79,7 +79,7 @@ def read_arguments(arguments: type[T], argv: list[str], command: str) -> T:
     known = find_task(name) if name else None
     base = starting_recipe(value_of(argv, "--recipe"), known, flags_in(argv))
     found = parse(arguments, argv, command, start=with_defaults(arguments, config=base))
-    refuse_idle(idle_fields(found.config, bool(name)), flags_in(argv))
+    refuse_idle(idle_fields(found.config), flags_in(argv))
     return found
 
 

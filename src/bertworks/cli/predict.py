@@ -9,7 +9,7 @@ from ..files import InputError
 from .arguments import Positional, comma_separated, parse, required
 
 if TYPE_CHECKING:
-    from ..inference.engines import EngineName, Precision
+    from ..inference.engines import Precision
     from ..inference.predictor import Predictor
 
 
@@ -47,9 +47,6 @@ class Arguments:
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
-    # how batches are computed. compiled: for this processor, which takes a minute or two and then computes faster; it
-    # needs a C++ compiler; auto: packed
-    engine: Literal["auto", "packed", "compiled"] = "auto"
 
 
 def predict(argv: list[str]) -> None:
@@ -66,11 +63,13 @@ def predict(argv: list[str]) -> None:
     if arguments.excel and (out is None or out.suffix not in (".csv", ".tsv")):
         raise InputError(f"--excel: found --out {out or '-'}; expected a name that ends in .csv or .tsv")
     check_file(out, [arguments.data], [arguments.model])
-    predictor = _loaded(arguments.model, arguments.precision, arguments.engine)
+    predictor = _loaded(arguments.model, arguments.precision)
     form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     data = [arguments.string] if arguments.string else arguments.data
     counts, how = Counts(), (arguments.all_scores, arguments.n_best, arguments.echo)
+    if out and out.is_file():
+        print(f"{out}: an earlier file, which is replaced", file=sys.stderr)
     write_results(predict_data(predictor, data, columns, counts, *how), out, arguments.excel)
     if arguments.string and not out:
         return
@@ -130,11 +129,11 @@ def next_sentence(argv: list[str]) -> None:
     print(f"{found['score']:.4f}  B {'follows' if found['follows'] else 'does not follow'} A{cut}")
 
 
-def _loaded(model: Path, precision: "Precision" = "float32", engine: "EngineName" = "auto") -> "Predictor":
+def _loaded(model: Path, precision: "Precision" = "float32") -> "Predictor":
     """The model to predict with; what there is to know about it is printed on stderr."""
     from ..inference.predictor import Predictor
 
-    predictor = Predictor(model, precision=precision, engine=engine)
+    predictor = Predictor(model, precision=precision)
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     return predictor

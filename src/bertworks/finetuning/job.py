@@ -158,7 +158,7 @@ class Job:
         if not math.isfinite(judged.metrics["loss"]):
             raise Diverged(
                 "the model cannot be judged on the development rows: its scores or its loss there are not finite. "
-                "Begin again with a lower optim.lr or a longer optim.warmup, and another --out"
+                "Begin again with a lower optim.lr or a longer optim.warmup, and another output folder"
             )
         return judged
 

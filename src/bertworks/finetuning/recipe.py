@@ -130,19 +130,18 @@ Idle = tuple[object, set[str], str]
 """Whether flags are idle, which ones, and what to use instead."""
 
 
-def idle_fields(config: FinetuneConfig, task: bool) -> list[Idle]:
-    """The flags that would change nothing beside others; task: whether a known task is trained."""
+def idle_fields(config: FinetuneConfig) -> list[Idle]:
+    """The flags that would change nothing beside others."""
     loop = config.loop
     budget = loop.steps or loop.tokens or loop.hours
     return [
-        (
-            task,
-            {"--text", "--label", "--kind", "--choices", "--dev"},
-            "--task has columns and files of its own; leave the flag out, or use --train and --dev",
-        ),
-        (config.seeds, {"--loop.seed"}, "--seeds names the seeds; leave one out"),
+        (config.seeds, {"--loop.seed"}, "seeds has the seeds of all runs; leave one out"),
         (budget, {"--epochs", "--min-steps"}, "loop.steps, loop.tokens or loop.hours is the budget; leave one out"),
-        (not config.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
+        (
+            not config.teacher,
+            {"--temperature", "--soft-share"},
+            "there is no teacher; give its folder as teacher",
+        ),
     ]
 
 
@@ -150,4 +149,5 @@ def refuse_idle(conditions: Iterable[Idle], given: Collection[str]) -> None:
     """Raises InputError for a given flag that would change nothing, and says what to use instead."""
     for applies, flags, instead in conditions:
         if applies and (found := sorted(flags & {*given})):
-            raise InputError(f"{', '.join(found)} would have no effect: {instead}")
+            names = ", ".join(flag.removeprefix("--").replace("-", "_") for flag in found)
+            raise InputError(f"{names} would have no effect: {instead}")

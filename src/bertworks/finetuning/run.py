@@ -125,7 +125,7 @@ def _check_folder(job: Job, out: Path) -> None:
     found = read_results(path, {}, ANEW) if path.exists() else {"kind": "finetune"}
     if found.get("kind") != "finetune" or "recipe" in found:
         what = " ".join(str(found[key]) for key in ("kind", "study", "task") if key in found)
-        raise InputError(f"{out} has the results of something else ({what}); give another --out")
+        raise InputError(f"{out} has the results of something else ({what}); give another output folder")
     for seed, folder in seed_folders(out).items():
         finished(folder, job.identity(job.config.resolved(len(job.train), seed)))
 

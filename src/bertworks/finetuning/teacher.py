@@ -56,7 +56,7 @@ def score_with_teacher(
 def _order(folder: Path, model: Model, task: Task) -> list[int]:
     """The teacher's output for each label of the task."""
     if task.kind not in KINDS:
-        raise InputError(f"--teacher with a task of the kind {task.kind}; expected one of {', '.join(KINDS)}")
+        raise InputError(f"a teacher with a task of the kind {task.kind}; expected one of {', '.join(KINDS)}")
     settings = read_config(folder)[1]
     if "classifier" not in model.heads:
         raise InputError(f"{folder} has no classifier; expected a teacher fine-tuned on {task.name}")

@@ -89,7 +89,7 @@ def check_vocabulary(source: StoreTraining, init: Path | None) -> None:
     padded = init is not None and is_padded(rows, tokens)  # the table of that model stays as it is
     if rows != tokens and not padded:
         has = f"the recipe's model.vocab_size is {rows}"
-        advice = f"give --model.vocab-size {tokens} or build the corpus with the other tokenizer"
+        advice = f"give model.vocab_size = {tokens}, or build the corpus with the other tokenizer"
         if init is not None:  # a flag would give it another shape
             has = f"{init} has a vocabulary of {rows} tokens"
             advice = f"build the corpus with its tokenizer: bertworks corpus build ... --tokenizer {init}"
@@ -117,14 +117,14 @@ def check_padding(model: ModelConfig, pad: int) -> None:
     """Raises InputError if config.json would name another padding than the tokenizer's."""
     if model.pad_token_id == pad:
         return
-    flags, reason = f"--model.pad-token-id {pad}", ""
+    fields, reason = f"model.pad_token_id = {pad}", ""
     if model.family == "roberta":
         longest = model.max_length + pad + 1
-        flags += f" --model.position-offset {pad + 1} --model.max-position-embeddings {longest}"
+        fields += f", model.position_offset = {pad + 1}, model.max_position_embeddings = {longest}"
         reason = "RoBERTa's positions begin behind it, so "
     raise InputError(
         f"the recipe's model.pad_token_id is {model.pad_token_id}, the corpus's tokenizer pads with {pad}; "
-        f"{reason}give {flags}"
+        f"{reason}give {fields}"
     )
 
 

@@ -68,7 +68,7 @@ def _word2vec(sentences: "_Sentences", config: StaticConfig) -> Any:
     )
     model.build_vocab(sentences)
     if not len(model.wv):
-        raise InputError(f"no subword occurs {config.min_count} times in the store; give a lower --min-count")
+        raise InputError(f"no subword occurs {config.min_count} times in the store; give a lower min_count")
     model.train(sentences, total_examples=model.corpus_count, epochs=model.epochs)
     return model.wv
 

@@ -189,7 +189,7 @@ def find_task(name: str) -> Task:
             return task
     near = difflib.get_close_matches(name.lower(), TASKS, 1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(TASKS)}."
-    raise InputError(f"no task {name!r}; {hint} For data of your own: --train, --dev, --text, --label")
+    raise InputError(f"no task {name!r}; {hint} For data of your own give train, dev, text, label instead")
 
 
 def plain_name(name: str) -> str:

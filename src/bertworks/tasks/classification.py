@@ -22,7 +22,6 @@ from ..training.task_objectives import ClassificationObjective
 from .base import Example, Judged, Kind, Limits, Prepared, Task
 from .calibration import (
     HALF,
-    best_thresholds,
     expected_calibration_error,
     probabilities,
     reliability,
@@ -214,10 +213,6 @@ class ClassRows(Prepared):
                 "reliability": table,
             },
         )
-
-    def thresholds(self, scores: Tensor) -> dict[str, float]:
-        """The best threshold of each of several labels on these rows, by name, from their (N, K) scores."""
-        return best_thresholds(probabilities(scores, self.task.kind).numpy(), self.inputs.labels, self.task.labels)
 
 
 def predictions(scores: Tensor, task: Task, thresholds: NDArray[np.float64] | float = HALF) -> NDArray[Any]:

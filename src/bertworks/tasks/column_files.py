@@ -183,7 +183,7 @@ def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, p
     listed = f", or one of {list_names(names)}" if names else ""
     raise InputError(
         f"{path}: no column {shorten(name)}; expected the number of a column, 1 to {width}{listed}; name the columns "
-        "of words and tags with --text and --label"
+        "of words and tags with text and label"
     )
 
 
@@ -207,11 +207,11 @@ def _usual_tags(blocks: Sequence[Block], word: int, width: int, numbered: bool, 
     if not typed and width == len(CONLLU):
         return CONLLU.index("upos")
     if not typed:
-        raise InputError(f"{path}: {width} columns, and none has tags of entities; name that of the tags with --label")
+        raise InputError(f"{path}: {width} columns, and none has tags of entities; name that of the tags as label")
     tag = typed.pop()
     while typed and types[typed[-1]] & types[tag]:
         if not numbered:
             found = f"columns {typed[-1] + 1} and {tag + 1} both have tags such as {min(types[tag])}"
-            raise InputError(f"{path}: {found}; expected one column; name it with --label {typed[-1] + 1}")
+            raise InputError(f"{path}: {found}; expected one column; give its number as label: {typed[-1] + 1}")
         tag = typed.pop()
     return tag

@@ -31,14 +31,14 @@ class Division:
     seed: int = 1  # of both draws
 
     def __post_init__(self) -> None:
-        for flag, value in (("--train-rows", self.train_rows), ("--split-seed", self.seed)):
-            check_integer(value, flag)
+        for name, value in (("train_rows", self.train_rows), ("split_seed", self.seed)):
+            check_integer(value, name)
             if value < 0:
-                raise InputError(f"{flag} {value}: expected 0 or more")
+                raise InputError(f"{name} = {value}; expected 0 or more")
         if not isinstance(self.dev_share, Real) or not 0 <= self.dev_share < 1:
-            raise InputError(f"--dev-share {shorten(self.dev_share)}: expected a share of at least 0 and less than 1")
+            raise InputError(f"dev_share = {shorten(self.dev_share)}; expected at least 0 and less than 1")
         if self.group and not self.dev_share:
-            raise InputError("--group divides a file into training and development rows: add --dev-share")
+            raise InputError("group divides a file into training and development rows: give dev_share too")
 
     def said_of(self, table: str) -> str:
         """A divided table in words, for results.json."""

@@ -49,8 +49,8 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     unused = set(SCORE_COLUMNS) - {*task.text}
     if labelled and not task.label and (found := next((n for n in names_of(path, task.form) if n in unused), "")):
         raise InputError(
-            f"{path}: the column {found} would be ignored: without --label the texts of a row belong together; give "
-            f"--label {found}, or remove or rename the column"
+            f"{path}: the column {found} would be ignored: without a label the texts of a row belong together; give "
+            f"{found} as label, or remove or rename the column"
         )
     return read_pairs(task, path, labelled and bool(task.label))
 

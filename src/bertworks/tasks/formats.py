@@ -43,7 +43,7 @@ def decoded(file: IO[bytes], where: str, encoding: str = "utf-8") -> Iterator[st
     while line := file.readline(MAX_LINE + 1):
         number += 1
         if number == 1 and (b"\0" in line or any(re.match(start, line) for start in _NO_TEXT)):
-            raise InputError(f"{where}: not a text file; {EXPECTED}; unpack it, or give --encoding utf-16")
+            raise InputError(f"{where}: not a text file; {EXPECTED}; unpack it, or give the encoding utf-16")
         if len(line) > MAX_LINE:
             raise InputError(f"{where}, line {number}: more than {MAX_LINE:,} bytes; expected shorter lines; divide it")
         try:

@@ -101,8 +101,8 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
     except MissingColumn as error:
         if task.name != OWN_TABLE:
             raise MissingColumn(f"{error}; expected a file in the form of {task.name}'s official ones") from None
-        choices = ", --choices" if task.choices else ""
-        raise MissingColumn(f"{error}; name the columns with --text{choices} and --label") from None
+        choices = ", choices" if task.choices else ""
+        raise MissingColumn(f"{error}; give the names of its columns as text{choices} and label") from None
     if not rows:
         raise InputError(f"{source}: no rows in the part #{part}")
     return rows
@@ -136,7 +136,7 @@ def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[
         groups = None
         if division.group:
             if source is None:
-                raise InputError("--group needs a table; rows that are made already have no columns; divide them first")
+                raise InputError("group needs a table; rows that are made already have no columns; divide them first")
             whole = part_of(source)[0] if isinstance(source, Path) else source  # #train is decided by the texts alone
             cells = read_table(whole, [division.group], form=task.form._replace(joined=True))
             groups = {row.line: row.values[0] for row in cells}
@@ -160,5 +160,5 @@ def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: t
     try:
         return Task(OWN_TABLE, text, label, kind, labels, metrics=metrics, choices=choices)  # type: ignore[arg-type]
     except ValueError as error:
-        flags = "--text and --choices" if kind == "choice" else "--text, with commas between them"
-        raise InputError(f"{error}; give them with {flags}") from None
+        arguments = "text and choices" if kind == "choice" else "text, with commas between them"
+        raise InputError(f"{error}; give them as {arguments}") from None

@@ -32,7 +32,7 @@ def one_label(cell: str, names: Mapping[str, str], where: str) -> str:
         raise InputError(f"{where}: no label; remove the row or give it one")
     if not names and (found := as_list(cell)) is not None and found != [cell[1:-1]]:
         raise InputError(f"{where}: label {shorten(cell)} is a list; expected one name; several labels for each row "
-                         "need --kind multilabel")  # fmt: skip
+                         "need the kind multilabel")  # fmt: skip
     return known_label(cell, names, where)
 
 
@@ -166,4 +166,4 @@ def _refuse_vectors(
         twice = len({*items}) < len(items) and all(item.lower() in TRUTH or NUMBER.fullmatch(item) for item in items)
         if twice or (marks and len(items) > 1 and not {*items} <= {*names}):
             found = f"label {shorten(cells[i])} may be 0 or 1 for each label, without their names"
-            raise InputError(f"{places[i]}: {found}; give one column per label (--label law,art), or {HOW}")
+            raise InputError(f"{places[i]}: {found}; give one column per label (label: law,art), or {HOW}")

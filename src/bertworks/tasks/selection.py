@@ -26,7 +26,7 @@ def comma_separated(text: str | Sequence[str]) -> tuple[str, ...]:
 
 def refuse_beside(what: str, others: Mapping[str, object]) -> None:
     """Raises InputError if one of the `others`, which would be ignored beside `what`, has a value."""
-    if given := [flag for flag, value in others.items() if value is not None and not _is_empty(value)]:
+    if given := [name for name, value in others.items() if value is not None and not _is_empty(value)]:
         raise InputError(f"{what} cannot be combined with {', '.join(given)}; leave one of them out")
 
 
@@ -65,23 +65,23 @@ class DevRows:
         from .kinds import own_task
 
         form = TableForm(codec_of(self.encoding), self.sheet, header_row=self.header_row)
-        own = {f"--{side}": getattr(self, side) for side in self.sides}
+        own = {side: getattr(self, side) for side in self.sides}
         if getattr(self, "dev_share", 0):
-            del own["--dev"]
+            del own["dev"]
         if self.task:
-            refuse_beside("--task", {**own, "--kind": self.kind, "--choices": self.choices})
+            refuse_beside("task", {**own, "kind": self.kind, "choices": self.choices})
             if self.data is None:
-                raise InputError(f"--task {self.task} needs --data DIR, the folder with its files")
+                raise InputError(f"the task {self.task} needs data, the folder with its files")
             task = replace(find_task(self.task), form=form)
             return task, [Path(self.data) / getattr(task, side) for side in self.sides]
         if any(table is None for table in own.values()):
-            divide = ", or --train with --dev-share 0.1" if hasattr(self, "dev_share") else ""
-            missing = [flag for flag, table in own.items() if table is None]
+            divide = ", or train with dev_share = 0.1" if hasattr(self, "dev_share") else ""
+            missing = [name for name, table in own.items() if table is None]
             found = f"no {' and no '.join(missing)}" if len(missing) < len(own) else "no rows"
-            raise InputError(f"{found}; give --task NAME with --data DIR, or your own {' and '.join(own)}{divide}")
+            raise InputError(f"{found}; give task and data (a name and a folder), or {' and '.join(own)}{divide}")
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
-        columns = (comma_separated(self.text), label, comma_separated(self.choices))
-        return replace(own_task(self.kind or "", *columns), form=form), list(own.values())
+        text, choices = comma_separated(self.text), comma_separated(self.choices)
+        return replace(own_task(self.kind or "", text, label, choices), form=form), list(own.values())
 
     def read(self) -> tuple[Task, Sequence[Any]]:
         """The task and its development rows. Raises InputError like `find`, or if the table cannot be read."""
@@ -104,7 +104,7 @@ class TrainRows(DevRows):
 
         task, tables = self.find()
         if not self.task:
-            refuse_beside("--train and --dev", {"--data": self.data})
+            refuse_beside("train and dev", {"data": self.data})
         return divided_data(task, [self.data or ""] if self.task else tables, self.division)
 
     @property
@@ -132,5 +132,7 @@ class DividedRows(TrainRows):
     def find(self) -> tuple[Task, list[Any]]:
         """The task, and its tables: for training and development, or with --dev-share the one that is divided."""
         if self.dev_share:
-            refuse_beside("--dev-share", {"--dev": self.dev, "--task": self.task})
+            refuse_beside("dev_share", {"dev": self.dev, "task": self.task})
+        if self.task:
+            refuse_beside("task", {"text": self.text if self.text != "text" else "", "label": self.label})
         return super().find()

@@ -71,7 +71,7 @@ def _text(value: Any) -> str:
 def _sheet_name(names: list[str], name: str, path: Path) -> str:
     if name not in names and (name or len(names) != 1):
         expected = f"no sheet {name!r}; name one of them" if name else "expected one; name the sheet to read"
-        raise InputError(f"{path}: sheets {list_names(names)}; {expected} with --sheet")
+        raise InputError(f"{path}: sheets {list_names(names)}; {expected} as sheet")
     return name or names[0]
 
 

@@ -191,11 +191,11 @@ def _from_records(
     """Rows of cells; the first record is the header, if none was given."""
     if ending_of(path) not in (*TABLES, ".txt"):
         expected = f"expected a file that ends in {', '.join(TABLES)} or .txt"
-        raise InputError(f"{path}: {expected}; a file with a word per line needs --kind tagging")
+        raise InputError(f"{path}: {expected}; a file with a word per line needs the kind tagging")
     with open(_existing(path), "rb") as file:
         records = _records_of(file, path, len(header), form)
         first, header = (1, header) if header else _header(records)
-        advice = "; --header-row gives another row" if ending_of(path) in SHEETS else ""
+        advice = "; header_row gives another row" if ending_of(path) in SHEETS else ""
         _check_header(header, columns, optional, location(path, first), advice)
         indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:

@@ -160,7 +160,7 @@ class TagRows(Prepared):
         found = [f"tags are read as {name}: {how}" for name in [self._tag_scheme()] if name]
         if self.cut_spans:
             how = f"begin or end inside a word, such as {shorten(self.cut_spans[0])}; whole words are tagged"
-            found.append(f"{len(self.cut_spans):,} spans {how}; --text character tags characters instead")
+            found.append(f"{len(self.cut_spans):,} spans {how}; text = character tags characters instead")
         return found
 
     @property

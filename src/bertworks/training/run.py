@@ -118,7 +118,7 @@ def refuse_other_folder(out: Path) -> None:
         return
     for name in sorted(path.name for path in out.iterdir()):
         if name.lower() in NOT_OF_RUNS or name.lower().endswith(TABLES):
-            raise InputError(f"{out} has other files than a run's, such as {name}; give a new folder as --out")
+            raise InputError(f"{out} has other files than a run's, such as {name}; name a new folder to write")
 
 
 def is_finished(out: Path) -> bool:
@@ -138,7 +138,8 @@ def finished(out: Path, identity: RunIdentity) -> dict[str, Any] | None:
         check_version(results.get("format", 1), range(FORMAT, FORMAT + 1), str(out / RESULTS), ANEW)
     if results.get("recipe") != identity.hash:
         raise OtherRun(
-            f"{out} is a finished run with other settings, data or model. {identity.difference(out)}Give another --out"
+            f"{out} is a finished run with other settings, data or model. {identity.difference(out)}"
+            "Give another output folder"
         )
     return results
 
@@ -161,10 +162,10 @@ def locked(out: Path) -> Iterator[None]:
             mine = stack.enter_context(try_lock(out / LOCK))
         except OSError as error:
             raise NotWritten(
-                f"{out}: could not make and lock the run folder ({error.strerror}); give another --out"
+                f"{out}: could not make and lock the run folder ({error.strerror}); give another output folder"
             ) from None
         if not mine:
             raise InputError(
-                f"{out}: another process is using this run folder; wait until it ends, or give another --out"
+                f"{out}: another process is using this run folder; wait until it ends, or give another output folder"
             )
         yield

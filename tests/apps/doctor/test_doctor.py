@@ -67,7 +67,7 @@ def test_columns_are_named_and_not_guessed(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("\n".join(["text,remark,kind", *rows]) + "\n")
     assert status("doctor", tmp_path / "a.csv") == 4
     shown = " ".join(capsys.readouterr().out.split())
-    assert "no column 'label'; found 'text', 'remark', 'kind'" in shown and "--label" in shown
+    assert "no column 'label'; found 'text', 'remark', 'kind'" in shown and "as text and label" in shown
     assert status("doctor", tmp_path / "a.csv", "--label", "kind") == 0
     assert " ".join(capsys.readouterr().out.split()).endswith("240 training and 0 development examples no findings")
 

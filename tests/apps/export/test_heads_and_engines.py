@@ -1,8 +1,10 @@
 """Every head in several families, int8, other software's view of the folder, and the comparison of engines."""
 
+import multiprocessing
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -189,21 +191,27 @@ def test_the_simplest_of_the_fastest_engines_is_recommended(speedups, equal, exp
         return Measured(ENGINES[number], {"equal_answers": equal, "answers": 24}, speedups, speedups, [])
 
     engines = [measured(0, [1.0]), measured(1, speedups, equal), measured(3, [2.1, 2.4, 2.2])]
-    assert Comparison(engines, {}, 24).recommended.engine.name == expected
-    assert Comparison([*engines[:1], measured(1, [0.9, 1.2])], {}, 24).recommended.engine.name == "float32"
+    assert Comparison(engines, {}, 24, Path("runs/a")).recommended.engine.name == expected
+    assert Comparison([*engines[:1], measured(1, [0.9, 1.2])], {}, 24, Path()).recommended.engine.name == "float32"
 
 
 @pytest.mark.heavy
-def test_engines_are_compared_within_the_time(tmp_path, capsys):
+def test_engines_are_compared_within_the_time(tmp_path, capsys, monkeypatch):
     source = folder_of(tmp_path / "m" / "model", task={"kind": "single"})
-    waits = Engine("waits", "", engine="waits")
+    waits = Engine("waits", "", precision="waits")
+    statuses = []  # of the measuring process, when it is killed in case it still runs
+    monkeypatch.setattr(multiprocessing.context.SpawnProcess, "kill", lambda self: statuses.append(self.exitcode))
     found = compare(source, seconds=60, engines=[*ENGINES[:2], waits])
+    assert statuses == [0]  # it ended by itself, and left no semaphores behind
     first, second = found.measured
     assert first.difference["largest"] == 0 < second.difference["largest"] < 0.5
     assert len(first.throughput) == len(second.speedups) == 5 and {*first.speedups} == {1.0}
-    assert len(second.single) == 100 and "engine = 'waits'" in found.left_out["waits"]
+    assert len(second.single) == 100 and "precision = 'waits'" in found.left_out["waits"]
     notes = table(found).notes
-    assert notes[-1].strip() == found.recommended.engine.commands and "Left out: waits" in notes[0]
+    assert (
+        notes[-1].strip() == f"bertworks serve {source} --precision {found.recommended.engine.precision}"
+        and "Left out: waits" in notes[0]
+    )
     assert "measuring bfloat16" in capsys.readouterr().err
     with pytest.raises(InputError, match="float32: not finished within the time limit; give a larger --seconds"):
         compare(source, seconds=0.01)

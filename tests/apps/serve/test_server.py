@@ -25,7 +25,6 @@ from bertworks.apps.serve.server import KEY, bind, caught_up, read_keys, serve, 
 from bertworks.apps.serve.service import Service
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.inference.engines import Computing
 
 SLOW = """
 import sys, time
@@ -83,7 +82,7 @@ def test_a_server_says_what_it_loads_before_it_does_and_opens_at_last(head_folde
     real_bind, warm_up = server.bind, Service.warm_up
     monkeypatch.setattr(server, "bind", lambda config: (one := real_bind(config), address.append(one.getsockname()))[0])
     monkeypatch.setattr("bertworks.apps.serve.models.load_models", load)
-    monkeypatch.setattr(Service, "warm_up", lambda self, say: (warm_up(self), events.append(connects())))
+    monkeypatch.setattr(Service, "warm_up", lambda self: (warm_up(self), events.append(connects())))
     monkeypatch.setattr(server, "serve", lambda app, listener, config: events.append(connects()))
     folder = str(head_folders["tiny"])
     server.run_server([folder], ServeConfig(port=0))
@@ -126,7 +125,7 @@ def test_models_have_the_names_of_their_folders(head_folders, tmp_path):
     tiny = head_folders["tiny"]
     other = shutil.copytree(tiny, tmp_path / "lr=3e-5")
     assert list(load_models([str(tiny), str(other)])) == ["tiny", "lr=3e-5"]
-    assert load_models([str(tiny)], Computing("bfloat16"))["tiny"].info["precision"] == "bfloat16"
+    assert load_models([str(tiny)], "bfloat16")["tiny"].info["precision"] == "bfloat16"
 
 
 @pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])

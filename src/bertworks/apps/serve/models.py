@@ -11,7 +11,7 @@ from torch import Tensor
 from ...checkpoint.locate import find_model, is_export, refuse_export, run_name
 from ...checkpoint.pooling import read_prompts
 from ...files import InputError
-from ...inference.engines import Computing
+from ...inference.engines import Precision
 from ...inference.predictor import Predictor
 from ...inference.steps import Embedder, Steps
 from ...reporting.run_files import EXAMPLES, read_json_lines
@@ -64,7 +64,7 @@ class ExplainSteps(Steps[ExplainedRows]):
         ((a, b),) = rows
         return ExplainedRows(keep(self.predictor, a, b, self.limit))
 
-    def costs(self, inputs: Inputs) -> Integers:
+    def token_costs(self, inputs: Inputs) -> Integers:
         """Every token is hidden in a pass of its own; the other passes are few."""
         T = len(cast(Explained, inputs).encoding.ids)
         return np.array([T * (T + 3)])
@@ -79,8 +79,6 @@ class ExplainSteps(Steps[ExplainedRows]):
 
 
 # ---- models
-
-AUTO = Computing("auto")
 
 WORDS = "a few words to begin with " * 8
 Make = Callable[[Predictor], Steps[Any]]
@@ -110,7 +108,6 @@ class ServedModel:
     def __init__(self, name: str, predictor: Predictor, prompts: Mapping[str, str] | None = None):
         """prompts: of a sentence-transformers folder, by name. Raises InputError if its engine cannot compute it."""
         self.name, self.predictor, self.prompts = name, predictor, dict(prompts or {})
-        self.compiled = predictor.loaded.engine.name == "compiled"  # whether its first batches wait for a compiler
         self.steps: dict[str, Steps[Any]] = {}
         self.missing: dict[str, str] = {}  # steps that the folder has no head for: why
         for step, (_, make, _) in STEPS.items():
@@ -120,7 +117,7 @@ class ServedModel:
                 self.missing[step] = str(error)
 
     @classmethod
-    def load(cls, argument: str, computing: Computing = AUTO) -> "ServedModel":
+    def load(cls, argument: str, precision: Precision = "auto") -> "ServedModel":
         """The model of `FOLDER` or `NAME=FOLDER`.
 
         Raises InputError if the folder is missing or damaged, or the model cannot be computed as asked.
@@ -131,7 +128,7 @@ class ServedModel:
         if not name or "/" in name or not folder:
             raise InputError(f"{argument!r}: expected FOLDER, or NAME=FOLDER with a name without a slash")
         # a whole path, which is never a word of a message: Service.without_paths replaces it there
-        predictor = Predictor(Path(folder).resolve(), precision=computing.precision, engine=computing.engine)
+        predictor = Predictor(Path(folder).resolve(), precision=precision)
         model = cls(name, predictor, read_prompts(find_model(folder)))
         if (path := Path(folder) / EXAMPLES).is_file():
             model.examples = read_json_lines(path, EXAMPLE)
@@ -150,14 +147,10 @@ class ServedModel:
         """The steps of `embed`. Raises Refusal as `steps_of`."""
         return cast(Embedder, self.steps_of("embed"))
 
-    def warm_ups(self, step: str) -> list[Inputs]:
-        """Inputs of first batches; for a compiled engine one sequence and two, because each has a graph of its own."""
-        rows, steps = [STEPS[step][2](self.predictor)], self.steps[step]
-        inputs: Inputs = steps.prepare(rows).inputs
-        if not self.compiled or isinstance(steps, ExplainSteps):  # explanations are never compiled
-            return [inputs]
-        two: Inputs = steps.prepare(rows * 2).inputs
-        return [inputs.part(0, 1), two.part(0, 2)]
+    def first_inputs(self, step: str) -> Inputs:
+        """Inputs of a first batch."""
+        inputs: Inputs = self.steps[step].prepare([STEPS[step][2](self.predictor)]).inputs
+        return inputs
 
     @property
     def reads_single(self) -> bool:
@@ -205,13 +198,13 @@ class ServedModel:
         }
 
 
-def load_models(arguments: Sequence[str], computing: Computing = AUTO) -> dict[str, ServedModel]:
+def load_models(arguments: Sequence[str], precision: Precision = "auto") -> dict[str, ServedModel]:
     """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if there is none, or two have one name."""
     if not arguments:
         raise InputError("no folder to serve; expected a run or a model folder: bertworks serve runs/sst2")
     models: dict[str, ServedModel] = {}
     for argument in arguments:
-        model = ServedModel.load(argument, computing)
+        model = ServedModel.load(argument, precision)
         if model.name in models:
             raise InputError(f"two folders of the name {model.name!r}; give each a name of its own: NAME=FOLDER")
         models[model.name] = model

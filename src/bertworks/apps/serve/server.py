@@ -57,16 +57,14 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
     with listener:
         address = address_of(listener)
         tell(f"bertworks {__version__}: loading {', '.join(folders)} for {address}")
-        from ...inference.engines import Computing
         from .app import create_app
         from .models import load_models
 
-        computing = Computing(config.precision, config.engine)
-        app = in_a_thread(lambda: create_app(load_models(folders, computing), config, keys))
+        app = in_a_thread(lambda: create_app(load_models(folders, config.precision), config, keys))
         service = app.state.service
         for note in filter(None, (model.predictor.note for model in service.models.values())):
             tell(note)
-        service.warm_up(tell)
+        service.warm_up()
         leave_cores_to_compute()
         accept(listener, config)
         show(service, address, bool(keys), time.perf_counter() - begun)

@@ -6,6 +6,7 @@ server says `truncate`. `cut` and `tokens` of the answers say what was lost and 
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -108,33 +109,13 @@ class Service:
             can = lambda model: step != "embed" or model.compares  # noqa: E731
         return next(filter(can, found), found[0] if found else next(iter(self.models.values())))
 
-    def warm_up(self, say: Callable[[str], object] = lambda line: None) -> None:
-        """Compute first batches of every step, so that no request waits for what they set up.
-
-        say: called with a line before and after a model is compiled. Raises InputError if that fails.
-        """
+    def warm_up(self) -> None:
+        """Compute a first batch of every step, so that no request waits for what it sets up."""
         for model in self.models.values():
-            begun = time.perf_counter()
-            if model.compiled:
-                say(f"compiling {model.name} for this processor, which takes a minute or more")
-            for step in model.steps:
-                for inputs in model.warm_ups(step):
-                    self._warm_up(model, step, inputs)
-            if model.compiled:
-                say(f"compiled {model.name} in {time.perf_counter() - begun:.0f} s")
-
-    def _warm_up(self, model: ServedModel, step: str, inputs: Inputs) -> None:
-        steps = model.steps[step]
-        try:
-            self.queue.submit(steps, inputs, steps.costs(inputs)).result()
-        except InputError:  # NaN: said at each request, not here
-            pass
-        except Exception as error:
-            if not model.compiled:
-                raise
-            why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])[:300]
-            folder = model.predictor.folder
-            raise InputError(f"{folder}: it could not be compiled ({why}); leave --engine out") from error
+            for name, steps in model.steps.items():
+                inputs = model.first_inputs(name)
+                with contextlib.suppress(InputError):  # NaN: said at each request, not here
+                    self.queue.submit(steps, inputs, steps.token_costs(inputs)).result()
 
     def without_paths(self, message: str) -> str:
         """A message with the names of models instead of their folders, which are no business of clients."""
@@ -210,7 +191,7 @@ class Service:
 
     async def _scores(self, request: "Request", steps: Steps[Any], inputs: Inputs) -> Scored:
         """The scores of a request. Raises Refusal (424) if the pass failed, ClientLeft if nobody waits for them."""
-        future = asyncio.wrap_future(self.queue.submit(steps, inputs, steps.costs(inputs)))
+        future = asyncio.wrap_future(self.queue.submit(steps, inputs, steps.token_costs(inputs)))
         left = asyncio.ensure_future(disconnected(request))
         try:
             await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)

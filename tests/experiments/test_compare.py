@@ -11,7 +11,7 @@ from scipy import stats
 import bertworks
 from bertworks.cli import main
 from bertworks.experiments import statistics as resampling
-from bertworks.experiments.compare import compare_runs, table
+from bertworks.experiments.compare import compare
 from bertworks.files import InputError, write_json
 from bertworks.tasks.metrics import METRICS
 from bertworks.tasks.tags import score_tags

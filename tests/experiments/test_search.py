@@ -15,10 +15,10 @@ from bertworks.cli import main
 from bertworks.config import RECIPES
 from bertworks.experiments import study as running
 from bertworks.experiments.choices import combinations
-from bertworks.experiments.engine import Grid
 from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.rows import Examples, StudyInputs
+from bertworks.experiments.scheduler import RunFolder
 from bertworks.experiments.search import SWEEPS, Search, check_settings_of, grid_of, sweep_study
 from bertworks.experiments.study import Options, run_study
 from bertworks.files import InputError, read_json
@@ -61,10 +61,10 @@ def swept(place):
 
 def cells_of(place, out):
     """(setting, seed, folder, results) of each run, in order."""
-    plan, grid = plan_of(place), Grid(out / "cells")
+    plan, grid = plan_of(place), RunFolder(out / "cells")
     for row in plan.rows:
         for cell in row.tuned["table"]:
-            yield row.name, cell.work.config.loop.seed, grid.path(cell), read_json(grid.path(cell) / "results.json")
+            yield row.name, cell.spec.config.loop.seed, grid.path(cell), read_json(grid.path(cell) / "results.json")
 
 
 # ---- grids
@@ -82,7 +82,7 @@ def test_a_grid_of_ones_own(place):
     assert [row.name for row in plan.rows] == [
         f"optim.lr = {lr}, epochs = 1, optim.rule = adamw" for lr in ("0.0001", "0.003")
     ]
-    config = plan.rows[1].tuned["table"][1].work.config
+    config = plan.rows[1].tuned["table"][1].spec.config
     assert (config.optim.lr, config.epochs, config.optim.rule, config.min_steps) == (3e-3, 1.0, "adamw", 0)
     assert (config.loop.seed, config.optim.warmup) == (2, CONFIG.optim.warmup)
     assert grid_of("batch-size=8  max_seq_length=8 ,16") == {"batch_size": [8], "max_seq_length": [8, 16]}
@@ -162,12 +162,13 @@ def test_a_run_of_a_sweep_is_that_of_a_fine_tuning_alone(swept, place, tmp_path)
 def test_a_collapsed_run_is_the_best_one_only_among_its_like(swept, place, monkeypatch):
     """A model that gives one answer for every text is of no use, whatever its score."""
     plan = plan_of(place)
-    search = Search(plan, Grid(swept[0] / "cells"), swept[0])
-    names = [cell.name for cell in plan.cells]
+    search = Search(plan, RunFolder(swept[0] / "cells"), swept[0])
+    names = [cell.name for cell in plan.runs]
     scores = dict.fromkeys(names, (0.5, False)) | {names[0]: (0.9, True), names[3]: (0.7, False)}
     monkeypatch.setattr(
-        "bertworks.experiments.search.results_of",
-        lambda cell, grid: {"metrics": {METRIC: scores[cell.name][0]}, "collapsed": scores[cell.name][1]},
+        RunFolder,
+        "results",
+        lambda _, run: {"metrics": {METRIC: scores[run.name][0]}, "collapsed": scores[run.name][1]},
     )
     assert search.best()["table"]["run"] == names[3]
     scores |= {name: (value, True) for name, (value, _) in scores.items()}
@@ -357,10 +358,10 @@ def test_the_suite(data, place, tmp_path, capsys):
     assert exit.value.code == 1 and "SST-2, seed 1 failed: " in printed.err and "is the line cut off?" in printed.out
     results = read_json(tmp_path / "out/results.json")
     plan = make_plan(StudyInputs(recipe, data=data, model=place / "model"))
-    entries, grid = {entry["column"]: entry for entry in results["measured"]}, Grid(tmp_path / "out/cells")
+    entries, grid = {entry["column"]: entry for entry in results["measured"]}, RunFolder(tmp_path / "out/cells")
     for column, metric in (("MNLI-mm", "accuracy_mm"), ("MRPC", "f1")):
         cells = plan.rows[0].tuned[column]
-        assert [cell.work.config.optim.lr for cell in cells] == [1e-3, 1e-3]
+        assert [cell.spec.config.optim.lr for cell in cells] == [1e-3, 1e-3]
         scores = [read_json(grid.path(cell) / "results.json")["metrics"][metric] for cell in cells]
         assert (entries[column]["mean"], entries[column]["n"]) == (pytest.approx(statistics.fmean(scores)), 2)
     names = [[cell.name for cell in plan.rows[0].tuned[column]] for column in ("MNLI-m", "MNLI-mm")]

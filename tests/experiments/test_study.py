@@ -16,16 +16,16 @@ import pytest
 
 from bertworks.cli import main
 from bertworks.config import RECIPES, to_toml
-from bertworks.experiments import engine
 from bertworks.experiments import figures as pictures
 from bertworks.experiments import plan as planning
 from bertworks.experiments import results as report
+from bertworks.experiments import scheduler
 from bertworks.experiments import study as running
-from bertworks.experiments.cells import Training, Tuning, results_of, study_cell
-from bertworks.experiments.engine import Grid
 from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.rows import StudyInputs
+from bertworks.experiments.scheduler import RunFolder
+from bertworks.experiments.specs import Training, Tuning, study_run
 from bertworks.experiments.study import Options, run_study
 from bertworks.experiments.tables import tables
 from bertworks.files import Diverged, InputError, NotWritten, read_json
@@ -88,7 +88,7 @@ FINETUNE = "max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\noptim.lr = 1e-3\n
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
     """Look for work often."""
-    monkeypatch.setattr(engine, "PAUSE", 0.05)
+    monkeypatch.setattr(scheduler, "PAUSE", 0.05)
 
 
 def write_study(folder: Path, text: str = BASE) -> Path:
@@ -214,10 +214,10 @@ def finished(tiny_store, tiny_data, tmp_path_factory):
 
 def begun(finished, plan, folder, without):
     """Put the finished study's cells in `folder`, except those that only the rows `without` need: these will be run."""
-    kept = {cell.name for row in plan.rows if row.name not in without for cell in row.cells}
+    kept = {cell.name for row in plan.rows if row.name not in without for cell in row.runs}
     for name in kept:
         shutil.copytree(finished[1] / "cells" / name, folder / name)
-    assert {*without} < {row.name for row in plan.rows} and len(kept) < len(plan.cells)
+    assert {*without} < {row.name for row in plan.rows} and len(kept) < len(plan.runs)
 
 
 def entry(results, row, column):
@@ -248,10 +248,10 @@ def test_what_a_study_leaves(finished):
 def test_the_numbers_are_those_of_the_cells(finished, tiny_store, tiny_data):
     recipe, out = finished
     results, plan = read_json(out / "results.json"), make_plan(sources(recipe, tiny_store, tiny_data))
-    grid = Grid(out / "cells")
+    grid = RunFolder(out / "cells")
     values = {}
     for row in plan.rows:
-        found = [results_of(cell, grid) for cell in row.tuned["SST-2"]]
+        found = [grid.results(cell) for cell in row.tuned["SST-2"]]
         assert [r["seed"] for r in found] == [1, 2] and all(r["examples"] == {"train": 24, "dev": 16} for r in found)
         values[row.name] = [r["metrics"]["accuracy"] for r in found]
         measured = entry(results, row.name, "SST-2")
@@ -263,7 +263,7 @@ def test_the_numbers_are_those_of_the_cells(finished, tiny_store, tiny_data):
         assert entry(results, row.name, "again")["values"] == measured["values"]
         spent = next(one["finetune_seconds"] for one in results["rows"] if one["name"] == row.name)
         assert spent == pytest.approx(sum(r["seconds"] for r in found))  # once, although two columns read these runs
-    pretrained = results_of(plan.base.trained[0], grid)
+    pretrained = grid.results(plan.base.trained[0])
     assert entry(results, "both", "perplexity")["mean"] == math.exp(pretrained["metrics"]["mlm_loss"])
     assert entry(results, "left", "perplexity")["mean"] is None  # it has no masked LM
     rows = {row["name"]: row for row in results["rows"]}
@@ -448,7 +448,7 @@ def test_a_run_without_the_snapshot_another_study_wants(tiny_store, tiny_data, t
 
 
 def work_on(recipe, store, data, out):
-    engine.PAUSE = 0.05
+    scheduler.PAUSE = 0.05
     run_study(make_plan(StudyInputs(recipe, store, data)), out, out / "cells", Options(quiet=True))
 
 
@@ -479,24 +479,24 @@ def test_workers_of_a_scheduler_run_a_study(finished, tiny_store, tiny_data, tmp
 
 
 def hold(folder, cell, held):
-    with Grid(folder).claimed(cell) as mine:
+    with RunFolder(folder).claim(cell) as mine:
         held.put((mine, os.getpid()))
         time.sleep(60)
 
 
 def test_a_claim_dies_with_its_process(tmp_path):
-    cell, grid = study_cell(Training(PretrainConfig(), "corpus"), "a cell"), Grid(tmp_path)
+    cell, grid = study_run(Training(PretrainConfig(), "corpus"), "a cell"), RunFolder(tmp_path)
     context = multiprocessing.get_context("spawn")
     held = context.Queue()
     process = context.Process(target=hold, args=(tmp_path, cell, held))
     process.start()
     assert held.get(timeout=120)[0] and grid.busy(cell)
-    with grid.claimed(cell) as mine:
+    with grid.claim(cell) as mine:
         assert not mine
     process.kill()
     process.join()
     assert not grid.busy(cell)
-    with grid.claimed(cell) as mine:
+    with grid.claim(cell) as mine:
         assert mine
 
 
@@ -645,7 +645,7 @@ def test_a_recipe_expands(path, tiny_store, tiny_data, any_vocabulary):
     assert {row.name for row in plan.rows} >= {variant.name for variant in study.variants if variant.row}
     assert study.size == ("paper" if path.parent.name == "paper" else "cpu")
     if study.size == "cpu":
-        assert all(cell.work.config.loop.seed for cell in plan.cells if cell.work.kind == "pretrain")
+        assert all(cell.spec.config.loop.seed for cell in plan.runs if cell.spec.kind == "pretrain")
 
 
 @pytest.mark.heavy
@@ -670,7 +670,7 @@ def test_the_runner_is_the_configurations_own(tiny_store, tiny_data, tmp_path):
     text = BASE.replace("train_rows = 24", "train_rows = 24, finetune = { epochs = 4.0, batch_size = 4 }")
     text = text.replace("finetune.random_init = true", "finetune = { random_init = true, batch_size = 6 }")
     plan = make_plan(sources(write_study(tmp_path, text), tiny_store, tiny_data))
-    configs = {row.name: row.tuned["SST-2"][0].work.config for row in plan.rows}
+    configs = {row.name: row.tuned["SST-2"][0].spec.config for row in plan.rows}
     assert all(isinstance(config, FinetuneConfig) and config.epochs == 4 for config in configs.values())
     assert (configs["both"].batch_size, configs["random"].batch_size, configs["both"].max_seq_length) == (4, 6, 24)
 
@@ -680,7 +680,7 @@ def test_the_name_of_a_dataset_on_a_hub_is_no_part_of_a_cells_key(tiny_store, ti
         make_plan(sources(STUDIES / name, tiny_store, tiny_data, minute=True))
         for name in ("examples.toml", "size.toml")
     ]
-    works = [cell.work for plan in plans for cell in plan.cells if isinstance(cell.work, Tuning)]
+    works = [cell.spec for plan in plans for cell in plan.runs if isinstance(cell.spec, Tuning)]
     assert {work.kind for work in works} == {"finetune", "baseline"}
     for work in works:
         renamed = replace(work, task=replace(work.task, dataset="somebody/elses"))

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from bertworks.experiments import engine, study
-from bertworks.experiments.cells import describe, results_of
-from bertworks.experiments.choices import chosen, rows_of_run
-from bertworks.experiments.engine import Grid
+from bertworks.experiments import scheduler, study
+from bertworks.experiments.choices import best_setting, data_of_run
 from bertworks.experiments.figures import plot_study
 from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import Variant
 from bertworks.experiments.results import measure
 from bertworks.experiments.rows import Plan, StudyInputs
+from bertworks.experiments.scheduler import RunFolder
+from bertworks.experiments.specs import describe
 from bertworks.experiments.study import Options, Runner, run_study
 from bertworks.experiments.tables import tables
 from bertworks.files import InputError, read_json, write_json
@@ -76,7 +76,7 @@ columns = [
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
     """Look for work often."""
-    monkeypatch.setattr(engine, "PAUSE", 0.05)
+    monkeypatch.setattr(scheduler, "PAUSE", 0.05)
 
 
 def write_files(place):
@@ -153,26 +153,26 @@ def test_each_run_draws_its_rows_and_a_candidate_is_judged_on_training_rows(plan
     cells = make(EXAMPLES).rows[0].tuned["24"]
     train = [Example(f"train {i}", None, "positive", i) for i in range(60)]
     data = Data(train, [Example("dev", None, "positive")], more={"test": [Example("test", None, "positive")]})
-    one, other = (rows_of_run(cell.work, data) for cell in cells)
+    one, other = (data_of_run(cell.spec, data) for cell in cells)
     assert len(one.train) == len(other.train) == 24 and one.train != other.train and one.dev == data.dev
-    trial = rows_of_run(cells[0].work.candidates[0].work, data)
+    trial = data_of_run(cells[0].spec.candidates[0].spec, data)
     assert {*trial.train, *trial.dev} == {*one.train} and len(trial.dev) == 5 and not trial.more
-    names = {cell.name for cell in (*cells, *cells[0].work.candidates)}
+    names = {cell.name for cell in (*cells, *cells[0].spec.candidates)}
     assert len(names) == 4  # drawn, kept back and chosen runs are runs of their own
 
 
 def test_the_best_candidate_is_chosen_by_its_mean_over_the_choosing_seeds(planned):
     make, out = planned
     text = EXAMPLES.replace("draw = true, panel", "draw = true, choose_seeds = 2, choose.epochs = [1.0, 2.0], panel")
-    work, grid = make(text).rows[0].tuned["8"][1].work, Grid(out / "cells")
+    work, grid = make(text).rows[0].tuned["8"][1].spec, RunFolder(out / "cells")
     assert len(work.candidates) == 2 * 2 * 2
     scores = {"optim.lr = 0.0001, epochs = 2": (0.5, 0.9), "optim.lr = 0.001, epochs = 1": (0.8, 0.5)}
     for cell in work.candidates:
-        assert chosen(work, grid) is None  # some are left
-        seed, name = cell.work.config.loop.seed, cell.work.setting
+        assert best_setting(work, grid) is None  # some are left
+        seed, name = cell.spec.config.loop.seed, cell.spec.setting
         found = next((s for key, s in scores.items() if {*key.split(", ")} == {*name.split(", ")}), (0.1, 0.2))
         finish(grid, cell, found[seed - 1])
-    name, config = chosen(work, grid)
+    name, config = best_setting(work, grid)
     assert {*name.split(", ")} == {"optim.lr = 0.0001", "epochs = 2"}
     assert (config.optim.lr, config.epochs, config.loop.seed) == (1e-4, 2.0, 2)
 
@@ -186,11 +186,11 @@ def finish(grid, cell, accuracy):
 
 def test_a_candidate_that_diverges_loses_and_the_study_goes_on(planned, finished):
     make, out = planned
-    plan, grid = make(EXAMPLES), Grid(out / "cells")
+    plan, grid = make(EXAMPLES), RunFolder(out / "cells")
     final = plan.rows[0].tuned["8"][0]
-    fast_one = final.work.candidates[0]
-    assert fast_one.work.setting == "optim.lr = 0.001"
-    begun(finished, grid.folder, *final.work.candidates, *plan.rows[0].tuned["8"], *plan.rows[1].tuned["8"])
+    fast_one = final.spec.candidates[0]
+    assert fast_one.spec.setting == "optim.lr = 0.001"
+    begun(finished, grid.root, *final.spec.candidates, *plan.rows[0].tuned["8"], *plan.rows[1].tuned["8"])
     grid.fail(fast_one, "its loss was not finite", "diverged")
     results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
     entry = values(results, "both", "8")
@@ -202,59 +202,59 @@ def test_a_choice_fails_if_all_candidates_diverge_or_one_cannot_run(planned):
     make, out = planned
     final = make(EXAMPLES).rows[0].tuned["8"][0]
     for name, outcomes in (("all", ["diverged", "diverged"]), ("one", ["failed", ""])):
-        grid = Grid(out / name)
-        for cell, outcome in zip(final.work.candidates, outcomes, strict=True):
+        grid = RunFolder(out / name)
+        for cell, outcome in zip(final.spec.candidates, outcomes, strict=True):
             grid.fail(cell, "no", outcome) if outcome else finish(grid, cell, 0.5)
         assert grid.failure(final) == {"outcome": outcomes[0], "message": "no"}
-        assert chosen(final.work, grid) is None and not grid.left([final])
+        assert best_setting(final.spec, grid) is None and not grid.unfinished([final])
 
 
 def test_a_setting_that_diverged_with_one_seed_is_chosen_only_if_all_did(planned):
     make, out = planned
     text = EXAMPLES.replace("draw = true, panel", "draw = true, choose_seeds = 2, panel")
-    final, grid = make(text).rows[0].tuned["8"][0], Grid(out / "cells")
-    one, other, *slow = final.work.candidates
+    final, grid = make(text).rows[0].tuned["8"][0], RunFolder(out / "cells")
+    one, other, *slow = final.spec.candidates
     finish(grid, one, 0.9)
     grid.fail(other, "no", "diverged")
     for cell in slow:
         finish(grid, cell, 0.5)
-    assert chosen(final.work, grid)[0] == "optim.lr = 0.0001"
+    assert best_setting(final.spec, grid)[0] == "optim.lr = 0.0001"
     shutil.rmtree(grid.path(slow[0]))
     grid.fail(slow[0], "no", "diverged")
-    assert chosen(final.work, grid)[0] == "optim.lr = 0.001"
+    assert best_setting(final.spec, grid)[0] == "optim.lr = 0.001"
 
 
 def test_the_table_has_the_setting_of_the_run_and_not_what_is_best_now(planned, finished):
     make, out = planned
-    plan, grid = make(EXAMPLES), Grid(out / "cells")
+    plan, grid = make(EXAMPLES), RunFolder(out / "cells")
     final = plan.rows[0].tuned["8"][0]
-    begun(finished, grid.folder, *final.work.candidates, *plan.rows[0].tuned["8"])
-    for cell, accuracy in zip(final.work.candidates, (0.9, 0.1), strict=True):
+    begun(finished, grid.root, *final.spec.candidates, *plan.rows[0].tuned["8"])
+    for cell, accuracy in zip(final.spec.candidates, (0.9, 0.1), strict=True):
         finish(grid, cell, accuracy)
     results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
     assert values(results, "both", "8")["chosen"] == "optim.lr = 0.001"
     assert "lr = 0.001\n" in read_json(grid.path(final) / "cell.json")["recipe"]
-    shutil.rmtree(grid.path(final.work.candidates[0]))
-    finish(grid, final.work.candidates[0], 0.0)
-    assert chosen(final.work, grid)[0] == "optim.lr = 0.0001"
+    shutil.rmtree(grid.path(final.spec.candidates[0]))
+    finish(grid, final.spec.candidates[0], 0.0)
+    assert best_setting(final.spec, grid)[0] == "optim.lr = 0.0001"
     assert values(measure(plan, grid), "both", "8")["chosen"] == "optim.lr = 0.001"
 
 
 def test_a_run_that_was_begun_keeps_its_setting(planned, monkeypatch):
     make, out = planned
-    plan, grid = make(EXAMPLES), Grid(out / "cells")
+    plan, grid = make(EXAMPLES), RunFolder(out / "cells")
     final = plan.rows[0].tuned["8"][0]
-    for cell, accuracy in zip(final.work.candidates, (0.9, 0.1), strict=True):
+    for cell, accuracy in zip(final.spec.candidates, (0.9, 0.1), strict=True):
         finish(grid, cell, accuracy)
     describe(final, grid, chosen=("optim.lr = 0.0001", FinetuneConfig()))
     (grid.path(final) / "state").mkdir()
     given = {}
     monkeypatch.setattr(study, "finetune", lambda config, *_, **__: given.update(lr=config.optim.lr))
     monkeypatch.setattr(study, "find_model", lambda path: path)
-    Runner(plan, grid, Options(quiet=True)).run(final)
+    Runner(plan, grid, Options(quiet=True)).compute(final)
     assert given == {"lr": 1e-4}
     (grid.path(final) / "state").rmdir()
-    Runner(plan, grid, Options(quiet=True)).run(final)
+    Runner(plan, grid, Options(quiet=True)).compute(final)
     assert given == {"lr": 1e-3}
 
 
@@ -262,14 +262,14 @@ def test_pre_training_seeds_are_the_unit(finished):
     plan, results, out = finished(SEEDS)
     assert results is not None and not results["left"] and not results["failed"]
     assert (results["unit"], results["pretrain_seeds"]) == ("pre-training seeds", [1, 2])
-    trained = [cell for cell in plan.cells if cell.work.kind == "pretrain"]
-    assert sorted(cell.work.config.loop.seed for cell in trained) == [1, 1, 2, 2]
-    tuned = {row.name: [cell for one in row.every for cell in one.tuned["SST-2"]] for row in plan.rows}
-    assert [cell.work.config.loop.seed for cell in tuned["both"]] == [1, 2, 3, 4]  # none is used twice
-    starts = [{cell.work.start.name for cell in cells} for cells in tuned.values()]
+    trained = [cell for cell in plan.runs if cell.spec.kind == "pretrain"]
+    assert sorted(cell.spec.config.loop.seed for cell in trained) == [1, 1, 2, 2]
+    tuned = {row.name: [cell for one in row.replicates for cell in one.tuned["SST-2"]] for row in plan.rows}
+    assert [cell.spec.config.loop.seed for cell in tuned["both"]] == [1, 2, 3, 4]  # none is used twice
+    starts = [{cell.spec.models[0].path for cell in cells} for cells in tuned.values()]
     assert [len(some) for some in starts] == [2, 2, 1]  # random weights need a shape alone
-    entry, grid = values(results, "both", "SST-2"), Grid(out / "cells")
-    scores = [results_of(cell, grid)["metrics"]["accuracy"] for cell in tuned["both"]]
+    entry, grid = values(results, "both", "SST-2"), RunFolder(out / "cells")
+    scores = [grid.results(cell)["metrics"]["accuracy"] for cell in tuned["both"]]
     assert entry["values"] == {"1": sum(scores[:2]) / 2, "2": sum(scores[2:]) / 2} and entry["n"] == 2
     assert values(results, "both", "perplexity")["values"].keys() == {"1", "2"}
     note = next(sheet for sheet in tables(results) if sheet.title == "Tiny").notes[0]
@@ -279,8 +279,8 @@ def test_pre_training_seeds_are_the_unit(finished):
 @pytest.mark.parametrize(("seeds", "tuned"), [([0], [0, 1]), ([0, 1], [0, 1, 2, 3]), ([2, 3], [2, 3, 5, 6])])
 def test_each_pre_training_has_its_own_seeds_of_fine_tuning(planned, seeds, tuned):
     plan = planned[0](SEEDS.replace("\nseeds = [1, 2]", f"\nseeds = {seeds}"))
-    cells = [cell for one in plan.base.every for cell in one.tuned["SST-2"]]
-    assert [cell.work.config.loop.seed for cell in cells] == tuned
+    cells = [cell for one in plan.base.replicates for cell in one.tuned["SST-2"]]
+    assert [cell.spec.config.loop.seed for cell in cells] == tuned
 
 
 def test_one_model_folder_is_not_several_pre_trainings(planned):
@@ -298,10 +298,10 @@ CLAIM = '[claim]\nrow = "both"\nagainst = "{}"\ncolumn = "{}"\nexpect = "higher"
 @pytest.mark.parametrize("which", ["candidate", "another seed of pre-training"])
 def test_every_finished_run_of_its_rows_makes_a_claim_late(planned, which):
     make, out = planned
-    grid = Grid(out / "cells")
+    grid = RunFolder(out / "cells")
     if which == "candidate":
         plan = make(EXAMPLES + CLAIM.format("words", "8"))
-        cell = plan.base.tuned["8"][0].work.candidates[0]
+        cell = plan.base.tuned["8"][0].spec.candidates[0]
     else:
         plan = make(SEEDS + CLAIM.format("random", "SST-2"))
         cell = plan.base.others[0].tuned["SST-2"][1]
@@ -314,9 +314,9 @@ def test_every_finished_run_of_its_rows_makes_a_claim_late(planned, which):
 
 def test_results_name_the_weights_of_each_row_and_what_is_drawn(planned):
     make, out = planned
-    rows = {row["name"]: row["weights"] for row in measure(make(SEEDS), Grid(out))["rows"]}
+    rows = {row["name"]: row["weights"] for row in measure(make(SEEDS), RunFolder(out))["rows"]}
     assert rows["random"] == "random" and len({*rows.values()}) == 3
-    results = measure(make(EXAMPLES), Grid(out))
+    results = measure(make(EXAMPLES), RunFolder(out))
     rows = {row["name"]: row["weights"] for row in results["rows"]}
     assert rows["words"] == "none" and len({*rows.values()}) == 3
     assert all(column["draw"] for column in results["columns"])

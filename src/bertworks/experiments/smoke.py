@@ -1,4 +1,4 @@
-"""A study in a minute: tiny models, a dozen steps and few rows, so that it is seen to run from end to end.
+"""Tiny sizes for --minute: a dozen steps of small models on few examples check that a study runs from end to end.
 
 What is varied stays varied. The figures mean nothing.
 """

@@ -66,8 +66,7 @@ def run_study(plan: Plan, out: Path, root: Path, options: Options = Options()) -
         raise InputError(f"torchrun trains one run on several processes, not several runs; {advice}")
     folder = RunFolder(root)
     check_out(plan, out)
-    for run in plan.runs:
-        folder.results(run)  # those of a finished run are complete
+    check_runs(plan, folder)
     out.mkdir(parents=True, exist_ok=True)
     runner, search = Runner(plan, folder, options), Search(plan, folder, out)
     runner.read_data()
@@ -124,6 +123,16 @@ def check_out(plan: Plan, out: Path) -> None:
     if there != expected:
         advice = f"give another --out, and --cells {out / 'cells'} to use finished runs there"
         raise InputError(f"{out} has the results of something else: {there}; expected {expected}; {advice}")
+
+
+def check_runs(plan: Plan, folder: RunFolder) -> None:
+    """Raises InputError if finished runs lack results, or a snapshot that an earlier study did not need."""
+    for run in plan.runs:
+        folder.results(run)
+    for start in (one.start for row in plan.rows for one in row.replicates):
+        path = start.path_in(folder)
+        if start.run and start.step and folder.state(start.run) == "done" and not path.exists():
+            raise InputError(f"{path}: no such snapshot; remove {path.parents[1]} to train it again with its snapshots")
 
 
 def write(search: Search, machine: dict[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class RunResults(Printed):
 
     folder: Path  # the run folder; every function takes it as a model
     details: dict[str, Any] = field(default_factory=dict)  # all of results.json; {} if the run was stopped
-    findings: tuple[str, ...] = ()  # what doctor found in the finished run, a line each, with advice
+    findings: tuple[str, ...] = ()  # about the labelled examples of a finished run, one line each, with advice
 
     @property
     def finished(self) -> bool:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from bertworks.apps.doctor import examine
 from bertworks.apps.doctor.examination import of_finetuning, of_pretraining
-from bertworks.files import read_json, write_json
+from bertworks.files import InputError, read_json, write_json
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.training.config import LoopConfig
@@ -131,11 +131,16 @@ def test_the_model_predicts_masks_where_the_store_is_given(tiny_run, tiny_store,
     tensors = load_file(run / "model/model.safetensors")
     tensors["cls.predictions.bias"][7] = 100.0
     save_file(tensors, run / "model/model.safetensors", {"format": "pt"})
+    [evidence] = [text for check, _, text in hits(examine(run, tiny_store.path)) if check == "[MASK]"]
+    assert "100 % of" in evidence and evidence.endswith("predictions are constant")
     results = read_json(run / "results.json")
     write_json(run / "results.json", results | {"corpus": "0" * 32})
-    found = [text for check, _, text in hits(examine(run, tiny_store.path)) if check == "[MASK]"]
-    assert "is not the store that the run was trained on" in found[0] and found[1].endswith("predictions are constant")
-    assert "100 % of" in found[1]
+    with pytest.raises(InputError, match="is not the store that .* was trained on"):
+        examine(run, tiny_store.path)
+    (run / "results.json").unlink()  # of an unfinished run the tokenizer decides
+    tiny_folder(run / "model")
+    with pytest.raises(InputError, match="is not the one that .* was built with"):
+        examine(run, tiny_store.path)
     assert {"plateau", "updates"} <= {check for check, *_ in hits(examine(tiny_run))}  # without the store
 
 

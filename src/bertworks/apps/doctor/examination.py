@@ -140,7 +140,7 @@ def _of_runs(path: Path, inside: list[Path], corpus: Path | None) -> Report:
 def of_pretraining(run: Path, corpus: Path | None = None) -> Report:
     """The log and results of a pre-training run; with its store also the predictions at [MASK]."""
     files = runs.RunFiles(run)
-    store = None if corpus is None else Store.open(corpus)
+    store = None if corpus is None else pretrained.open_store(files, corpus)
     findings = _found(runs.CHECKS, files) + _found(pretrained.CHECKS, pretrained.PretrainingRun(files, store))
     return Report(str(run), "pre-training run", _sorted(findings))
 

@@ -19,6 +19,8 @@ from ...data.batches import Vocabulary
 from ...data.masking import MaskingConfig
 from ...data.store import Store
 from ...data.vocabulary import tokenizer_of
+from ...files import InputError
+from ...pretraining.job import check_same_tokenizer
 from ...pretraining.recipe import PretrainConfig
 from ...tasks.checks import Finding, percent
 from ...training.identity import RECIPE
@@ -59,6 +61,16 @@ class PretrainingRun:
         return f"{longer}, fewer with model.start = {START} and masking.masked_lm_prob = 0.4 (docs/plateau.md)"
 
 
+def open_store(files: RunFiles, corpus: Path) -> Store:
+    """The store of a run. Raises InputError if the run was trained on another one, or has another tokenizer."""
+    store, fingerprint = Store.open(corpus), files.results.get("corpus")
+    if fingerprint and fingerprint != store.fingerprint:
+        raise InputError(f"{corpus} is not the store that {files.folder} was trained on; give that store, or none")
+    if (files.folder / "model").is_dir():
+        check_same_tokenizer(files.folder / "model", store)
+    return store
+
+
 def plateau(run: PretrainingRun) -> Iterator[Finding]:
     """A loss that word frequencies alone would give."""
     metrics, entropy = run.files.metrics, run.entropy
@@ -80,8 +92,6 @@ def at_masks(run: PretrainingRun) -> Iterator[Finding]:
     folder, recipe = run.files.folder / "model", run.files.folder / RECIPE
     if run.store is None or not folder.is_dir() or not recipe.is_file() or run.entropy is None:
         return
-    if run.store.fingerprint != run.files.results.get("corpus"):
-        yield Finding("[MASK]", "warning", f"{run.store.folder} is not the store that the run was trained on")
     config = load_recipe(recipe, PretrainConfig)
     losses, predicted = predictions_at_masks(folder, config, run.store)
     if not len(losses):

@@ -189,9 +189,9 @@ def layers(argv: list[str]) -> None:
         task = replace(task, label=arguments.rows.label, labels=(), written=())
     config, model = arguments.config, ProbedModel(arguments.model)
     limits = Limits(max_seq_length=min(config.max_seq_length, model.positions))
-    learned = read_items(task, train, model.tokenizer, limits, config.train_items, config.first_seed)
-    judged = read_items(task, dev, model.tokenizer, limits, config.dev_items, config.first_seed, learned.names)
-    results = probe.probe_layers(model, learned, judged, config)
+    trained = read_items(task, train, model.tokenizer, limits, config.train_items, config.first_seed)
+    evaluated = read_items(task, dev, model.tokenizer, limits, config.dev_items, config.first_seed, trained.names)
+    results = probe.probe_layers(model, trained, evaluated, config)
     probe.sheet(results).show()
     _write(results, arguments.out, probe.plot)
 

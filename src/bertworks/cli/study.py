@@ -1,4 +1,4 @@
-"""`bertworks study run`, `sweep`, `report` and `plot`: many runs side by side."""
+"""`bertworks study run`, `sweep`, `report` and `plot`: many runs, compared."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ..config import find_recipe
 from ..finetuning.recipe import FinetuneConfig, refuse_idle
 from .arguments import DividedRows, Flat, Positional, flags_in, parse, required
-from .ending import FAILED, run_to_its_end
+from .exit_status import FAILED, run_to_its_end
 from .finetune import read_arguments
 
 if TYPE_CHECKING:

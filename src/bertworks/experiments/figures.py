@@ -2,7 +2,7 @@
 
 Curves have their points in rows (the steps of a run) or in columns (numbers of training examples).
 
-The paper's figures stand beside ours, never on the same scale: differences can be compared between a small model and
+The paper's figures are beside ours, never on the same scale: differences can be compared between a small model and
 the paper's, levels cannot.
 """
 
@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from ..reporting.figures import COLOURS, GREY, add_legend, new_figure, save_figure
 from .statistics import paired
 
-PANELS = 3  # side by side
+PANELS = 3  # in one line
 Entry = dict[str, Any]  # of one row in one column, as results.json has it
 Entries = dict[tuple[str, str], Entry]  # by row and column
 

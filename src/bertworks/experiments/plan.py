@@ -187,7 +187,7 @@ class Planner:
         widths = [model.shape.hidden_size for model in models if model.shape]
         if len({*widths}) > 1:
             raise InputError(f"concat: models of the widths {widths[0]} and {widths[1]}; expected equal widths")
-        title = f"{variant.name}: {' and '.join(variant.concat)} side by side"
+        title = f"{variant.name}: {' and '.join(variant.concat)} concatenated"
         concatenation = Concatenation(tuple(model.start for model in models))
         return VariantModel(model_of(concatenation, title), models[0].shape)
 

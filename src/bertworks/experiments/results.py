@@ -133,7 +133,7 @@ def _of_seeds(row: Row, column: Column, plan: Plan, folder: RunFolder) -> dict[s
 
 
 def _held_out(row: Row, column: Column, folder: RunFolder) -> dict[str, Any]:
-    """A metric on held-out text for each seed of pre-training; none of snapshots and of two models side by side.
+    """A metric on held-out text for each seed of pre-training; none of snapshots and of concatenated models.
 
     If the column names one held-out set for all variants, snapshots and concatenated models have a value too.
     """

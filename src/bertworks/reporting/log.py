@@ -22,8 +22,8 @@ class Reporter:
     def __init__(self, run: Path, step: int, quiet: bool = False, main: bool = True, over: bool = False):
         self.path, self.quiet = run / LOG, quiet or not main
         if main and self.path.exists():
-            kept = [r for r in read_log(run) if r["step"] < step + (r["kind"] == "train" or not over)]
-            write_text(self.path, "".join(to_json(record) + "\n" for record in kept))
+            records = [r for r in read_log(run) if r["step"] < step + (r["kind"] == "train" or not over)]
+            write_text(self.path, "".join(to_json(record) + "\n" for record in records))
         self.console = Console(stderr=True)
         self.bar: Progress | None = None
         if not self.quiet and self.console.is_terminal:
@@ -32,10 +32,10 @@ class Reporter:
             self.task = self.bar.add_task("training", total=1.0, info="")
             self.bar.start()
 
-    def progress(self, share: float, info: str) -> None:
+    def progress(self, fraction: float, info: str) -> None:
         """Move the bar to `share` of the run."""
         if self.bar:
-            self.bar.update(self.task, completed=share, info=info)
+            self.bar.update(self.task, completed=fraction, info=info)
 
     def record(self, kind: str, values: dict[str, Any]) -> None:
         """Append one record to the log and show it as a line."""

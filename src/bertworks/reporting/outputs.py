@@ -83,7 +83,7 @@ def _check_place(out: Path, makes_folder: bool) -> None:
     folder = next((one for one in parents if os.path.lexists(one)), out.parent) if makes_folder else out.parent
     if not os.path.lexists(folder):
         raise InputError(f"{out}: there is no folder {folder}; make it first")
-    replaced = not out.is_symlink() and (out.is_file() or not os.path.lexists(out))  # else written as it stands
+    replaced = not out.is_symlink() and (out.is_file() or not os.path.lexists(out))  # else written in place
     _check_folder(out, folder, replaced)
 
 

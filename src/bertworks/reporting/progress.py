@@ -68,14 +68,14 @@ class Progress:
 
 def _plain_lines(name: str, total: float, scale: float, unit: str) -> Callable[[float], None]:
     """A function of what is done, which prints a line every ten seconds."""
-    begun = last = time.monotonic()
+    started = last = time.monotonic()
 
     def update(done: float) -> None:
         nonlocal last
         now, done = time.monotonic(), done / scale
         if now - last < EVERY or not done:
             return
-        last, rate = now, done / (now - begun)
+        last, rate = now, done / (now - started)
         left = (total - done) / rate
         text = f"{name}: {done:,.0f} of {total:,.0f} {unit}, {rate:,.1f} {unit}/s, {left:,.0f} s left"
         print(text, file=sys.stderr, flush=True)

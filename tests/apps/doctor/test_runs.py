@@ -33,7 +33,7 @@ PRETRAINED = {
     "plateau": ({"metrics": {"mlm_loss": 6.4}}, "plateau", "warning",
                 "held-out loss 6.40 nats, unigram entropy 7.00: on the plateau (6.30)"),
     "pairs at chance": ({"metrics": {"nsp_loss": 0.692, "nsp_accuracy": 0.51}}, "sentence pairs", "warning",
-                        "nsp_loss 0.692 nats and accuracy 0.510: those of chance"),
+                        "nsp_loss 0.692 nats and accuracy 0.510: those of random answers"),
     "few updates": ({"steps": 90, "log": records(90)}, "updates", "warning", "few updates: 90, 200,000 tokens"),
     "slower": ({"log": changed("train", 14, tokens_per_second=600.0)}, "speed", "warning",
                "throughput fell from 1,000 to 600 tokens/s"),
@@ -135,11 +135,11 @@ def test_the_model_predicts_masks_where_the_store_is_given(tiny_run, tiny_store,
     assert "100 % of" in evidence and evidence.endswith("predictions are constant")
     results = read_json(run / "results.json")
     write_json(run / "results.json", results | {"corpus": "0" * 32})
-    with pytest.raises(InputError, match="is not the store that .* was trained on"):
+    with pytest.raises(InputError, match=r"is not the store that .* was trained on"):
         examine(run, tiny_store.path)
     (run / "results.json").unlink()  # of an unfinished run the tokenizer decides
     tiny_folder(run / "model")
-    with pytest.raises(InputError, match="is not the one that .* was built with"):
+    with pytest.raises(InputError, match=r"is not the one that .* was built with"):
         examine(run, tiny_store.path)
     assert {"plateau", "updates"} <= {check for check, *_ in hits(examine(tiny_run))}  # without the store
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bertworks.experiments.baselines import STRENGTHS, BaselineConfig, fit_baseline, shape_of
+from bertworks.experiments.baselines import STRENGTHS, BaselineConfig, fit_baseline
 from bertworks.files import InputError
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.catalogue import TASKS
@@ -48,12 +48,6 @@ def test_a_draw_is_a_function_of_its_seed_and_part_of_a_larger_one():
     assert [row.line for row in few] == sorted(row.line for row in few)
     assert [row.line for row in few] != list(range(20))  # not the first ones
     assert draw_rows(rows, 0, 1) == draw_rows(rows, 100, 1) == rows
-
-
-def test_documents_are_drawn_whole_but_for_the_last():
-    drawn = draw_rows(sentences(300, 1, document=10), 42, 1)
-    sizes = sorted(sum(row.document == one for row in drawn) for one in {row.document for row in drawn})
-    assert sizes == [2, 10, 10, 10, 10]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -123,9 +117,3 @@ def test_a_task_without_a_baseline_is_refused():
     rows = sentences(1, 1)
     with pytest.raises(InputError, match="names: 1 training rows; expected two or more"):
         fit_baseline(replace(NAMES, labels=("O", "B-PER", "I-PER")), Data(rows, rows))
-
-
-def test_shapes():
-    assert [shape_of(word) for word in ("F16-like", "U.S.", "1,000", "McDonald", "서울")] == [
-        "X0-x", "X.X.", "0,0", "XxXx", "x",
-    ]  # fmt: skip

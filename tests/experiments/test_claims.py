@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from bertworks.cli import main
 from bertworks.experiments.claims import claimed, verdict
 from bertworks.experiments.statistics import Difference, difference, holm, p_beyond, paired
 from bertworks.experiments.tables import differences, load_results, tables
@@ -73,17 +72,13 @@ def test_holms_correction():
         (None, "higher", "not run"),
         (Difference(0.02, 3, (0.01, 0.03), 0.01), "higher", "shown"),
         (Difference(0.02, 3, (-0.01, 0.05), 0.1), "higher", "direction only"),
-        (Difference(0.02, 1), "higher", "direction only"),
         (Difference(0.0004, 3, (-0.006, 0.007), 0.8), "higher", "not shown"),  # prints as +0.0 points
         (Difference(0.02, 3, (-0.01, 0.05), 0.1), "lower", "not shown"),
-        (Difference(0.0, 3, (-0.01, 0.01), 1.0), "lower", "not shown"),
         (Difference(0.02, 3, (0.01, 0.03), 0.01), "lower", "the opposite is shown"),
         (Difference(0.002, 3, (-0.005, 0.009), 0.6), "equal", "shown"),
         (Difference(0.002, 3, (-0.015, 0.019), 0.6), "equal", "not shown"),
         (Difference(-0.064, 3, (-0.073, -0.056), 0.001), "equal", "the opposite is shown"),
-        (Difference(0.03, 3, (0.011, 0.049), 0.03), "equal", "the opposite is shown"),
         (Difference(0.03, 3, (0.009, 0.051), 0.03), "equal", "not shown"),
-        (Difference(0.002, 1), "equal", "not shown"),
     ],
 )
 def test_verdicts(result, expect, said):
@@ -215,16 +210,6 @@ def test_drawn_rows_and_test_data_are_named():
     assert dict(claim.rows)["n"].startswith("3 draws of training rows")
     assert "on development data (B: on test data)." in figures.notes[0]
     assert figures.notes[1] == "In B each seed also draws its training rows."
-
-
-def test_a_report_of_earlier_results(tmp_path, capsys):
-    """With their claim, and without any."""
-    results = read_json(SIZE)
-    for claim, start in ((results["claim"], "| claim | result |"), (None, "| variant |")):
-        write_json(tmp_path / "results.json", results | {"claim": claim})
-        main(["study", "report", str(tmp_path)])
-        assert (tmp_path / "study.md").read_text().startswith(f"# Model size\n\n{start}")
-        assert "Model size" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -319,13 +319,3 @@ def test_what_cannot_be_compared(tmp_path):
             compare(good, bad)
     with pytest.raises(InputError, match="10 samples, seed = -1; expected 100"):
         compare(good, good, samples=10, seed=-1)
-
-
-def test_seeds_that_do_not_fit(tmp_path):
-    for seed in (1, 2):
-        saved_classes(tmp_path / "one" / f"seed-{seed}", 0.6, seed=seed)
-        saved_classes(tmp_path / "other" / f"seed-{seed + 5}", 0.6, seed=seed)
-    with pytest.raises(InputError, match=r"no seed in common \(1, 2 and 6, 7\)"):
-        compare(tmp_path / "one", tmp_path / "other")
-    with pytest.raises(InputError, match="a single run and a folder of seeds; give two of a kind"):
-        compare(tmp_path / "one", tmp_path / "other/seed-6")

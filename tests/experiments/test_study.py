@@ -15,7 +15,6 @@ import pytest
 
 from bertworks.cli import main
 from bertworks.config import RECIPES, to_toml
-from bertworks.experiments import figures as pictures
 from bertworks.experiments import plan as planning
 from bertworks.experiments import results as report
 from bertworks.experiments import scheduler
@@ -24,7 +23,7 @@ from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.rows import StudyInputs
 from bertworks.experiments.scheduler import RunFolder
-from bertworks.experiments.specs import Training, Tuning, study_run
+from bertworks.experiments.specs import Training, study_run
 from bertworks.experiments.study import Options, run_study
 from bertworks.experiments.tables import tables
 from bertworks.files import Diverged, InputError, NotWritten, read_json
@@ -106,42 +105,21 @@ BINARY, THREE = ("0", "1"), ("contradiction", "entailment", "neutral")
 CHOICES = "\t".join(f"choice{i}" for i in range(1, 5))
 TABLES = {  # folder: names of the training and the development file, header, and the fields of row number i
     "glue/SST-2": ("train.tsv dev.tsv", "sentence\tlabel", lambda r, i: (words(r), BINARY[i % 2])),
-    "glue/QNLI": (
-        "train.tsv dev.tsv",
-        "index\tquestion\tsentence\tlabel",
-        lambda r, i: (str(i), words(r), words(r), ("entailment", "not_entailment")[i % 2]),
-    ),
-    "glue/MRPC": (
-        "train.tsv dev.tsv",
-        "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
-        lambda r, i: (BINARY[i % 2], "1", "2", words(r), words(r)),
-    ),
-    "glue/QQP": (
-        "train.tsv dev.tsv",
-        "question1\tquestion2\tis_duplicate",
-        lambda r, i: (words(r), words(r), BINARY[i % 2]),
-    ),
-    "glue/MNLI": (
-        "train.tsv dev_matched.tsv",
-        "sentence1\tsentence2\tgold_label",
-        lambda r, i: (words(r), words(r), THREE[i % 3]),
-    ),
-    "korean/kobest-hellaswag": (
-        "train.tsv dev.tsv",
-        f"context\t{CHOICES}\tlabel",
-        lambda r, i: (*(words(r) for _ in range(5)), str(i % 4)),
-    ),
-    "korean/nsmc": (
-        "ratings_train.txt ratings_test.txt",
-        "id\tdocument\tlabel",
-        lambda r, i: (str(i), words(r), BINARY[i % 2]),
-    ),
-    "korean/korsts": (
-        "sts-train.tsv sts-dev.tsv",
-        "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2",
-        lambda r, i: ("g", "f", "y", str(i), str(float(i % 6)), words(r), words(r)),
-    ),
-}
+    "glue/QNLI": ("train.tsv dev.tsv", "index\tquestion\tsentence\tlabel",
+                  lambda r, i: (str(i), words(r), words(r), ("entailment", "not_entailment")[i % 2])),
+    "glue/MRPC": ("train.tsv dev.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+                  lambda r, i: (BINARY[i % 2], "1", "2", words(r), words(r))),
+    "glue/QQP": ("train.tsv dev.tsv", "question1\tquestion2\tis_duplicate",
+                 lambda r, i: (words(r), words(r), BINARY[i % 2])),
+    "glue/MNLI": ("train.tsv dev_matched.tsv", "sentence1\tsentence2\tgold_label",
+                  lambda r, i: (words(r), words(r), THREE[i % 3])),
+    "korean/kobest-hellaswag": ("train.tsv dev.tsv", f"context\t{CHOICES}\tlabel",
+                                lambda r, i: (*(words(r) for _ in range(5)), str(i % 4))),
+    "korean/nsmc": ("ratings_train.txt ratings_test.txt", "id\tdocument\tlabel",
+                    lambda r, i: (str(i), words(r), BINARY[i % 2])),
+    "korean/korsts": ("sts-train.tsv sts-dev.tsv", "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2",
+                      lambda r, i: ("g", "f", "y", str(i), str(float(i % 6)), words(r), words(r))),
+}  # fmt: skip
 SQUAD = {"train-v1.1-13pct": 12, "train-v1.1": 12, "dev-v1.1": 6, "train-v2.0": 12, "dev-v2.0": 6}
 
 
@@ -530,33 +508,7 @@ def test_a_folder_of_something_else_is_refused(finished, tiny_store, tiny_data, 
         run_study(plan, tmp_path, tmp_path / "cells")
 
 
-def test_seeds_are_drawn_from_what_their_row_is_compared_with(finished, tmp_path, monkeypatch):
-    """A snapshot's seeds stand round its mean, which is a difference from the base's snapshot and not from its end."""
-    results = read_json(finished[1] / "results.json")
-    for one in results["measured"]:
-        one |= {"values": {"1": 0.5, "2": 0.7}, "n": 2, "mean": 0.6, "difference": None}
-    moved = next(one for one in results["measured"] if one["row"] == "left" and one["column"] == "SST-2")
-    moved |= {"against": "both, step 2", "difference": {"mean": 0.2, "n": 2, "interval": [0.1, 0.3]}}
-    against = next(one for one in results["measured"] if one["row"] == "both, step 2" and one["column"] == "SST-2")
-    against["values"] = {"1": 0.3, "2": 0.5}
-    panels = []
-    monkeypatch.setattr(pictures, "save_figure", lambda figure, out: panels.extend(figure.axes) or [])
-    pictures.plot_study(results, tmp_path / "study")
-    ticks = [line.get_xdata() for line in panels[0].get_lines() if line.get_marker() == "|"]
-    assert len(ticks) == 1 and list(ticks[0]) == pytest.approx([20, 20])
-
-
 # ---- the recipes in the repository
-
-
-def test_a_dry_run_starts_nothing(finished, tiny_store, tiny_data, tmp_path, capsys):
-    recipe, out = finished
-    main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run"))
-    printed = capsys.readouterr().out
-    assert "both: pre-training" in printed and "missing" in printed and not (tmp_path / "new").exists()
-    main(line(recipe, tiny_store, tiny_data, tmp_path / "new", "--dry-run", "--cells", str(out / "cells")))
-    printed = capsys.readouterr().out
-    assert printed.count("done") == 18 and "missing" not in printed
 
 
 @pytest.fixture
@@ -603,16 +555,3 @@ def test_a_variant_overrides_a_column_and_a_column_the_task(tiny_store, tiny_dat
     configs = {row.name: row.tuned["SST-2"][0].spec.config for row in plan.rows}
     assert all(isinstance(config, FinetuneConfig) and config.epochs == 4 for config in configs.values())
     assert (configs["both"].batch_size, configs["random"].batch_size, configs["both"].max_seq_length) == (4, 6, 24)
-
-
-def test_the_name_of_a_dataset_on_a_hub_is_no_part_of_the_key(tiny_store, tiny_data, any_vocabulary):
-    plans = [
-        make_plan(sources(STUDIES / name, tiny_store, tiny_data, minute=True))
-        for name in ("examples.toml", "size.toml")
-    ]
-    specs = [run.spec for plan in plans for run in plan.runs if isinstance(run.spec, Tuning)]
-    assert {spec.kind for spec in specs} == {"finetune", "baseline"}
-    for spec in specs:
-        renamed = replace(spec, task=replace(spec.task, dataset="somebody/elses"))
-        other = replace(spec, task=replace(spec.task, metrics=("accuracy", "f1_test")))
-        assert renamed.key == spec.key != other.key

@@ -8,11 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from bertworks.experiments import scheduler, study
+from bertworks.experiments import study
 from bertworks.experiments.choices import best_setting, data_of_run
-from bertworks.experiments.figures import plot_study
 from bertworks.experiments.plan import make_plan
-from bertworks.experiments.recipe import Variant
 from bertworks.experiments.results import measure
 from bertworks.experiments.rows import Plan, StudyInputs
 from bertworks.experiments.scheduler import RunFolder
@@ -72,12 +70,6 @@ columns = [
     {{ name = "SST-2", task = "sst2", data = "SST-2", train_rows = 8 }},
 ]
 """
-
-
-@pytest.fixture(autouse=True)
-def fast(monkeypatch):
-    """Look for work often."""
-    monkeypatch.setattr(scheduler, "PAUSE", 0.05)
 
 
 def write_files(place):
@@ -321,30 +313,3 @@ def test_all_models_are_evaluated_on_one_held_out_set(finished):
     assert {*same} == {"1", "2"} and all(math.isclose(same[seed], own[seed], rel_tol=0.02) for seed in same)
     assert values(results, "both", "on pairs")["n"] == 2
     assert not values(results, "random", "on pairs")["values"]
-
-
-def test_a_picture_of_curves_over_columns(finished, tmp_path):
-    results = finished(EXAMPLES)[1]
-    svg = plot_study(results, tmp_path / "picture")[-1].read_text()
-    assert all(name in svg for name in ("word2vec", "words", "SST-2", "labelled texts"))
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"baseline": True, "model": "x"}, "expected one of them"),
-        ({"baseline": True, "choose": {"epochs": [1.0]}}, "a baseline has no settings of fine-tuning"),
-    ],
-)
-def test_variants_that_contradict_themselves(fields, message):
-    with pytest.raises(ValueError, match=message):
-        Variant("one", **fields)
-
-
-def test_a_baseline_of_a_pair_is_refused_before_any_run(planned):
-    make, out = planned
-    (out / "data" / "MRPC").mkdir()
-    for name in ("train.tsv", "dev.tsv"):
-        (out / "data" / "MRPC" / name).write_text("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n")
-    with pytest.raises(InputError, match="variant 'words', column '8': mrpc is of the kind pair"):
-        make(EXAMPLES.replace('"sst2", data = "SST-2", train_rows = 8', '"mrpc", data = "MRPC", train_rows = 8'))

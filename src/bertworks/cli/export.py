@@ -86,10 +86,8 @@ def _verify(folder: Path) -> None:
     print(SCORES)
 
 
-def _print_difference(what: str, difference: dict[str, Any]) -> None:
+def _print_difference(what: str, result: dict[str, Any]) -> None:
     from ..apps.export.samples import agreement
 
-    equal = agreement(difference)[1]
-    print(
-        f"{what}: largest difference {difference['largest']:.2g}, mean {difference['mean']:.2g}{equal and f', {equal}'}"
-    )
+    _, equal = agreement(result)
+    print(f"{what}: largest difference {result['largest']:.2g}, mean {result['mean']:.2g}{equal and f', {equal}'}")

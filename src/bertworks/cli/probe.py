@@ -182,8 +182,7 @@ def layers(argv: list[str]) -> None:
 
     task, (train, dev) = arguments.rows.find()
     if Path(train).resolve() == Path(dev).resolve():
-        print("warning: train and dev are the same file: the probes are evaluated on their training examples; give "
-              "another --dev", file=sys.stderr)  # fmt: skip
+        print("warning: train and dev are the same file: the accuracies are of training examples", file=sys.stderr)
     check_out(arguments.out, data=(train, dev), folders=[arguments.model])
     if arguments.rows.task and arguments.rows.label not in ("", task.label):  # part_of_speech of conll2003, for example
         task = replace(task, label=arguments.rows.label, labels=(), written=())

@@ -71,7 +71,7 @@ def _run(plan: "Plan", out: Path, folder: Path, keep_models: bool, on: DaskOptio
     from ..experiments.study import Options, run_study
     from ..experiments.tables import tables
 
-    options = Options(keep_models, dask=on.scheduler, workers=on.workers)
+    options = Options(keep_models, False, on.scheduler, on.workers)
     results = run_to_its_end(lambda: run_study(plan, out, folder, options))
     if plan.study.search:
         print_warnings(lambda: of_finetuning(out))
@@ -140,10 +140,10 @@ class ReportArguments:
 def report(argv: list[str]) -> None:
     """Print the tables of each study, and write them."""
     arguments = parse(ReportArguments, argv, "study report")
-    from ..experiments.tables import report_study, tables
+    from ..experiments.tables import load_results, tables, write_tables
 
     for folder in arguments.folders:
-        for sheet in tables(report_study(folder)):
+        for sheet in tables(write_tables(load_results(folder), folder)):
             sheet.show()
 
 
@@ -166,5 +166,4 @@ def plot(argv: list[str]) -> None:
     arguments = parse(PlotArguments, argv, "study plot")
     from ..reporting.figures import plot_runs
 
-    for file in plot_runs(arguments.runs, arguments.out or arguments.runs[0] / "curves", arguments.x):
-        print(file)
+    print(*plot_runs(arguments.runs, arguments.out or arguments.runs[0] / "curves", arguments.x), sep="\n")

@@ -39,16 +39,10 @@ def load_results(folder: Path) -> dict[str, Any]:
     return results
 
 
-def report_study(folder: Path) -> dict[str, Any]:
-    """Write study.md again from the results.json in a study's folder, and return those results."""
-    results = load_results(folder)
-    write_tables(results, folder)
-    return results
-
-
-def write_tables(results: dict[str, Any], folder: Path) -> None:
-    """Write study.md in a study's folder."""
+def write_tables(results: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Write study.md in a study's folder; returns the results."""
     write_text(folder / "study.md", tables_text(results, folder))
+    return results
 
 
 def tables_text(results: dict[str, Any], folder: Path) -> str:

@@ -33,7 +33,7 @@ class Reporter:
             self.bar.start()
 
     def progress(self, fraction: float, info: str) -> None:
-        """Move the bar to `share` of the run."""
+        """Move the bar to a fraction of the run."""
         if self.bar:
             self.bar.update(self.task, completed=fraction, info=info)
 
@@ -43,10 +43,8 @@ class Reporter:
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(to_json({"kind": kind, **values}) + "\n")
         except OSError as error:
-            raise NotWritten(
-                f"{self.path}: could not be written ({error.strerror}); the last saved state is intact. "
-                "Free some space and rerun the command to resume"
-            ) from None
+            advice = "the last saved state is intact. Free some space and rerun the command to resume"
+            raise NotWritten(f"{self.path}: could not be written ({error.strerror}); {advice}") from None
         if self.quiet:
             return
         text = "  ".join(f"{name} {_short(name, value)}" for name, value in values.items() if value is not None)

@@ -22,7 +22,7 @@ class Progress:
     def __init__(self, show: bool = True) -> None:
         self.show = show
         self.bar = sys.stderr.isatty()
-        self.at: Callable[[float], None] = lambda done: None  # reports that so much of the stage's total is done
+        self.at: Callable[[float], None] = lambda done: None  # reports the finished part of the stage's total
 
     def say(self, text: str) -> None:
         """Print a line."""
@@ -54,13 +54,8 @@ class Progress:
         from rich.console import Console
 
         counts = "{task.completed:,.0f}/{task.total:,.0f} " + unit + "  {task.speed:,.1f} " + unit + "/s"
-        columns = (
-            "{task.description}",
-            progress.BarColumn(),
-            progress.TextColumn(counts),
-            progress.TimeRemainingColumn(),
-        )
-        with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        columns = ("{task.description}", progress.BarColumn(), progress.TextColumn(counts))
+        with progress.Progress(*columns, progress.TimeRemainingColumn(), console=Console(stderr=True)) as bar:
             task = bar.add_task(name, total=total)
             self.at = lambda done: bar.update(task, completed=done / scale)
             yield

@@ -74,9 +74,6 @@ class Cluster(Pool):
             raise WorkersLost(f"the scheduler {self.scheduler} ended or restarted") from None
         except KilledWorker as error:
             raise WorkersLost(f"a task's workers were killed {error.allowed_failures + 1} times") from None
-        except ModuleNotFoundError as error:
-            advice = "install bertworks in the same versions for the workers as for this command"
-            raise InputError(f"{self.scheduler}: a worker has no module {error.name!r}; {advice}") from None
 
 
 class _DaskWorkers:

@@ -124,10 +124,6 @@ def test_the_model_predicts_masks_where_the_store_is_given(tiny_run, tiny_store,
     write_json(run / "results.json", results | {"corpus": "0" * 32})
     with pytest.raises(InputError, match=r"is not the store that .* was trained on"):
         examine(run, tiny_store.path)
-    (run / "results.json").unlink()  # of an unfinished run the tokenizer decides
-    tiny_folder(run / "model")
-    with pytest.raises(InputError, match=r"is not the one that .* was built with"):
-        examine(run, tiny_store.path)
     assert {"plateau", "updates"} <= {check for check, *_ in hits(examine(tiny_run))}  # without the store
 
 

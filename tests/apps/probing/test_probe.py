@@ -406,7 +406,7 @@ def test_the_subcommands_write_their_results(folder, classifier, tmp_path, capsy
         out = tmp_path / "out" / "x.json"
         command([*map(str, words), "--out", str(out)])
         assert json.loads(out.read_text())[key]
-        same = "train and dev are the same file: the probes are evaluated on their training examples"
+        same = "warning: train and dev are the same file: the accuracies are of training examples"
         assert (same in capsys.readouterr().err) == (words.count(one) == 2)
     for command in (verbs.word, verbs.layers):
         command([*map(str, [folder, "film", "a film", "film , c"] if command is verbs.word else words), "--out",

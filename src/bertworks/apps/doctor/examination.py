@@ -138,9 +138,14 @@ def _of_runs(path: Path, inside: list[Path], corpus: Path | None) -> Report:
 
 
 def of_pretraining(run: Path, corpus: Path | None = None) -> Report:
-    """The log and results of a pre-training run; with its store also the predictions at [MASK]."""
+    """The log and results of a pre-training run; with its store also the predictions at [MASK].
+
+    Raises InputError if it was trained on another store.
+    """
     files = runs.RunFiles(run)
-    store = None if corpus is None else pretrained.open_store(files, corpus)
+    store = None if corpus is None else Store.open(corpus)
+    if store and files.results.get("corpus") not in (None, store.fingerprint):
+        raise InputError(f"{corpus} is not the store that {run} was trained on; give that store, or leave it out")
     findings = _findings_of(runs.CHECKS, files) + _findings_of(
         pretrained.CHECKS, pretrained.PretrainingRun(files, store)
     )
@@ -158,15 +163,10 @@ def of_finetuning(run: Path) -> Report:
 
 def of_store(folder: Path, thorough: bool = False) -> Report:
     """A corpus store; `thorough` compares every checksum, else only sizes and headers."""
-    opened: list[stores.OpenStore] = []
-
-    def files(folder: Path) -> Iterable[Finding]:
-        opened.append(stores.OpenStore(Store.open(folder, verify=thorough)))
-        return ()
-
-    findings = _findings_of([files], folder)
-    for store in opened:
-        findings += _findings_of(stores.CHECKS, store)
+    try:
+        findings = _findings_of(stores.CHECKS, stores.OpenStore(Store.open(folder, verify=thorough)))
+    except InputError as error:
+        findings = [Finding("files", "error", str(error))]
     return Report(str(folder), "corpus store", _sorted(findings))
 
 
@@ -177,19 +177,13 @@ def of_data(rows: TrainRows, path: Path | None = None, model: Path | None = None
     """
     if path is not None and path.name in TOKENIZERS:
         raise InputError(_tokenizer(path))
-    examples: list[tuple[Task, Data]] = []
-
-    def reading(rows: TrainRows) -> Iterable[Finding]:
-        examples.append(_read(rows, path))
-        return ()
-
-    findings = _findings_of([reading], rows)
     target = path or rows.train or rows.data
-    if not examples:
-        return Report(str(target), "labelled data", findings)
-    [(task, data)] = examples
+    try:
+        task, data = _read(rows, path)
+    except InputError as error:
+        return Report(str(target), "labelled data", [Finding("files", "error", str(error))])
     tokenizer = None if model is None else load_tokenizer(find_model(model))
-    findings += check_labelled_data(task, data.train, data.dev, tokenizer)
+    findings = check_labelled_data(task, data.train, data.dev, tokenizer)
     kind = f"{len(data.train):,} training and {len(data.dev):,} development examples"
     return Report(str(target), kind, _sorted(findings))
 

@@ -19,8 +19,6 @@ from ...data.batches import Vocabulary
 from ...data.masking import MaskingConfig
 from ...data.store import Store
 from ...data.vocabulary import tokenizer_of
-from ...files import InputError
-from ...pretraining.job import check_same_tokenizer
 from ...pretraining.recipe import PretrainConfig
 from ...tasks.checks import Finding, percent
 from ...training.identity import RECIPE
@@ -59,16 +57,6 @@ class PretrainingRun:
         if model.get("position_embedding_type", "learned") != "learned":  # which this initialization is made for
             return longer
         return f"{longer}, fewer with model.start = {START} and masking.masked_lm_prob = 0.4 (docs/plateau.md)"
-
-
-def open_store(files: RunFiles, corpus: Path) -> Store:
-    """The store of a run. Raises InputError if the run was trained on another one, or has another tokenizer."""
-    store, fingerprint = Store.open(corpus), files.results.get("corpus")
-    if fingerprint and fingerprint != store.fingerprint:
-        raise InputError(f"{corpus} is not the store that {files.folder} was trained on; give that store, or none")
-    if (files.folder / "model").is_dir():
-        check_same_tokenizer(files.folder / "model", store)
-    return store
 
 
 def plateau(run: PretrainingRun) -> Iterator[Finding]:

@@ -135,15 +135,13 @@ def sheet(results: dict[str, Any]) -> ResultTable:
         for name, task, control in layers
     ]
     items, unit, settings = results["items"], results["unit"], results["settings"]
-    word_baseline = (
-        f"each word's commonest label {points(results['by_type'])}, " if results["by_type"] is not None else ""
-    )
+    words = f"each word's commonest label {points(results['by_type'])}, " if results["by_type"] is not None else ""
     notes = [
         f"model: {results['model']}",
         f"trained on {items['train']:,} {unit} of {items['of'][0]:,}, "
         f"evaluated on {items['dev']:,} of {items['of'][1]:,}",
         f"{len(results['labels'])} labels; {counted(settings['seeds'], 'seed')}: mean and standard deviation",
-        f"without the encoder: {word_baseline}the commonest label {points(results['majority'])} "
+        f"without the encoder: {words}the commonest label {points(results['majority'])} "
         f"(of the control {points(results['control_majority'])})",
         "control: labels drawn at random for " + CONTROLS[unit] + " (Hewitt and Liang 2019)",
     ]

@@ -35,6 +35,7 @@ def test_all_tasks_are_done_and_each_process_makes_its_object_once(tmp_path, cou
         for number in range(20):
             pool.submit(write, f"task-{number}")
         pool.finish()
+        pool.ended()
         assert sorted(pool.run(number_of, ((number,) for number in range(20)))) == [*range(20)]
         assert pool.ended() == pool.ended(wait=True) == []
     made = {path.name.removeprefix("process-") for path in tmp_path.glob("process-*")}

@@ -7,15 +7,14 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from ..checkpoint.folder import find_model, read_config
+from ..checkpoint.folder import find_model
 from ..config import find_beside, from_dict, load_recipe
 from ..data.store import Store
 from ..files import InputError, checksum
 from ..finetuning.job import check_settings
 from ..finetuning.recipe import FinetuneConfig
-from ..model.config import ModelConfig
 from ..pretraining.recipe import PretrainConfig, StaticConfig
 from ..pretraining.static import static_shape
 from ..tasks.base import Data, Task
@@ -32,14 +31,6 @@ from .smoke import MINUTE_ROWS, MINUTE_SEEDS, tiny_finetuning, tiny_pretraining
 from .specs import Concatenation, HeldOut, InitialModel, StudyRun, Training, Tuning, model_of, study_run, user_model
 
 Source = tuple[Task, Column, str]  # a column's task, the column, and the checksum of its files
-
-
-class VariantModel(NamedTuple):
-    """The model that a variant's fine-tuning starts from."""
-
-    start: InitialModel
-    shape: ModelConfig | None  # None: a baseline without a model
-    snapshots: tuple[int, ...] = ()  # steps of the recipe, which --minute renumbers
 
 
 class _FilesMissing(InputError):
@@ -70,7 +61,7 @@ class Planner:
         most = MINUTE_SEEDS if inputs.minute else None
         self.seeds, self.pretrain_seeds = study.seeds[:most], study.pretrain_seeds[:most] or (None,)
         self.world = World(0, 1, this_device())
-        self.models: dict[tuple[str, int | None], VariantModel] = {}  # of each variant and seed of pre-training
+        self.models: dict[tuple[str, int | None], InitialModel] = {}  # of each variant and seed of pre-training
         self.sources: dict[str, Source] = {}  # of each column with a task
 
     def plan(self) -> Plan:
@@ -145,10 +136,10 @@ class Planner:
 
     # ---- models
 
-    def _model(self, variant: Variant, seed: int | None) -> VariantModel:
+    def _model(self, variant: Variant, seed: int | None) -> InitialModel:
         """The model that a variant's fine-tuning starts from; seed: of its pre-training, None: that of the recipe."""
         if variant.baseline:
-            return VariantModel(InitialModel("none", Path()), None)
+            return InitialModel("none", Path())
         if variant.concat:
             return self._concatenated(variant, seed)
         if variant.static:
@@ -159,9 +150,9 @@ class Planner:
             given = "model" if variant.model else "--model"
             raise InputError(f"{given} is one model folder, but n counts pretrain_seeds; leave out one of the two")
         folder = find_model(self.inputs.recipe.parent / variant.model if variant.model else self.inputs.model or "")
-        return VariantModel(user_model(folder), read_config(folder)[0])
+        return user_model(folder)
 
-    def _pretrained(self, variant: Variant, seed: int | None) -> VariantModel:
+    def _pretrained(self, variant: Variant, seed: int | None) -> InitialModel:
         config, store = self._pretraining(variant.pretrain, "pretrain")
         if seed is not None:
             config = replace(config, loop=replace(config.loop, seed=seed))
@@ -171,25 +162,24 @@ class Planner:
         check_store(config, store)  # with --minute too, which must refuse what the study refuses
         short = tiny_pretraining(config, store.vocab_size) if self.inputs.minute else config
         title = f"{variant.name}: pre-training" + (f", seed {seed}" if seed is not None else "")
-        return VariantModel(model_of(Training(short, store.fingerprint), title), short.model, config.snapshots)
+        return model_of(Training(short, store.fingerprint), title, short.model)
 
-    def _static(self, variant: Variant, seed: int | None) -> VariantModel:
+    def _static(self, variant: Variant, seed: int | None) -> InitialModel:
         """Word vectors, which are a model without layers."""
         config, store = from_dict(StaticConfig, variant.static, "static"), self._required_store()
         config = config if seed is None else replace(config, seed=seed)
         config = replace(config, width=16, epochs=1) if self.inputs.minute else config
-        model = model_of(Training(config, store.fingerprint), f"{variant.name}: word2vec")
-        return VariantModel(model, static_shape(store.vocab_size, config.width))
+        shape = static_shape(store.vocab_size, config.width)
+        return model_of(Training(config, store.fingerprint), f"{variant.name}: word2vec", shape)
 
-    def _concatenated(self, variant: Variant, seed: int | None) -> VariantModel:
+    def _concatenated(self, variant: Variant, seed: int | None) -> InitialModel:
         """Two models as one of twice the width."""
-        models = [self.models[name, seed] for name in variant.concat]
+        models = tuple(self.models[name, seed] for name in variant.concat)
         widths = [model.shape.hidden_size for model in models if model.shape]
         if len({*widths}) > 1:
             raise InputError(f"concat: models of the widths {widths[0]} and {widths[1]}; expected equal widths")
         title = f"{variant.name}: {' and '.join(variant.concat)} concatenated"
-        concatenation = Concatenation(tuple(model.start for model in models))
-        return VariantModel(model_of(concatenation, title), models[0].shape)
+        return model_of(Concatenation(models), title, models[0].shape)
 
     # ---- rows and fine-tuning
 
@@ -203,13 +193,14 @@ class Planner:
         """The rows of one seed of pre-training, by its number. Random weights need a shape alone: that of the first."""
         seed = self.pretrain_seeds[number]
         random, minute = bool(variant.finetune.get("random_init")), self.inputs.minute
-        start, shape, steps = self.models[variant.name, self.pretrain_seeds[0] if random else seed]
+        start = self.models[variant.name, self.pretrain_seeds[0] if random else seed]
         line = variant.line or (variant.name if variant.snapshots else "")
         for step in variant.snapshots:
-            snapshot = start.at_step(sorted(steps).index(step) + 1 if minute else step)
+            steps = sorted(self._pretraining(variant.pretrain, "pretrain")[0].snapshots)  # --minute numbers them
+            snapshot = start.at_step(steps.index(step) + 1 if minute else step)
             x = None if minute else float(step)
-            yield self._row(Row(f"{variant.name}, step {step:,}", line, x, snapshot, shape, seed=seed), variant, number)
-        yield self._row(Row(variant.name, line, variant.x, start, shape, seed=seed), variant, number)
+            yield self._row(Row(f"{variant.name}, step {step:,}", line, x, snapshot, seed=seed), variant, number)
+        yield self._row(Row(variant.name, line, variant.x, start, seed=seed), variant, number)
 
     def _row(self, row: Row, variant: Variant, number: int) -> Row:
         """The row with its runs in each column; `number` of its seed of pre-training."""
@@ -223,9 +214,9 @@ class Planner:
     def _runs(self, row: Row, variant: Variant, column: Column, seeds: list[int]) -> Iterator[StudyRun]:
         """The runs of a row in a column: its evaluation on the held-out set, or the runs on the task with each seed."""
         title = f"{row.name}: {column.name}"
-        if column.evaluate and row.shape and not variant.finetune.get("random_init"):
+        if column.evaluate and row.start.shape and not variant.finetune.get("random_init"):
             yield study_run(self._held_out(row, column), title)
-        elif column.task and row.shape is None:
+        elif column.task and row.start.shape is None:
             check_kind(self.sources[column.name][0])
             for seed in seeds:
                 yield study_run(Tuning(*self.sources[column.name], BaselineConfig(seed)), f"{title}, seed {seed}")
@@ -258,7 +249,7 @@ class Planner:
 
     def _finetuning(self, row: Row, variant: Variant, column: Column) -> FinetuneConfig:
         """The recipe of fine-tuning one row in one column. Raises InputError if it does not fit the model."""
-        assert row.shape is not None  # of a baseline, which is not fine-tuned
+        assert row.start.shape is not None  # of a baseline, which is not fine-tuned
         task = self.sources[column.name][0]
         config = FinetuneConfig.for_task(task)
         if self.finetune:
@@ -267,7 +258,7 @@ class Planner:
             config = from_dict(FinetuneConfig, table, "finetune", config)
         if self.inputs.minute:
             config = tiny_finetuning(config)
-        check_settings(config, task, row.shape, self.world)
+        check_settings(config, task, row.start.shape, self.world)
         return config
 
 

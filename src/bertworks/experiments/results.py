@@ -201,7 +201,7 @@ def _row(row: Row, folder: RunFolder) -> dict[str, Any]:
         "x": row.x,
         "start": row.start.path.as_posix() if row.start.run else "",
         "weights": row.weights,
-        "parameters": parameters(row.start.path_in(folder)) if row.shape else None,
+        "parameters": parameters(row.start.path_in(folder)) if row.start.shape else None,
         "tokens": sum(r["tokens"] * f for r, f in zip(runs, fractions, strict=True)) if has_tokens else None,
         "pretrain_seconds": sum(r["seconds"] * f for r, f in zip(runs, fractions, strict=True)) if complete else None,
         "finetune_seconds": sum(results["seconds"] for results in tuned),

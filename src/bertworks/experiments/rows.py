@@ -5,7 +5,6 @@ from functools import cached_property
 from pathlib import Path
 
 from ..finetuning.recipe import FinetuneConfig
-from ..model.config import ModelConfig
 from ..tasks.base import Data, Task
 from ..tasks.draws import WHOLE, Division
 from ..tasks.kinds import divided_data
@@ -57,7 +56,6 @@ class Row:
     line: str  # the curve that it is a point of
     x: float | None
     start: InitialModel
-    shape: ModelConfig | None  # None: a baseline without a model
     tuned: dict[str, tuple[StudyRun, ...]] = field(default_factory=dict)  # by column, a run for each seed
     seed: int | None = None  # of pre-training, if the study names several
     others: tuple["Row", ...] = ()  # the same variant with the other seeds of pre-training

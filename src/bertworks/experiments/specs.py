@@ -19,10 +19,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..checkpoint.folder import read_config
 from ..checkpoint.weights import weight_files
 from ..config import to_toml
 from ..files import checksum, write_json
 from ..finetuning.recipe import FinetuneConfig
+from ..model.config import ModelConfig
 from ..pretraining.recipe import PretrainConfig, StaticConfig
 from ..reporting.run_files import METRICS, read_results
 from ..tasks.base import Task
@@ -40,6 +42,7 @@ class InitialModel:
 
     key: str  # hash of what determines the weights
     path: Path  # relative to the root of the study's runs, or an absolute path of the user's
+    shape: ModelConfig | None = None  # None: no model, of a baseline
     run: "StudyRun | None" = None  # that makes it
     step: int | None = None  # of the run's snapshot; None: the model at its end
 
@@ -148,16 +151,17 @@ def study_run(spec: StudySpec, title: str) -> StudyRun:
     return Run(f"{spec.kind}-{spec.key[:16]}", title, spec, needs, candidates, spec.schema)
 
 
-def model_of(spec: StudySpec, title: str) -> InitialModel:
+def model_of(spec: StudySpec, title: str, shape: ModelConfig | None) -> InitialModel:
     """The model that a run makes."""
     run = study_run(spec, title)
-    return InitialModel(spec.key, Path(run.name), run)
+    return InitialModel(spec.key, Path(run.name), shape, run)
 
 
 def user_model(folder: Path) -> InitialModel:
     """A model folder of the user, identified by its bytes."""
     files = [folder / "config.json", *weight_files(folder), folder / "tokenizer.json"]
-    return InitialModel(_hash(*(checksum(file) for file in files if file.exists())), folder.resolve())
+    key = _hash(*(checksum(file) for file in files if file.exists()))
+    return InitialModel(key, folder.resolve(), read_config(folder)[0])
 
 
 def _hash(*parts: str) -> str:

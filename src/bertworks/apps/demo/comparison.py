@@ -39,8 +39,9 @@ class Tuning(NamedTuple):
 
     @property
     def run(self) -> "Run[Tuning]":
-        title = f"{self.weights} weights, learning rate {self.rate:g}, seed {self.seed}"
-        return Run(self.name, title, self, schema=RUN)
+        return Run(
+            self.name, f"{self.weights} weights, learning rate {self.rate:g}, seed {self.seed}", self, schema=RUN
+        )
 
 
 @dataclass(frozen=True)

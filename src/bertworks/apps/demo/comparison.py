@@ -39,9 +39,8 @@ class Tuning(NamedTuple):
 
     @property
     def run(self) -> "Run[Tuning]":
-        return Run(
-            self.name, f"{self.weights} weights, learning rate {self.rate:g}, seed {self.seed}", self, schema=RUN
-        )
+        title = f"{self.weights} weights, learning rate {self.rate:g}, seed {self.seed}"
+        return Run(self.name, title, self, schema=RUN)
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,7 @@ class Comparison:
             return None
         if failed := folder.failures(runs):
             raise InputError(f"{failed[0]['what']} failed: {failed[0]['message']}")
-        results = [folder.results(run) for run in runs]
-        return [one["metrics"][self.metric] for one in results if one]
+        return [results["metrics"][self.metric] for run in runs if (results := folder.results(run))]
 
     def finetune(self, run: Tuning, out: Path) -> dict[str, Any] | None:
         """One run, or its results if it is finished; None if it was stopped."""

@@ -103,15 +103,15 @@ def with_fields(recipe: T, fields: Mapping[str, Any]) -> T:
 
     Raises InputError with the key for an unknown field or a wrong value.
     """
-    return from_dict(type(recipe), _as_table(fields), "arguments", recipe)
+    return from_dict(type(recipe), nested(fields), "arguments", recipe)
 
 
 def flags_of_fields(fields: Mapping[str, Any]) -> set[str]:
     """The flags that set the same fields: --epochs, --optim.lr."""
-    return {f"--{key.replace('_', '-')}" for key in dotted(_as_table(fields))}
+    return {f"--{key.replace('_', '-')}" for key in dotted(nested(fields))}
 
 
-def _as_table(fields: Mapping[str, Any]) -> dict[str, Any]:
+def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields as nested tables of plain values, as TOML has them."""
     table: dict[str, Any] = {}
     for key, value in fields.items():

@@ -3,7 +3,7 @@
 A command is a function of the module of its first word, with the name of its last word: `compare` is compare.compare,
 `tokenizer train` is tokenizer.train, `predict fill-mask` is predict.fill_mask. A new command needs that function and a
 line in `COMMANDS`. Modules are imported when their command is called, so that `--help` is instant. In reading order:
-this file; ending.py (exit statuses, errors, Ctrl-C); arguments.py (parsing, shared arguments); the commands.
+this file; exit_status.py (exit statuses, errors, Ctrl-C); arguments.py (parsing, shared arguments); the commands.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from .._version import __version__
-from .ending import DONE, WRONG_ARGUMENTS, explained_failures
+from .exit_status import DONE, WRONG_ARGUMENTS, explained_failures
 
 COMMANDS = {
     "demo": "Train a small BERT on this machine's text and measure it.",
@@ -31,7 +31,7 @@ COMMANDS = {
     "finetune": "Fine-tune on a known task or on your own table.",
     "evaluate": "Evaluate a fine-tuned model on development examples.",
     "compare": "Compare two fine-tuned models on the same examples.",
-    "study run": "Run variants of a recipe side by side.",
+    "study run": "Run the variants of a recipe, and compare them.",
     "study sweep": "Fine-tune with every setting of a grid.",
     "study report": "Print and write the tables of finished studies.",
     "study plot": "Draw the curves of runs.",
@@ -64,12 +64,12 @@ GROUPS = {
 def function_of(command: str) -> Callable[[list[str]], None]:
     """Import the command's module and return its function, which takes the arguments behind the command."""
     words = command.replace("-", "_").split()
-    found: Callable[[list[str]], None] = getattr(importlib.import_module(f".{words[0]}", __name__), words[-1])
-    return found
+    function: Callable[[list[str]], None] = getattr(importlib.import_module(f".{words[0]}", __name__), words[-1])
+    return function
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Find the command and run it. ending.py lists the exit statuses."""
+    """Find the command and run it. exit_status.py lists the exit statuses."""
     argv = sys.argv[1:] if argv is None else argv
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be UTF-8

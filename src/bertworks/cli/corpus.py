@@ -7,7 +7,7 @@ from pathlib import Path
 from ..data.build import BuildConfig
 from ..data.build import build as build_store
 from .arguments import CASED, ENCODING, Flat, Positional, Texts, parse
-from .ending import INTERRUPTED, run_to_its_end
+from .exit_status import INTERRUPTED, run_to_its_end
 
 
 @dataclass(frozen=True)

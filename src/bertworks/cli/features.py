@@ -42,5 +42,5 @@ def features(argv: list[str]) -> None:
     data = arguments.data if arguments.data == "-" else Path(arguments.data)
     done = api.features(arguments.model, data, **given, **vars(arguments.config))
     long = f", {done.windowed:,} of them through several windows" if done.windowed else ""
-    found = f"{counted(done.texts, 'text')}{long}, {counted(done.vectors, 'vector')} of width {done.width}"
-    print(f"{found}: {arguments.out}", file=sys.stderr)
+    summary = f"{counted(done.texts, 'text')}{long}, {counted(done.vectors, 'vector')} of width {done.width}"
+    print(f"{summary}: {arguments.out}", file=sys.stderr)

@@ -124,9 +124,9 @@ class NextSentenceArguments:
 def next_sentence(argv: list[str]) -> None:
     """Print the probability."""
     arguments = parse(NextSentenceArguments, argv, "predict next-sentence")
-    found = _loaded(arguments.model).next_sentence(arguments.a, arguments.b)
-    cut = f"; {found['cut']:,} tokens did not fit and were cut" if found["cut"] else ""
-    print(f"{found['score']:.4f}  B {'follows' if found['follows'] else 'does not follow'} A{cut}")
+    result = _loaded(arguments.model).next_sentence(arguments.a, arguments.b)
+    cut = f"; {result['cut']:,} tokens did not fit and were cut" if result["cut"] else ""
+    print(f"{result['score']:.4f}  B {'follows' if result['follows'] else 'does not follow'} A{cut}")
 
 
 def _loaded(model: Path, precision: "Precision" = "float32") -> "Predictor":

@@ -43,11 +43,11 @@ def train(argv: list[str]) -> None:
     if not arguments.overwrite and tokenizer.differs_from(out):
         raise InputError(f"{out} holds another tokenizer; give another --out, or --overwrite to replace it")
     tokenizer.save(out)
-    size, wanted = tokenizer.vocab_size, arguments.config.vocab_size
-    made = f"{size:,} tokens in the vocabulary"
-    if size < wanted:
-        made = f"{size:,} of {wanted:,} tokens: the text has no more; give the model --model.vocab-size {size}"
-    print(f"{out}: {made}. Next: bertworks tokenizer check {shlex.quote(str(out))} TEXTS")
+    size, requested = tokenizer.vocab_size, arguments.config.vocab_size
+    summary = f"{size:,} tokens in the vocabulary"
+    if size < requested:
+        summary = f"{size:,} of {requested:,} tokens: the text has no more; give the model --model.vocab-size {size}"
+    print(f"{out}: {summary}. Next: bertworks tokenizer check {shlex.quote(str(out))} TEXTS")
 
 
 @dataclass(frozen=True)

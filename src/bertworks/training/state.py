@@ -109,7 +109,7 @@ def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: R
     if header.get("recipe") != identity.hash:
         raise OtherRun(
             f"{path} belongs to a run with other settings, data or model. {identity.difference(folder.parent)}"
-            "Rerun the command that began it to resume it, or give another --out"
+            "Rerun the command that began it to resume it, or give another output folder"
         )
     load_weights(path, model, {n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")})
     try:

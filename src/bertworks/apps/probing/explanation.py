@@ -69,7 +69,7 @@ class Explained:
         return self.predictor.loaded.model
 
     def leave_out(self, part: str, code: str) -> Any:
-        """Note why there is no such part; returns the None that stands for it."""
+        """Note why a part is missing; returns None for it."""
         self.left_out[part] = code
         return None
 
@@ -198,11 +198,11 @@ def _words(one: Explained, spans: Sequence[Span]) -> list[dict[str, Any]]:
 def _embeddings(one: Explained) -> dict[str, Any] | None:
     if isinstance(one.model.encoder, ConcatenatedEncoders):
         return one.leave_out("embeddings", "pair")
-    found = embedding_sum(one.model.encoder, one.encoding.ids, one.encoding.type_ids)
+    parts = embedding_sum(one.model.encoder, one.encoding.ids, one.encoding.type_ids)
     for name, code in (("position", "rotary"), ("segment", "no-segments")):
-        if found[name] is None:
+        if parts[name] is None:
             one.leave_out(name, code)
-    return {name: None if part is None else packed(part) for name, part in found.items()}
+    return {name: None if part is None else packed(part) for name, part in parts.items()}
 
 
 def _attention(one: Explained, states: list[torch.Tensor]) -> dict[str, Any] | None:

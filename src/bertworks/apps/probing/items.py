@@ -80,26 +80,26 @@ def _words(
         chosen.append(i)
         total += len(tags[i])
     rows = [rows[i]._replace(tags=None, document=number) for number, i in enumerate(chosen)]
-    cells = [cell for i in chosen for cell in tags[i]]
-    names = names or tuple(sorted(set(cells)))
+    word_labels = [label for i in chosen for label in tags[i]]
+    names = names or tuple(sorted(set(word_labels)))
     prepared = KINDS["tagging"].prepare(tokenizer, rows, replace(task, labels=("O",), written=()), limits)
     assert isinstance(prepared, TagRows)
     forms = [row.text[a:b] for row in rows for a, b in row.units]
     number = {name: i for i, name in enumerate(names)}
-    known = np.array([cell in number for cell in cells])
-    kept = np.flatnonzero(known & prepared.begins)
-    labels = np.array([number[cells[i]] for i in kept], np.int64)
+    has_name = np.array([label in number for label in word_labels])
+    indices = np.flatnonzero(has_name & prepared.begins)
+    labels = np.array([number[word_labels[i]] for i in indices], np.int64)
     return Items(
         task=f"{task.name}, {task.label}",
         unit="words",
         inputs=prepared.inputs,
         labels=labels,
         names=names,
-        token=prepared.position[kept],
-        forms=[forms[i].lower() if tokenizer.lowercase else forms[i] for i in kept],
+        token=prepared.position[indices],
+        forms=[forms[i].lower() if tokenizer.lowercase else forms[i] for i in indices],
         of=of,
         cut=0,
-        left_out=int((~known).sum()),
+        left_out=int((~has_name).sum()),
     )
 
 
@@ -115,7 +115,7 @@ def _tagged(task: Task, path: Path, tokenizer: Tokenizer) -> tuple[list[Tagged],
     rows = list(KINDS["tagging"].read(task, path, False))
     column = read_sentences(replace(task, text=(task.label,), labels=(), written=()), path, labelled=False)
     labels = [sentence.words for sentence in column]
-    for row, cells in zip(rows, labels, strict=True):
-        if len(row.units) != len(cells):
-            raise InputError(f"{path}, line {row.line}: {len(row.units)} words, but {len(cells)} labels")
+    for row, row_labels in zip(rows, labels, strict=True):
+        if len(row.units) != len(row_labels):
+            raise InputError(f"{path}, line {row.line}: {len(row.units)} words, but {len(row_labels)} labels")
     return rows, labels

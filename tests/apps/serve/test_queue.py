@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertworks.apps.serve.errors import Refusal
+from bertworks.apps.serve.errors import HTTPError
 from bertworks.apps.serve.queue import ComputeQueue
 from bertworks.files import InputError
 from bertworks.tasks.inputs import Inputs
@@ -103,12 +103,12 @@ def test_after_close_what_waits_is_computed_or_refused_and_nothing_is_added(queu
     steps, first = blocked(queue)
     waiting = submit(queue, steps, [2])
     queue.close()
-    with pytest.raises(Refusal, match="shutting down"):
+    with pytest.raises(HTTPError, match="shutting down"):
         submit(queue, steps, [3])
     if refused:
         assert queue.refuse_waiting() == 2
         for future in (first, waiting):
-            with pytest.raises(Refusal, match="shutting down"):
+            with pytest.raises(HTTPError, match="shutting down"):
                 future.result(10)
     steps.go.set()
     assert refused or (firsts(first), firsts(waiting)) == ([1], [2])

@@ -87,8 +87,8 @@ def routes_named(page):
 
 
 def test_the_page_names_every_route(address):
-    from bertworks.apps.serve.app import DIALECTS
+    from bertworks.apps.serve.app import ROUTERS
 
-    paths = {re.sub(r"\{name(:path)?\}", "NAME", route.path) for router in DIALECTS for route in router.routes}
+    paths = {re.sub(r"\{name(:path)?\}", "NAME", route.path) for router in ROUTERS for route in router.routes}
     paths = {path.replace("{task}", "TASK") for path in paths}
     assert paths - routes_named(PAGE) == set()

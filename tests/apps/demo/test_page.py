@@ -14,7 +14,6 @@ from bertworks.apps.demo.page import page
 from bertworks.apps.demo.report import conditions, report
 from bertworks.apps.demo.run import show
 from bertworks.apps.probing.model import Attention
-from bertworks.reporting.figures import plot_groups
 
 EVIL = "<script>alert(1)</script>&\"'"
 SIDE = {"rate": 1e-3, "dev": {"0.001": 0.5}, "test": [0.6, 0.7], "mean": 0.65, "sd": 0.07}
@@ -107,11 +106,6 @@ def test_chromium_shows_the_page_without_a_bar_to_scroll_sideways(tmp_path, widt
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--dump-dom"]
     done = subprocess.run([*command, f"file://{tmp_path}/report.html"], capture_output=True, text=True, timeout=120)
     assert "<title>fits</title>" in done.stdout, done.stderr[-2000:]
-
-
-def test_a_level_far_above_the_bars_is_inside_the_plot(tmp_path, recwarn):
-    plot_groups({"pre-trained": [0.1], "random": [0.11]}, tmp_path / "a.svg", "test F1", levels={"linear": 0.9})
-    assert not [w for w in recwarn if "constrained_layout" in str(w.message)]
 
 
 def test_a_demo_that_learned_nothing_reports_it(capsys):

@@ -31,16 +31,12 @@ def classifier(tmp_path_factory):
     return out
 
 
-def client_of(folder):
+def serve(folder):
     pytest.importorskip("fastapi")
-    from fastapi.testclient import TestClient
-
-    from bertworks.apps.serve.app import create_app
-    from bertworks.apps.serve.config import ServeConfig
     from bertworks.apps.serve.models import load_models
+    from support.served import client_of
 
-    app = create_app(load_models([f"it={folder}"]), ServeConfig(), None)
-    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+    return client_of(load_models([f"it={folder}"]))
 
 
 def check_refused(client, folder, route, body, why):
@@ -54,7 +50,7 @@ LOOKS_INSIDE = {"/explain": {"a": "a"}}
 def test_an_exported_classifier_is_served(classifier, capsys):
     from bertworks.apps.serve.server import show
 
-    client = client_of(classifier)
+    client = serve(classifier)
     assert client.get("/models").json()["models"][0]["can"] == ["classify"]
     for route, body in LOOKS_INSIDE.items():
         check_refused(client, classifier, route, body, "it is an export, which has no weights")
@@ -84,7 +80,7 @@ def test_an_exported_pretrained_model_is_served(tmp_path):
     pytest.importorskip("onnxscript")
     source = folder_of(tmp_path / "m" / "model", heads=("mlm", "nsp"))
     export(source, tmp_path / "out")
-    client, ours = client_of(tmp_path / "out"), Predictor(source)
+    client, ours = serve(tmp_path / "out"), Predictor(source)
     can = client.get("/models").json()["models"][0]["can"]
     assert can == ["fill_mask", "embed", "next_sentence"]
     found = client.post("/embed", json={"inputs": "good film", "normalize": False}).json()

@@ -13,7 +13,7 @@ from bertworks.files import InputError
 from bertworks.inference.engines import Computing
 from bertworks.model.rectangular import STATES
 
-OUTPUTS = {"tiny": {STATES, "nsp"}, "tags": {STATES, "tagger"}, "span": {STATES, "span"}, "choice": {STATES, "choice"}}
+OUTPUTS = {"mlm": {STATES, "nsp"}, "tags": {STATES, "tagger"}, "span": {STATES, "span"}, "choice": {STATES, "choice"}}
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def test_a_compiler_that_fails_is_named(head_folders, compiled, monkeypatch):
         raise RuntimeError("line 1\nline 2")
 
     monkeypatch.setattr(torch, "compile", lambda module, dynamic: graph)
-    service = service_of(head_folders, "single")
-    message = r"single: it could not be compiled \(RuntimeError: line 1\); leave --engine out"
+    service = service_of(head_folders, "labels")
+    message = r"labels: it could not be compiled \(RuntimeError: line 1\); leave --engine out"
     with pytest.raises(InputError, match=message):
         service.warm_up()
     service.close()
@@ -67,12 +67,12 @@ def test_a_compiler_that_fails_is_named(head_folders, compiled, monkeypatch):
 def test_no_request_waits_for_the_compiler(head_folders, predictors):
     from torch._dynamo.utils import counters
 
-    service = service_of(head_folders, "single")
-    del service.models["single"].steps["embed"]  # each head has two graphs
+    service = service_of(head_folders, "labels")
+    del service.models["labels"].steps["embed"]  # each head has two graphs
     service.warm_up()
     ready, threads = counters["stats"]["unique_graphs"], torch.get_num_threads()
     torch.set_num_threads(threads + 1)  # of this thread; graphs are compiled for the number of the one that computes
-    steps = service.models["single"].steps["classify"]
+    steps = service.models["labels"].steps["classify"]
 
     def computed(rows):
         prepared = steps.prepare(rows)
@@ -83,7 +83,7 @@ def test_no_request_waits_for_the_compiler(head_folders, predictors):
     for count in (1, 2, 3, 7, 33):
         for words in (1, 9, 22, 60):
             text = " ".join(("good film a b c " * 12).split()[:words])
-            found, expected = computed([(text, None)] * count), predictors["single"].classify(text)
+            found, expected = computed([(text, None)] * count), predictors["labels"].classify(text)
             assert [one["label"] for one in found] == [expected["label"]] * count
             assert [one["score"] for one in found] == pytest.approx([expected["score"]] * count, abs=1e-4)
     service.close()

@@ -24,14 +24,14 @@ class Live:
     """A server on a free port, in a thread of this process. `gate` holds back forward passes while it is closed."""
 
     def __init__(self, predictor, **settings):
-        self.model = ServedModel("tiny", predictor)
+        self.model = ServedModel("mlm", predictor)
         self.steps = self.model.steps["embed"]
         self.gate, self.entered, self.rows = threading.Event(), threading.Event(), []
         self.gate.set()
         self._forward = self.steps.forward
         self.steps.forward = self.forward
         self.config = ServeConfig(port=0, **settings)
-        self.app = create_app({"tiny": self.model}, self.config)
+        self.app = create_app({"mlm": self.model}, self.config)
         self.service = self.app.state.service
 
     def forward(self, inputs):
@@ -84,7 +84,7 @@ class Live:
 @pytest.fixture
 def live(predictors, monkeypatch):
     monkeypatch.setattr("bertworks.apps.serve.guard.BODY_SECONDS", 0.5)
-    with Live(predictors["tiny"]) as live:
+    with Live(predictors["mlm"]) as live:
         yield live
 
 
@@ -119,7 +119,7 @@ def test_requests_that_come_together_share_a_pass_and_get_what_each_gets_alone(l
         found = [other.result().json()[0] for other in others]
         first.result()
     assert live.rows == [1, 4]
-    np.testing.assert_allclose(found, predictors["tiny"].embed(texts), atol=1e-5)
+    np.testing.assert_allclose(found, predictors["mlm"].embed(texts), atol=1e-5)
 
 
 CHUNKED = HEAD.replace("Content-Length: {}", "Transfer-Encoding: chunked")
@@ -156,7 +156,7 @@ def test_an_exception_in_the_compute_thread_fails_its_requests_alone(live, caplo
 
 
 def test_nan_weights_are_refused(predictors):
-    predictor = Predictor(predictors["tiny"].folder, device="cpu")
+    predictor = Predictor(predictors["mlm"].folder, device="cpu")
     with torch.no_grad():
         predictor.loaded.model.encoder.embeddings.word.weight[10:20] = torch.nan
     with Live(predictor) as live:
@@ -165,7 +165,7 @@ def test_nan_weights_are_refused(predictors):
 
 
 def test_too_many_requests_at_a_time_are_refused(predictors):
-    with Live(predictors["tiny"], max_requests=2) as live:
+    with Live(predictors["mlm"], max_requests=2) as live:
         live.gate.clear()
         with ThreadPoolExecutor(3) as pool:
             pending = [pool.submit(live.embed) for _ in range(3)]
@@ -180,7 +180,7 @@ def test_too_many_requests_at_a_time_are_refused(predictors):
 
 
 def test_only_requests_that_passed_the_checks_count(predictors):
-    with Live(predictors["tiny"], max_requests=1) as live, contextlib.ExitStack() as open_ones:
+    with Live(predictors["mlm"], max_requests=1) as live, contextlib.ExitStack() as open_ones:
         for head in ("GET /health", "HEAD /health", "POST /embed"):  # the last: no type
             line = open_ones.enter_context(socket.create_connection(live.address, timeout=5))
             line.sendall(f"{head} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n".encode())

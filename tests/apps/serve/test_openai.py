@@ -41,19 +41,10 @@ def test_dimensions_are_cut_and_the_vectors_scaled_again(api, expected):
     np.testing.assert_allclose(found, short / np.linalg.norm(short, axis=1, keepdims=True), atol=1e-6)
     with pytest.raises(openai.UnprocessableEntityError) as error:
         api.embeddings.create(model="mlm", input="a", dimensions=33)
-    assert error.value.body == {
-        "message": "dimensions = 33; expected 1 to 32",
-        "type": "invalid_request_error",
-        "param": "dimensions",
-        "code": "invalid_value",
-    }
-
-
-@pytest.mark.parametrize("ids", [[2, 5, 3], [[2, 5, 3]], ["a", [2, 5, 3]]])
-def test_token_ids_are_refused(http, ids):
-    """Clients that send ids, such as LangChain's by default, send those of another tokenizer."""
-    for found in (http.post("/v1/embeddings", json={"input": ids}), http.post("/embed", json={"inputs": ids})):
-        assert found.status_code == 422 and "Input should be a valid string" in found.text
+    assert error.value.body["message"] == "dimensions = 33; expected 1 to 32"
+    assert (error.value.type, error.value.param, error.value.code) == (
+        "invalid_request_error", "dimensions", "invalid_value",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from support.served import loaded
+from support.served import client_of, loaded
 
 DOCUMENTS = ["b c", {"text": "good film"}, "a"]
 TEXTS = ["b c", "good film", "a"]
-
-
-def client_for(models):
-    """A client of these models."""
-    from fastapi.testclient import TestClient
-
-    from bertworks.apps.serve.app import create_app
-
-    return TestClient(create_app(models), base_url="http://127.0.0.1")
 
 
 def test_a_single_output_of_other_software_has_one_score_on_every_route(served, tmp_path):
@@ -29,7 +20,7 @@ def test_a_single_output_of_other_software_has_one_score_on_every_route(served, 
     settings = json.loads((folder / "config.json").read_text())
     del settings["problem_type"]
     (folder / "config.json").write_text(json.dumps(settings))
-    client = client_for(loaded({"cross": folder}, "cross"))
+    client = client_of(loaded({"cross": folder}, "cross"))
     raw = served["ranker"].predictor.classify("a film", "good film", raw=True)["score"]
     expected = 1 / (1 + np.exp(-raw))
     (pair,) = client.post("/predict", json={"inputs": ["a film", "good film"]}).json()
@@ -98,7 +89,7 @@ CROSS = {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Ide
 )
 def test_a_classifier_of_other_software_ranks_if_its_labels_allow_it(foreign, labels, settings, relevant):
     model = foreign(labels, settings)
-    client = client_for({"foreign": model})
+    client = client_of({"foreign": model})
     assert [one["reranks"] for one in client.get("/models").json()["models"]] == [relevant is not None]
     found = client.post("/rerank", json={"query": "a film", "texts": TEXTS})
     if relevant is None:
@@ -112,7 +103,7 @@ def test_a_classifier_of_other_software_ranks_if_its_labels_allow_it(foreign, la
 def test_a_classifier_that_may_read_single_texts_ranks_last_if_no_model_is_named(foreign, embedding):
     model, body = foreign(["LABEL_0", "LABEL_1"], {}), {"query": "a film", "documents": TEXTS}
     for others, first in ((("emb",), "emb"), (("ranker",), "ranker"), (("mlm",), "foreign")):
-        client = client_for({"foreign": model} | {name: embedding[name] for name in others})
+        client = client_of({"foreign": model} | {name: embedding[name] for name in others})
         assert client.post("/v2/rerank", json=body).json()["model"] == first
         assert client.post("/v2/rerank", json={"model": "foreign", **body}).json()["model"] == "foreign"
 
@@ -207,14 +198,8 @@ def embedding(served, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def client_of(embedding):
-    """Returns a function that gives a client of some of these models."""
-    return lambda *names: client_for({name: embedding[name] for name in names})
-
-
-@pytest.fixture(scope="module")
-def client(client_of):
-    return client_of("emb", "mlm", "labels", "ranker")
+def client(embedding):
+    return client_of(embedding)
 
 
 def cosines(model, query, texts):
@@ -251,10 +236,13 @@ def test_an_embedder_truncates_the_end_or_the_beginning(client, direction):
         assert found.json()[0]["score"] == pytest.approx(same["score"], abs=1e-5)
 
 
-def test_what_ranks_and_what_embeds_if_no_model_is_named(client_of):
+def test_what_ranks_and_what_embeds_if_no_model_is_named(embedding):
+    def client(*names):
+        return client_of({name: embedding[name] for name in names})
+
     body = {"query": "a film", "documents": TEXTS}
     for names, first in ((("emb", "ranker"), "ranker"), (("labels", "mlm", "emb"), "emb"), (("emb",), "emb")):
-        assert client_of(*names).post("/v2/rerank", json=body).json()["model"] == first
-    client = client_of("labels", "emb")
-    answers = [client.post("/embed", json={"inputs": "a", "model": name}).json() for name in (None, "emb", "labels")]
+        assert client(*names).post("/v2/rerank", json=body).json()["model"] == first
+    two = client("labels", "emb")
+    answers = [two.post("/embed", json={"inputs": "a", "model": name}).json() for name in (None, "emb", "labels")]
     assert answers[0] == answers[1] != answers[2]

@@ -15,17 +15,30 @@ import time
 from types import SimpleNamespace
 
 import httpx
+import numpy as np
 import pytest
+import torch
 
 import bertworks.inference.engines as engines
 from bertworks.apps.serve import server
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel, load_models
-from bertworks.apps.serve.server import KEY, bind, caught_up, read_keys, serve, show
+from bertworks.apps.serve.queue import ComputeQueue
+from bertworks.apps.serve.server import (
+    KEY,
+    bind,
+    caught_up,
+    in_a_thread,
+    leave_cores_to_compute,
+    read_keys,
+    serve,
+    show,
+)
 from bertworks.apps.serve.service import Service
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.engines import Computing
+from bertworks.tasks.inputs import Inputs
 
 SLOW = """
 import sys, time
@@ -35,7 +48,7 @@ from bertworks.apps.serve.models import load_models
 from bertworks.apps.serve.server import accept, address_of, bind, serve
 
 models = load_models([sys.argv[1]])
-steps = models["tiny"].steps["embed"]
+steps = models["mlm"].steps["embed"]
 forward = steps.forward
 steps.forward = lambda inputs: (time.sleep(0.3), forward(inputs))[1]
 config = ServeConfig(port=0, batch_tokens=8, grace=float(sys.argv[2]), notice=float(sys.argv[3]))
@@ -59,7 +72,7 @@ def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, capsys, 
     with socket.create_server(("127.0.0.1", 0)) if listens else bind(ServeConfig(port=0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SystemExit) as end:
-            main(["serve", str(head_folders["tiny"]), "--port", str(port)])
+            main(["serve", str(head_folders["mlm"]), "--port", str(port)])
     assert end.value.code == 1
     assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
     bind(ServeConfig(port=port)).close()  # free again
@@ -85,7 +98,7 @@ def test_a_server_says_what_it_loads_before_it_does_and_opens_at_last(head_folde
     monkeypatch.setattr("bertworks.apps.serve.models.load_models", load)
     monkeypatch.setattr(Service, "warm_up", lambda self, say: (warm_up(self), events.append(connects())))
     monkeypatch.setattr(server, "serve", lambda app, listener, config: events.append(connects()))
-    folder = str(head_folders["tiny"])
+    folder = str(head_folders["mlm"])
     server.run_server([folder], ServeConfig(port=0))
     assert f"loading {folder} for http://127.0.0.1:{address[0][1]}" in events[0]
     assert events[1:] == ["refused", "open"]
@@ -112,29 +125,28 @@ def test_an_origin_that_no_browser_sends_is_refused(origin):
         ([], "no folder to serve"),
         (["nothing"], "nothing: no such folder"),
         (["a=TINY", "a=TINY"], "two folders of the name 'a'; give each a name of its own"),
-        (["a/b=TINY"], "'a/b=.*tiny': expected FOLDER, or NAME=FOLDER"),
-        (["a="], "'a=': expected FOLDER, or NAME=FOLDER"),
+        (["a/b=TINY"], "'a/b=.*mlm': expected FOLDER, or NAME=FOLDER"),
         (["=TINY"], "expected FOLDER, or NAME=FOLDER"),
     ],
 )
 def test_folders_that_cannot_be_served_are_named(head_folders, arguments, message):
     with pytest.raises(InputError, match=message):
-        load_models([one.replace("TINY", str(head_folders["tiny"])) for one in arguments])
+        load_models([one.replace("TINY", str(head_folders["mlm"])) for one in arguments])
 
 
 def test_models_have_the_names_of_their_folders(head_folders, tmp_path):
-    tiny = head_folders["tiny"]
+    tiny = head_folders["mlm"]
     other = shutil.copytree(tiny, tmp_path / "lr=3e-5")
-    assert list(load_models([str(tiny), str(other)])) == ["tiny", "lr=3e-5"]
-    assert load_models([str(tiny)], Computing("bfloat16"))["tiny"].info["precision"] == "bfloat16"
+    assert list(load_models([str(tiny), str(other)])) == ["mlm", "lr=3e-5"]
+    assert load_models([str(tiny)], Computing("bfloat16"))["mlm"].info["precision"] == "bfloat16"
 
 
 @pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])
 def test_a_server_computes_in_what_is_faster_here(head_folders, monkeypatch, fast, precision):
     found = []
     monkeypatch.setattr(engines, "has_bfloat16", lambda: fast)
-    monkeypatch.setattr(server, "serve", lambda app, listener, config: found.append(app.state.service.models["tiny"]))
-    server.run_server([str(head_folders["tiny"])], ServeConfig(port=0))
+    monkeypatch.setattr(server, "serve", lambda app, listener, config: found.append(app.state.service.models["mlm"]))
+    server.run_server([str(head_folders["mlm"])], ServeConfig(port=0))
     assert found[0].predictor.loaded.device.type == "cuda" or found[0].info["precision"] == precision
 
 
@@ -162,11 +174,11 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
     [
         ("http://0.0.0.0:8080", False, ("fill masks", "http://localhost:8080/ ", "other machines", "1.5 s")),
         ("http://[::]:8080", True, ("http://localhost:8080/ ", "needed for everything but /health")),
-        ("http://127.0.0.1:80", False, ("http://127.0.0.1:80/ ", "tiny")),
+        ("http://127.0.0.1:80", False, ("http://127.0.0.1:80/ ", "mlm")),
     ],
 )
 def test_the_screen_names_models_and_who_can_reach_them(predictors, capsys, address, keyed, words):
-    service = Service({"tiny": ServedModel("tiny", predictors["tiny"])}, ServeConfig())
+    service = Service({"mlm": ServedModel("mlm", predictors["mlm"])}, ServeConfig())
     show(service, address, keyed, 1.5)
     service.close()
     shown = capsys.readouterr().out
@@ -174,30 +186,22 @@ def test_the_screen_names_models_and_who_can_reach_them(predictors, capsys, addr
 
 
 def test_only_the_queue_uses_all_cores():
-    code = """
-import threading, torch
-from bertworks.apps.serve.queue import ComputeQueue
-from bertworks.apps.serve.server import in_a_thread, leave_cores_to_compute
-torch.set_num_threads(3)
-counts = []
-class Steps:
-    def score_inputs(self, parts):
-        counts.append(torch.get_num_threads())
-        return [torch.zeros(1)]
-    def count(self, inputs): return 1
-queue, steps = ComputeQueue(), Steps()
-def ask():
-    from bertworks.tasks.inputs import Inputs
-    import numpy as np
+    class Steps:
+        def score_inputs(self, parts):
+            return [torch.tensor([torch.get_num_threads()])]
+
     one, none = np.array([1]), np.array([0])
-    queue.submit(steps, Inputs(one, np.array([0, 1]), one, none, none, 0, 8), one).result(10)
-ask(); leave_cores_to_compute(); ask()
-counts.append(torch.get_num_threads())
-counts.append(in_a_thread(torch.get_num_threads))
-print(counts)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["[3,", "3,", "1,", "1]"], done.stderr
+    inputs, before = Inputs(one, np.array([0, 1]), one, none, none, 0, 8), torch.get_num_threads()
+    torch.set_num_threads(3)
+    queue, steps = ComputeQueue(), Steps()
+    try:
+        counts = [int(queue.submit(steps, inputs, one).result(10).scores)]
+        leave_cores_to_compute()
+        counts.append(int(queue.submit(steps, inputs, one).result(10).scores))
+        assert [*counts, torch.get_num_threads(), in_a_thread(torch.get_num_threads)] == [3, 3, 1, 1]
+    finally:
+        queue.close()
+        torch.set_num_threads(before)
 
 
 # ---- the end
@@ -309,7 +313,7 @@ class Running:
 
 @pytest.mark.heavy
 def test_sigterm_answers_what_has_come_in_and_exits_with_0(head_folders):
-    with Running(head_folders["tiny"], notice=0.5) as server:
+    with Running(head_folders["mlm"], notice=0.5) as server:
         threads = server.send(6)
         kept = httpx.Client()
         server.signal()
@@ -326,7 +330,7 @@ def test_sigterm_answers_what_has_come_in_and_exits_with_0(head_folders):
 @pytest.mark.heavy
 @pytest.mark.parametrize("second_signal", [False, True])
 def test_what_is_not_finished_in_time_is_refused_and_a_second_signal_ends_at_once(head_folders, second_signal):
-    with Running(head_folders["tiny"], grace=30.0 if second_signal else 1.0) as server:
+    with Running(head_folders["mlm"], grace=30.0 if second_signal else 1.0) as server:
         threads = server.send(12)
         server.signal()
         if second_signal:
@@ -342,7 +346,7 @@ def test_what_is_not_finished_in_time_is_refused_and_a_second_signal_ends_at_onc
 def test_the_verb_serves_a_folder(head_folders, tmp_path):
     file = tmp_path / "key"
     file.write_text("correct-horse")
-    words = [sys.executable, "-m", "bertworks", "serve", str(head_folders["single"]), "--port", "0"]
+    words = [sys.executable, "-m", "bertworks", "serve", str(head_folders["labels"]), "--port", "0"]
     process = subprocess.Popen([*words, "--key-file", str(file)], stdout=subprocess.PIPE, text=True)
     try:
         url = re.search("http://[0-9.:]+", process.stdout.readline())[0]

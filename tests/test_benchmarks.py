@@ -55,7 +55,7 @@ def rounds(common, monkeypatch, tmp_path):
 
     class Engine(inference.Side):
         def __init__(self, seconds):
-            self.seconds, self.answer = seconds, True
+            self.seconds, self.pool = seconds, None
 
         def ask(self, what, texts=()):
             if what == "memory":

@@ -99,7 +99,7 @@ def started(
     work: Callable[..., Any], given: Mapping[str, Any], environment: Mapping[str, str] | None = None, **settings: Any
 ) -> subprocess.Popen[str]:
     """A process that prints, as JSON in its last line, what `work(**given)` returns; settings: of Popen."""
-    module = Path(str(sys.modules[work.__module__].__file__)).stem  # also of the script, whose name is __main__
+    module = Path(str(sys.modules[work.__module__].__file__)).stem  # of a script too, whose module has another name
     command = [sys.executable, "-c", PROGRAM, module, work.__name__, json.dumps(given, default=str)]
     variables = {**os.environ, **(environment or {})}
     variables["PYTHONPATH"] = os.pathsep.join([str(HERE), variables.get("PYTHONPATH", "")])

@@ -4,7 +4,6 @@ A kernel that fails can leave a CUDA process unusable, and compiled code and the
 """
 
 import contextlib
-import ctypes
 import importlib
 import itertools
 import json
@@ -43,14 +42,7 @@ def run_cell(module: str, name: str, given: Mapping[str, Any]) -> common.Result:
 def started(work: Work, given: Mapping[str, Any]) -> subprocess.Popen[str]:
     """A process that runs `work(**given)` and prints its result; it leads a group of its own."""
     cell = {"module": work.__module__, "name": work.__name__, "given": given}
-    return common.started(run_cell, cell, stdin=subprocess.PIPE, start_new_session=True, preexec_fn=end_with_parent)
-
-
-def end_with_parent() -> None:
-    """Have Linux kill this process when its parent is killed: it would keep the GPU busy for the next stage."""
-    with contextlib.suppress(OSError, AttributeError):
-        set_signal_at_death = 1
-        ctypes.CDLL(None).prctl(set_signal_at_death, signal.SIGKILL)
+    return common.started(run_cell, cell, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def wait_for_turn() -> None:

@@ -2,13 +2,10 @@
 
 import argparse
 import importlib
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
@@ -81,19 +78,13 @@ def rounds(common, monkeypatch, tmp_path):
     return run
 
 
-def test_rounds_of_engines_end_in_time_and_each_is_kept(rounds):
-    _, result, kept = rounds(3.5)
+def test_rounds_of_engines_end_in_time_and_each_is_kept_as_multiples_of_sentence_transformers(rounds):
+    inference, result, kept = rounds(3.5)
     assert result["rounds"] == 4 and [one["rounds"] for one in kept] == [1, 2, 3, 4]  # of 50 seconds each
-    assert kept[0]["engines"].keys() == result["engines"].keys() and kept[-1] == result
-
-
-def test_engines_are_multiples_of_sentence_transformers(rounds):
-    inference, result, _ = rounds(60.0)
+    assert kept[-1] == result and result["left_out"] == {"export, int8": "onnxruntime is missing"}
     ours = result["engines"][inference.EXACT]
-    assert result["rounds"] == 5 and ours["seconds"] == [10.0] * 5 and ours["texts_a_second"] == 2.0
+    assert ours["seconds"] == [10.0] * 4 and ours["texts_a_second"] == 2.0
     assert ours["times_peer"] == 4.0 and ours["single_times_peer"] == pytest.approx(4.0)
-    alone = inference.with_ratios({inference.EXACT: {"texts_a_second": 2.0}})
-    assert alone == {inference.EXACT: {"texts_a_second": 2.0}}
 
 
 # ---- gpu.py
@@ -197,12 +188,6 @@ def test_cells_that_are_ready_take_turns(cells, monkeypatch, tmp_path):
     assert lines[2:] == ["measured-0.3", "done-0.3", "measured-0.1", "done-0.1"]
 
 
-def test_cells_that_take_too_long_are_killed_together(cells, monkeypatch):
-    shell(monkeypatch, cells, lambda given: "sleep 60")
-    found = dict(cells.run_together(None, {"a": {}, "b": {}}, 0.1))
-    assert [*found] == ["a", "b"] and all("stopped after 0 seconds" in one["error"] for one in found.values())
-
-
 def test_a_cell_that_is_not_ready_in_time_is_left_out(cells, monkeypatch):
     """Another keeps its turn, and its result is read though a worker of it still has the pipe open."""
     scripts = {"slow": "sleep 60", "fast": "echo ready; read line; sleep 60 & echo '{\"speed\": 1}'; sleep 60"}
@@ -211,31 +196,16 @@ def test_a_cell_that_is_not_ready_in_time_is_left_out(cells, monkeypatch):
     assert "error" in found["slow"] and found["fast"] == {"speed": 1}
 
 
-def test_cells_end_with_a_parent_that_is_killed():
-    """They would keep the GPU busy for the next stage."""
-    program = (
-        "import subprocess, sys, time, gpu_cells\n"
-        "how = {'preexec_fn': gpu_cells.end_with_parent, 'start_new_session': True}\n"
-        "print(subprocess.Popen(['sleep', '60'], **how).pid, flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCHMARKS), os.environ.get("PYTHONPATH", "")])}
-    parent = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
-    child = psutil.Process(int(parent.stdout.readline()))
-    parent.kill()
-    psutil.wait_procs([child], timeout=20)
-    assert not child.is_running()
-
-
 def test_an_effect_counts_the_seeds_that_both_starts_have(common):
     effect = importlib.import_module("gpu_training").effect
     seeds = {"pretrained": {"1": 0.8, "2": 0.9, "3": 0.5}, "random": {"1": 0.6, "2": 0.6}}
-    found = {
-        start: {"by_seed": {seed: {"accuracy": score} for seed, score in runs.items()}} for start, runs in seeds.items()
+    runs = {
+        start: {"by_seed": {seed: {"accuracy": score} for seed, score in scores.items()}}
+        for start, scores in seeds.items()
     }
-    made = effect("sst2", found)
-    assert (made["metric"], made["n"]) == ("accuracy", 2) and made["mean"] == pytest.approx(0.25)
-    assert effect("sst2", {"pretrained": {"error": "no memory"}, "random": found["random"]}) is None
+    result = effect("sst2", runs)
+    assert (result["metric"], result["n"]) == ("accuracy", 2) and result["mean"] == pytest.approx(0.25)
+    assert effect("sst2", {"pretrained": {"error": "no memory"}, "random": runs["random"]}) is None
 
 
 def test_a_cell_has_a_name_and_micro_batches_that_divide_its_batch(common):

@@ -52,6 +52,37 @@ def test_a_recipe_is_filled_with_the_defaults_where_it_is_silent(tmp_path):
     recipe = load(tmp_path, 'name = "x"\npath = "a/b"\n[inner]\nrate = 1\n[[parts]]\nsize = 5\n[[parts]]\nkind = "b"')
     assert recipe == Outer("x", Inner(rate=1.0), (Inner(size=5), Inner(kind="b")), Path("a/b"))
     assert isinstance(recipe.inner.rate, float)
+    assert load(tmp_path, "\ufeffname = 'x'\r\n") == Outer("x")  # a byte order mark
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"r\.toml: no such file; expected a recipe"),
+        (b"# " + b"a" * RECIPE_BYTES, r"r\.toml: more than 1,048,576 bytes; expected a recipe"),
+        (b"name = '\xff'", "not valid TOML"),
+    ],
+    ids=["missing", "long", "no text"],
+)
+def test_a_recipe_that_is_not_there_or_no_text(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "r.toml").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load_recipe(tmp_path / "r.toml", Outer)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "message"),
+    [
+        (Outer("x", path=Path("tr\udcff")), r"^path = 'tr\\udcff'; expected .* UTF-8, .*; rename the file"),
+        (Outer("x", Inner(rate=float("inf"))), r"^inner\.rate = inf; expected a finite number"),
+    ],
+    ids=["name", "number"],
+)
+def test_what_toml_cannot_hold_is_refused_before_anything_is_written(recipe, message):
+    """By the recipe's hash, too, which comes first: what is in recipe.toml can be read back."""
+    with pytest.raises(InputError, match=message):
+        to_toml(recipe)
 
 
 def test_the_resolved_form_is_read_back_as_the_same(tmp_path):
@@ -78,22 +109,6 @@ def test_a_mistake_is_named(tmp_path, text, said):
     with pytest.raises(InputError) as error:
         load(tmp_path, text)
     assert str(tmp_path / "r.toml") in str(error.value) and said in str(error.value)
-
-
-def test_a_recipe_may_begin_with_a_byte_order_mark(tmp_path):
-    (tmp_path / "r.toml").write_bytes(b"\xef\xbb\xbfname = 'x'\r\n")
-    assert load_recipe(tmp_path / "r.toml", Outer) == Outer("x")
-
-
-def test_a_recipe_that_is_not_there_or_no_text(tmp_path):
-    with pytest.raises(InputError, match=r"none\.toml: no such file; expected a recipe"):
-        load_recipe(tmp_path / "none.toml", Outer)
-    (tmp_path / "long.toml").write_bytes(b"# " + b"a" * RECIPE_BYTES)
-    with pytest.raises(InputError, match=r"long\.toml: more than 1,048,576 bytes; expected a recipe"):
-        load_recipe(tmp_path / "long.toml", Outer)
-    (tmp_path / "r.toml").write_bytes(b"name = '\xff'")
-    with pytest.raises(InputError, match="not valid TOML"):
-        load_recipe(tmp_path / "r.toml", Outer)
 
 
 @dataclass(frozen=True)
@@ -179,17 +194,3 @@ def test_recipes_that_come_with_bertworks_are_found_by_name(tmp_path, monkeypatc
     assert find_recipe("cpu", "pretrain") == Path("cpu")
     with pytest.raises(InputError, match=r"one of albert, .*study"):
         find_recipe("zzz", "pretrain")
-
-
-def test_a_name_that_toml_cannot_hold_is_refused_before_anything_is_written():
-    """By the recipe's hash, too, which comes first: what is in recipe.toml can be read back."""
-    for recipe, key in ((Outer("x", path=Path("tr\udcff")), "path"), (Outer("tr\udcff"), "name")):
-        with pytest.raises(InputError, match=rf"^{key} = 'tr\\udcff'; expected .* UTF-8, .*; rename the file"):
-            to_toml(recipe)
-
-
-def test_a_flag_that_is_not_finite_is_refused_before_anything_is_written():
-    with pytest.raises(InputError, match=r"^inner\.rate = inf; expected a finite number"):
-        to_toml(Outer("x", Inner(rate=float("inf"))))
-    with pytest.raises(ValueError, match="epochs = inf; expected a finite number above 0"):
-        FinetuneConfig(epochs=float("inf"))

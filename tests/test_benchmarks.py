@@ -1,6 +1,5 @@
 """The benchmarks' shared code, and that none of them is left out of benchmarks/smoke.py, which .ci/run runs."""
 
-import argparse
 import importlib
 import re
 import subprocess
@@ -45,46 +44,13 @@ def test_a_side_in_this_process_counts_its_memory(common):
     assert result["size"] == 1 << 20 and result["tree_mb"] > 10
 
 
-@pytest.fixture
-def rounds(common, monkeypatch, tmp_path):
-    """The rounds of inference.py on two engines that take no time but the clock's: a function of the minutes."""
-    inference, clock = importlib.import_module("inference"), [0.0]
-
-    class Engine(inference.Side):
-        def __init__(self, seconds):
-            self.seconds, self.pool = seconds, None
-
-        def ask(self, what, texts=()):
-            if what == "memory":
-                return 5_000_000
-            clock[0] += self.seconds if what == "all" else 0.0
-            return self.seconds if what == "all" else [0.01 * self.seconds] * 2
-
-    engines = {inference.PEER: Engine(40.0), inference.EXACT: Engine(10.0), "export, int8": "onnxruntime is missing"}
-    facts = {"cosine": {"mean": 1.0, "smallest": 0.9}, "stsb_spearman": 0.8, "pairs": 3}
-    monkeypatch.setattr(inference, "mixed_texts", lambda data, count: ["a"] * count)
-    monkeypatch.setattr(inference, "single_texts", lambda *given: ["a"])
-    monkeypatch.setattr(inference, "started", lambda *given: iter(engines.items()))
-    monkeypatch.setattr(inference, "compared", lambda options, sides, texts: dict.fromkeys(sides, facts))
-    monkeypatch.setattr(inference.Tokenizer, "load", lambda folder: type("T", (), {"encode_batch": lambda s, t: []})())
-    monkeypatch.setattr(inference.time, "perf_counter", lambda: clock[0])
-    kept = []
-    monkeypatch.setattr(common, "keep", lambda options, result: kept.append(result))
-
-    def run(minutes):
-        options = argparse.Namespace(data=tmp_path, model=tmp_path, texts=20, singles=2, rounds=5, minutes=minutes)
-        return inference, inference.measure(options, tmp_path), kept
-
-    return run
-
-
-def test_rounds_of_engines_end_in_time_and_each_is_kept_as_multiples_of_sentence_transformers(rounds):
-    inference, result, kept = rounds(3.5)
-    assert result["rounds"] == 4 and [one["rounds"] for one in kept] == [1, 2, 3, 4]  # of 50 seconds each
-    assert kept[-1] == result and result["left_out"] == {"export, int8": "onnxruntime is missing"}
-    ours = result["engines"][inference.EXACT]
-    assert ours["seconds"] == [10.0] * 4 and ours["texts_a_second"] == 2.0
-    assert ours["times_peer"] == 4.0 and ours["single_times_peer"] == pytest.approx(4.0)
+def test_engines_are_multiples_of_sentence_transformers(common):
+    inference = importlib.import_module("inference")
+    seconds = {inference.PEER: 40.0, inference.EXACT: 10.0}
+    engines = {name: inference.times([one] * 3, [one / 100] * 6, 20) for name, one in seconds.items()}
+    ours = inference.with_ratios(engines)[inference.EXACT]
+    assert (ours["texts_a_second"], ours["times_peer"], ours["single_times_peer"]) == (2.0, 4.0, pytest.approx(4.0))
+    assert inference.with_ratios({inference.EXACT: engines[inference.EXACT]}).keys() == {inference.EXACT}
 
 
 # ---- gpu.py
@@ -128,26 +94,6 @@ def test_cells_are_measured_until_the_minutes_are_used_and_continued(gpu, cells,
     again = gpu.run_cells(options, "steps", None, given, {"steps": 3})
     assert {*again["cells"]} == {"a", "b", "c"} and again["left_out"] == [] and again["finished"]
     assert not any("error" in cell for cell in again["cells"].values())
-
-
-def test_a_day_continues_with_the_stage_that_is_not_finished(gpu, monkeypatch, tmp_path, capsys):
-    ran, finished = [], {"steps": False}
-
-    def stage(name):
-        def run(options, work):
-            ran.append(name)
-            return gpu.keep(options, name, {"finished": finished.get(name, True)})
-
-        return run
-
-    monkeypatch.setattr(gpu, "STAGES", {name: stage(name) for name in gpu.STAGES})
-    options = gpu_options(gpu, tmp_path, minutes=1e9)
-    with pytest.raises(SystemExit) as stopped:
-        gpu.run_stages(options, tmp_path, [*gpu.STAGES])
-    assert ran == ["tests", "steps"] and stopped.value.code == 3 and "steps: not finished" in capsys.readouterr().out
-    finished["steps"] = True
-    gpu.run_stages(options, tmp_path, [*gpu.STAGES])
-    assert ran[2:] == ["steps", "pretraining", "traces", "finetuning"]
 
 
 def test_a_cell_runs_in_a_process_of_its_own_and_its_error_is_recorded(common, cells):
@@ -217,16 +163,6 @@ def test_a_cell_has_a_name_and_micro_batches_that_divide_its_batch(common):
     for wrong in ("base", "base-128-0.1-other", "huge-128-0.1-eager", "base-x-0.1-eager"):
         with pytest.raises(SystemExit, match="found the cell"):
             steps.Cell.named(wrong)
-
-
-def test_the_best_and_the_worst_cell_are_ours(common):
-    steps = importlib.import_module("gpu_steps")
-    speeds = {"base-128-0-eager": 2e14, "base-128-0-compiled": 4e14, "base-128-0-transformers": 1e14}
-    cells = {name: {"flops_per_second": speed} for name, speed in speeds.items()}
-    cells["large-128-0-eager"] = {"error": "out of memory"}
-    assert steps.best_and_worst(cells) == ("base-128-0-compiled", "base-128-0-eager")
-    with pytest.raises(SystemExit, match="run the stage `steps` first"):
-        steps.best_and_worst({})
 
 
 def test_the_model_of_a_run_is_written_in_bfloat16(common, tmp_path):

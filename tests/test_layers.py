@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import bertworks
+from test_size import code_lines
 
 ROOT = Path(bertworks.__file__).parent
 LAYERS = [
@@ -159,6 +160,20 @@ def test_importing_and_help_load_nothing_heavy():
             [sys.executable, "-c", f"import sys\n{code}\nprint({heavy})"], capture_output=True, text=True
         )
         assert done.stdout.splitlines()[-1] == "[]", done
+
+
+READING_FILES, READING_LINES = 67, 5_700  # a change that lowers a number lowers it here; none raises it
+
+
+def test_the_reading_core_only_shrinks():
+    """What importing the pre-training run loads: the files that somebody reads to understand training."""
+    code = "import sys, bertworks.pretraining.run\nfor name, module in sys.modules.items():\n"
+    code += "    if name.split('.')[0] == 'bertworks': print(module.__file__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    files = [Path(line) for line in done.stdout.splitlines()]
+    others = {"api", "apps", "checkpoint", "cli", "experiments", "finetuning", "inference", "tasks", "tokenizer"}
+    assert not others & {path.relative_to(ROOT).with_suffix("").parts[0] for path in files}
+    assert len(files) <= READING_FILES and sum(map(code_lines, files)) <= READING_LINES
 
 
 def test_help_of_every_verb_and_the_lists_load_no_torch():

@@ -54,19 +54,14 @@ def test_the_relatives_recipes_have_the_published_shapes(name, preset):
 
     recipe = load_recipe(RECIPES / "pretrain" / f"{name}.toml", PretrainConfig)
     assert recipe.model == PRESETS[preset]
+    modern = load_recipe(RECIPES / "pretrain" / "modern.toml", PretrainConfig)
+    assert modern.model == PRESETS["modern"]
     small = load_recipe(RECIPES / "pretrain" / f"{name}-cpu.toml", PretrainConfig)
     study = load_recipe(RECIPES / "pretrain" / "study.toml", PretrainConfig)
     assert (small.optim, small.phases) == (study.optim, study.phases)  # so that their curves can be compared
     assert small.objective == recipe.objective and small.loop.hours == pytest.approx(1 / 6, rel=1e-3)
     alike = ("max_length", "position_embedding_type")
     assert all(getattr(small.model, name) == getattr(study.model, name) for name in alike)
-
-
-def test_the_modern_recipe_has_the_shape_of_its_preset():
-    from bertworks.model.presets import PRESETS
-    from bertworks.pretraining.recipe import PretrainConfig
-
-    assert load_recipe(RECIPES / "pretrain" / "modern.toml", PretrainConfig).model == PRESETS["modern"]
 
 
 def test_distilberts_recipe():

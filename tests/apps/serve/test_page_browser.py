@@ -56,8 +56,6 @@ def address(tmp_path_factory):
         model = build_model(shape, (head,), labels=len(labels or "xx"), seed=3)
         model.heads[head].weight.data.mul_(20)
         save_folder(folder / name, model, folder / "masked", labels=labels, task=task)
-    rows = [{"text": "a word of the run", "label": "neutral"}, {"text": "another word of it"}]
-    (folder / "labels" / "examples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     models = {name: ServedModel.load(f"{name}={folder / name}") for name in TABS}
     with serving(models, ServeConfig(root_path="/bert")) as found:
         yield found
@@ -156,15 +154,6 @@ def test_errors_are_in_the_language_of_the_page(visit, language):
     assert page.locator(".error q:not([lang=en])").count() == 0 and page.evaluate(CONTRAST) == []
 
 
-def until(page, condition):
-    """Wait until a condition in JavaScript holds; the page's policy forbids Playwright's own way of waiting for it."""
-    for _ in range(200):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"{condition} does not come true")
-
-
 def fill(page, values):
     for name, value in values.items():
         page.fill(f"[name={name}]", value)
@@ -198,23 +187,6 @@ def test_markup_in_texts_labels_and_errors_stays_text(visit):
     page.click("button.run")
     assert EVIL in page.locator(".error").inner_text()
     assert page.evaluate("window.hit") is None
-
-
-def test_tabs_by_arrow_keys_with_a_visible_focus(visit):
-    found = visit()
-    page = found.page
-    page.focus("[role=tab][aria-selected=true]")
-    keys = {"ArrowRight": "next", "End": "attention", "ArrowLeft": "similar", "Home": "masks"}
-    for key, tab in keys.items():
-        page.keyboard.press(key)
-        assert page.evaluate("document.activeElement.id") == f"tab-{tab}"
-        assert page.get_attribute(f"#tab-{tab}", "aria-selected") == "true"
-    assert page.evaluate("getComputedStyle(document.activeElement).outline").endswith("solid 2px")
-    assert page.locator("[role=tab][tabindex='0']").count() == 1
-    found.settle()
-    page.fill("[name=text]", "the [MASK] of the river")
-    page.keyboard.press("Control+Enter")
-    until(page, "document.querySelector('.result .text').textContent.includes('river')")
 
 
 # ---- what a user of the page needs besides answers
@@ -254,13 +226,3 @@ def test_the_shown_commands_give_the_shown_answer(chromium, tmp_path, key, monke
         done = subprocess.run(["bash", "-c", f"{curl} -s"], capture_output=True, text=True, check=True)
     scores = [[one["score"] for one in rows[0]] for rows in (json.loads(answer), json.loads(done.stdout), printed[0])]
     assert len(scores[0]) == 2 and scores[1:] == [pytest.approx(scores[0], rel=1e-2)] * 2
-
-
-def test_examples_are_those_of_the_run(visit):
-    found = visit()
-    found.go("labels", "labels")
-    assert found.page.locator(".chip").all_inner_texts() == ["a word of the run", "another word of it"]
-    assert "neutral" in found.page.locator(".result .note").first.inner_text()  # the label of the development set
-    found.page.click(".chip >> nth=1")
-    found.settle()
-    assert found.page.input_value("[name=text]") == "another word of it"

@@ -1,7 +1,9 @@
 """The site of docs/: it builds without a warning, has every page, loads nothing from elsewhere, no link is dead."""
 
 import ast
+import functools
 import html
+import http.server
 import importlib.util
 import json
 import os
@@ -9,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -141,18 +144,28 @@ def test_every_verb_has_a_page_with_its_example_and_flags(site):
         assert all(line in text for line in outputs.get(verb, [])), verb
 
 
+@pytest.fixture(scope="module")
+def address(site):
+    """The site behind a server of this machine."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_the_screen_and_ask_nobody_else(site, chromium, width, scheme):
+def test_pages_fit_the_screen_and_ask_nobody_else(address, chromium, width, scheme):
     context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page, asked, wrong = context.new_page(), [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     for name in SEEN:
-        page.goto(f"file://{site}/{name}.html")
+        page.goto(f"{address}{name}.html")
         wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wider <= 0, f"{name} is {wider} pixels wider than the screen"
-    elsewhere = [url for url in asked if not url.startswith(("file:", "data:", "blob:"))]
+    elsewhere = [url for url in asked if not url.startswith((address, "data:", "blob:"))]
     assert asked and not elsewhere and not wrong
     context.close()

@@ -1,10 +1,10 @@
 """Tiny folders of every head, clients of an application that serves some of them, and a real server of all."""
 
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,29 +67,29 @@ def client_of(models: "dict[str, ServedModel]", key: str | None = None, **settin
 
 
 @contextlib.contextmanager
-def serving(
-    models: "dict[str, ServedModel]", config: "ServeConfig | None" = None, key: str | None = None
-) -> Iterator[str]:
-    """The address of a server that answers on the loopback interface until the end of the block."""
-    import uvicorn
-
+def serving(models: "dict[str, ServedModel]", config: "ServeConfig | None" = None, key: str | None = None, app=None):
+    """The address of a server, in a thread, that answers on the loopback interface until the end of the block."""
     from bertworks.apps.serve.app import create_app
+    from bertworks.apps.serve.config import ServeConfig
+    from bertworks.apps.serve.server import accept, address_of, bind, server_of
 
-    app = create_app(models, config, [key] if key else None)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+    config = replace(config or ServeConfig(), port=0)
+    app = app or create_app(models, config, [key] if key else None)
+    with bind(config) as listener:
+        accept(listener, config)
+        server = server_of(app, config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
             while not server.started:
                 assert thread.is_alive()
                 time.sleep(0.01)
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+            yield address_of(listener)
         finally:
             server.should_exit = True
             thread.join(timeout=20)
             app.state.service.close()
+            assert not thread.is_alive() and app.state.service.queue.join(20)
 
 
 @pytest.fixture(scope="session")

@@ -16,49 +16,35 @@ import torch
 from bertworks.apps.serve.app import create_app
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel
-from bertworks.apps.serve.server import bind, server_of
 from bertworks.inference.predictor import Predictor
+from support.served import serving
 
 
-class Live:
-    """A server on a free port, in a thread of this process. `gate` holds back forward passes while it is closed."""
+class Live(contextlib.ExitStack):
+    """A server in a thread of this process. `gate` holds back forward passes while it is closed."""
 
     def __init__(self, predictor, **settings):
-        self.model = ServedModel("mlm", predictor)
-        self.steps = self.model.steps["embed"]
-        self.gate, self.entered, self.rows = threading.Event(), threading.Event(), []
+        super().__init__()
+        model, self.rows = ServedModel("mlm", predictor), []
+        self.steps, self.gate, self.entered = model.steps["embed"], threading.Event(), threading.Event()
         self.gate.set()
-        self._forward = self.steps.forward
-        self.steps.forward = self.forward
-        self.config = ServeConfig(port=0, **settings)
-        self.app = create_app({"mlm": self.model}, self.config)
+        self.compute, self.steps.forward = self.steps.forward, self.forward
+        self.config = ServeConfig(**settings)
+        self.app = create_app({"mlm": model}, self.config)
         self.service = self.app.state.service
 
     def forward(self, inputs):
         self.entered.set()
         assert self.gate.wait(20)
         self.rows.append(len(inputs))
-        return self._forward(inputs)
+        return self.compute(inputs)
 
     def __enter__(self):
-        self.listener = bind(self.config)
-        self.address = self.listener.getsockname()[:2]
-        self.server = server_of(self.app, self.config)
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
-        self.thread.start()
-        while not self.server.started:
-            assert self.thread.is_alive()
-            time.sleep(0.01)
-        self.http = httpx.Client(base_url="http://{}:{}".format(*self.address), timeout=30)
+        url = self.enter_context(serving({}, self.config, app=self.app))
+        self.address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        self.http = self.enter_context(httpx.Client(base_url=url, timeout=30))
+        self.callback(self.gate.set)
         return self
-
-    def __exit__(self, *error):
-        self.gate.set()
-        self.http.close()
-        self.server.should_exit = True
-        self.thread.join(20)
-        self.service.close()
-        assert not self.thread.is_alive() and self.service.queue.join(20)
 
     def embed(self, inputs="a b c", **more):
         return self.http.post("/embed", json={"inputs": inputs, **more})
@@ -74,11 +60,11 @@ class Live:
         """What the server sends for these bytes, until it closes the connection or `wait` seconds are over."""
         with socket.create_connection(self.address, timeout=wait) as connection:
             connection.sendall(head.replace("\n", "\r\n").encode() + body)
-            found = b""
+            answer = b""
             with contextlib.suppress(TimeoutError, ConnectionResetError):
                 while part := connection.recv(65536):
-                    found += part
-            return found
+                    answer += part
+            return answer
 
 
 @pytest.fixture
@@ -145,7 +131,7 @@ def test_an_exception_in_the_compute_thread_fails_its_requests_alone(live, caplo
     def broken(inputs):
         if 13 in inputs.lengths:
             raise RuntimeError("a secret text")
-        return live._forward(inputs)
+        return live.compute(inputs)
 
     live.steps.forward = broken
     with caplog.at_level(logging.DEBUG):
@@ -190,21 +176,14 @@ def test_only_requests_that_passed_the_checks_count(predictors):
 
 def test_nothing_of_a_text_is_ever_logged(live, caplog, capfd):
     secret = "xyzzyplugh"
-    bodies = [
-        {"inputs": secret},
-        {"inputs": [[secret]]},
-        {"inputs": f"{secret} " * 200},
-        {"inputs": secret, "prompt_name": secret},
-        {"inputs": secret, "dimensions": 1000},
-    ]
+    more = ({}, {"inputs": [[secret]]}, {"inputs": f"{secret} " * 200}, {"prompt_name": secret}, {"dimensions": 1000})
     kind = {"content-type": "application/json"}
     with caplog.at_level(logging.DEBUG):
-        for body in bodies:
+        for body in ({"inputs": secret, **fields} for fields in more):
             live.http.post("/embed", json=body)
             live.http.post("/", json=body)
             live.http.post("/v1/embeddings", content=json.dumps(body)[:-1], headers=kind)
         live.service.pool.submit(lambda: None).result()
     ours = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
-    assert not [record for record in ours if secret in record.getMessage() or secret in str(record.args)]
     shown = capfd.readouterr()
-    assert secret not in shown.out + shown.err
+    assert secret not in shown.out + shown.err + "".join(f"{one.getMessage()} {one.args}" for one in ours)

@@ -51,18 +51,16 @@ def test_dimensions_are_cut_and_the_vectors_scaled_again(api, expected):
     ("given", "code"),
     [
         (["a b c d e f g h"] * 30_001, "max_tokens_per_request"),  # 300,010 tokens
-        (["a"] * 300_001, "max_tokens_per_request"),
         ("a" * 4_000_001, "request_too_large"),
-        ("d " * 60, "context_length_exceeded"),
         (["a", "d " * 60], "context_length_exceeded"),
     ],
-    ids=["tokens", "elements", "bytes", "long", "long in a list"],
+    ids=["tokens", "bytes", "long"],
 )
 def test_clients_are_told_to_shorten_a_text_only_if_one_is_too_long(http, given, code):
-    found = http.post("/v1/embeddings", json={"model": "mlm", "input": given})
-    error = found.json()["error"]
-    assert (found.status_code, error["code"]) == (413, code)
-    assert ("input 1: " in error["message"]) == (code == "context_length_exceeded" and isinstance(given, list))
+    answer = http.post("/v1/embeddings", json={"model": "mlm", "input": given})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (413, code)
+    assert ("input 1: " in error["message"]) == (code == "context_length_exceeded")
 
 
 def test_models(api, served):

@@ -1,6 +1,5 @@
 """The process of a server: what stops it at its start, its screen, and how it ends."""
 
-import asyncio
 import contextlib
 import json
 import os
@@ -22,12 +21,11 @@ import torch
 import bertworks.inference.engines as engines
 from bertworks.apps.serve import server
 from bertworks.apps.serve.config import ServeConfig
-from bertworks.apps.serve.models import ServedModel, load_models
+from bertworks.apps.serve.models import load_models
 from bertworks.apps.serve.queue import ComputeQueue
 from bertworks.apps.serve.server import (
     KEY,
     bind,
-    caught_up,
     in_a_thread,
     leave_cores_to_compute,
     read_keys,
@@ -105,18 +103,11 @@ def test_a_server_says_what_it_loads_before_it_does_and_opens_at_last(head_folde
 
 
 @pytest.mark.parametrize(
-    ("host", "message"),
-    [("no.such.host.invalid", "--host"), ("a" * 80, "--host"), ("192.0.2.1", "expected an address of this machine")],
+    ("host", "message"), [("no.such.host.invalid", "--host"), ("192.0.2.1", "expected an address of this machine")]
 )
 def test_a_host_that_is_none_is_named(host, message):
     with pytest.raises(InputError, match=message):
         bind(ServeConfig(host=host, port=0))
-
-
-@pytest.mark.parametrize("origin", ["example.com", "https://example.com/", "https://example.com/page"])
-def test_an_origin_that_no_browser_sends_is_refused(origin):
-    with pytest.raises(InputError, match=r"expected an origin such as https://example\.com"):
-        ServeConfig(allow_origin=("https://a.example:8080", "*", origin))
 
 
 @pytest.mark.parametrize(
@@ -173,12 +164,11 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
     ("address", "keyed", "words"),
     [
         ("http://0.0.0.0:8080", False, ("fill masks", "http://localhost:8080/ ", "other machines", "1.5 s")),
-        ("http://[::]:8080", True, ("http://localhost:8080/ ", "needed for everything but /health")),
-        ("http://127.0.0.1:80", False, ("http://127.0.0.1:80/ ", "mlm")),
+        ("http://[::]:8080", True, ("mlm", "http://localhost:8080/ ", "needed for everything but /health")),
     ],
 )
-def test_the_screen_names_models_and_who_can_reach_them(predictors, capsys, address, keyed, words):
-    service = Service({"mlm": ServedModel("mlm", predictors["mlm"])}, ServeConfig())
+def test_the_screen_names_models_and_who_can_reach_them(served, capsys, address, keyed, words):
+    service = Service({"mlm": served["mlm"]}, ServeConfig())
     show(service, address, keyed, 1.5)
     service.close()
     shown = capsys.readouterr().out
@@ -205,35 +195,6 @@ def test_only_the_queue_uses_all_cores():
 
 
 # ---- the end
-
-
-@pytest.mark.parametrize("accepted", [True, False])
-def test_the_listener_waits_for_connections_that_have_arrived(accepted):
-    """They are accepted after 0.2 seconds, or never: then the wait ends by itself."""
-
-    async def wait(listener) -> float:
-        begun = time.perf_counter()
-        if accepted:
-            asyncio.get_running_loop().call_later(0.2, listener.accept)
-        await caught_up([listener], 0.8)
-        return time.perf_counter() - begun
-
-    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
-        seconds = asyncio.run(wait(listener))
-    assert 0.25 < seconds < 0.8 if accepted else seconds >= 0.8
-
-
-def test_the_listener_waits_for_a_loop_that_is_behind():
-    """A loop that wakes late has not read everything."""
-
-    async def wait() -> float:
-        loop, begun = asyncio.get_running_loop(), time.perf_counter()
-        for number in range(6):
-            loop.call_later(0.05 * number, time.sleep, 0.05)
-        await caught_up([], 5.0)
-        return time.perf_counter() - begun
-
-    assert 0.3 < asyncio.run(wait()) < 4.0
 
 
 def test_signals_after_the_last_answer_change_nothing(monkeypatch):

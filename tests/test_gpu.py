@@ -28,16 +28,9 @@ WHOLE = [64, 20, 30, 25, 9, 40, 33, 12]  # lengths of a batch
 
 
 def shape(vocab_size: int, dropout: float) -> ModelConfig:
-    return ModelConfig(
-        vocab_size=vocab_size,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=128,
-        max_position_embeddings=64,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return ModelConfig(vocab_size=vocab_size, max_position_embeddings=64, **sizes, **rates)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -206,13 +199,8 @@ def tuned(tmp_path_factory):
     tokenizer = Tokenizer.load(vocabulary, lowercase=True)
     save_folder(folder / "model", build_model(shape(len(SPECIAL_TOKENS) + len(words), 0.1), (), seed=1), tokenizer)
     rows = [{"a": f"{x} {y}", "b": z, "label": str(z in words[:3])} for x in words for y in words for z in words]
-    given = {
-        "optim": {"lr": 3e-3},
-        "loop": {"compile": "off", "precision": "bfloat16"},
-        "epochs": 6,
-        "max_seq_length": 16,
-        "quiet": True,
-    }
+    given = {"optim": {"lr": 3e-3}, "loop": {"compile": "off", "precision": "bfloat16"}}
+    given |= {"epochs": 6, "max_seq_length": 16, "quiet": True}
     made = finetune(folder / "model", folder / "run", train=rows, dev=rows[::3], text=("a", "b"), **given)
     return folder / "run", rows, made
 

@@ -242,18 +242,6 @@ def test_no_name_is_on_two_sides():
     assert not any("package" in d.text or "np.array" in d.text for found in rows.values() for d in found)
 
 
-def test_the_clock_says_how_long_it_takes_and_when_the_limit_is_used_up():
-    now = [0.0]
-    clock = Clock(30.0, default_config().tokens, lambda: now[0])
-    whole = clock.left()
-    clock.begin("reading")
-    now[0] = 300.0  # ten times as long as on a machine without other work
-    clock.begin("store")
-    assert clock.left() == pytest.approx(10 * (whole - 30)) and not clock.over()
-    now[0] = 1801.0
-    assert clock.over()
-
-
 TOPICS = {
     "rivers": "river boat water bridge harbour sail fish shore wave stream current flood",
     "kitchens": "kitchen bread oven butter spoon recipe flour dinner soup knife plate salt",

@@ -88,9 +88,7 @@ def test_the_page_has_the_numbers():
     assert len(points) == len(RECORDS) - 4 and heights == sorted(heights)  # a falling loss goes down the page
     widths = [float(width) for width in re.findall(r'class="(?:main|other)" x="150" y="\d+" width="([\d.]+)"', text)]
     assert widths[0] / widths[1] == pytest.approx(0.65 / 0.555, abs=0.01)
-    assert "Shown are the paragraphs with the most different marked words, of the 300 that selected" in text
     assert "position heads" not in text and "position heads: attention heads" in conditions(RESULTS | START)
-    assert 'class="tag code missed"' in text and 'style="width:15%"' in text
 
 
 @pytest.mark.browser

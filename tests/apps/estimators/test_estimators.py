@@ -137,7 +137,6 @@ def test_a_classifier_is_searched_and_takes_pairs(place, table):
     ("X", "message"),
     [
         ("a text", "^X is a str; expected a list of texts"),
-        ([], "^X has 0 samples"),
         ([1, 2], r"^X\[0\] is a int \(1\); expected a text"),
         ([["a", "b", "c"]], "^X has rows of 3 texts; expected one text each, or two each"),
         (["a", ("b", "c")], "^X has rows of 1 and 2 texts"),

@@ -60,18 +60,15 @@ def test_an_exported_classifier_is_served(classifier, capsys):
     assert "float32, onnx" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["serve EXPORT --port 0", "predict EXPORT --string a"])
 @pytest.mark.parametrize("flags", ["--precision bfloat16", "--engine compiled", "--engine packed"])
-def test_a_server_refuses_what_contradicts_an_export(classifier, flags, capsys):
+def test_an_export_keeps_its_precision_and_engine(classifier, command, flags, capsys):
     pytest.importorskip("fastapi")
-    from bertworks.apps.serve.models import load_models
-    from bertworks.inference.engines import Computing
-
     with pytest.raises(SystemExit) as end:
-        main(["serve", str(classifier), "--port", "0", *flags.split()])
-    said = capsys.readouterr().err
-    assert end.value.code == 1 and f"{classifier} is an export, which has the precision and engine" in said
-    own = load_models([f"it={classifier}"], Computing("float32"))["it"]
-    assert (own.info["precision"], own.info["engine"]) == ("float32", "onnx")
+        main([*command.replace("EXPORT", str(classifier)).split(), *flags.split()])
+    assert end.value.code == 1
+    assert f"{classifier} is an export, which has the precision and engine" in capsys.readouterr().err
+    assert Predictor(classifier, precision="auto").loaded.engine.precision == "float32"
 
 
 @pytest.mark.heavy
@@ -119,11 +116,3 @@ def test_verbs_that_need_weights_refuse_an_export(classifier, tmp_path, line, ca
     said = capsys.readouterr().err
     assert end.value.code == 1 and "is an export, which has no weights; use the model folder" in said, said
     assert "tokenizing" not in said and not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("settings", ["--precision bfloat16", "--engine compiled", "--engine packed"])
-def test_an_export_keeps_its_precision_and_engine(classifier, settings, capsys):
-    with pytest.raises(SystemExit):
-        main(["predict", str(classifier), "--string", "a", *settings.split()])
-    assert "which has the precision and engine that it was exported with" in capsys.readouterr().err
-    assert Predictor(classifier, precision="auto").loaded.engine.precision == "float32"

@@ -60,32 +60,3 @@ def test_a_compiler_that_fails_is_named(head_folders, compiled, monkeypatch):
     with pytest.raises(InputError, match=message):
         service.warm_up()
     service.close()
-
-
-@pytest.mark.heavy  # Inductor compiles two graphs
-@pytest.mark.skipif(not engines.can_compile(), reason="needs a C++ compiler")
-def test_no_request_waits_for_the_compiler(head_folders, predictors):
-    from torch._dynamo.utils import counters
-
-    service = service_of(head_folders, "labels")
-    del service.models["labels"].steps["embed"]  # each head has two graphs
-    service.warm_up()
-    ready, threads = counters["stats"]["unique_graphs"], torch.get_num_threads()
-    torch.set_num_threads(threads + 1)  # of this thread; graphs are compiled for the number of the one that computes
-    steps = service.models["labels"].steps["classify"]
-
-    def computed(rows):
-        prepared = steps.prepare(rows)
-        return prepared.decode(
-            service.queue.submit(steps, prepared.inputs, steps.costs(prepared.inputs)).result().scores, {}
-        )
-
-    for count in (1, 2, 3, 7, 33):
-        for words in (1, 9, 22, 60):
-            text = " ".join(("good film a b c " * 12).split()[:words])
-            found, expected = computed([(text, None)] * count), predictors["labels"].classify(text)
-            assert [one["label"] for one in found] == [expected["label"]] * count
-            assert [one["score"] for one in found] == pytest.approx([expected["score"]] * count, abs=1e-4)
-    service.close()
-    torch.set_num_threads(threads)
-    assert counters["stats"]["unique_graphs"] == ready > 0

@@ -6,11 +6,9 @@ from bertworks.apps.serve.pipelines import TASKS
 
 ROUTES = {  # route, and the body of many wrong elements
     "/embed": lambda many: {"inputs": many},
-    "/predict": lambda many: {"inputs": many},
     "/v1/embeddings": lambda many: {"input": many},
     "/v2/rerank": lambda many: {"query": "a", "documents": many},
     "/choose": lambda many: {"text": "a", "choices": many},
-    "/": lambda many: {"inputs": many},
     "/pipeline/fill-mask": lambda many: {"inputs": "a", "parameters": {"targets": many}},
 }
 
@@ -28,9 +26,6 @@ def client(make_client):
     return make_client("mlm")
 
 
-# ---- bodies of another form
-
-
 @pytest.mark.parametrize("route", ROUTES)
 def test_the_first_wrong_element_ends_the_reading_of_a_list(client, route, monkeypatch):
     seen = []
@@ -45,10 +40,8 @@ def test_the_first_wrong_element_ends_the_reading_of_a_list(client, route, monke
 @pytest.mark.parametrize(
     ("route", "body", "message"),
     [
-        ("/embed", {"inputs": [[1, "a"]]}, "inputs.0: Input should be a valid string"),
         ("/v1/embeddings", {"input": ["a", None]}, "input.1: Input should be a valid string"),
-        ("/v1/embeddings", {"input": [2, 5, 3]}, "Input should be a valid string"),  # ids of another tokenizer
-        ("/v1/embeddings", {"input": [[2, 5, 3]]}, "Input should be a valid string"),
+        ("/v1/embeddings", {"input": [[2, 5, 3]]}, "Input should be a valid string"),  # ids of another tokenizer
         ("/predict", {"inputs": [["a"], [None]]}, "inputs.1.0: Input should be a valid string"),
         ("/embed", {}, "inputs is missing"),
         ("/embed", {"inputs": "a", "dimensions": 99}, "dimensions = 99; expected 1 to 32"),
@@ -56,12 +49,10 @@ def test_the_first_wrong_element_ends_the_reading_of_a_list(client, route, monke
         ("/", {"inputs": ["a", 1]}, "inputs.1: Input should be a valid string or a valid dictionary"),
         ("/embed", {"inputs": "a", "mdoel": "other"}, "the body: unknown field mdoel; did you mean model?"),
         ("/", {"inputs": "a", "parameters": {"topk": 1}}, "parameters: unknown field topk; did you mean top_k?"),
-        ("/v1/embeddings", {"input": "a", "truncat": True}, "the body: unknown field truncat; did you mean truncate?"),
     ],
 )
 def test_what_was_found_and_expected(client, route, body, message):
-    answer = refused(client.post(route, json=body), 422, message)
-    assert route.startswith("/v1") or answer.json()["error_type"] == "Validation"
+    refused(client.post(route, json=body), 422, message)
 
 
 def test_unknown_fields_of_other_servers_are_ignored(client):
@@ -84,11 +75,7 @@ def test_numbers_are_whole_numbers(http, value):
 
 
 def test_a_text_without_tokens_is_422(http):
-    for body in ({"a": "\u0001"}, {"a": "a", "b": "\u0001"}):
-        refused(http.post("/explain", json=body | {"model": "mlm"}), 422, "no token")
-
-
-# ---- small bodies that would become much work
+    refused(http.post("/explain", json={"a": "a", "b": "\u0001", "model": "mlm"}), 422, "no token")
 
 
 def test_a_query_for_many_documents_counts_with_each(http):
@@ -96,7 +83,7 @@ def test_a_query_for_many_documents_counts_with_each(http):
     refused(http.post("/rerank", json=body), 413, "4,000,020 characters")
 
 
-@pytest.mark.parametrize("template", ["none", "{} {}", "a" * 999 + "{}"], ids=lambda text: str(len(text)))
+@pytest.mark.parametrize("template", ["none", "{} {}", "a" * 999 + "{}"], ids=len)
 def test_a_template_has_one_place_and_no_great_length(http, template):
     body = {"inputs": "a", "parameters": {"candidate_labels": ["b"], "hypothesis_template": template}}
     refused(http.post("/models/nli", json=body), 422, "expected one {}", "1,000 characters")

@@ -6,7 +6,6 @@ import importlib
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -65,16 +64,6 @@ def test_latencies_count_from_the_intended_time(loop):
     load, _ = asyncio.run(load_on(loop, answer))
     late = sum(latency > 0.1 for latency in load.latencies)
     assert late > 40 and load.quantile(0.99) > 0.2
-
-
-def test_the_growth_of_memory_has_an_interval(loop):
-    times = np.arange(400.0)
-    noise = np.random.default_rng(1).normal(0, 0.2, 400)
-    for slope in (0.0, 60.0):
-        found = loop.growth(times, 500 + slope * times / 3600 + noise)
-        low, high = found["mb_per_hour_interval"]
-        assert slope - 10 < low < slope < high and found["mb_per_hour"] == pytest.approx(slope, abs=5)
-    assert loop.growth(times[:8], noise[:8]) == {}
 
 
 def rate_with(*rounds, accepted=10):

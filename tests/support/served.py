@@ -47,6 +47,19 @@ def heads_of(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in ("mlm", *HEADS)}
 
 
+def wait_for(condition, seconds: float = 30) -> None:
+    """Wait until a condition is true; a connection that is refused is no answer yet."""
+    import httpx
+
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(httpx.TransportError):
+            if condition():
+                return
+        time.sleep(0.02)
+    raise AssertionError(f"waited {seconds} s in vain")
+
+
 def loaded(folders: dict[str, Path], *names: str) -> "dict[str, ServedModel]":
     """Served models by name; they compute in float32 on every processor."""
     from bertworks.apps.serve.models import ServedModel

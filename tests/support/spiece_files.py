@@ -1,22 +1,8 @@
 """Tiny SentencePiece models, written field by field."""
 
-import struct
-
 import numpy as np
 
-
-def field(number: int, content: bytes | int | float) -> bytes:
-    """One field in Protocol Buffers' wire format."""
-    if isinstance(content, float):
-        return bytes([number << 3 | 5]) + struct.pack("<f", content)
-    key = bytes([number << 3 & 0x7F | (2 if isinstance(content, bytes) else 0)])
-    if number > 15:
-        key = bytes([key[0] | 0x80, number >> 4])
-    return key + (varint(len(content)) + content if isinstance(content, bytes) else varint(content))
-
-
-def varint(value: int) -> bytes:
-    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
+from .protobuf import field
 
 
 def charsmap() -> bytes:

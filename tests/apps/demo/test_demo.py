@@ -15,24 +15,8 @@ from bertworks.apps.demo.config import TaskConfig, default_config
 from bertworks.apps.demo.prose import clean, marked, unmarked
 from bertworks.apps.demo.report import effect_of, report
 from bertworks.apps.demo.run import SETTINGS, demo
-from bertworks.apps.demo.tasks import (
-    SIDES,
-    package_rows,
-    read_packages,
-    read_tags,
-    split_by_name,
-    tagged,
-    write_tags,
-)
-from bertworks.apps.demo.text import (
-    STDLIB,
-    CollectConfig,
-    Document,
-    collect,
-    find_sources,
-    read_source,
-    write_rows,
-)
+from bertworks.apps.demo.tasks import SIDES, package_rows, read_packages, read_tags, split_by_name, tagged, write_tags
+from bertworks.apps.demo.text import STDLIB, CollectConfig, Document, collect, find_sources, read_source, write_rows
 from bertworks.config import to_toml
 from bertworks.files import InputError, write_json
 from bertworks.model.config import ModelConfig

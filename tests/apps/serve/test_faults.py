@@ -5,7 +5,6 @@ import json
 import logging
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -17,7 +16,7 @@ from bertworks.apps.serve.app import create_app
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel
 from bertworks.inference.predictor import Predictor
-from support.served import serving
+from support.served import serving, wait_for
 
 
 class Live(contextlib.ExitStack):
@@ -49,13 +48,6 @@ class Live(contextlib.ExitStack):
     def embed(self, inputs="a b c", **more):
         return self.http.post("/embed", json={"inputs": inputs, **more})
 
-    def wait_for(self, condition):
-        for _ in range(1000):
-            if condition():
-                return
-            time.sleep(0.01)
-        raise AssertionError("waited 10 s in vain")
-
     def raw(self, head, body=b"", wait=10.0):
         """What the server sends for these bytes, until it closes the connection or `wait` seconds are over."""
         with socket.create_connection(self.address, timeout=wait) as connection:
@@ -85,8 +77,8 @@ def test_an_entry_is_dropped_when_its_client_leaves(live):
         assert live.entered.wait(10)
         with socket.create_connection(live.address) as leaver:
             leaver.sendall(HEAD.format(len(BODY)).replace("\n", "\r\n").encode() + BODY)
-            live.wait_for(lambda: live.service.queue.size == 1)
-        live.wait_for(lambda: live.service.queue.size == 0)  # though the thread is busy
+            wait_for(lambda: live.service.queue.size == 1)
+        wait_for(lambda: live.service.queue.size == 0)  # though the thread is busy
         live.gate.set()
         assert first.result().status_code == 200
     assert live.embed("d").status_code == 200
@@ -100,7 +92,7 @@ def test_requests_that_come_together_share_a_pass_and_get_what_each_gets_alone(l
         first = pool.submit(live.embed)
         assert live.entered.wait(10)
         others = [pool.submit(live.embed, text, normalize=False) for text in texts]
-        live.wait_for(lambda: live.service.queue.size == 4)
+        wait_for(lambda: live.service.queue.size == 4)
         live.gate.set()
         found = [other.result().json()[0] for other in others]
         first.result()
@@ -155,7 +147,7 @@ def test_too_many_requests_at_a_time_are_refused(predictors):
         live.gate.clear()
         with ThreadPoolExecutor(3) as pool:
             pending = [pool.submit(live.embed) for _ in range(3)]
-            live.wait_for(lambda: any(one.done() for one in pending))
+            wait_for(lambda: any(one.done() for one in pending))
             for path in ("/health", "/metrics", "/"):
                 assert live.http.get(path).status_code == 200, path
             live.gate.set()

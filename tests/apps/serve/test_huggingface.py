@@ -30,15 +30,6 @@ def predictor(served, name) -> Predictor:
 # ---- the seven tasks by the stock client
 
 
-def test_text_classification(inference, served):
-    found = inference("labels").text_classification("a good film")
-    expected = predictor(served, "labels").classify("a good film", all_scores=True)["scores"]
-    assert [one.label for one in found] == sorted(expected, key=lambda name: -expected[name])
-    assert {one.label: one.score for one in found} == pytest.approx(expected, abs=1e-5)
-    best = inference("labels").text_classification("a good film", top_k=1)
-    assert [one.label for one in best] == [found[0].label]
-
-
 @pytest.mark.parametrize("function", [None, "sigmoid", "softmax", "none"])
 def test_labels_are_ordered_by_logits(http, inference, served, monkeypatch, function):
     scores = torch.tensor([[900.0, 902.0, 901.0]])  # all probabilities are 1
@@ -103,13 +94,6 @@ def test_feature_extraction(inference, served):
     assert other.shape == (1, 32)
 
 
-def test_sentence_similarity(inference, served):
-    found = inference("mlm").sentence_similarity("a film", ["a film", "good", "b c d"])
-    one, *others = predictor(served, "mlm").embed(["a film", "a film", "good", "b c d"], normalize=True)
-    assert found == pytest.approx([float(one @ other) for other in others], abs=1e-5)
-    assert found[0] == pytest.approx(1, abs=1e-5) and found[1] < 1
-
-
 def test_zero_shot_classification(inference, served):
     names = ["good", "bad", "film"]
     found = inference("nli").zero_shot_classification("a b", names, hypothesis_template="a {} c")
@@ -137,29 +121,25 @@ def test_the_bare_url_answers_by_payload_and_head(http):
     assert "no [MASK] in" in post(inputs="a", parameters={}).json()["error"]
 
 
-@pytest.mark.parametrize("function", ["softmax", "sigmoid", "none"])
+@pytest.mark.parametrize("function", [None, "softmax", "sigmoid", "none"])
 @pytest.mark.parametrize("name", ["labels", "several", "value"])
-def test_function_to_apply(http, served, name, function):
-    body = {"inputs": "a good film", "parameters": {"function_to_apply": function}}
-    (found,) = http.post(f"/models/{name}", json=body).json()
-    raw = predictor(served, name).classify("a good film", all_scores=True, raw=True)["scores"]
-    values = torch.tensor(list(raw.values()))
-    applied = {"softmax": values.softmax(0), "sigmoid": values.sigmoid(), "none": values}[function]
-    assert {one["label"]: one["score"] for one in found} == pytest.approx(
-        dict(zip(raw, applied.tolist(), strict=True)), abs=1e-5
-    )
+def test_text_classification(inference, served, name, function):
+    more = {"function_to_apply": function} if function else {}
+    answer = inference(name).text_classification("a good film", **more)
+    scores = predictor(served, name).classify("a good film", all_scores=True, raw=function is not None)["scores"]
+    values = torch.tensor(list(scores.values()))
+    applied = {"softmax": values.softmax(0), "sigmoid": values.sigmoid()}.get(function, values)
+    expected = dict(zip(scores, applied.tolist(), strict=True))
+    assert {one.label: one.score for one in answer} == pytest.approx(expected, abs=1e-5)
+    assert [one.label for one in answer] == sorted(expected, key=lambda label: -expected[label])
+    assert inference(name).text_classification("a good film", top_k=1, **more) == answer[:1]
 
 
-def test_a_pair_is_read_as_one_and_a_regression_gives_its_value(http, served):
-    rows = [{"text": "a b", "text_pair": "c"}, {"text": "a b"}, "a b"]
-    found = http.post("/models/nli", json={"inputs": rows}).json()
-    expected = [
-        predictor(served, "nli").classify("a b", second, all_scores=True)["scores"] for second in ("c", None, None)
-    ]
-    for row, scores in zip(found, expected, strict=True):
+def test_a_pair_is_read_as_one(http, served):
+    rows = http.post("/models/nli", json={"inputs": [{"text": "a b", "text_pair": "c"}, {"text": "a b"}]}).json()
+    for row, second in zip(rows, ("c", None), strict=True):
+        scores = predictor(served, "nli").classify("a b", second, all_scores=True)["scores"]
         assert {one["label"]: one["score"] for one in row} == pytest.approx(scores, abs=1e-5)
-    ((value,),) = http.post("/models/value", json={"inputs": "a film"}).json()
-    assert value["score"] == pytest.approx(predictor(served, "value").classify("a film")["score"], abs=1e-5)
 
 
 def test_a_long_text_is_windowed_and_a_long_pair_refused(http, served):

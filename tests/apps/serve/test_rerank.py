@@ -101,14 +101,6 @@ def test_a_classifier_of_other_software_ranks_if_its_labels_allow_it(foreign, la
     assert {one["index"]: one["score"] for one in found.json()} == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_classifier_that_may_read_single_texts_ranks_last_if_no_model_is_named(foreign, embedding):
-    model, body = foreign(["LABEL_0", "LABEL_1"], {}), {"query": "a film", "documents": TEXTS}
-    for others, first in ((("emb",), "emb"), (("ranker",), "ranker"), (("mlm",), "foreign")):
-        client = client_of({"foreign": model} | {name: embedding[name] for name in others})
-        assert client.post("/v2/rerank", json=body).json()["model"] == first
-        assert client.post("/v2/rerank", json={"model": "foreign", **body}).json()["model"] == "foreign"
-
-
 @pytest.mark.parametrize(
     ("labels", "multilabel", "weights"),
     [
@@ -221,13 +213,19 @@ def test_an_embedder_truncates_the_end_or_the_beginning(client, direction):
     assert answer.json()[0]["score"] == pytest.approx(float(np.dot(*vectors)), abs=1e-5)
 
 
-def test_what_ranks_and_what_embeds_if_no_model_is_named(embedding):
+def test_what_ranks_and_what_embeds_if_no_model_is_named(embedding, foreign):
+    models = {"foreign": foreign(["LABEL_0", "LABEL_1"], {})} | embedding  # foreign may read single texts: it is last
+
     def client(*names):
-        return client_of({name: embedding[name] for name in names})
+        return client_of({name: models[name] for name in names})
 
     body = {"query": "a film", "documents": TEXTS}
-    for names, first in ((("emb", "ranker"), "ranker"), (("labels", "mlm", "emb"), "emb"), (("emb",), "emb")):
+    for names, first in (
+        (("emb", "ranker"), "ranker"), (("labels", "mlm", "emb"), "emb"), (("emb",), "emb"),
+        (("foreign", "emb"), "emb"), (("foreign", "ranker"), "ranker"), (("foreign", "mlm"), "foreign"),
+    ):  # fmt: skip
         assert client(*names).post("/v2/rerank", json=body).json()["model"] == first
+    assert client("foreign", "emb").post("/v2/rerank", json=body | {"model": "foreign"}).json()["model"] == "foreign"
     two = client("labels", "emb")
     answers = [two.post("/embed", json={"inputs": "a", "model": name}).json() for name in (None, "emb", "labels")]
     assert answers[0] == answers[1] != answers[2]

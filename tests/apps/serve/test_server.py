@@ -1,7 +1,5 @@
 """The process of a server: what stops it at its start, its screen, and how it ends."""
 
-import contextlib
-import json
 import os
 import re
 import shutil
@@ -23,20 +21,13 @@ from bertworks.apps.serve import server
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import load_models
 from bertworks.apps.serve.queue import ComputeQueue
-from bertworks.apps.serve.server import (
-    KEY,
-    bind,
-    in_a_thread,
-    leave_cores_to_compute,
-    read_keys,
-    serve,
-    show,
-)
+from bertworks.apps.serve.server import KEY, bind, in_a_thread, leave_cores_to_compute, read_keys, serve, show
 from bertworks.apps.serve.service import Service
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.engines import Computing
 from bertworks.tasks.inputs import Inputs
+from support.served import wait_for
 
 SLOW = """
 import sys, time
@@ -220,15 +211,6 @@ def test_signals_after_the_last_answer_change_nothing(monkeypatch):
     assert seen == [[128 + signal.SIGTERM]] * 2 and len(ended) == 1
 
 
-def wait_for(condition):
-    for _ in range(600):
-        with contextlib.suppress(httpx.TransportError):
-            if condition():
-                return
-        time.sleep(0.05)
-    raise AssertionError("waited 30 s in vain")
-
-
 class Running:
     """A server in a process of its own, whose forward passes take 0.3 s each."""
 
@@ -289,41 +271,37 @@ def test_sigterm_answers_what_has_come_in_and_exits_with_0(head_folders):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("second_signal", [False, True])
-def test_what_is_not_finished_in_time_is_refused_and_a_second_signal_ends_at_once(head_folders, second_signal):
-    with Running(head_folders["mlm"], grace=30.0 if second_signal else 1.0) as server:
+@pytest.mark.parametrize(("grace", "status"), [(1.0, 0), (30.0, 128 + signal.SIGTERM)])
+def test_what_is_not_finished_in_time_is_refused_and_a_second_signal_ends_at_once(head_folders, grace, status):
+    with Running(head_folders["mlm"], grace) as server:
         threads = server.send(12)
         server.signal()
-        if second_signal:
+        if status:
             time.sleep(0.2)
             server.signal()
-        assert server.process.wait(20) == (128 + signal.SIGTERM if second_signal else 0)
+        assert server.process.wait(20) == status
         for thread in threads:
             thread.join()
-        assert second_signal or {*server.answers} == {200, 503}
+        assert status or {*server.answers} == {200, 503}
 
 
 @pytest.mark.heavy
 def test_the_verb_serves_a_folder(head_folders, tmp_path):
-    file = tmp_path / "key"
-    file.write_text("correct-horse")
-    words = [sys.executable, "-m", "bertworks", "serve", str(head_folders["labels"]), "--port", "0"]
-    process = subprocess.Popen([*words, "--key-file", str(file)], stdout=subprocess.PIPE, text=True)
-    try:
-        url = re.search("http://[0-9.:]+", process.stdout.readline())[0]
-        assert any("stop" in line for line in process.stdout)
-        body, key = {"inputs": "a good film"}, {"authorization": "Bearer correct-horse"}
-        wait_for(lambda: httpx.get(f"{url}/health").status_code == 200)
-        refused = httpx.post(f"{url}/predict", json=body)
-        assert refused.status_code == 401
-        assert refused.headers.get_list("www-authenticate") == ["Bearer", 'Basic realm="bertworks"']
-        found = httpx.post(f"{url}/predict", json=body, headers=key)
-        assert {one["label"] for one in json.loads(found.text)} == {"one", "two", "three"}
-        assert "server" not in found.headers
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
-        assert process.stdout.read().endswith("finishing 0 requests\nstopped\n")
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    (tmp_path / "key").write_text("correct-horse")
+    words = ["serve", str(head_folders["labels"]), "--port", "0", "--key-file", str(tmp_path / "key")]
+    with subprocess.Popen([sys.executable, "-m", "bertworks", *words], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            url = re.search("http://[0-9.:]+", process.stdout.readline())[0]
+            assert any("stop" in line for line in process.stdout)
+            body, key = {"inputs": "a good film"}, {"authorization": "Bearer correct-horse"}
+            wait_for(lambda: httpx.get(f"{url}/health").status_code == 200)
+            refused = httpx.post(f"{url}/predict", json=body)
+            assert refused.status_code == 401
+            assert refused.headers.get_list("www-authenticate") == ["Bearer", 'Basic realm="bertworks"']
+            answer = httpx.post(f"{url}/predict", json=body, headers=key)
+            assert {one["label"] for one in answer.json()} == {"one", "two", "three"} and "server" not in answer.headers
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+            assert process.stdout.read().endswith("finishing 0 requests\nstopped\n")
+        finally:
+            process.kill()

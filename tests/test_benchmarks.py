@@ -44,6 +44,12 @@ def test_a_side_in_this_process_counts_its_memory(common):
     assert result["size"] == 1 << 20 and result["tree_mb"] > 10
 
 
+def test_batches_by_length_give_each_row_its_own_result(common):
+    batches, lengths = [], [3, 9, 1, 7, 5]
+    results = common.by_length(lambda rows: batches.append(rows) or [10 * row for row in rows], lengths, 2)
+    assert results == [0, 10, 20, 30, 40] and batches == [[1, 3], [4, 0], [2]]
+
+
 def test_engines_are_multiples_of_sentence_transformers(common):
     inference = importlib.import_module("inference")
     seconds = {inference.PEER: 40.0, inference.EXACT: 10.0}

@@ -228,13 +228,6 @@ def test_links_lead_to_files_and_headings(page):
         assert not anchor or anchor in headings(target), f"{page.name}: {link}"
 
 
-def test_the_demos_output_on_the_first_page_is_that_of_readme():
-    readme, index = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/index.md"))
-    lines = re.search(r"^```text\n(.*?)^```", index, re.MULTILINE | re.DOTALL)[1].splitlines()
-    shown = [line.strip() for line in readme.splitlines()]
-    assert len(lines) == 5 and [line for line in lines if line.strip() not in shown] == []
-
-
 def test_readme_names_every_room_and_the_functions_of_a_step():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     tree = re.search(r"^    src/bertworks/\n((?:^      .*\n)+)", text, re.MULTILINE)[1]

@@ -156,14 +156,6 @@ def test_an_export_whose_files_changed_is_not_used(exported, change, message, ca
         assert end.value.code and re.search(message, " ".join((printed.out + printed.err).split()))
 
 
-def test_files_that_decide_nothing_may_change(exported):
-    (exported / "README.md").write_text("Ours.")
-    (exported / ".gitattributes").write_text("")
-    (exported / ".cache").mkdir()
-    (exported / ".cache/download.json").write_text("{}")
-    assert not Predictor(exported).note
-
-
 def test_scores_that_differ_more_than_certified_are_noticed(exported):
     file = exported / "certificate.json"
     found = json.loads(file.read_text())

@@ -12,6 +12,7 @@ from bertworks.apps.export.certificate import verify
 from bertworks.apps.export.comparison import ENGINES, Comparison, Engine, Measured, compare, table
 from bertworks.apps.export.folder import export
 from bertworks.apps.export.samples import Sample
+from bertworks.apps.serve.models import ServedModel
 from bertworks.checkpoint.pooling import Pooling, write_pooling
 from bertworks.cli import main
 from bertworks.files import InputError
@@ -80,6 +81,7 @@ def test_every_head_answers_like_its_source(tmp_path, monkeypatch, family, heads
         np.testing.assert_allclose(ours.embed([*TEXTS, LONG]), theirs.embed([*TEXTS, LONG]), atol=1e-4)
         assert_sentences(tmp_path / "out", theirs)
     if "nsp" in heads:
+        assert list(ServedModel("exported", theirs).steps) == ["fill_mask", "embed", "next_sentence"]
         pairs = (["a b", LONG], ["good film", "c"])
         for a, b in zip(ours.next_sentence(*pairs), theirs.next_sentence(*pairs), strict=True):
             assert a["score"] == pytest.approx(b["score"], abs=1e-4)

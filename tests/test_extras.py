@@ -13,12 +13,8 @@ import bertworks
 from support.without_extras import dependencies, modules_of
 
 ROOT, TESTS = Path(bertworks.__file__).parent, Path(__file__).parent
-CORE_TESTS = (
-    "data/test_build.py",
-    "pretraining/test_pretrain.py",
-    "finetuning/test_teacher.py",
-    "inference/test_features.py",
-)
+# the fixtures of the first build a corpus store
+CORE_TESTS = ("pretraining/test_pretrain.py", "finetuning/test_teacher.py", "inference/test_features.py")
 PLUGINS = ("no:cacheprovider", "no:xdist", "no:anyio", "support.without_extras")
 
 

@@ -216,7 +216,7 @@ class Running:
 
     def __init__(self, folder, grace=30.0, notice=0.0):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SLOW, f"tiny={folder}", str(grace), str(notice)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SLOW, f"mlm={folder}", str(grace), str(notice)], stdout=subprocess.PIPE, text=True
         )
         self.url = self.process.stdout.readline().strip()
         self.answers = []

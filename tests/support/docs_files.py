@@ -21,14 +21,12 @@ from .original import write_original
 KEPT = Path(__file__).parents[1] / "data_of_0_1"  # small finished runs
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 16 --model.num-attention-heads 2 --model.intermediate-size 32"
 SHALLOW = TINY.replace("layers 4", "layers 1")  # whose graphs compile in a third of the time
-ROTARY = "--model.position-embedding-type rotary --model.start normal"
 KOREAN_TOKENS = 4928  # of the vocabulary of `korean_texts`
 KOREAN = f"pretrain korean --texts korean/ --encoding cp949 --language ko {TINY} --loop.tokens 1000"
 MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
     "tokenizer train texts/ --out tok --vocab-size 8192 --uncased",
     "corpus build texts/ --tokenizer tok --out store",
     f"pretrain cpu --corpus store --out runs/base {TINY} --loop.tokens 1000",
-    f"pretrain cpu --corpus store --out runs/rotary {TINY} {ROTARY} --loop.tokens 1000",
     f"pretrain cpu --corpus store --out runs/shallow {SHALLOW} --loop.tokens 1000",
     "finetune --task sst2 --data glue/SST-2 --model runs/shallow --out runs/sst2 --epochs 1 --max-seq-length 16",
     "finetune --task mrpc --data glue/MRPC --model runs/base --out runs/mrpc --epochs 1 --max-seq-length 16",
@@ -164,8 +162,6 @@ def write_tables(folder: Path) -> None:
         books.add(folder / "texts/bank.txt", "bank.txt")
     write(folder / "small.txt", [text + "\n" for text in tiny_texts(60)])
     write(folder / "drugs.txt", ["aspirin", "ibuprofen"])
-    letters = "abcdefghij"
-    write(folder / "glove.6B.300d.txt", [f"{a}{b} 0.1 0.2 0.3 0.4" for a in letters for b in letters])
     pairs = [f"{i}\t1\t2\t{words(rng)}\t{words(rng)}" for i in range(6)]
     write(folder / "glue/MRPC/test.tsv", ["index\t#1 ID\t#2 ID\t#1 String\t#2 String", *pairs])
     write(folder / "glue/SST-2/test.tsv", ["index\tsentence", *(f"{i}\t{words(rng)}" for i in range(6))])

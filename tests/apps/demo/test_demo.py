@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from bertworks.apps.demo.clock import Clock
-from bertworks.apps.demo.comparison import Comparison
 from bertworks.apps.demo.config import TaskConfig, default_config
 from bertworks.apps.demo.prose import clean, marked, unmarked
 from bertworks.apps.demo.report import effect_of, report
 from bertworks.apps.demo.run import SETTINGS, demo
-from bertworks.apps.demo.tasks import SIDES, package_rows, read_packages, read_tags, split_by_name, tagged, write_tags
-from bertworks.apps.demo.text import STDLIB, CollectConfig, Document, collect, find_sources, read_source, write_rows
+from bertworks.apps.demo.tasks import SIDES, package_rows, read_tags, split_by_name, tagged, write_tags
+from bertworks.apps.demo.text import STDLIB, CollectConfig, Document, collect, find_sources, read_source
 from bertworks.config import to_toml
 from bertworks.files import InputError, write_json
 from bertworks.model.config import ModelConfig
@@ -182,20 +180,6 @@ def test_rows_of_tags_share_no_name_and_no_name_has_many(tmp_path, task, dev, te
     assert not names["train"] & names["dev"] and not (names["train"] | names["dev"]) & names["test"]
     assert all("`" not in row.text and "\ue000" not in row.text for row in rows["test"])
     assert rows["test"][0].tags.count("B-PARAM") == 1
-
-
-def linear(found, out):
-    return Comparison(default_config().finetune, (1e-3,), (1,), out, found, Clock(5.0, 1000)).linear()
-
-
-def test_the_linear_models_learn_what_a_word_or_text_shows(tmp_path):
-    write_tags(functions(), TaskConfig(60, 30, 60, 1.0, (1,)), tmp_path / "tags")
-    found = linear(read_tags(tmp_path / "tags"), tmp_path)
-    assert found["test"] == 1.0 and found["kept_back"].keys() == {"0.1", "1", "10", "100"}
-    for side in SIDES:
-        rows = [Document(f"{text} text", text, "f", "m.py") for text in ("river", "bread")] * 9
-        write_rows(tmp_path / "packages" / f"{side}.jsonl", rows)
-    assert linear(read_packages(tmp_path / "packages"), tmp_path)["test"] == 1.0
 
 
 def made_up(packages=3, each=60):

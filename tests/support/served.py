@@ -90,7 +90,7 @@ def serving(models: "dict[str, ServedModel]", config: "ServeConfig | None" = Non
     app = app or create_app(models, config, [key] if key else None)
     with bind(config) as listener:
         accept(listener, config)
-        server = server_of(app, config)
+        app.state.server = server = server_of(app, config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:

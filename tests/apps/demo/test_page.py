@@ -1,5 +1,6 @@
 """The demo's report.html: it loads nothing, and nothing of a text becomes markup."""
 
+import json
 import shutil
 import subprocess
 from html.parser import HTMLParser
@@ -15,27 +16,10 @@ from bertworks.apps.demo.run import show
 from bertworks.apps.probing.model import Attention
 
 EVIL = "<script>alert(1)</script>&\"'"
-SIDE = {"rate": 1e-3, "dev": {"0.001": 0.5}, "test": [0.6, 0.7], "mean": 0.65, "sd": 0.07}
-OTHER = SIDE | {"test": [0.5, 0.61], "mean": 0.555}
-TASK = {
-    "sides": {"pre-trained": SIDE, "random": OTHER},
-    "linear": {"test": 0.58, "dev": {"1": 0.5}},
-    "metric": "f1",
-    "labels": [EVIL],
-    "examples": {"train": 400, "dev": 300, "test": 1000},
-    "majority": 0.0,
-    "gain": 0.095,
-    "seeds": [1, 2],
-}
-HELD = {"mlm_loss": 5.04, "mlm_accuracy": 0.24, "mlm_guess": 0.06, "nsp_accuracy": 0.66, "nsp_guess": 0.6}
-RESULTS = {
-    "tasks": {"tags": TASK, "packages": TASK | {"metric": "accuracy", "majority": 0.125}},
-    "heldout": HELD | {"unigram_entropy": 6.45, "masked": 20_000, "pairs": 2_560},
-    "pretraining": {"seconds": 280.0, "tokens": 4_500_000, "steps": 2_500},
-    "masks": {"Return the [MASK] of it.": ["index 15%", f"{EVIL} 3%"]},
-    "machine": {"cpu": EVIL, "threads": 2, "gpu": None, "torch": "2.13", "bertworks": "0.2"},
-}
-START = {"start": "position-heads"}
+RESULTS = json.loads((Path(__file__).parents[3] / "docs/results/demo/results.json").read_text(encoding="utf-8"))
+RESULTS["tasks"]["tags"]["labels"], RESULTS["machine"]["cpu"] = [EVIL], EVIL
+RESULTS["masks"] = {"Return the [MASK] of it.": ["index 15%", f"{EVIL} 3%"]}
+ENTROPY = RESULTS["heldout"]["unigram_entropy"]
 RECORDS = [{"kind": "train", "step": s, "tokens": 1800 * s, "mlm_loss": 9 - s / 700} for s in range(20, 2500, 20)]
 RECORDS += [{"kind": "eval", "step": s, "mlm_loss": 8.9 - s / 700} for s in range(500, 2500, 500)]
 ROWS = [{"words": ["Sort", EVIL, "by", "key"], "gold": ["O", "B-CODE", "O", "B-PARAM"], "predicted": ["O", "O"] * 2}]
@@ -95,8 +79,8 @@ def test_chromium_shows_the_page_without_a_bar_to_scroll_sideways(tmp_path, widt
 
 def test_a_demo_that_learned_nothing_reports_it(capsys):
     """The page, REPORT.md and the terminal; a demo that learned has no such lines."""
-    flat = RESULTS | {"heldout": RESULTS["heldout"] | {"mlm_loss": 6.31}}
-    said = "This encoder has learned nothing: its held-out loss is 6.31 nats, word frequencies alone reach 6.45."
+    flat = RESULTS | {"heldout": RESULTS["heldout"] | {"mlm_loss": ENTROPY - 0.1}}
+    said = f"This encoder has learned nothing: its held-out loss is {ENTROPY - 0.1:.2f} nats"
     assert f"<p class=warning role=note>{said}" in written(flat) and "class=warning" not in written()
     assert said in report(flat) and "learned nothing" not in report(RESULTS)
     show(flat, Path("runs/demo"), Console(width=80))

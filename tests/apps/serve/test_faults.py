@@ -3,6 +3,8 @@
 import contextlib
 import json
 import logging
+import os
+import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -179,3 +181,39 @@ def test_nothing_of_a_text_is_ever_logged(live, caplog, capfd):
     ours = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
     shown = capfd.readouterr()
     assert secret not in shown.out + shown.err + "".join(f"{one.getMessage()} {one.args}" for one in ours)
+
+
+# ---- the end; real signals end the processes of test_server.py and test_rolling_restart.py
+
+
+@pytest.mark.parametrize(("grace", "status"), [(30.0, 200), (0.5, 503)])
+def test_sigterm_answers_what_has_come_in_and_refuses_what_is_not_finished_in_time(predictors, grace, status):
+    with Live(predictors["mlm"], grace=grace, notice=0.5) as live, ThreadPoolExecutor(4) as pool:
+        live.gate.clear()
+        pending = [pool.submit(live.embed)]
+        assert live.entered.wait(10)
+        pending += [pool.submit(live.embed) for _ in range(3)]
+        wait_for(lambda: live.service.queue.size == 3)
+        live.app.state.server.handle_exit(signal.SIGTERM, None)
+        health = live.http.get("/health")  # connections are accepted until the notice is over
+        assert (health.status_code, health.headers["connection"]) == (503, "close")
+        if status == 200:
+            wait_for(lambda: not is_open(live.address))
+            live.gate.set()
+        assert [one.result().status_code for one in pending] == [status] * 4
+        wait_for(lambda: not is_open(live.address))
+
+
+def is_open(address) -> bool:
+    """Whether a server accepts connections."""
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(address, 5):
+        return True
+    return False
+
+
+def test_a_second_signal_ends_the_process_at_once(live, monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    for _ in range(2):
+        live.app.state.server.handle_exit(signal.SIGTERM, None)
+    assert ended == [128 + signal.SIGTERM]

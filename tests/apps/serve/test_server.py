@@ -7,8 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from types import SimpleNamespace
 
 import httpx
@@ -28,28 +26,6 @@ from bertworks.files import InputError
 from bertworks.inference.engines import Computing
 from bertworks.tasks.inputs import Inputs
 from support.served import wait_for
-
-SLOW = """
-import sys, time
-from bertworks.apps.serve.app import create_app
-from bertworks.apps.serve.config import ServeConfig
-from bertworks.apps.serve.models import load_models
-from bertworks.apps.serve.server import accept, address_of, bind, serve
-
-models = load_models([sys.argv[1]])
-steps = models["mlm"].steps["embed"]
-forward = steps.forward
-steps.forward = lambda inputs: (time.sleep(0.3), forward(inputs))[1]
-config = ServeConfig(port=0, batch_tokens=8, grace=float(sys.argv[2]), notice=float(sys.argv[3]))
-listener = bind(config)
-accept(listener, config)
-print(address_of(listener), flush=True)
-app = create_app(models, config)
-serve(app, listener, config)
-app.state.service.close()
-print("joined", app.state.service.queue.join(5))
-"""
-
 
 # ---- the start
 
@@ -209,80 +185,6 @@ def test_signals_after_the_last_answer_change_nothing(monkeypatch):
         for stop, handler in before.items():
             signal.signal(stop, handler)
     assert seen == [[128 + signal.SIGTERM]] * 2 and len(ended) == 1
-
-
-class Running:
-    """A server in a process of its own, whose forward passes take 0.3 s each."""
-
-    def __init__(self, folder, grace=30.0, notice=0.0):
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SLOW, f"mlm={folder}", str(grace), str(notice)], stdout=subprocess.PIPE, text=True
-        )
-        self.url = self.process.stdout.readline().strip()
-        self.answers = []
-
-    def __enter__(self):
-        wait_for(lambda: httpx.get(f"{self.url}/health").status_code == 200)
-        return self
-
-    def __exit__(self, *error):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdout.close()
-
-    def send(self, count):
-        """Send requests, each from a thread of its own; their statuses come into `answers`."""
-
-        def one():
-            try:
-                body = {"inputs": "a b c d"}
-                self.answers.append(httpx.post(f"{self.url}/embed", json=body, timeout=60).status_code)
-            except httpx.TransportError as error:
-                self.answers.append(type(error).__name__)
-
-        threads = [threading.Thread(target=one) for _ in range(count)]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: self.waiting() >= count - 2)
-        return threads
-
-    def waiting(self):
-        """Requests in the queue."""
-        return float(re.search(r"^te_queue_size (\S+)", httpx.get(f"{self.url}/metrics").text, re.MULTILINE)[1])
-
-    def signal(self):
-        self.process.send_signal(signal.SIGTERM)
-
-
-@pytest.mark.heavy
-def test_sigterm_answers_what_has_come_in_and_exits_with_0(head_folders):
-    with Running(head_folders["mlm"], notice=0.5) as server:
-        threads = server.send(6)
-        kept = httpx.Client()
-        server.signal()
-        wait_for(lambda: kept.get(f"{server.url}/health").status_code == 503)
-        assert httpx.post(f"{server.url}/embed", json={"inputs": "b"}, timeout=60).headers["connection"] == "close"
-        for thread in threads:
-            thread.join()
-        assert server.answers == [200] * 6
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"{server.url}/health")
-        assert server.process.wait(20) == 0 and "joined True" in server.process.stdout.read()
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(("grace", "status"), [(1.0, 0), (30.0, 128 + signal.SIGTERM)])
-def test_what_is_not_finished_in_time_is_refused_and_a_second_signal_ends_at_once(head_folders, grace, status):
-    with Running(head_folders["mlm"], grace) as server:
-        threads = server.send(12)
-        server.signal()
-        if status:
-            time.sleep(0.2)
-            server.signal()
-        assert server.process.wait(20) == status
-        for thread in threads:
-            thread.join()
-        assert status or {*server.answers} == {200, 503}
 
 
 @pytest.mark.heavy

@@ -34,15 +34,8 @@ save_every = 0
 eval_every = 0
 precision = "{precision}"
 compile = "{compile}"
-[[phases]]
-length = 16
-share = 0.5
-batch_size = 8
-[[phases]]
-length = 32
-share = 0.5
-batch_size = 8
 """
+LOOP += "".join(f"[[phases]]\nlength = {length}\nshare = 0.5\nbatch_size = 8\n" for length in (16, 32))
 SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 SHAPE |= {"max_position_embeddings": 32}
 LEFT, ROTARY = {"direction": "left"}, {"position_embedding_type": "rotary"}

@@ -1,9 +1,7 @@
 """The site of docs/: it builds without a warning, has every page, loads nothing from elsewhere, no link is dead."""
 
 import ast
-import functools
 import html
-import http.server
 import importlib.util
 import json
 import os
@@ -11,7 +9,6 @@ import re
 import shlex
 import subprocess
 import sys
-import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -22,7 +19,6 @@ from bertworks.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 LOADS = {"img", "script", "iframe", "source", "video", "audio", "embed"}
-SEEN = ("index", "coming-from", "heart", "results", "reference", "notebooks/own-csv", "verbs/index", "verbs/serve")
 LINKS = {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "modulepreload", "prefetch", "manifest"}
 
 
@@ -142,30 +138,3 @@ def test_every_verb_has_a_page_with_its_example_and_flags(site):
         text = html.unescape(re.sub(r"<[^>]+>", "", page))
         assert f"bertworks {verb}" in text and f" {flag}" in text and "usage: bertworks" in text, verb
         assert all(line in text for line in outputs.get(verb, [])), verb
-
-
-@pytest.fixture(scope="module")
-def address(site):
-    """The site behind a server of this machine."""
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(site))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_the_screen_and_ask_nobody_else(address, chromium, width, scheme):
-    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page, asked, wrong = context.new_page(), [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    for name in SEEN:
-        page.goto(f"{address}{name}.html")
-        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert wider <= 0, f"{name} is {wider} pixels wider than the screen"
-    elsewhere = [url for url in asked if not url.startswith((address, "data:", "blob:"))]
-    assert asked and not elsewhere and not wrong
-    context.close()

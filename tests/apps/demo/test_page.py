@@ -1,13 +1,10 @@
 """The demo's report.html: it loads nothing, and nothing of a text becomes markup."""
 
 import json
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
-import pytest
 from rich.console import Console
 
 from bertworks.apps.demo.page import page
@@ -60,21 +57,6 @@ def test_the_page_loads_nothing_and_runs_nothing_of_a_text():
     assert not any(key in ("src", "href") for _, attributes in reader.found for key in attributes)
     assert EVIL not in text and "@@" not in text and "url(" not in text
     assert "%3Cscript" not in text and text.count("&lt;script&gt;") >= 5
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [500, 1280])
-def test_chromium_shows_the_page_without_a_bar_to_scroll_sideways(tmp_path, width):
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if chromium is None:
-        pytest.skip("needs Chromium")
-    measure = (
-        "<script>document.title = document.documentElement.scrollWidth <= innerWidth ? 'fits' : 'wide'</script></body>"
-    )
-    (tmp_path / "report.html").write_text(written().replace("</body>", measure), encoding="utf-8")
-    command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--dump-dom"]
-    done = subprocess.run([*command, f"file://{tmp_path}/report.html"], capture_output=True, text=True, timeout=120)
-    assert "<title>fits</title>" in done.stdout, done.stderr[-2000:]
 
 
 def test_a_demo_that_learned_nothing_reports_it(capsys):

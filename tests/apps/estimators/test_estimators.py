@@ -82,13 +82,6 @@ def test_checks_of_scikit_learn(kind, failures, place):
     assert sum(one["status"] == "passed" for one in found) > 30
 
 
-@pytest.mark.parametrize("kind", [EncoderVectorizer, EncoderClassifier])
-def test_parameters_are_those_of_an_estimator(kind, place):
-    made = kind(str(place / "model"))
-    assert clone(made).get_params() == made.get_params()
-    assert not made.__sklearn_tags__().input_tags.two_d_array
-
-
 def test_vectors_are_those_of_features_and_survive_a_pickle(place, table):
     vectorizer = EncoderVectorizer(place / "model", layers="-1,-2").fit(table.text)
     vectors = vectorizer.transform(table.text)

@@ -3,6 +3,7 @@
 import pytest
 
 from bertworks.apps.serve.config import ServeConfig
+from bertworks.apps.serve.errors import without_folders
 from bertworks.files import InputError
 
 
@@ -168,17 +169,15 @@ def test_no_answer_names_a_folder(make_client, monkeypatch):
 
 
 def test_a_folder_inside_a_name_or_a_word_is_no_folder():
-    from bertworks.apps.serve.errors import without_folders
-
     names = {"tiny": "served_tiny_model", "/models/a": "first", "/models/a-b": "second"}
-    message = (
-        "tiny has no head, tiny/config.json; served_tiny_model, tinyness; /models/a: NaN, /models/a-b, "
-        "/x/models/a, /models/a.bak"
-    )
-    assert without_folders(message, names) == (
-        "served_tiny_model has no head, served_tiny_model/config.json; served_tiny_model, tinyness; "
-        "first: NaN, second, /x/models/a, /models/a.bak"
-    )
+    for message, expected in (
+        (
+            "tiny has no head, tiny/config.json; tinyness",
+            "served_tiny_model has no head, served_tiny_model/config.json; tinyness",
+        ),
+        ("/models/a: NaN, /models/a-b, /x/models/a, /models/a.bak", "first: NaN, second, /x/models/a, /models/a.bak"),
+    ):
+        assert without_folders(message, names) == expected
 
 
 @pytest.mark.parametrize(

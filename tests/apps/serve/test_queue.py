@@ -65,7 +65,7 @@ def test_a_batch_takes_the_oldest_jobs_up_to_its_tokens(queue):
     assert queue.size == 4
     steps.go.set()
     assert [firsts(job) for job in (first, *jobs)] == [[1], [2], [3], [4], [5, 6, 7]]
-    assert steps.passes == [[[1]], [[2], [3]], [[4], [5]], [[6], [7]]] or steps.passes[1:3] == [[[2], [3]], [[4], [5]]]
+    assert steps.passes[:3] == [[[1]], [[2], [3]], [[4], [5]]]
 
 
 def test_only_jobs_of_the_same_steps_share_a_batch_and_the_oldest_heads_it(queue):

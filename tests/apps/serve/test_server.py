@@ -19,7 +19,7 @@ from bertworks.apps.serve import server
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import load_models
 from bertworks.apps.serve.queue import ComputeQueue
-from bertworks.apps.serve.server import KEY, bind, in_a_thread, leave_cores_to_compute, read_keys, serve, show
+from bertworks.apps.serve.server import KEY, bind, in_a_thread, leave_cores_to_compute, read_keys, serve
 from bertworks.apps.serve.service import Service
 from bertworks.cli import main
 from bertworks.files import InputError
@@ -82,14 +82,13 @@ def test_a_host_that_is_none_is_named(host, message):
     [
         ([], "no folder to serve"),
         (["nothing"], "nothing: no such folder"),
-        (["a=TINY", "a=TINY"], "two folders of the name 'a'; give each a name of its own"),
-        (["a/b=TINY"], "'a/b=.*mlm': expected FOLDER, or NAME=FOLDER"),
-        (["=TINY"], "expected FOLDER, or NAME=FOLDER"),
+        (["a=MLM", "a=MLM"], "two folders of the name 'a'; give each a name of its own"),
+        (["a/b=MLM"], "'a/b=.*mlm': expected FOLDER, or NAME=FOLDER"),
     ],
 )
 def test_folders_that_cannot_be_served_are_named(head_folders, arguments, message):
     with pytest.raises(InputError, match=message):
-        load_models([one.replace("TINY", str(head_folders["mlm"])) for one in arguments])
+        load_models([one.replace("MLM", str(head_folders["mlm"])) for one in arguments])
 
 
 def test_models_have_the_names_of_their_folders(head_folders, tmp_path):
@@ -125,21 +124,6 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv(KEY, "")
     with pytest.raises(InputError, match=KEY):
         read_keys(ServeConfig())
-
-
-@pytest.mark.parametrize(
-    ("address", "keyed", "words"),
-    [
-        ("http://0.0.0.0:8080", False, ("fill masks", "http://localhost:8080/ ", "other machines", "1.5 s")),
-        ("http://[::]:8080", True, ("mlm", "http://localhost:8080/ ", "needed for everything but /health")),
-    ],
-)
-def test_the_screen_names_models_and_who_can_reach_them(served, capsys, address, keyed, words):
-    service = Service({"mlm": served["mlm"]}, ServeConfig())
-    show(service, address, keyed, 1.5)
-    service.close()
-    shown = capsys.readouterr().out
-    assert all(word in shown for word in words), shown
 
 
 def test_only_the_queue_uses_all_cores():

@@ -39,11 +39,6 @@ def test_a_smoke_keeps_nothing(common, tmp_path):
     assert not options.out.exists() and not [*tmp_path.iterdir()]
 
 
-def test_a_side_in_this_process_counts_its_memory(common):
-    result = common.fresh(lambda size: {"size": len(bytearray(size))}, {"size": 1 << 20}, here=True)
-    assert result["size"] == 1 << 20 and result["tree_mb"] > 10
-
-
 def test_batches_by_length_give_each_row_its_own_result(common):
     batches, lengths = [], [3, 9, 1, 7, 5]
     results = common.by_length(lambda rows: batches.append(rows) or [10 * row for row in rows], lengths, 2)

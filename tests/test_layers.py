@@ -107,11 +107,6 @@ def test_no_files_import_each_other_in_a_cycle():
     list(TopologicalSorter({name: ours(name) for name in FILES}).static_order())
 
 
-def test_files_at_the_root():
-    loose = {path.stem for path in ROOT.glob("*.py")} - {"__init__"}
-    assert loose <= LAYERS[0] | {"api", "__main__"}, "a module at the root belongs into a package"
-
-
 POSIX = {"fcntl", "grp", "pwd", "resource", "termios", "posix", "syslog"}  # modules that Windows lacks
 
 

@@ -115,7 +115,6 @@ def test_a_paragraph_that_comes_back_is_kept_once(tree):
 
 CASES = [
     (":param x: the value that is to be doubled here\n:type x: int", ["the value that is to be doubled here"]),
-    ("Args:\n    x (int, optional): The value that is to be doubled.", ["The value that is to be doubled."]),
     ("Wrapped lines of one paragraph\nbelong together.", ["Wrapped lines of one paragraph belong together."]),
     ("See :func:`~numpy.linalg.svd` or ``x.y`` and *this* one.", ["See numpy.linalg.svd or x.y and this one."]),
     ("See::\n\n    x = some hidden code here\n\nThen prose goes on as before.", ["Then prose goes on as before."]),

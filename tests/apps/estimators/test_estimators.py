@@ -142,5 +142,3 @@ def test_errors_of_models_and_classes_are_value_errors(place):
         EncoderVectorizer("nowhere").fit(["a"])
     with pytest.raises(ValueError, match="only one class, 'x'"):
         EncoderClassifier(place / "model").fit(["a", "b"], ["x", "x"])
-    with pytest.raises(ValueError, match="nowhere: no such folder"):
-        EncoderClassifier("nowhere").fit(["a", "b"], ["x", "y"])

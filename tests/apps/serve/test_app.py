@@ -32,7 +32,6 @@ POLICY = "content-security-policy"
         (b'{"inputs": NaN}', JSON, 400, "Validation"),
         (b'{"inputs": ' + b"9" * 10_000 + b"}", JSON, 400, "Validation"),
         (b"null", JSON, 422, "Validation"),
-        (b'"a"', JSON, 422, "Validation"),
         (b'{"inputs": [["secret"]]}', JSON, 422, "Validation"),
         (b'{"secret": 1}', JSON, 422, "Validation"),
         (b"inputs=a", {}, 415, "Validation"),
@@ -59,8 +58,6 @@ def test_limits(client):
     refused(client.post("/embed", json={"inputs": ["a", " \n"]}), 400, "Empty")
     assert len(client.post("/embed", json={"inputs": ["a"] * 2_048}).json()) == 2_048
     refused(client.post("/embed", json={"inputs": ["a"] * 100_001}), 413, "Validation")
-    refused(client.post("/embed", json={"inputs": " " * 4_000_001}), 413, "Validation")
-    assert "truncate" in refused(client.post("/embed", json={"inputs": "a " * 40}), 413, "Validation")
     cut = client.post("/embed", json={"inputs": "a " * 40, "truncate": True})
     assert (cut.status_code, cut.headers["x-truncated-tokens"], cut.headers["x-compute-tokens"]) == (200, "10", "32")
 

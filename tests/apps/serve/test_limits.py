@@ -44,7 +44,6 @@ def test_the_first_wrong_element_ends_the_reading_of_a_list(client, route, monke
         ("/v1/embeddings", {"input": [[2, 5, 3]]}, "Input should be a valid string"),  # ids of another tokenizer
         ("/predict", {"inputs": [["a"], [None]]}, "inputs.1.0: Input should be a valid string"),
         ("/embed", {}, "inputs is missing"),
-        ("/embed", {"inputs": None}, "inputs: Input should be a valid string"),
         ("/embed", {"inputs": "a", "truncation_direction": "up"}, "truncation_direction: Input should be 'Left' or"),
         ("/embed", {"inputs": "a", "dimensions": 99}, "dimensions = 99; expected 1 to 32"),
         ("/", {"inputs": {"question": "a"}}, "inputs[0]: expected an object with the texts question and context"),

@@ -186,11 +186,6 @@ def made_up(packages=3, each=60):
     ]
 
 
-def test_too_few_marked_paragraphs_are_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"238 held-out paragraphs that mark a parameter; expected 300 or more"):
-        write_tags(functions(), TaskConfig(100, 200, 500, 1.0, (1,)), tmp_path)
-
-
 def test_no_name_is_on_two_sides():
     documents = made_up()
     train, held_out = split_by_name(documents, 0.4)

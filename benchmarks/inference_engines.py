@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import common
 from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model
 from bertworks.inference.predictor import Predictor
@@ -78,17 +79,14 @@ def sorted_by_length(folder: Path, run: Callable[[dict[str, NDArray[np.int64]]],
     limit = min(tokenizer.model_max_length, 512)
 
     def embed(texts: list[str]) -> Vectors:
-        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-        found: list[Any] = [None] * len(texts)
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
+        def vectors(rows: list[int]) -> Vectors:
             batch = [texts[row] for row in rows]
             arrays = dict(tokenizer(batch, padding=True, truncation=True, max_length=limit, return_tensors="np"))
             mask = arrays["attention_mask"][:, :, None].astype(np.float32)
-            means = (run(arrays) * mask).sum(1) / mask.sum(1)
-            for row, vector in zip(rows, means / np.linalg.norm(means, axis=1, keepdims=True), strict=True):
-                found[row] = vector
-        return np.stack(found)
+            means: Vectors = (run(arrays) * mask).sum(1) / mask.sum(1)
+            return means / np.linalg.norm(means, axis=1, keepdims=True)
+
+        return np.stack(common.by_length(vectors, [len(text) for text in texts], BATCH))
 
     return embed
 

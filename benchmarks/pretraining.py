@@ -261,43 +261,32 @@ def summarise(runs: dict[str, list[common.Result]], flops: float) -> common.Resu
         memory = statistics.median(r["memory"] for r in runs[side])
         every = [round(r["tokens_per_second"]) for r in runs[side]]
         result[side] = {"tokens_per_second": round(rates[side]), "every_run": every, "memory": memory}
+    kernels = None
+    if without := runs["ours without kernels"]:
+        kernels = {"tokens_per_second_without": round(rates["ours without kernels"]), **ratio(runs["ours"], without)}
     return result | {
-        "ratio": rates["ours"] / rates["peer"],
-        "ratio_by_round": ratios(runs["ours"], runs["peer"]),
+        **ratio(runs["ours"], runs["peer"]),
         "share_of_peak": rates["ours"] * flops / peak,
         "without_dropout": {
             **{side: round(rate) for side, rate in plain.items()},
             "ratio": plain["ours"] / plain["peer"],
             "share_of_peak": plain["ours"] * flops / peak,
         },
-        "kernels": against_none(runs["ours"], runs["ours without kernels"]),
+        "kernels": kernels,
         "matmul_peak": peak,
         "useful_flops_per_token": flops,
     }
 
 
-def against_none(used: list[common.Result], none: list[common.Result]) -> common.Result | None:
-    """Ours with kernels beside ours without; None if ours has used none."""
-    if not none:
-        return None
-    with_them, without = (statistics.median(r["tokens_per_second"] for r in done) for done in (used, none))
-    return {
-        "tokens_per_second_without": round(without),
-        "ratio": with_them / without,
-        "ratio_by_round": ratios(used, none),
-    }
-
-
-def ratios(some: list[common.Result], others: list[common.Result]) -> list[float]:
-    """The ratio of the rates in each round."""
-    rate = "tokens_per_second"
-    return [one[rate] / other[rate] for one, other in zip(some, others, strict=True)]
+def ratio(some: list[common.Result], others: list[common.Result]) -> common.Result:
+    """The ratio of the median rates, and that of each round."""
+    rates = [[one["tokens_per_second"] for one in done] for done in (some, others)]
+    by_round = [one / other for one, other in zip(*rates, strict=True)]
+    return {"ratio": statistics.median(rates[0]) / statistics.median(rates[1]), "ratio_by_round": by_round}
 
 
 def main(argv: list[str] | None = None) -> None:
     """Parse the arguments, compare, write the JSON."""
-    if common.answer(one_side, argv):
-        return
     parser = common.parser(__doc__, "pretraining.json")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N, for both sides")
     parser.add_argument("--megabytes", type=float, default=10, help="of text")

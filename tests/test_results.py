@@ -89,15 +89,13 @@ def test_verdicts_of_the_page_say_no_more_than_was_found():
     text = (ROOT / "docs/results.md").read_text("utf-8")
     claims = [line for line in text.splitlines() if line.startswith("Claim: ")]
     before = [claim for claim in claims if claim.endswith("The claim was named before its rows were run.")]
-    verdicts = [re.search(r"Verdict: ([^.]+)\.", claim)[1] for claim in before]
     shown = "shown, for this encoder"
     expected = [shown, shown, "direction only", f"the opposite is {shown}"]
-    assert len(claims) > len(before) and verdicts == expected
+    assert [re.search(r"Verdict: ([^.]+)\.", claim)[1] for claim in before] == expected and len(claims) > len(before)
     assert all("Verdict: none (exploratory)." in claim for claim in claims if claim not in before)
     rows = [line.split(" | ") for line in text.split("<!-- end -->")[0].splitlines()]
-    for finding in ("features equal", "mix of masks"):
-        row = next(row for row in rows if finding in row[0])
-        assert row[-1] == "not shown |"  # its interval alone is outside one point, but not after the correction
+    equal = [next(row for row in rows if finding in row[0]) for finding in ("features equal", "mix of masks")]
+    assert all(row[-1] == "not shown |" for row in equal)  # each interval alone is outside one point
     general = [row[2] for row in rows if row[-1] == "shown |"]  # "shown" alone: several encoders, or none is compared
     assert general and all("three encoders" in here or "no pre-training" in here for here in general)
 

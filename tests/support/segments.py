@@ -79,37 +79,26 @@ def sit(argv: list[str], said: Path, environment: dict[str, str]) -> None:
         main(argv)
 
 
+def ranks_of(size: int) -> list[dict[str, str]]:
+    """The environment of each of `size` processes that train together on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size), "GLOO_SOCKET_IFNAME": "lo"}
+    return [{**shared, "RANK": str(i)} for i in range(size)]
+
+
 class Segment:
     """One process (or `size` that train together) of a run; `said` is what it printed.
 
     slow_flush: seconds that every flush of a file takes longer.
     """
 
-    def __init__(
-        self,
-        recipe: Path,
-        store: Path,
-        out: Path,
-        *more: str,
-        size: int = 1,
-        verb: str = "pretrain",
-        slow_flush: float = 0.0,
-    ):
+    def __init__(self, recipe: Path, store: Path, out: Path, *more: str, size=1, verb="pretrain", slow_flush=0.0):
         self.said = out.parent / f"{out.name}.said.txt"
         argv = [verb, str(recipe), "--corpus", str(store), "--out", str(out), *more]
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = str(server.getsockname()[1])
-        together = {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-            "WORLD_SIZE": str(size),
-            "GLOO_SOCKET_IFNAME": "lo",
-        }
-        ranks = [{**together, "RANK": str(i)} if size > 1 else {} for i in range(size)]
-        self.processes = [
-            PROCESSES.Process(target=sit, args=(argv, self.said, {**rank, "SLOW_FLUSH": str(slow_flush)}))
-            for rank in ranks
-        ]
+        ranks = ranks_of(size) if size > 1 else [{}]
+        environments = [{**rank, "SLOW_FLUSH": str(slow_flush)} for rank in ranks]
+        self.processes = [PROCESSES.Process(target=sit, args=(argv, self.said, one)) for one in environments]
         for process in self.processes:
             process.start()
 

@@ -17,22 +17,8 @@ from support.shared_data import shared
 
 SETTINGS = {"384": Limits(384, 128, 64), "128": Limits(128, 64, 64), "tight": Limits(48, 16, 12)}
 WORDS = ["the", "cat", "sat", "on", "mat", "who", "where", "?", ".", "(", ")", "40", "%", "cafe", "zurich", "in", "and"]
-KOREAN = [
-    "서울",
-    "##은",
-    "대한민국",
-    "##의",
-    "수도",
-    "##이",
-    "##다",
-    "한국",
-    "##어",
-    "##를",
-    "1989년",
-    "2월",
-    "##에",
-    ".",
-]
+KOREAN = ["서울", "##은", "대한민국", "##의", "수도", "##이", "##다", "한국", "##어", "##를", "1989년", "2월"]
+KOREAN += ["##에", "."]
 
 
 def recorded(path: str) -> Any:

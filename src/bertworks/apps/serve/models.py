@@ -18,7 +18,7 @@ from ...reporting.run_files import EXAMPLES, read_json_lines
 from ...tasks.inputs import Inputs
 from ...tasks.sequences import Integers
 from ..probing.explanation import LONGEST, Explained, explain, keep
-from .errors import Refusal, without_folders
+from .errors import HTTPError, without_folders
 
 # ---- explanations
 
@@ -31,23 +31,23 @@ class ExplainedRows:
     sequence whose cost is the tokens of all its passes.
     """
 
-    kept: Explained
+    explained: Explained
 
     @property
     def inputs(self) -> Inputs:
-        return cast(Inputs, self.kept)
+        return cast(Inputs, self.explained)
 
     @property
     def tokens(self) -> Integers:
-        return np.array([len(self.kept.encoding.ids)])
+        return np.array([len(self.explained.encoding.ids)])
 
     @property
     def cut(self) -> Integers:
-        return np.array([self.kept.cut])
+        return np.array([self.explained.cut])
 
     def decode(self, scores: Any, *_: Any) -> list[dict[str, Any]]:
         """The explanation, as `explain` returns it."""
-        return [scores | {"cut": self.kept.cut}]
+        return [scores | {"cut": self.explained.cut}]
 
 
 class ExplainSteps(Steps[ExplainedRows]):
@@ -74,8 +74,8 @@ class ExplainSteps(Steps[ExplainedRows]):
 
     def forward(self, inputs: Inputs) -> Tensor:
         """The dictionary of `explain`, which the queue hands on as it would scores."""
-        kept = cast(Explained, inputs)
-        return cast(Tensor, explain(self.predictor, kept.a, kept.b))
+        explained = cast(Explained, inputs)
+        return cast(Tensor, explain(self.predictor, explained.a, explained.b))
 
 
 # ---- models
@@ -135,16 +135,16 @@ class ServedModel:
         return model
 
     def steps_of(self, step: str) -> Steps[Any]:
-        """The steps of this name. Raises Refusal (424) if the folder has no head for them, or is an export."""
+        """The steps of this name. Raises HTTPError (424) if the folder has no head for them, or is an export."""
         if step not in self.steps:
             able, folder = ", ".join(self.abilities), self.predictor.folder
             why = f": {without_folders(self.missing[step], {str(folder): self.name})}" if is_export(folder) else ""
-            raise Refusal(424, f"the model {self.name!r} cannot {STEPS[step][0]}{why}; it can: {able}")
+            raise HTTPError(424, f"the model {self.name!r} cannot {STEPS[step][0]}{why}; it can: {able}")
         return self.steps[step]
 
     @property
     def embedder(self) -> Embedder:
-        """The steps of `embed`. Raises Refusal as `steps_of`."""
+        """The steps of `embed`. Raises HTTPError as `steps_of`."""
         return cast(Embedder, self.steps_of("embed"))
 
     def first_inputs(self, step: str) -> Inputs:
@@ -199,7 +199,7 @@ class ServedModel:
 
 
 def load_models(arguments: Sequence[str], precision: Precision = "auto") -> dict[str, ServedModel]:
-    """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if there is none, or two have one name."""
+    """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if none is given, or two have one name."""
     if not arguments:
         raise InputError("no folder to serve; expected a run or a model folder: bertworks serve runs/sst2")
     models: dict[str, ServedModel] = {}

@@ -61,15 +61,11 @@ PLANTED = {
     "twice": ([*TRAIN, *(row._replace(text=row.text.upper() + "!", line=900) for row in TRAIN[:3])], [], "duplicates",
               "warning", "training examples that repeat an earlier one with its label: 3 of 243 (lines 900, 900, "),
     "two labels": ([*TRAIN, TRAIN[0]._replace(label="bad", line=900)], [], "conflicting labels", "note",
-                   f"texts with different labels: 1; {TRAIN[0].text[:18]!r}"),
+                   "training examples that have the text of an earlier one, and another label: 1 of 241 (line 900)"),
     "train in dev": (TRAIN, [*DEV, *TRAIN[:2]], "train/dev overlap", "warning",
                      "development examples that are also in train: 2 of 122 (lines 2, 3)"),
     "dev is train": (TRAIN, TRAIN[:120], "train/dev overlap", "error",
                      "development examples that are also in train: 120 of 120 (lines 2, 3, 4, ...)"),
-    "nearly train in dev": (TRAIN, [*DEV, TRAIN[0]._replace(text=TRAIN[0].text + " again")], "train/dev overlap",
-                            "note", "development examples that share most of their words with one in train: 1 of"),
-    "dev is nearly train": (TRAIN, [row._replace(text=row.text + " again") for row in TRAIN[:120]], "train/dev overlap",
-                            "error", "development examples that share most of their words with one in train: 120 of"),
 }  # fmt: skip
 
 

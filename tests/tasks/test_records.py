@@ -88,9 +88,8 @@ def test_labels_that_look_missing_are_labels_in_files_and_in_memory(tmp_path):
 
 
 def test_missing_columns_are_named_with_those_that_there_are():
-    for data, where in ((pandas.DataFrame({"Text": ["a"]}), "dev"), (polars.DataFrame({"Text": ["a"]}), "dev"),
-                        ([{"Text": "a"}], r"dev\[0\]")):  # fmt: skip
-        with pytest.raises(MissingColumn, match=rf"^{where}: no (column|key) 'text'; found 'Text'"):
+    for data in (pandas.DataFrame({"Text": ["a"]}), polars.DataFrame({"Text": ["a"]}), [{"Text": "a"}]):
+        with pytest.raises(MissingColumn, match=r"^dev(\.iloc)?\[0\]: no column 'text'; found 'Text'"):
             read_rows(PLAIN, data, labelled=False, name="dev")
 
 
@@ -101,16 +100,16 @@ def test_missing_columns_are_named_with_those_that_there_are():
         (polars.LazyFrame({"text": ["a"]}), "^train is a LazyFrame; expected a path"),
         (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), "^train is a DatasetDict; expected a path"),
         (7, "^train is a int; expected a path"),
-        ("a,b\n" * 2_000, "^train is a text of 8,000 characters, which no file's name has; expected a path"),
+        ("a,b\n" * 2_000, "^train is a text of 8,000 characters; expected a path"),
         (["one text"], r"^train\[0\] is a str \('one text'\); expected a dictionary, such as {'text': ...}"),
         ([], "^train has no rows; expected one or more"),
         (pandas.DataFrame({"text": [], "label": []}), "^train has no rows"),
         (
             pandas.DataFrame([["a", "b", "c"]], columns=["text", "text", "label"]),
-            "^train: several columns of one name",
+            "^train: several columns of one name among",
         ),
-        ([{"text": "a", "label": {}}], r"^train\[0\]: 'label' is a dict; expected a string"),
-        ([{"text": b"a", "label": "b"}], r"^train\[0\]: 'text' is a bytes; expected a string"),
+        ([{"text": "a", "label": {}}], r"^train\[0\]: 'label' is {}; expected a string"),
+        ([{"text": b"a", "label": "b"}], r"^train\[0\]: 'text' is b'a'; expected a string"),
         ([{"text": "a\ud800", "label": "b"}], r"^train\[0\]: 'text' has half a character"),
     ],
 )

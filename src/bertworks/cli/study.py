@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..config import find_recipe
 from ..finetuning.recipe import FinetuneConfig, refuse_idle
-from .arguments import DividedRows, Flat, Positional, flags_in, parse, required
+from .arguments import Flat, Positional, TrainRows, flags_in, parse, required
 from .ending import FAILED, run_to_its_end
 from .finetune import read_arguments
 
@@ -100,7 +100,7 @@ class SweepArguments:
     grid: Positional[str]
     out: Path  # folder to write; what is unfinished in it is resumed
     config: Flat[FinetuneConfig]
-    rows: Flat[DividedRows] = field(default_factory=DividedRows)
+    rows: Flat[TrainRows] = field(default_factory=TrainRows)
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
     keep_all: bool = False  # keep the models of all runs, not of the best run alone
     on: Flat[Scheduler] = field(default_factory=Scheduler)
@@ -120,7 +120,7 @@ def sweep(argv: list[str]) -> None:
     refuse_idle([(True, flags, instead)], flags_in(argv))
     task, data = arguments.rows.read_data()
     given = (Path(arguments.rows.data or ""),) if arguments.rows.task else arguments.rows.find()[1]
-    examples = Examples(task, tuple(map(Path, given)), arguments.rows.division, data)
+    examples = Examples(task, tuple(map(Path, given)), arguments.rows.split, data)
     plan = make_plan(sweep_study(arguments.config, examples, arguments.model, arguments.grid))
     _run(plan, arguments.out, arguments.out / "cells", arguments.keep_all, arguments.on)
 

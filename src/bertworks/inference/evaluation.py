@@ -19,7 +19,7 @@ from ..tasks.calibration import probabilities
 from ..tasks.checks import seen_in_training
 from ..tasks.classification import ClassRows
 from ..tasks.kinds import kind_of
-from ..tasks.labels import alike_label
+from ..tasks.labels import same_label
 from ..tasks.rows import checked_rows
 from ..tasks.selection import DevRows
 from ..tasks.tagging import match_types
@@ -165,7 +165,7 @@ def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_o
 def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
     """The task with the model's further labels after its own, and the model's output for each label."""
     names = loaded.labels
-    known = {label: alike_label(label, names) for label in task.labels}
+    known = {label: same_label(label, names) for label in task.labels}
     unknown = [label for label, name in known.items() if name is None]
     if unknown and task.kind == "tagging" and match_types(task.labels, names, str(loaded.folder)):
         return replace(task, labels=names, written=()), []

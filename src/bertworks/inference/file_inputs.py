@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 from ..files import InputError, not_found
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
-from ..tasks.cells import as_list
 from ..tasks.column_files import ENDINGS, is_column_file
-from ..tasks.draws import in_part, rows_in_part
 from ..tasks.formats import decoded
+from ..tasks.labels import as_list
 from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import text_rows_of
+from ..tasks.sampling import in_part, rows_in_part
 from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
 from ..tasks.sentences import read as read_sentences
-from ..tasks.span_files import read_spans
 from ..tasks.table import (
     PLAIN,
     TABLES,
@@ -96,9 +95,7 @@ def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[Ite
     if ending == ".json" and kind == "span":
         return _of_questions(path, part, columns)
     items: Iterator[Item]
-    if kind == "tagging" and (spans := read_spans(path, (columns.text[0], ""), columns.form, labelled=False)):
-        items = (Item({"line": line}, (text,)) for line, text, _ in spans)
-    elif _is_table(path, columns):
+    if _is_table(path, columns):
         items = _of_table(path, kind, columns)
     else:
         items = (Item({"line": number}, (line,)) for number, line in _lines(str(path), columns.form.encoding))

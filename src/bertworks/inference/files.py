@@ -16,7 +16,7 @@ from typing import Any
 
 from ..files import InputError, atomic_write, to_json
 from ..reporting.outputs import check_output
-from ..tasks.rows import check_count
+from ..tasks.rows import check_integer
 from ..tasks.table import TABLES, ending_of
 from .file_inputs import Columns, Item, columns_for, in_memory, read_inputs
 from .predictor import Predictor
@@ -90,7 +90,7 @@ def predict_texts(
     Raises InputError if a row has not as many texts as the kind needs, the folder has no supervised head, or `n_best`
     is above 1 for a kind other than span.
     """
-    check_count(n_best, "n_best")
+    check_integer(n_best, "n_best", 1)
     kind = predictor.kind
     if n_best > 1 and kind != "span":
         found = f"n_best = {n_best}: the model is of the kind {kind or 'pre-trained'}"

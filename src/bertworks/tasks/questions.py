@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, parse_json, shorten
 from .base import Task
-from .cells import truth, whole_number
 from .formats import json_items
+from .labels import truth, whole_number
 from .records import Source
 from .rows import check_characters
 from .table import ending_of, locator, names_of, read_table

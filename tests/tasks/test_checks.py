@@ -77,13 +77,6 @@ def test_a_planted_fault_is_found(name):
     assert text.startswith(evidence.rstrip("'"))
 
 
-def test_the_gravest_finding_is_first_and_a_finding_is_one_line():
-    first, *others = check_labelled_data(TASK, TRAIN[:40], TRAIN[:30])
-    assert first.severity == "error" and {one.severity for one in others} == {"warning"}
-    assert str(first) == f"error: {first.evidence}; {first.advice}"
-    assert str(replace(first, where="a")).startswith("error: a: development examples that are also in train: 30 of 30")
-
-
 def test_words_that_the_vocabulary_lacks_are_found(tmp_path):
     tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))
     korean = [row._replace(text=f"{row.text} 영화 아주") for row in TRAIN]

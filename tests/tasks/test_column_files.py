@@ -31,7 +31,8 @@ def sentences(path: Path, content: str, text: str = "text", label: str = "label"
 @pytest.mark.parametrize(
     ("name", "content", "columns", "words", "tags"),
     [
-        ("a.tsv", GERMEVAL, ("2", "3"), ["Kim", "in", "York"], ["B-PER", "O", "B-LOC"]),
+        ("a.tsv", GERMEVAL, ("text", "3"), ["Kim", "in", "York"], ["B-PER", "O", "B-LOC"]),
+        ("a", "0 Kim B-PER\n1 ran O\n", (), ["Kim", "ran"], ["B-PER", "O"]),
         ("a.conllu", CONLLU, (), WORDS, ["VERB", "PRON", "NOUN"]),
         ("a.txt", CONLLU, ("form", "xpos"), WORDS, ["V", "P", "N"]),
         ("a.txt", CONLLU, ("LEMMA", "4"), ["ir", "nosotros", "mar"], ["VERB", "PRON", "NOUN"]),
@@ -51,8 +52,7 @@ def test_columns(tmp_path: Path, name: str, content: str, columns: tuple[str, st
     [
         (GERMEVAL, ("2", "outer"), "no column 'outer'; expected its number, 1 to 4"),
         (GERMEVAL, ("2", "5"), "no column '5'; expected its number, 1 to 4"),
-        (GERMEVAL, ("text", "3"), "column 1 numbers the words; choose columns of words and tags"),
-        ("0 Kim B-PER\n1 ran O\n", ("text", "label"), "column 1 numbers the words"),
+        (GERMEVAL, ("text", "label"), "4 columns with numbered words; name the column of the tags, such as --label 3"),
         (CONLLU, ("text", "entity"), "no column 'entity'; expected .* 1 to 10, or one of 'id', 'form'"),
     ],
 )

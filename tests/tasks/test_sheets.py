@@ -108,14 +108,6 @@ def test_damaged_sheets(book):
             list(read_table(book / "b.xlsx", ["글"]))
 
 
-def test_a_missing_library_names_its_extra(book, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "python_calamine", None)
-    with pytest.raises(InputError, match=r"pip install 'bertworks\[excel\]'"):
-        list(read_table(book / "a.xlsx", ["글"]))
-
-
 def sheet_of(path, rows, *merged):
     """A workbook with these rows and merged ranges."""
     import openpyxl
@@ -133,27 +125,6 @@ def test_merged_cells(tmp_path):
     rows = [["글", "값"], ["a", "x"], ["b", None], ["c", None], ["d", "y"]]
     found = read_rows(own_task("single", ("글",), "값"), sheet_of(tmp_path / "a.xlsx", rows, "B2:B4"))
     assert [(row.text, row.label, row.line) for row in found] == [*zip("abcd", "xxxy", range(2, 6), strict=True)]
-
-
-def test_a_sheet_of_open_document(tmp_path):
-    import zipfile
-
-    def row(*cells):
-        each = (f'<table:table-cell office:value-type="string"><text:p>{c}</text:p></table:table-cell>' for c in cells)
-        return f"<table:table-row>{''.join(each)}</table:table-row>"
-
-    names = " ".join(
-        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
-    )
-    body = f'<table:table table:name="one">{row("text", "label")}{row("a", "x")}</table:table>'
-    for name in ("spreadsheet", "body", "document-content"):
-        body = f"<office:{name}{f' {names}' * (name == 'document-content')}>{body}</office:{name}>"
-    kind = "application/vnd.oasis.opendocument.spreadsheet"
-    with zipfile.ZipFile(tmp_path / "a.ods", "w") as archive:
-        archive.writestr("mimetype", kind)
-        archive.writestr("META-INF/manifest.xml", "<manifest/>")
-        archive.writestr("content.xml", body)
-    assert list(read_table(tmp_path / "a.ods", ["text", "label"])) == [(2, ["a", "x"])]
 
 
 def test_a_cell_far_away_is_refused(tmp_path):

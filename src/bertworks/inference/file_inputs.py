@@ -28,12 +28,12 @@ from ..tasks.table import (
     TABLES,
     MissingColumn,
     TableForm,
-    ending_of,
     has_objects,
     locator,
     names_of,
     part_of,
     read_table,
+    suffix_of,
 )
 
 TEXT = ".txt"  # a table, or lines of text (`_is_table`)
@@ -86,7 +86,7 @@ def in_memory(data: Any) -> Any:
 
 
 def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[Item]:
-    ending = ending_of(path)
+    ending = suffix_of(path)
     if kind == "tagging" or ending in ENDINGS:
         task = Task("prediction", ("character",) if columns.characters else columns.text[:1], form=columns.form)
         given = not columns.found and task.text[0].isdecimal()
@@ -104,8 +104,8 @@ def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[Ite
 
 def _is_table(path: Path, columns: Columns) -> bool:
     """Whether a file is a table; a .txt is one if its text columns are given, or its first line names them."""
-    if ending_of(path) != TEXT:
-        return ending_of(path) in TABLES
+    if suffix_of(path) != TEXT:
+        return suffix_of(path) in TABLES
     if not columns.found and columns.text not in (("text",), *TEXT_COLUMNS.values()):
         return True
     names = names_of(path, columns.form)
@@ -176,6 +176,6 @@ def _names_of(data: Any, form: TableForm) -> tuple[str, ...]:
     """The names of a table's columns; () of a file that is not there, and of what is no table."""
     if isinstance(data, str):
         path = part_of(data)[0]
-        return names_of(path, form) if ending_of(path) in (*TABLES, TEXT) else ()
+        return names_of(path, form) if suffix_of(path) in (*TABLES, TEXT) else ()
     source = source_of(data, "data") if is_table(data) and len(data) else None
     return () if source is None else names_of(source)

@@ -17,7 +17,7 @@ from typing import Any
 from ..files import InputError, atomic_write, to_json
 from ..reporting.outputs import check_output
 from ..tasks.rows import check_integer
-from ..tasks.table import TABLES, ending_of
+from ..tasks.table import TABLES, suffix_of
 from .file_inputs import Columns, Item, columns_for, in_memory, read_inputs
 from .predictor import Predictor
 from .steps import head_steps
@@ -37,7 +37,7 @@ class Counts:
 def check_file(out: Path | None, data: Iterable[Any] = (), folders: Iterable[Any] = ()) -> None:
     """Raises InputError for the name of a file that predictions are not written to, or as `check_output`."""
     check_output(out, data, folders)
-    ending = "" if out is None else ending_of(out)
+    ending = "" if out is None else suffix_of(out)
     if ending in TABLES and ending not in (*SEPARATORS, ".jsonl"):
         expected = "give --out a name that ends in .jsonl (JSON lines), .csv or .tsv"
         raise InputError(f"{out}: predictions are not written as {ending}; {expected}")
@@ -119,7 +119,7 @@ def write_results(results: Iterable[dict[str, Any]], out: Path | None, excel: bo
 
     excel: begin a table with a byte order mark.
     """
-    separator = None if out is None else SEPARATORS.get(ending_of(out))
+    separator = None if out is None else SEPARATORS.get(suffix_of(out))
     with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
         if separator:
             target.write("\ufeff" if excel else "")

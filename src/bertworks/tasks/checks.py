@@ -29,7 +29,7 @@ from .labels import label_parts
 Severity = Literal["note", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
-FEW_TRAIN, FEW_DEV = 200, 100  # examples
+MIN_TRAIN, MIN_DEV = 200, 100  # examples
 UNBALANCED = 10  # examples of the most frequent label per example of the rarest
 NOTABLE = 0.01  # fraction of the examples from which duplicates and the like are a warning
 LEAK = 0.2  # fraction of the development examples in train from which their scores say nothing
@@ -120,11 +120,11 @@ def seen_in_training(run: Path, task: Task, examples: Sequence[Any]) -> list[Fin
 
 def sizes(task: Task, train: Sequence[Row], dev: Sequence[Row]) -> Iterator[Finding]:
     """Too few examples to learn from, or to evaluate on."""
-    if len(train) < FEW_TRAIN:
+    if len(train) < MIN_TRAIN:
         evidence = f"{counted(len(train), 'training example')}: scores differ by many points between seeds"
-        advice = f"label {FEW_TRAIN} or better 1,000; until then train several seeds for at least 200 updates each"
+        advice = f"label {MIN_TRAIN} or better 1,000; until then train several seeds for at least 200 updates each"
         yield Finding("few examples", "warning", evidence, advice)
-    if 0 < len(dev) < FEW_DEV and task.kind not in NUMERIC:
+    if 0 < len(dev) < MIN_DEV and task.kind not in NUMERIC:
         interval = f"95 % interval of an accuracy of 50 %: ± {98 / math.sqrt(len(dev)):.0f} points"
         evidence = f"{counted(len(dev), 'development example')}: {interval}"
         advice = "label more, or give a larger dev_share of one labelled file"

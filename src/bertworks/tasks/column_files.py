@@ -1,6 +1,7 @@
 """Files with a word per line and its tag in another column: CoNLL-2003, CoNLL-U, KLUE and others.
 
     CoNLL-2003   Kim NNP B-NP B-PER     the word first, its tag last; blanks or tabs between the columns
+    GermEval     1  Kim  B-PER  O       numbered words; the column of the tags is given: --label 3
     CoNLL-U      1  Kim  Kim  PROPN ... ten columns with names; ranges (3-4) and empty words (8.1) are left out
 
 A blank line ends a sentence, and a line -DOCSTART- begins a document. Where the units are characters, one tab separates
@@ -20,13 +21,13 @@ from ..data.parsers import list_names
 from ..files import InputError, not_found, shorten
 from .base import Task
 from .formats import decoded
-from .table import TABLES, TableForm, ending_of, names_of
+from .table import TABLES, TableForm, names_of, suffix_of
 from .tags import is_typed
 
 ENDINGS = (".conll", ".conllu", ".conllx", ".iob", ".iob2", ".bio", ".bioes", ".ner", ".tagged")
 DOCUMENT = "-DOCSTART-"
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-# names of the first column, of CoNLL-U the second, and of the last, of CoNLL-U the fourth
+# usual names of the columns of words and tags
 WORDS = ("text", "word", "words", "token", "tokens", "character")
 TAGS = ("label", "labels", "tag", "tags", "ner", "ner_tag", "ner_tags")
 SAMPLE = 2_000  # lines that decide whether a file has columns
@@ -58,14 +59,14 @@ def is_column_file(path: Path, task: Task, tagged_only: bool = False) -> bool:
     A .tsv is one if it has no column of the task's name, and no blanks inside its cells. tagged_only: files of other
     endings need tags of entities in their last column; else they are column files unless they are tables.
     """
-    ending = ending_of(path)
-    if ending in ENDINGS or (ending == ".tsv" and task.header):
+    suffix = suffix_of(path)
+    if suffix in ENDINGS or (suffix == ".tsv" and task.header):
         return True
-    if ending == ".tsv" and path.is_file() and not {task.text[0], task.label} & {*names_of(path, task.form)}:
+    if suffix == ".tsv" and path.is_file() and not {task.text[0], task.label} & {*names_of(path, task.form)}:
         with open(path, "rb") as file:
             lines = itertools.islice(decoded(file, str(path), task.form.encoding), SAMPLE)
             return not any(" " in line.strip() for line in lines if not line.startswith("#"))
-    return ending not in TABLES and (not tagged_only or _is_tagged(path, task.form))
+    return suffix not in TABLES and (not tagged_only or _is_tagged(path, task.form))
 
 
 def _is_tagged(path: Path, form: TableForm) -> bool:
@@ -79,8 +80,8 @@ def _is_tagged(path: Path, form: TableForm) -> bool:
 def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     """The sentences of a file. Without -DOCSTART- every sentence is a document of its own.
 
-    Raises InputError with file and line if lines differ in columns, a column is missing, or the first one numbers the
-    words and no other is given.
+    Words are in the first column, or in the second one if the first numbers them; tags in the last. Raises InputError
+    with file and line if lines differ in columns, a column is missing, or it is not clear which has the tags.
     """
     if not path.is_file():
         raise InputError(f"{path}: {not_found(path)}")
@@ -90,10 +91,11 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     width = (len(task.header) if labelled else 0) or len(blocks[0].rows[0])
     is_conllu = not task.header and width == len(CONLLU)
     names = CONLLU if is_conllu else task.header
-    word = _column(task.text[0], WORDS, int(is_conllu), names, width, path)
+    is_numbered = is_conllu or (width > 1 + labelled and all(map(_is_numbered, blocks)))
+    word = _column(task.text[0], WORDS, int(is_numbered), names, width, path)
     tag = _column(task.label, TAGS, 3 if is_conllu else width - 1, names, width, path) if labelled else word
-    if word == 0 and width > 2 and not task.text[0].isdecimal() and all(map(_is_numbered, blocks)):
-        raise InputError(f"{path}: column 1 numbers the words; choose columns of words and tags, as --text 2 --label 3")
+    if labelled and is_numbered and not is_conllu and width > 3 and task.label in TAGS:
+        raise InputError(f"{path}: {width} columns with numbered words; name the column of the tags, such as --label 3")
     sentences = []
     for index, (document, numbers, rows) in enumerate(blocks):
         for number, row in zip(numbers, rows, strict=True):

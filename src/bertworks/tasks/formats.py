@@ -144,9 +144,9 @@ def parquet_objects(path: Path, names: Sequence[str]) -> Objects:
             columns = {normalize("NFC", name): name for name in file.schema_arrow.names}
             selected = [columns[name] for name in dict.fromkeys(names)] if names and {*names} <= {*columns} else None
             for batch in file.iter_batches(BATCH, columns=selected):
-                for cells in batch.to_pylist():
+                for values in batch.to_pylist():
                     number += 1
-                    yield number, cells
+                    yield number, values
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # ValueError: UTF-8, odd dates
         reason = shorten(str(error).split("\n")[0], 200)
         raise InputError(

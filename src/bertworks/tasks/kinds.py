@@ -143,7 +143,7 @@ def divided_data(task: Task, files: Sequence[Any], split: Split) -> tuple[Task, 
         train, dev = split_rows(rows, split.dev_share, split.seed, groups)
         both = {getattr(row, "document", None) for row in train} & {getattr(row, "document", None) for row in dev}
         note = "the file has too few documents to divide them; its sentences are divided"
-        data = Data(train, dev, split.described(name), notes=(note,) if both - {None} else ())
+        data = Data(train, dev, split.describe(name), notes=(note,) if both - {None} else ())
     return task, replace(data, train=draw_rows(data.train, split.train_rows, split.seed))
 
 

@@ -167,7 +167,7 @@ def marked_labels(rows: Sequence[Sequence[str]], names: Sequence[str], places: S
     ]
 
 
-def several_labels(cells: Sequence[str], names: Mapping[str, str], places: Sequence[str]) -> list[str]:
+def multilabel_names(cells: Sequence[str], names: Mapping[str, str], places: Sequence[str]) -> list[str]:
     """The names of the labels in each cell of a file, with | between them; an empty cell has none.
 
     names: as of `one_label`. places: how messages refer to each row. Raises InputError for a cell that is neither names

@@ -30,8 +30,8 @@ def texts_of(texts: Any, name: str = "texts") -> Iterator[str]:
 def text_rows_of(rows: Any, name: str = "texts") -> Iterator[tuple[str, ...]]:
     """The texts of each row, which is a text or a tuple of texts. Raises InputError for any other row."""
     for i, row in enumerate(_listed(rows, name, "texts (str), or tuples of texts")):
-        several = isinstance(row, tuple | list)
-        yield tuple(texts_of(row, f"{name}[{i}]")) if several else (text_of(row, f"{name}[{i}]"),)
+        is_tuple = isinstance(row, tuple | list)
+        yield tuple(texts_of(row, f"{name}[{i}]")) if is_tuple else (text_of(row, f"{name}[{i}]"),)
 
 
 def text_of(text: Any, where: str) -> str:

@@ -39,7 +39,7 @@ class Split:
         if self.group and not self.dev_share:
             raise InputError("--group divides a file into training and development rows: add --dev-share")
 
-    def described(self, table: str) -> str:
+    def describe(self, table: str) -> str:
         """A divided table in words, for results.json."""
         return f"{table}, {self.dev_share:g} of it to develop on, seed {self.seed}"
 

@@ -79,7 +79,7 @@ def read_table(
 
 def has_objects(source: Source) -> bool:
     """Whether rows are objects, whose values may have any type."""
-    return isinstance(source, MemoryTable) or ending_of(source) in OBJECTS
+    return isinstance(source, MemoryTable) or suffix_of(source) in OBJECTS
 
 
 def objects_of(source: Source, names: Sequence[str], form: TableForm = PLAIN) -> formats.Objects:
@@ -87,9 +87,9 @@ def objects_of(source: Source, names: Sequence[str], form: TableForm = PLAIN) ->
     if isinstance(source, MemoryTable):
         return source.rows(names)
     _check_exists(source)
-    if ending_of(source) == ".parquet":
+    if suffix_of(source) == ".parquet":
         return formats.parquet_objects(source, names)
-    return formats.json_objects(source, form.encoding) if ending_of(source) == ".jsonl" else formats.json_list(source)
+    return formats.json_objects(source, form.encoding) if suffix_of(source) == ".jsonl" else formats.json_list(source)
 
 
 def names_of(source: Source, form: TableForm = PLAIN) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def locator(source: Source | str) -> Callable[[int], str]:
     if isinstance(source, MemoryTable):
         return source.location
     units = {".parquet": "row", ".json": "item"} | dict.fromkeys(SHEETS, "row")
-    start = f"{source}, {units.get(ending_of(source), 'line')} "
+    start = f"{source}, {units.get(suffix_of(source), 'line')} "
     return lambda line: start + str(line)
 
 
@@ -124,7 +124,7 @@ def part_of(path: Path | str) -> tuple[Path, str]:
     return path.with_name(name), part
 
 
-def ending_of(path: Path | str) -> str:
+def suffix_of(path: Path | str) -> str:
     """How the name of a file ends, in small letters: .csv for a.csv, A.CSV, and the part a.csv#dev."""
     return part_of(path)[0].suffix.lower()
 
@@ -139,23 +139,23 @@ def _check_exists(path: Path) -> None:
 
 def _records_of(file: IO[bytes], path: Path, width: int, form: TableForm, limit: int | None = None) -> formats.Records:
     """(line, cells) of each record, the header included. limit: number of lines that decide about quotes."""
-    ending = ending_of(path)
-    if ending in SHEETS:
+    suffix = suffix_of(path)
+    if suffix in SHEETS:
         return formats.sheet_records(file, path, form.sheet)
-    quoted = ending == ".csv"
+    quoted = suffix == ".csv"
     if not quoted and not form.unquoted:
         quoted = formats.is_quoted("".join(itertools.islice(formats.decoded(file, str(path), form.encoding), limit)))
         file.seek(0)
     lines = formats.decoded(file, str(path), form.encoding)
     if quoted:
-        return formats.csv_records(lines, path, "," if ending == ".csv" else "\t")
+        return formats.csv_records(lines, path, "," if suffix == ".csv" else "\t")
     return formats.tsv_records(lines, width, form.joined)
 
 
 def _rows_of_records(
     path: Path, columns: Sequence[str], optional: Sequence[str], header: list[str], form: TableForm
 ) -> Iterator[Row]:
-    if ending_of(path) not in (*TABLES, ".txt"):
+    if suffix_of(path) not in (*TABLES, ".txt"):
         expected = f"expected a file that ends in {', '.join(TABLES)} or .txt"
         raise InputError(f"{path}: {expected}; a file with a word per line needs --kind tagging")
     _check_exists(path)
@@ -191,13 +191,13 @@ def _rows_of_objects(
     source: Source, columns: Sequence[str], optional: Sequence[str], lists: Sequence[str], form: TableForm
 ) -> Iterator[Row]:
     where = locator(source)
-    for line, value in objects_of(source, (*columns, *optional), form):
-        cells = {normalize("NFC", name): cell for name, cell in value.items()}
-        if missing := [name for name in columns if name not in cells]:
+    for line, item in objects_of(source, (*columns, *optional), form):
+        values = {normalize("NFC", name): value for name, value in item.items()}
+        if missing := [name for name in columns if name not in values]:
             raise MissingColumn(
                 f"{where(line)}: no column {shorten(missing[0])}; found {list_names(names_of(source, form))}"
             )
-        texts = [_text(cells.get(name), name in lists, where, line, name) for name in (*columns, *optional)]
+        texts = [_text(values.get(name), name in lists, where, line, name) for name in (*columns, *optional)]
         yield Row(line, texts)
 
 

@@ -58,12 +58,6 @@ def test_groups_of_a_part_of_a_file(table):
     assert users[0] and users[1] and not users[0] & users[1]
 
 
-def test_groups_of_rows_that_can_be_read_once():
-    rows = ({"text": f"text {i}", "label": str(i % 2), "user": f"u{i // 10}"} for i in range(100))
-    task = own_task("", ("text",), "label")
-    assert len(divided_data(task, [rows], Split(dev_share=0.2, group="user"))[1].dev) == 20
-
-
 def test_fewer_training_rows(table):
     def lines(count):
         task = own_task("", ("text",), "label")

@@ -4,7 +4,6 @@ import csv
 import json
 from types import SimpleNamespace
 
-import datasets
 import numpy as np
 import openpyxl
 import pandas
@@ -63,16 +62,11 @@ def test_several_labels_in_a_cell(tmp_path, cells, expected):
     assert [row.label for row in read_rows(SEVERAL, pandas.read_json(tmp_path / "a.jsonl", lines=True))] == expected
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, lambda values: [np.int64(value) for value in values]])
+@pytest.mark.parametrize("form", [list, np.array, lambda values: [np.int64(value) for value in values]])
 def test_vectors_and_names_in_memory(form):
-    for values, expected in (([1, 0, 1], None), ([3, 17], "3|17")):
-        rows = [{"text": "a", "labels": form(values)}]
-        for data in (rows, pandas.DataFrame(rows), *([datasets.Dataset.from_list(rows)] if form is list else [])):
-            if expected:
-                assert [row.label for row in read_rows(SEVERAL, data)] == [expected]
-            else:
-                with pytest.raises(InputError, match="may be 0 or 1 for each label"):
-                    read_rows(SEVERAL, data)
+    assert [row.label for row in read_rows(SEVERAL, [{"text": "a", "labels": form([3, 17])}])] == ["3|17"]
+    with pytest.raises(InputError, match="may be 0 or 1 for each label"):
+        read_rows(SEVERAL, pandas.DataFrame([{"text": "a", "labels": form([1, 0, 1])}]))
 
 
 def test_numbers_of_classes_in_development_rows_are_names(tmp_path):

@@ -117,7 +117,8 @@ def test_words_are_those_of_prediction(
 
 
 def test_a_probe_takes_the_words(tokenizer: Tokenizer, tmp_path: Path):
-    items = read_items(TASK, write(tmp_path / "a.jsonl", FORMS["spaCy"]), tokenizer, Limits(64), 0, 1)
+    (tmp_path / "a.json").write_text(json.dumps([FORMS["spaCy"]]))
+    items = read_items(TASK, tmp_path / "a.json", tokenizer, Limits(64), 0, 1)
     words = ["Kim", ",", "of", "New", "York", "City's", "서울에", ",", "left", "."]
     assert items.forms == words and [items.names[i] for i in items.labels][5:7] == ["I-LOC", "B-LOC"]
 

@@ -19,7 +19,7 @@ from ..tokenizer import normalize
 
 MAX_CELL = 16 << 20  # characters of a cell in a .csv file
 BATCH = 1024  # rows of a Parquet file in memory at a time
-_QUOTED = re.compile(r'(?:^|(?<=[\t\n]))"((?:[^"]|"")*)"(?=[\t\r\n]|\Z)')  # a quoted cell of a table with tabs
+_QUOTED = re.compile(r'"(?<![^\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|\Z)')  # a quoted cell of a table with tabs
 _SHEET_CELL = re.compile(rb'<(?:\w+:)?c (?=[^>]*?\br="([A-Z]+\d+)")([^>]*[^/])>(.*?)</(?:\w+:)?c>', re.DOTALL)
 
 Records = Iterator[tuple[int, list[str]]]  # (line, cells) of each row
@@ -69,9 +69,10 @@ def tsv_records(lines: Iterator[str], width: int, joined: bool) -> Records:
     begin: list[str] = []  # of a row that is short of cells
     start = 0
     for number, line in enumerate(lines, 1):
-        if not line.strip("\r\n"):
+        line = line.rstrip("\r\n")
+        if not line:
             continue
-        cells = line.rstrip("\r\n").split("\t")
+        cells = line.split("\t")
         width = width or len(cells)
         if begin and len(cells) < width and len(begin) + len(cells) - 1 <= width:
             cells, number = [*begin[:-1], f"{begin[-1]}\n{cells[0]}", *cells[1:]], start

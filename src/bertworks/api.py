@@ -35,7 +35,7 @@ from .tasks.base import KindName
 from .tasks.catalogue import find_task
 from .tasks.checks import check_labelled_data
 from .tasks.records import could_be_path
-from .tasks.selection import DevRows, TrainRows, comma_separated
+from .tasks.selection import DevRows, DividedRows, comma_separated
 from .tasks.table import TableForm, part_of
 from .training.run import OnStep, is_finished, out_folder, refuse_other_folder, watch_of
 
@@ -99,11 +99,11 @@ def finetune(
     tables: dict[str, Any] = {"data": data, "dev": dev, "train": train, "encoding": encoding, "sheet": sheet}
     division: dict[str, Any] = {"dev_share": dev_share, "group": group, "split_seed": split_seed}
     given = {**tables, **columns, **division, "train_rows": train_rows}
-    return _finetune_on(TrainRows(task, **given), config, model, folder, quiet, watch)
+    return _finetune_on(DividedRows(task, **given), config, model, folder, quiet, watch)
 
 
 def _finetune_on(
-    rows: TrainRows, config: FinetuneConfig, model: ModelLike, out: Path, quiet: bool, watch: Any
+    rows: DividedRows, config: FinetuneConfig, model: ModelLike, out: Path, quiet: bool, watch: Any
 ) -> RunResults:
     """Check model and examples, then train."""
     rows.find()

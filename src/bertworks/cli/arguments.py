@@ -17,6 +17,7 @@ from tyro.conf import Positional as Positional
 from ..config import find_recipe, load_recipe
 from ..files import InputError
 from ..tasks.selection import DevRows as DevRows
+from ..tasks.selection import DividedRows as DividedRows
 from ..tasks.selection import TrainRows as TrainRows
 from ..tasks.selection import comma_separated as comma_separated
 from ..tasks.selection import refuse_beside as refuse_beside

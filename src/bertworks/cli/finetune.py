@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe
 from ..tasks.catalogue import find_task
-from .arguments import Flat, Positional, TrainRows, flags_in, parse, value_of, with_defaults
+from .arguments import DividedRows, Flat, Positional, flags_in, parse, value_of, with_defaults
 from .ending import FAILED, run_to_its_end
 
 T = TypeVar("T", bound=Any)  # arguments with a recipe of fine-tuning
@@ -46,7 +46,7 @@ class Arguments:
     model: Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[FinetuneConfig]
-    rows: Flat[TrainRows] = field(default_factory=TrainRows)
+    rows: Flat[DividedRows] = field(default_factory=DividedRows)
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
     # write the files of this tracker during the run, into the run folder (extra `tensorboard`)
     log: Literal["tensorboard"] | None = None

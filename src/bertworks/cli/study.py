@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from ..config import find_recipe
 from ..finetuning.recipe import FinetuneConfig, refuse_idle
-from .arguments import Flat, Positional, TrainRows, flags_in, parse, required
+from .arguments import DividedRows, Flat, Positional, flags_in, parse, required
 from .ending import FAILED, run_to_its_end
 from .finetune import read_arguments
 
@@ -100,7 +100,7 @@ class SweepArguments:
     grid: Positional[str]
     out: Path  # folder to write; what is unfinished in it is resumed
     config: Flat[FinetuneConfig]
-    rows: Flat[TrainRows] = field(default_factory=TrainRows)
+    rows: Flat[DividedRows] = field(default_factory=DividedRows)
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
     keep_all: bool = False  # keep the models of all runs, not of the best run alone
     on: Flat[Scheduler] = field(default_factory=Scheduler)

@@ -66,7 +66,7 @@ class DevRows:
             task = replace(find_task(self.task), form=form)
             return task, [Path(self.data) / getattr(task, name) for name in self.tables]
         if missing := [flag for flag, table in own.items() if table is None]:
-            advice = " (or --train with --dev-share 0.1)" if len(own) > 1 else ""
+            advice = ", or --train with --dev-share 0.1" if hasattr(self, "dev_share") else ""
             expected = f"give --task NAME with --data DIR, or your own {' and '.join(own)}{advice}"
             raise InputError(f"no {' and no '.join(missing)}; {expected}")
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
@@ -86,13 +86,33 @@ class TrainRows(DevRows):
     """Examples to train on and to evaluate on: a known task's files, or the user's own tables."""
 
     train: Path | None = None  # instead of a task, your own training table, beside --dev
+    tables: ClassVar[tuple[str, ...]] = ("train", "dev")
+
+    def read_data(self) -> tuple[Task, Data]:
+        """The task and all its rows. Raises InputError like `find`, or if a table cannot be read."""
+        from .kinds import divided_data
+
+        task, tables = self.find()
+        if not self.task:
+            refuse_beside("--train and --dev", {"--data": self.data})
+        return divided_data(task, [self.data or ""] if self.task else tables, self.split)
+
+    @property
+    def split(self) -> Split:
+        """How the tables are divided: not at all."""
+        return Split()
+
+
+@dataclass(frozen=True)
+class DividedRows(TrainRows):
+    """Examples to train on and to evaluate on, some of which are left out or become development examples."""
+
     train_rows: int = 0  # number of training rows to draw at random; 0: all. A smaller draw is part of a larger one
     # instead of --dev: fraction of the rows of --train to evaluate on (0.1: a tenth), drawn at random. Rows of one
     # document or context, or with the same first text, are not divided
     dev_share: float = 0.0
     group: str = ""  # for --dev-share: column of --train whose rows with one value are not divided (a patient, a user)
     split_seed: int = 1  # seed of --train-rows and --dev-share
-    tables: ClassVar[tuple[str, ...]] = ("train", "dev")
 
     @property
     def split(self) -> Split:
@@ -106,12 +126,3 @@ class TrainRows(DevRows):
         refuse_beside("--dev-share", {"--dev": self.dev, "--task": self.task})
         task, tables = replace(self, dev_share=0.0, dev=self.train).find()
         return task, tables[:1]
-
-    def read_data(self) -> tuple[Task, Data]:
-        """The task and all its rows. Raises InputError like `find`, or if a table cannot be read."""
-        from .kinds import divided_data
-
-        task, tables = self.find()
-        if not self.task:
-            refuse_beside("--train and --dev", {"--data": self.data})
-        return divided_data(task, [self.data or ""] if self.task else tables, self.split)

@@ -197,7 +197,7 @@ def _read(rows: TrainRows, path: Path | None) -> tuple[Task, Data]:
     if rows.task:
         return replace(rows, data=rows.data or path).read_data()
     rows = replace(rows, train=rows.train or path)
-    if rows.dev is not None or rows.dev_share:
+    if rows.dev is not None:
         return rows.read_data()
     task, [table, _] = replace(rows, dev=rows.train).find()
     examples = read_rows(task, table, name="train")

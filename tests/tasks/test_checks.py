@@ -1,7 +1,6 @@
 """Each check of labelled data finds its planted case, and good data has no findings."""
 
 import random
-import unicodedata
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,6 @@ from bertworks.tasks.checks import check_labelled_data, hashes_of, seen_in_train
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.questions import Question
 from bertworks.tasks.sentences import Tagged
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import WORDS
 from support.tiny_task import tiny_folder
 
@@ -82,13 +80,6 @@ def test_words_that_the_vocabulary_lacks_are_found(tmp_path):
     korean = [row._replace(text=f"{row.text} 영화 아주") for row in TRAIN]
     [hit] = found(korean, tokenizer=tokenizer)
     assert hit[:2] == ("vocabulary", "warning") and "of the subwords are [UNK]; missing characters: " in hit[2]
-
-
-def test_decomposed_text_is_composed_before_words_are_looked_up():
-    tokenizer = Tokenizer.train(["영화 아주 good bad"] * 20, TokenizerConfig(vocab_size=100, lowercase=False))
-    for text in ("good 영화 아주", "good ᅲᅲ", "영화 아주"):  # lone vowels never compose
-        apart = [row._replace(text=unicodedata.normalize("NFD", text)) for row in TRAIN]
-        assert not [hit for hit in found(apart, tokenizer=tokenizer) if "NFD" in hit[2]], text
 
 
 def test_other_kinds_of_tasks():

@@ -90,10 +90,8 @@ def test_missing_columns_are_named_with_those_that_there_are():
         ({"text": ["a"], "label": ["b"]}, "^train is a dict; expected a path"),
         (polars.LazyFrame({"text": ["a"]}), "^train is a LazyFrame; expected a path"),
         (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), "^train is a DatasetDict; expected a path"),
-        (7, "^train is a int; expected a path"),
         ("a,b\n" * 2_000, "^train is a text of 8,000 characters; expected a path"),
         (["one text"], r"^train\[0\] is a str \('one text'\); expected a dictionary, such as {'text': ...}"),
-        (pandas.DataFrame({"text": [], "label": []}), "^train has no rows"),
         (
             pandas.DataFrame([["a", "b", "c"]], columns=["text", "text", "label"]),
             "^train: several columns of one name among",
@@ -106,14 +104,6 @@ def test_missing_columns_are_named_with_those_that_there_are():
 def test_what_is_no_table_is_refused_by_name(data, message):
     with pytest.raises(InputError, match=message):
         read_rows(PLAIN, data, name="train")
-
-
-@pytest.mark.parametrize("data", [polars.LazyFrame({"text": ["a"]}), {"text": ["a"]}, 5])
-def test_data_to_predict_that_has_no_rows_is_refused(data):
-    from bertworks.inference.file_inputs import Columns, read_inputs
-
-    with pytest.raises(InputError, match=r"^data is a .*; expected a path, .* of texts, or of tuples of texts"):
-        list(read_inputs(data, "single", Columns()))
 
 
 def test_rows_of_a_kind_are_taken_as_they_are():

@@ -58,7 +58,6 @@ def finetune(
     data: Path | str | None = None,
     encoding: str = "utf-8",
     sheet: str = "",
-    header_row: int = 0,
     train_rows: int = 0,
     dev_share: float = 0.0,
     group: str = "",
@@ -98,7 +97,7 @@ def finetune(
     columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
     tables: dict[str, Any] = {"data": data, "dev": dev, "train": train, "encoding": encoding, "sheet": sheet}
     division: dict[str, Any] = {"dev_share": dev_share, "group": group, "split_seed": split_seed}
-    rows = DividedRows(task, **tables, **columns, **division, header_row=header_row, train_rows=train_rows)
+    rows = DividedRows(task, **tables, **columns, **division, train_rows=train_rows)
     return _finetune_on(rows, config, model, folder, quiet, on_record)
 
 
@@ -179,7 +178,6 @@ def evaluate(
     data: Path | str | None = None,
     encoding: str = "utf-8",
     sheet: str = "",
-    header_row: int = 0,
     precision: Precision = "float32",
 ) -> Evaluated:
     """Evaluate a fine-tuned model on development examples, and return its metrics.
@@ -192,7 +190,7 @@ def evaluate(
     """
     own = {"kind": kind, "text": text, "label": label, "choices": choices}
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
-    form: dict[str, Any] = {"encoding": encoding, "sheet": sheet, "header_row": header_row}
+    form: dict[str, Any] = {"encoding": encoding, "sheet": sheet}
     rows = remembered(DevRows(task, data, dev, **given, **form), model, given)  # type: ignore[arg-type]  # a path, in a command
     return Evaluated(evaluate_rows(model, *rows.read(), precision=precision))
 
@@ -205,7 +203,6 @@ def predict(
     choices: Columned = (),
     encoding: str = "utf-8",
     sheet: str = "",
-    header_row: int = 0,
     all_scores: bool = False,
     n_best: int = 1,
     out: Path | str | None = None,
@@ -226,9 +223,7 @@ def predict(
     file, source = None if out is None else Path(out), _file_or(data)
     check_file(file, [source], [find_model(model)])
     predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision)
-    columns = Columns(
-        comma_separated(text), comma_separated(choices), TableForm(encoding, sheet, header_row=header_row)
-    )
+    columns = Columns(comma_separated(text), comma_separated(choices), TableForm(encoding, sheet))
     rows = Rows(predict_data(predictor, source, columns, Counts(), all_scores, n_best))
     if file is not None:
         write_results(rows, file)
@@ -242,7 +237,6 @@ def features(
     text: Columned = (),
     encoding: str = "utf-8",
     sheet: str = "",
-    header_row: int = 0,
     layers: str = "last",
     pool: Literal["mean", "cls"] | None = None,
     words: Literal["first", "mean"] | None = None,
@@ -269,7 +263,7 @@ def features(
     if out is not None:
         check_out(Path(out), [source], [find_model(model)])  # refused before minutes of computing
     source = source if isinstance(source, str) else in_memory(source)
-    given = Columns(comma_separated(text), form=TableForm(encoding, sheet, header_row=header_row))
+    given = Columns(comma_separated(text), form=TableForm(encoding, sheet))
     columns = columns_for(read_task(find_model(model)), source, given)._replace(choices=())
     extractor = Extractor.load(model, config, device)
     if out is not None:

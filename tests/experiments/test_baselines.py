@@ -9,7 +9,7 @@ from bertworks.experiments.baselines import STRENGTHS, BaselineConfig, fit_basel
 from bertworks.files import InputError
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.catalogue import TASKS
-from bertworks.tasks.draws import draw_rows, split_rows
+from bertworks.tasks.sampling import draw_rows, hold_out_rows
 from bertworks.tasks.sentences import Tagged
 
 NAMES = Task("names", ("word",), "tag", "tagging", metrics=("f1", "precision", "recall", "accuracy"))
@@ -63,15 +63,15 @@ def test_a_draw_is_a_function_of_its_seed_and_part_of_a_larger_one():
 def test_held_out_rows_are_whole_documents_unless_these_are_too_large_or_too_unequal(sizes, divisible, seed):
     documents = [i for i, size in enumerate(sizes) for _ in range(size)]
     rows = [row._replace(document=i) for row, i in zip(sentences(100, 1), documents, strict=True)]
-    train, held_out = split_rows(rows, seed)
+    train, held_out = hold_out_rows(rows, seed)
     assert len(train) + len(held_out) == 100 and 10 <= len(held_out) <= 33
-    assert split_rows(rows, seed) == (train, held_out) != split_rows(rows, seed + 1)
+    assert hold_out_rows(rows, seed) == (train, held_out) != hold_out_rows(rows, seed + 1)
     if divisible:
         assert not {row.document for row in train} & {row.document for row in held_out}
     else:
         assert len(held_out) == 20
-    assert [len(part) for part in split_rows(rows[:2], 1)] == [1, 1]  # of one document, too
-    assert split_rows(rows[:1], 1) == (rows[:1], [])
+    assert [len(part) for part in hold_out_rows(rows[:2], 1)] == [1, 1]  # of one document, too
+    assert hold_out_rows(rows[:1], 1) == (rows[:1], [])
 
 
 # ---- baselines

@@ -207,7 +207,7 @@ def test_columns_of_words_are_chosen_and_texts_stay_texts(tagger, of_text, tmp_p
         == (bertworks.predict(tagger, ["a b"])[0]["entities"])
     )
     message = refused(capsys, "predict", tagger, tmp_path / "a.conll", "--text", "lemma")
-    assert "no column 'lemma'; expected the number of a column, 1 to 3" in message
+    assert "no column 'lemma'; expected its number, 1 to 3" in message
     assert len(bertworks.predict(of_text, tmp_path / "a.conll")) == 1  # a sentence, for a classifier too
     assert len(bertworks.features(of_text, tmp_path / "a.conll", pool="mean")) == 1
     (tmp_path / "a.txt").write_text("good film\nbad film\n")  # two words in each line, but no tags

@@ -38,7 +38,6 @@ class Arguments:
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated; empty: as in fine-tuning
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
-    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first
     # file to write: JSON lines, or a table if it ends in .csv or .tsv; none or -: standard output
     out: Path | None = None
     echo: bool = False  # add the text of each input, or a list of its texts, to its result as `input`
@@ -64,7 +63,7 @@ def predict(argv: list[str]) -> None:
         raise InputError(f"--excel: found --out {out or '-'}; expected a name that ends in .csv or .tsv")
     check_file(out, [arguments.data], [arguments.model])
     predictor = _loaded(arguments.model, arguments.precision)
-    form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
+    form = TableForm(arguments.encoding, arguments.sheet)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     data = [arguments.string] if arguments.string else arguments.data
     counts, how = Counts(), (arguments.all_scores, arguments.n_best, arguments.echo)

@@ -18,9 +18,9 @@ import numpy as np
 
 from ..files import InputError
 from ..tasks.base import Data, Task
-from ..tasks.draws import split_rows
 from ..tasks.kinds import with_labels
 from ..tasks.metrics import METRICS
+from ..tasks.sampling import hold_out_rows
 from ..tasks.sentences import Tagged
 from ..tasks.tags import score_tags
 
@@ -47,7 +47,7 @@ def fit_baseline(task: Task, data: Data, config: BaselineConfig = BaselineConfig
     check_kind(task)
     task = with_labels(task, data.train)
     fit, score = (_fit_tags, _score_tags) if task.kind == "tagging" else (_fit_texts, _score_texts)
-    train, held_out = split_rows(data.train, config.seed)
+    train, held_out = hold_out_rows(data.train, config.seed)
     if not held_out:
         raise InputError(f"{task.name}: {len(data.train)} training rows; expected two or more; give more rows")
     scores = {c: score(task, held_out, fit(train, c, config)(held_out))[task.metrics[0]] for c in STRENGTHS}

@@ -14,7 +14,7 @@ from typing import Any
 from ..config import dotted, nested
 from ..finetuning.recipe import FinetuneConfig
 from ..tasks.base import Data
-from ..tasks.draws import draw_rows, split_rows
+from ..tasks.sampling import draw_rows, hold_out_rows
 from .scheduler import RunFolder
 from .specs import Tuning
 
@@ -64,6 +64,6 @@ def data_of_run(spec: Tuning, data: Data) -> Data:
     """
     train = draw_rows(data.train, spec.column.train_rows, spec.seed) if spec.column.draw else data.train
     if spec.held_out:
-        train, held_out = split_rows(train, spec.seed)
+        train, held_out = hold_out_rows(train, spec.seed)
         return Data(train, held_out, data.source)
     return replace(data, train=train)

@@ -19,8 +19,8 @@ from ..pretraining.recipe import PretrainConfig, StaticConfig
 from ..pretraining.static import static_shape
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
-from ..tasks.draws import WHOLE
 from ..tasks.kinds import OWN_TABLE, load_data
+from ..tasks.sampling import WHOLE
 from ..tasks.table import part_of
 from ..training.distributed import World, this_device
 from .baselines import BaselineConfig, check_kind

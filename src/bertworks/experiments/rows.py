@@ -6,8 +6,8 @@ from pathlib import Path
 
 from ..finetuning.recipe import FinetuneConfig
 from ..tasks.base import Data, Task
-from ..tasks.draws import WHOLE, Division
 from ..tasks.kinds import divided_data
+from ..tasks.sampling import WHOLE, Split
 from .recipe import Study
 from .specs import InitialModel, StudyRun, Training
 
@@ -18,7 +18,7 @@ class Examples:
 
     task: Task
     files: tuple[Path, ...]  # the folder of a known task, or the training and the development table of one's own
-    division: Division = WHOLE
+    division: Split = WHOLE
     data: Data | None = None  # of this process, which has read the files already
 
     def read(self) -> tuple[Task, Data]:

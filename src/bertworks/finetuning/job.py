@@ -25,7 +25,6 @@ from ..tasks.base import Data, Judged, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
 from ..tasks.rows import hash_of_texts
-from ..tasks.table import form_facts
 from ..tokenizer import Tokenizer, unknown_fraction
 from ..training.config import TrainerState
 from ..training.distributed import World
@@ -110,6 +109,7 @@ class Job:
     @property
     def facts(self) -> dict[str, Any]:
         """What the results of every run have."""
+        form = {"encoding": self.task.form.encoding, "sheet": self.task.form.sheet}
         return {
             "examples": {"train": len(self.data.train), "dev": len(self.data.dev)},
             "dev_texts": hash_of_texts(self.data.dev),
@@ -117,7 +117,7 @@ class Job:
             "notes": list(self.notes),
             **({"teacher": self.teacher.facts} if self.teacher else {}),
             "data": self.data.source,
-            **form_facts(self.task.form),
+            **{name: value for name, value in form.items() if value not in ("utf-8", "")},
             "model": str(self.folder),
         }
 

@@ -17,7 +17,7 @@ from ..tasks.base import Judged, Prepared, Task
 from ..tasks.calibration import probabilities
 from ..tasks.checks import seen_in_training
 from ..tasks.kinds import kind_of
-from ..tasks.labels import alike_label
+from ..tasks.labels import same_label
 from ..tasks.rows import checked_rows
 from ..tasks.selection import DevRows
 from ..tasks.tagging import match_types
@@ -127,7 +127,7 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
 def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
     """The task with the model's further labels after its own, and the model's output for each label."""
     names = loaded.labels
-    matches = {label: alike_label(label, names) for label in task.labels}
+    matches = {label: same_label(label, names) for label in task.labels}
     unknown = [label for label, name in matches.items() if name is None]
     if unknown and task.kind == "tagging" and match_types(task.labels, names, str(loaded.folder)):
         return replace(task, labels=names, written=()), []

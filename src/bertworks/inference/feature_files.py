@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..files import InputError, atomic_write, safetensors_header
 from ..reporting.outputs import check_output, naming
-from ..tasks.table import ending_of
+from ..tasks.table import suffix_of
 from .features import Extractor, Text
 from .file_inputs import Columns, read_inputs
 
@@ -99,7 +99,7 @@ def read_texts(data: Any, columns: Columns) -> Iterator[tuple[int, Text]]:
 
 def check_out(out: Path, data: Iterable[Any] = (), folders: Iterable[Any] = ()) -> None:
     """Raises InputError if the file has another ending, or as `check_output`."""
-    if ending_of(out) != SUFFIX:
+    if suffix_of(out) != SUFFIX:
         raise InputError(f"{out}: expected a name that ends in {SUFFIX}")
     check_output(out, data, folders)
 

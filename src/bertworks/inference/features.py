@@ -29,7 +29,7 @@ from ..model.bert import Encoder
 from ..model.comparators import LayerChoice
 from ..tasks.contexts import Contexts, tokenize_contexts
 from ..tasks.inputs import Inputs
-from ..tasks.rows import check_integer, in_chunks, texts_or_pairs_of
+from ..tasks.rows import check_integer, in_chunks, text_rows_of
 from ..tasks.sequences import Frames, Integers, Spans, Windows, edges_of, even_windows, frame, ranges
 from ..tokenizer import Tokenizer
 from .config import FeatureConfig
@@ -125,12 +125,14 @@ class Extractor:
         Raises InputError if a row is neither text nor pair, or the first text of a pair is too long.
         """
         characters = CHARACTERS if self.config.pool else min(CHARACTERS, 2 * VALUES // self.width)
-        for pairs, group in groupby(texts_or_pairs_of(texts), lambda text: not isinstance(text, str)):
+        for count, group in groupby(text_rows_of(texts), len):
+            if count not in (1, 2):
+                raise InputError(f"texts has a row of {count} texts; expected texts (str) or pairs of texts")
             for some in in_chunks(group, TEXTS, characters):
-                yield self._chunk(some, 2 if pairs else 1)
+                yield self._chunk(some, count)
 
-    def _chunk(self, texts: list[Any], C: int) -> Chunk:
-        contexts = tokenize_contexts(self.tokenizer, [part for text in texts for part in text] if C == 2 else texts)
+    def _chunk(self, rows: list[tuple[str, ...]], C: int) -> Chunk:
+        contexts = tokenize_contexts(self.tokenizer, [text for row in rows for text in row])
         tokens = _tokens_of(contexts, C, self.tokenizer)
         windows = _windows_of(tokens, contexts, self.max_length)
         edges, row, named = self._rows(tokens, contexts, C)

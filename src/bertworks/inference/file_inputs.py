@@ -14,27 +14,26 @@ from typing import Any, NamedTuple
 from ..files import InputError, not_found
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
-from ..tasks.cells import as_list
 from ..tasks.column_files import ENDINGS, is_column_file
-from ..tasks.draws import in_part, rows_in_part
 from ..tasks.formats import decoded
+from ..tasks.labels import as_list
 from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import text_rows_of
+from ..tasks.sampling import in_part, rows_in_part
 from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
 from ..tasks.sentences import read as read_sentences
-from ..tasks.span_files import read_spans
 from ..tasks.table import (
     PLAIN,
     TABLES,
     MissingColumn,
     TableForm,
-    ending_of,
     has_objects,
     locator,
     names_of,
     part_of,
     read_table,
+    suffix_of,
 )
 
 TEXT = ".txt"  # a table, or lines of text (`_is_table`)
@@ -87,7 +86,7 @@ def in_memory(data: Any) -> Any:
 
 
 def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[InputRow]:
-    suffix = ending_of(path)
+    suffix = suffix_of(path)
     if kind == "tagging" or suffix in ENDINGS:
         task = Task("prediction", ("character",) if columns.characters else columns.text[:1], form=columns.form)
         given = not columns.found and task.text[0].isdecimal()
@@ -96,9 +95,7 @@ def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[Inp
     if suffix == ".json" and kind == "span":
         return _of_questions(path, part, columns)
     items: Iterator[InputRow]
-    if kind == "tagging" and (spans := read_spans(path, (columns.text[0], ""), columns.form, labelled=False)):
-        items = (InputRow({"line": line}, (text,)) for line, text, _ in spans)
-    elif _is_table(path, columns):
+    if _is_table(path, columns):
         items = _of_table(path, kind, columns)
     else:
         items = (InputRow({"line": number}, (line,)) for number, line in _lines(str(path), columns.form.encoding))
@@ -107,8 +104,8 @@ def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[Inp
 
 def _is_table(path: Path, columns: Columns) -> bool:
     """Whether a file is a table; a .txt is one if its text columns are given, or its first line names them."""
-    if ending_of(path) != TEXT:
-        return ending_of(path) in TABLES
+    if suffix_of(path) != TEXT:
+        return suffix_of(path) in TABLES
     if not columns.found and columns.text not in (("text",), *TEXT_COLUMNS.values()):
         return True
     names = names_of(path, columns.form)
@@ -179,6 +176,6 @@ def _names_of(data: Any, form: TableForm) -> tuple[str, ...]:
     """The names of a table's columns; () for a missing file, and for data without columns."""
     if isinstance(data, str):
         path = part_of(data)[0]
-        return names_of(path, form) if ending_of(path) in (*TABLES, TEXT) else ()
+        return names_of(path, form) if suffix_of(path) in (*TABLES, TEXT) else ()
     source = source_of(data, "data") if is_table(data) and len(data) else None
     return () if source is None else names_of(source)

@@ -16,8 +16,8 @@ from typing import Any
 
 from ..files import InputError, atomic_write, to_json
 from ..reporting.outputs import check_output
-from ..tasks.rows import check_count
-from ..tasks.table import TABLES, ending_of
+from ..tasks.rows import check_integer
+from ..tasks.table import TABLES, suffix_of
 from .file_inputs import Columns, InputRow, columns_for, in_memory, read_inputs
 from .predictor import Predictor
 from .steps import head_steps
@@ -37,7 +37,7 @@ class Counts:
 def check_file(out: Path | None, data: Iterable[Any] = (), folders: Iterable[Any] = ()) -> None:
     """Raises InputError for the name of a file that predictions are not written to, or as `check_output`."""
     check_output(out, data, folders)
-    suffix = "" if out is None else ending_of(out)
+    suffix = "" if out is None else suffix_of(out)
     if suffix in TABLES and suffix not in (*SEPARATORS, ".jsonl"):
         raise InputError(f"{out}: expected a name that ends in .jsonl (JSON lines), .csv or .tsv")
 
@@ -89,7 +89,7 @@ def predict_texts(
     Raises InputError if a row has not as many texts as the kind needs, the folder has no supervised head, or `n_best`
     is above 1 for a kind other than span.
     """
-    check_count(n_best, "n_best")
+    check_integer(n_best, "n_best", 1)
     kind = predictor.kind
     if n_best > 1 and kind != "span":
         model = f"the model is of the kind {kind or 'pre-trained'}"
@@ -118,7 +118,7 @@ def write_results(results: Iterable[dict[str, Any]], out: Path | None, excel: bo
 
     excel: begin a table with a byte order mark.
     """
-    separator = None if out is None else SEPARATORS.get(ending_of(out))
+    separator = None if out is None else SEPARATORS.get(suffix_of(out))
     with contextlib.nullcontext(sys.stdout) if out is None else atomic_write(out, "w") as target:
         if separator:
             target.write("\ufeff" if excel else "")

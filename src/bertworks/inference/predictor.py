@@ -26,7 +26,7 @@ from ..checkpoint.start import network_of
 from ..tasks.base import PreparedRows
 from ..tasks.choice import ChoiceRows, Chosen
 from ..tasks.classification import ClassRows
-from ..tasks.rows import check_count, in_chunks, rows_of, text_pairs_of, texts_of
+from ..tasks.rows import check_integer, in_chunks, text_pairs_of, texts_of
 from ..tasks.span import SpanRows
 from ..tasks.tagging import TagRows, Unit
 from .engines import Precision
@@ -101,7 +101,7 @@ class Predictor:
         one token. Raises InputError if the folder has no masked-LM head, a text has no [MASK] or loses one by being
         cut, a target is not one token, or top_k is below 1.
         """
-        check_count(top_k, "top_k")
+        check_integer(top_k, "top_k", 1)
         filler, single = self.mask_filler, isinstance(text, str)
         targets = list(texts_of(targets, "targets"))
         scored = self.scored(filler, texts_of([text] if single else text))
@@ -141,7 +141,12 @@ class Predictor:
         `pairs` and `texts` differ in length.
         """
         single = isinstance(texts, str)
-        results = list(self.stream(self.classifier, [(texts, pairs)] if single else rows_of(texts, pairs), raw))
+        rows: Iterable[Any] = [(texts, pairs)]
+        if not single and pairs is None:
+            rows = ((text, None) for text in texts_of(texts))
+        elif not single:
+            rows = text_pairs_of(texts, pairs, ("texts", "pairs"))
+        results = list(self.stream(self.classifier, rows, raw))
         if not all_scores:
             for result in results:
                 del result["scores"]

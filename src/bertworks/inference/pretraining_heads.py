@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..files import InputError, shorten
 from ..tasks.inputs import Inputs
-from ..tasks.rows import check_count, pairs_of, text_of
+from ..tasks.rows import check_integer, pairs_of, text_of
 from ..tasks.sequences import Integers, cut_pairs, frame
 from ..tokenizer import Tokenizer, normalize
 from .model import BATCH, LoadedModel
@@ -105,7 +105,7 @@ class MaskRows(TextRows):
         targets: words to choose from, each one token; () chooses from the whole vocabulary. Raises InputError if top_k
         is below 1, or a target is not one token.
         """
-        check_count(top_k, "top_k")
+        check_integer(top_k, "top_k", 1)
         # a padded embedding table has more rows than the tokenizer has tokens
         allowed = torch.tensor(self._ids(targets) or range(self.tokenizer.vocab_size))
         best = allowed[scores[:, allowed].topk(min(top_k, len(allowed))).indices]  # probabilities may be rounded to 0

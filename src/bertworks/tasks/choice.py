@@ -19,7 +19,7 @@ from ..tokenizer import Tokenizer
 from ..training.task_objectives import ChoiceObjective
 from .base import Judged, Kind, Limits, Prepared, Task
 from .inputs import Inputs, labelled_loss
-from .labels import alike_label
+from .labels import same_label
 from .metrics import accuracy
 from .records import Source
 from .sequences import cut_pairs, frame
@@ -59,7 +59,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Choice]:
             )
         if labelled:
             label = row.values[-1].strip()
-            known = alike_label(label, names)
+            known = same_label(label, names)
             if known is None:
                 found = f"label {shorten(label)}" if label else "no label"
                 raise InputError(f"{place(row.line)}: {found}; expected one of {', '.join(names)}")

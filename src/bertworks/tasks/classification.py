@@ -33,9 +33,9 @@ from .labels import (
     label_names,
     label_parts,
     marked_labels,
+    multilabel_names,
     number,
     one_label,
-    several_labels,
     unknown_label,
 )
 from .metrics import METRICS, all_same, guessing
@@ -91,7 +91,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
         if marks:
             labels = marked_labels(cells, marks, places)
         else:
-            labels = several_labels([cell for (cell,) in cells], names, places)
+            labels = multilabel_names([cell for (cell,) in cells], names, places)
         examples = [example._replace(label=label) for example, label in zip(examples, labels, strict=True)]
     return examples
 

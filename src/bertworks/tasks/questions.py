@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, parse_json, shorten
 from .base import Task
-from .cells import truth, whole_number
 from .formats import json_items
+from .labels import truth, whole_number
 from .records import Source
 from .rows import check_characters
-from .table import ending_of, locator, names_of, read_table
+from .table import locator, names_of, read_table, suffix_of
 
 START = "answer_start"
 Answers = tuple[tuple[str, int], ...]  # texts, and the character of the context where each begins; -1: nowhere
@@ -76,7 +76,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Question]:
     Raises InputError with file and place if it is damaged, has another layout, or uses an id twice.
     """
     rows = None
-    if isinstance(path, Path) and ending_of(path) == ".json":
+    if isinstance(path, Path) and suffix_of(path) == ".json":
         articles = json_items(path)
         first = articles[0] if isinstance(articles, list) and articles else None
         if not isinstance(first, dict) or "paragraphs" in first:

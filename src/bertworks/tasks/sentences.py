@@ -22,8 +22,8 @@ from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
-from .cells import as_list
 from .column_files import Sentence, is_column_file, read_columns
+from .labels import as_list
 from .records import Source
 from .span_files import SPANS, Span, read_spans, tags_of
 from .table import locator, read_table

@@ -1,7 +1,7 @@
 """What a path is, and the checks for it: a run, a folder of runs, a corpus store or a model folder."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from ...reporting.tables import counted
 from ...tasks.base import Data, Task
 from ...tasks.checks import SEVERITIES, Finding, Severity, check_labelled_data
 from ...tasks.kinds import read_rows, with_labels
-from ...tasks.selection import DevRows, TrainRows
+from ...tasks.selection import TrainRows
 from ...training.identity import RECIPE
 from ...training.state import STATE_FOLDER
 from . import finetuned, folders, machine, pretrained, runs, stores
@@ -195,7 +195,6 @@ def _read(rows: TrainRows, path: Path | None) -> tuple[Task, Data]:
     rows = replace(rows, train=rows.train or path)
     if rows.dev is not None:
         return rows.read_data()
-    columns: Mapping[str, Any] = {name: value for name, value in vars(rows).items() if name not in ("train", "dev")}
-    task, [table] = DevRows(dev=rows.train, **columns).find()
+    task, [table, _] = replace(rows, dev=rows.train).find()
     examples = read_rows(task, table, name="train")
     return with_labels(task, examples), Data(examples, [], str(table))

@@ -36,7 +36,7 @@ from ...files import InputError
 from ...inference.predictor import Predictor
 from ...model.comparators import ConcatenatedEncoders
 from ...model.config import ModelConfig
-from ...tasks.rows import check_count, check_integer, text_of
+from ...tasks.rows import check_integer, text_of
 from ...tokenizer import Encoding, Tokenizer, normalize
 from .explanation_arrays import (
     SHOWN,
@@ -86,7 +86,7 @@ def explain(
     """
     refuse_export(predictor.folder)
     one = keep(predictor, a, b, max_length)
-    check_count(top_k, "top_k")
+    check_integer(top_k, "top_k", 1)
     states = states_of(one.model.encoder, one.encoding.ids, one.encoding.type_ids)
     spans = WordFinder(predictor.tokenizer).words(one.encoding.ids)
     return {

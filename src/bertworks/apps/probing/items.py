@@ -19,7 +19,7 @@ from ...tasks.base import Limits, Task
 from ...tasks.inputs import Inputs
 from ...tasks.kinds import KINDS, read_rows, with_labels
 from ...tasks.sentences import Tagged, by_character, read_sentences
-from ...tasks.table import TABLES, ending_of
+from ...tasks.table import TABLES, suffix_of
 from ...tasks.tagging import TagRows
 from ...tasks.units import in_words
 from ...tokenizer import Tokenizer
@@ -105,7 +105,7 @@ def _words(
 
 def _tagged(task: Task, path: Path, tokenizer: Tokenizer) -> tuple[list[Tagged], list[list[str]]]:
     """Sentences, and the label of each unit as it is written; labels of characters are read as IOB2."""
-    table = ending_of(path) in TABLES and ending_of(path) != ".json"  # texts with spans
+    table = suffix_of(path) in TABLES and suffix_of(path) != ".json"  # texts with spans
     if by_character(task) or not (table or task.header):
         rows: list[Any] = list(read_rows(task, path))
         rows = rows if by_character(task) else in_words(tokenizer, rows)[0]

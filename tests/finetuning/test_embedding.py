@@ -103,9 +103,9 @@ def test_losses_are_those_of_sentence_transformers(folder, scored, tmp_path):
 def test_ranks_by_hand(folder):
     prepared = prepare(Tokenizer.load(folder), rows(3, scored=False), PAIRED, Limits(max_seq_length=16))
     vectors = torch.tensor([[1.0, 0], [1, 0], [0, 1], [1, 1], [1, 0], [0, 1]])  # the third pair: 1 before its own
-    judged = prepared.judge(vectors)
-    assert judged.metrics["recall_at_1"] == pytest.approx(1 / 3)  # for [0, 1] the other [0, 1] is nearer than [1, 1]
-    assert judged.metrics["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    result = prepared.evaluate(vectors)
+    assert result.metrics["recall_at_1"] == pytest.approx(1 / 3)  # for [0, 1] the other [0, 1] is nearer than [1, 1]
+    assert result.metrics["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
 
 
 def test_ties_are_no_hits(folder):
@@ -114,22 +114,22 @@ def test_ties_are_no_hits(folder):
     prepared = prepare(tokenizer, rows(20, scored=False), PAIRED, limits)
     noise = 1e-7 * torch.randn(40, 8, generator=torch.Generator().manual_seed(1))
     for vectors in (torch.ones(40, 8), torch.ones(40, 8) + noise):
-        judged = prepared.judge(vectors)
-        assert judged.collapsed and judged.metrics["recall_at_1"] == 0
-        assert judged.metrics["mrr"] == pytest.approx(2 / 21)  # the mean rank of 20 texts
-        assert prepare(tokenizer, rows(20), SCORED, limits).judge(vectors).collapsed
+        result = prepared.evaluate(vectors)
+        assert result.collapsed and result.metrics["recall_at_1"] == 0
+        assert result.metrics["mrr"] == pytest.approx(2 / 21)  # the mean rank of 20 texts
+        assert prepare(tokenizer, rows(20), SCORED, limits).evaluate(vectors).collapsed
     perfect = torch.eye(20).repeat_interleave(2, 0)
-    judged = prepared.judge(perfect)
-    assert judged.metrics["recall_at_1"] == judged.metrics["mrr"] == 1 and not judged.collapsed
+    result = prepared.evaluate(perfect)
+    assert result.metrics["recall_at_1"] == result.metrics["mrr"] == 1 and not result.collapsed
 
 
 def test_equal_second_texts_count_as_one(folder):
     given = [Example("ba", "du"), Example("be", "du"), Example("bi", "ke")]
     prepared = prepare(Tokenizer.load(folder), given, PAIRED, Limits(max_seq_length=16))
     vectors = torch.tensor([[1.0, 0], [1, 0], [1, 0], [1, 0], [1, 0], [0, 1]])
-    judged = prepared.judge(vectors)  # [1, 0] asks for [0, 1], behind one other text
-    assert judged.metrics["recall_at_1"] == pytest.approx(2 / 3)
-    assert judged.metrics["mrr"] == pytest.approx((1 + 1 + 1 / 2) / 3)
+    result = prepared.evaluate(vectors)  # [1, 0] asks for [0, 1], behind one other text
+    assert result.metrics["recall_at_1"] == pytest.approx(2 / 3)
+    assert result.metrics["mrr"] == pytest.approx((1 + 1 + 1 / 2) / 3)
 
 
 @pytest.mark.parametrize("change", [{"trained": "head"}, {"top": TopConfig(layers="embeddings,0")}])

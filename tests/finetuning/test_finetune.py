@@ -177,16 +177,16 @@ def test_killed_and_stopped_from_outside(place, tmp_path):
 def test_a_signal_in_the_last_evaluation_ends_all_runs(place, table, tmp_path, monkeypatch):
     """It comes too late for the first seed; the second one must not begin."""
     config = dataclasses.replace(CONFIG, seeds=(1, 2), epochs=1)
-    judge, told = Job.judge, []
+    original, told = Job.evaluate, []
 
     def interrupted(self, *given):
         if not told:
             told.append(True)
             signal.raise_signal(signal.SIGTERM)
-        return judge(self, *given)
+        return original(self, *given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Job, "judge", interrupted)
+        patch.setattr(Job, "evaluate", interrupted)
         finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert told and not (tmp_path / "run/seed-2").exists()
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
@@ -245,9 +245,9 @@ def test_random_init_takes_only_the_shape(place, table, tmp_path):
 def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_path):
     config = dataclasses.replace(changed(keep_best="accuracy", eval_every=2, precision="bfloat16"), epochs=1)
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
-    judged = [record for record in read_log(tmp_path / "run") if record["kind"] == "eval"]
-    best = max(judged, key=lambda record: record["accuracy"])
-    assert len(judged) > 3 and {name: best[name] for name in results["metrics"]} == results["metrics"]
+    records = [record for record in read_log(tmp_path / "run") if record["kind"] == "eval"]
+    best = max(records, key=lambda record: record["accuracy"])
+    assert len(records) > 3 and {name: best[name] for name in results["metrics"]} == results["metrics"]
     assert "loss" in results["metrics"]  # of more digits than the accuracy of a few rows
 
 
@@ -262,14 +262,14 @@ def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_pat
 )
 def test_the_weights_of_a_run_are_evaluated_once(place, table, tmp_path, monkeypatch, keep_best, scores):
     """A run has three evaluations; a fourth comes only after the best weights came back."""
-    evaluated, seen = Job.judge, []
+    evaluated, seen = Job.evaluate, []
 
     def scored(self, model, rows):
-        judged = evaluated(self, model, rows)
+        result = evaluated(self, model, rows)
         seen.append(model.state_dict()["heads.classifier.weight"].clone())
-        return dataclasses.replace(judged, metrics=judged.metrics | {"accuracy": scores[len(seen) - 1]})
+        return dataclasses.replace(result, metrics=result.metrics | {"accuracy": scores[len(seen) - 1]})
 
-    monkeypatch.setattr(Job, "judge", scored)
+    monkeypatch.setattr(Job, "evaluate", scored)
     config = dataclasses.replace(changed(keep_best=keep_best, eval_every=5), epochs=1)
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert len(seen) == len(scores) and results["metrics"]["accuracy"] == scores[-1]
@@ -409,9 +409,9 @@ def test_evaluation_meets_labels_by_name(finished, place, tmp_path):
     run, results = finished
     dev = read_rows(Task("t", ("text",), "label"), place / "dev.csv")
     swapped = Task("t", ("text",), "label", labels=("good", "bad"), metrics=("accuracy", "macro_f1"))
-    judged = evaluate(run, swapped, dev)
-    assert judged["metrics"] == pytest.approx(results["metrics"])
-    assert judged["predicted"] == results["predicted"] and judged["truncation"] == results["truncation"]["dev"]
+    result = evaluate(run, swapped, dev)
+    assert result["metrics"] == pytest.approx(results["metrics"])
+    assert result["predicted"] == results["predicted"] and result["truncation"] == results["truncation"]["dev"]
 
 
 def test_judging_joins_no_other_processes(finished, place, monkeypatch):
@@ -439,9 +439,9 @@ def test_a_model_with_more_labels_than_the_data(tmp_path, place):
     with torch.no_grad():
         model.heads["classifier"].bias.copy_(torch.tensor([9.0, 0.0, 0.0]))  # always the label the data has not
     save_folder(folder, model, place / "model", labels=["neutral", "bad", "good"])
-    judged = evaluate(folder, Task("t", ("text",), "label"), [Example("a", None, "good"), Example("b", None, "bad")])
-    assert judged["metrics"]["accuracy"] == 0 and judged["predicted"] == {"bad": 0, "good": 0, "neutral": 2}
-    assert judged["majority"] == 0.5  # of the two labels of the data; as in the results of a run
+    result = evaluate(folder, Task("t", ("text",), "label"), [Example("a", None, "good"), Example("b", None, "bad")])
+    assert result["metrics"]["accuracy"] == 0 and result["predicted"] == {"bad": 0, "good": 0, "neutral": 2}
+    assert result["majority"] == 0.5  # of the two labels of the data; as in the results of a run
 
 
 # ---- what is refused

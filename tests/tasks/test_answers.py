@@ -219,26 +219,26 @@ def test_the_threshold_is_tuned_and_stored(four: tuple[SpanRows, torch.Tensor]) 
     The first best is reached between the odds of a, 2, and of b, 4.
     """
     rows, scores = four
-    judged = rows.judge(scores)
-    assert judged.settings == {"version_2": True, "null_score_diff_threshold": 3.0, "tuned_on": 4}
+    result = rows.evaluate(scores)
+    assert result.settings == {"version_2": True, "null_score_diff_threshold": 3.0, "tuned_on": 4}
     expected = {"f1": 1 / 2, "exact": 1 / 2, "f1_at_0": 1 / 4, "exact_at_0": 1 / 4}
     expected |= {"has_answer_exact": 1 / 3, "has_answer_f1": 1 / 3, "no_answer_exact": 1.0, "no_answer_f1": 1.0}
-    assert {key: judged.metrics[key] for key in expected} == pytest.approx(expected)
-    assert judged.predicted == {"answer": 2, "no answer": 2} and judged.majority == 1 / 4 and not judged.collapsed
-    assert judged.files["predictions.json"] == {"a": "cat", "b": "", "c": "", "d": "sat"}
-    assert judged.files["null_odds.json"] == {"a": 2.0, "b": 4.0, "c": 6.0, "d": -5.0}
-    again = rows.judge(scores, judged.settings)
-    assert again.metrics == judged.metrics and again.settings == {}
-    other = rows.judge(scores, {"version_2": True, "null_score_diff_threshold": 6})
+    assert {key: result.metrics[key] for key in expected} == pytest.approx(expected)
+    assert result.predicted == {"answer": 2, "no answer": 2} and result.majority == 1 / 4 and not result.collapsed
+    assert result.files["predictions.json"] == {"a": "cat", "b": "", "c": "", "d": "sat"}
+    assert result.files["null_odds.json"] == {"a": 2.0, "b": 4.0, "c": 6.0, "d": -5.0}
+    again = rows.evaluate(scores, result.settings)
+    assert again.metrics == result.metrics and again.settings == {}
+    other = rows.evaluate(scores, {"version_2": True, "null_score_diff_threshold": 6})
     assert other.metrics["f1"] == 1 / 2 and other.files["predictions.json"]["c"] == "mat"
-    never = rows.judge(scores, {"version_2": True, "null_score_diff_threshold": -9})
+    never = rows.evaluate(scores, {"version_2": True, "null_score_diff_threshold": -9})
     assert never.collapsed and never.metrics["f1"] == never.majority
-    assert rows.judge(scores, {"version_2": False}).files["predictions.json"]["b"] == "cat"
+    assert rows.evaluate(scores, {"version_2": False}).files["predictions.json"]["b"] == "cat"
 
 
 def test_files(four: tuple[SpanRows, torch.Tensor]) -> None:
     rows, scores = four
-    files = rows.judge(scores).files
+    files = rows.evaluate(scores).files
     assert files["predictions.jsonl"] == [
         {"id": "a", "answers": ["cat"], "predicted": "cat", "start": 4, "end": 7, "exact": 1.0, "f1": 1.0},
         {"id": "b", "answers": [], "predicted": "", "start": 0, "end": 0, "exact": 1.0, "f1": 1.0},
@@ -248,20 +248,20 @@ def test_files(four: tuple[SpanRows, torch.Tensor]) -> None:
     assert json.loads(json.dumps(files)) == files
     unlabelled = [question._replace(answers=(), impossible=False) for question in rows.rows]
     with pytest.raises(InputError, match=r"question 'a': no answer; give one, or is_impossible"):
-        prepare(rows.decoder.tokenizer, unlabelled, SQUAD2, Limits()).judge(scores)
+        prepare(rows.decoder.tokenizer, unlabelled, SQUAD2, Limits()).evaluate(scores)
 
 
 def test_version_1(tokenizer: Tokenizer) -> None:
     context = "the cat sat on a mat"
     rows = prepare(tokenizer, [ask(context, "sat on", name="a"), ask(context, "mat", name="b")], SQUAD1, Limits())
-    judged = rows.judge(one_hot(rows))
-    assert judged.settings == {"version_2": False} and judged.majority == 0 and not judged.collapsed
-    assert set(judged.metrics) == {"loss", "f1", "exact"} and judged.metrics["f1"] == judged.metrics["exact"] == 1
-    assert "null_odds.json" not in judged.files
+    result = rows.evaluate(one_hot(rows))
+    assert result.settings == {"version_2": False} and result.majority == 0 and not result.collapsed
+    assert set(result.metrics) == {"loss", "f1", "exact"} and result.metrics["f1"] == result.metrics["exact"] == 1
+    assert "null_odds.json" not in result.files
     same = scores_of(rows, {4: 5.0, rows.inputs.edges[1] + 4: 5.0}, {5: 5.0, rows.inputs.edges[1] + 5: 5.0})
-    judged = rows.judge(same)
-    assert judged.collapsed and judged.metrics["f1"] == 0  # the cat
-    letters = replace(rows, task=KORQUAD).judge(same).metrics
+    result = rows.evaluate(same)
+    assert result.collapsed and result.metrics["f1"] == 0  # the cat
+    letters = replace(rows, task=KORQUAD).evaluate(same).metrics
     assert letters["character_f1"] == pytest.approx((4 / 11 + 4 / 9) / 2)  # a and t are in all three
 
 
@@ -270,7 +270,7 @@ def test_the_loss_is_the_training_loss(four: tuple[SpanRows, torch.Tensor]) -> N
     places, edges = torch.from_numpy(rows.inputs.labels), rows.inputs.edges
     windows = [scores[a:b] for a, b in pairwise(edges)]
     losses = [F.cross_entropy(one.T, place) for one, place in zip(windows, places, strict=True)]
-    assert rows.judge(scores).metrics["loss"] == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
+    assert rows.evaluate(scores).metrics["loss"] == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
 
 
 # ---- whole data sets
@@ -290,8 +290,8 @@ def test_every_answer_that_pieces_can_spell_comes_back(task, file, vocab, exact,
     rows = prepare(
         tokenizer, read(task, shared("data") / file), task, Limits(max_seq_length=384, max_answer_length=400)
     )
-    judged = rows.judge(one_hot(rows))
-    told = judged.files["predictions.jsonl"]
+    result = rows.evaluate(one_hot(rows))
+    told = result.files["predictions.jsonl"]
     golds = [{q.context[start : start + len(text)] for text, start in q.answers} for q in rows.rows]
     found = [q.context[row["start"] : row["end"]] in gold for q, row, gold in zip(rows.rows, told, golds, strict=True)]
     assert sum(row["exact"] == 1 for row in told) == exact

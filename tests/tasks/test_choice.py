@@ -63,9 +63,9 @@ def place(tmp_path_factory):
 def test_it_learns_and_is_judged_the_same_again(place):
     results = read_json(place / "run/results.json")
     assert results["metrics"]["accuracy"] > 0.95 > results["majority"] + 0.4 and not results["collapsed"]
-    judged = evaluate(place / "run", TASK, read_rows(TASK, place / TASK.dev))
-    assert judged["metrics"] == pytest.approx(results["metrics"], abs=1e-6)
-    assert judged["predicted"] == results["predicted"] and sum(judged["predicted"].values()) == 60
+    result = evaluate(place / "run", TASK, read_rows(TASK, place / TASK.dev))
+    assert result["metrics"] == pytest.approx(results["metrics"], abs=1e-6)
+    assert result["predicted"] == results["predicted"] and sum(result["predicted"].values()) == 60
     settings = read_config(place / "run/model")[1]
     assert settings["architectures"] == ["BertForMultipleChoice"] and settings["bertworks_task"]["kind"] == "choice"
 
@@ -105,7 +105,7 @@ def test_the_same_choice_everywhere(tmp_path):
     tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))
     rows = [Choice("a", ("b", "c"), label, i) for i, label in enumerate((0, 1, 1))]
     prepared = CHOICE.prepare(tokenizer, rows, replace(TASK, choices=("one", "two")), Limits())
-    same = prepared.judge(torch.tensor([[1.0], [0.0]] * 3))
+    same = prepared.evaluate(torch.tensor([[1.0], [0.0]] * 3))
     assert same.collapsed and same.majority == pytest.approx(2 / 3) and same.metrics["accuracy"] == pytest.approx(1 / 3)
-    assert not prepared.judge(torch.tensor([[1.0], [0.0], [0.0], [1.0], [0.0], [1.0]])).collapsed
+    assert not prepared.evaluate(torch.tensor([[1.0], [0.0], [0.0], [1.0], [0.0], [1.0]])).collapsed
     assert same.predicted == {"0": 3, "1": 0}

@@ -87,9 +87,9 @@ def test_it_learns_and_is_judged_the_same_again(finished):
     kind, run, results, dev = finished
     first = TASKS[kind].metrics[0]
     assert results["metrics"][first] > 0.9 > results["majority"] + 0.1 and not results["collapsed"]
-    judged = evaluate(run, TASKS[kind], dev)
-    assert judged["metrics"] == pytest.approx(results["metrics"], abs=1e-6)
-    assert judged["predicted"] == results["predicted"] and judged["truncation"] == results["truncation"]["dev"]
+    result = evaluate(run, TASKS[kind], dev)
+    assert result["metrics"] == pytest.approx(results["metrics"], abs=1e-6)
+    assert result["predicted"] == results["predicted"] and result["truncation"] == results["truncation"]["dev"]
     settings = read_config(run / "model")[1]
     assert settings["bertworks_task"] == {"kind": kind, "name": TASKS[kind].name}
     assert tuple(settings["id2label"].values()) == (TASKS[kind].labels or ("stars",))
@@ -126,9 +126,9 @@ def tokenizer(tmp_path_factory):
     return load_tokenizer(tiny_folder(tmp_path_factory.mktemp("tiny") / "model"))
 
 
-def judged(tokenizer, task, labels, scores):
+def evaluated(tokenizer, task, labels, scores):
     rows = [Example("a", "b" if task.kind == "pair" else None, label, i) for i, label in enumerate(labels)]
-    return KINDS[task.kind].prepare(tokenizer, rows, task, Limits()).judge(torch.tensor(scores))
+    return KINDS[task.kind].prepare(tokenizer, rows, task, Limits()).evaluate(torch.tensor(scores))
 
 
 @pytest.mark.parametrize(
@@ -142,19 +142,19 @@ def judged(tokenizer, task, labels, scores):
 )
 def test_the_same_answer_everywhere(tokenizer, kind, labels, same, different, majority):
     task = TASKS[kind]
-    collapsed, right = (judged(tokenizer, task, labels, scores) for scores in (same, different))
+    collapsed, right = (evaluated(tokenizer, task, labels, scores) for scores in (same, different))
     assert collapsed.collapsed and not right.collapsed
     assert collapsed.majority == right.majority == pytest.approx(majority)
     assert right.metrics[task.metrics[0]] == pytest.approx(1.0)
     assert collapsed.metrics[task.metrics[0]] <= majority + 1e-9
     if kind != "regression":  # if all true answers are the same, so may be all given ones
-        assert not judged(tokenizer, task, [labels[1]] * 3, same).collapsed
+        assert not evaluated(tokenizer, task, [labels[1]] * 3, same).collapsed
 
 
 def test_values_that_differ_by_rounding_are_the_same_answer(tokenizer):
     labels, task = ["0", "1", "2"], TASKS["regression"]
-    assert judged(tokenizer, task, labels, [[1.0], [1.0], [1.000001]]).collapsed
-    assert not judged(tokenizer, task, labels, [[1.0], [1.001], [1.002]]).collapsed
+    assert evaluated(tokenizer, task, labels, [[1.0], [1.0], [1.000001]]).collapsed
+    assert not evaluated(tokenizer, task, labels, [[1.0], [1.001], [1.002]]).collapsed
 
 
 def test_predictions_are_told_with_their_lines(finished):

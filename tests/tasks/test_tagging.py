@@ -125,9 +125,9 @@ def test_a_piece_across_the_border_of_an_entity_has_the_tag_of_its_first_charact
     rows = made(tokenizer, [letters("한국은", "B-LOC O O"), letters("한국은", "O B-LOC I-LOC")], CHARACTERS)
     assert rows.inputs.labels[rows.position[[0, 2]]].tolist() == [1, 0]
     assert rows.inputs.labels[rows.position[[3, 5]]].tolist() == [0, 2]
-    judged = rows.judge(gold_scores(rows))
-    assert judged.files["predictions.jsonl"][0]["predicted"] == ["B-LOC", "I-LOC", "O"]
-    assert judged.metrics["f1"] == 0 and judged.metrics["accuracy"] == 4 / 6
+    result = rows.evaluate(gold_scores(rows))
+    assert result.files["predictions.jsonl"][0]["predicted"] == ["B-LOC", "I-LOC", "O"]
+    assert result.metrics["f1"] == 0 and result.metrics["accuracy"] == 4 / 6
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_words_without_a_piece_are_o(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("\u200b new \u200b york", "O B-LOC I-LOC I-LOC"), words("\u200b", "B-LOC")])
     assert rows.position.tolist() == [-1, 1, -1, 2, -1]
     assert [tags for tags, _ in rows.tags(gold_scores(rows))] == [["O", "B-LOC", "I-LOC", "I-LOC"], ["O"]]
-    assert rows.judge(gold_scores(rows)).metrics["recall"] == 0.5  # what cannot be found is missed, not left out
+    assert rows.evaluate(gold_scores(rows)).metrics["recall"] == 0.5  # what cannot be found is missed, not left out
 
 
 def test_combining_characters(tokenizer: Tokenizer, tmp_path: Path):
@@ -166,7 +166,7 @@ def test_combining_characters(tokenizer: Tokenizer, tmp_path: Path):
     rows = made(uncased, [letters(text, "B-LOC I-LOC I-LOC O O O O O")], CHARACTERS)
     assert pieces(uncased, rows.inputs.ids) == ["[CLS]", "n", "##y", "a", ".", "[SEP]"]
     assert rows.position.tolist() == [1, 2, 2, -1, 3, 3, 3, 4]
-    assert rows.judge(gold_scores(rows)).metrics["f1"] == 1
+    assert rows.evaluate(gold_scores(rows)).metrics["f1"] == 1
     (row,) = from_texts(uncased, [text])
     assert [text[a:b] for a, b in row.units] == ["ny\u0301", "a\u0301\u0302", "."]
 
@@ -243,7 +243,7 @@ def test_every_unit_is_labelled_once_where_it_stands_deepest(
 def test_the_shortest_limit_and_texts_without_words(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("a bc", "B-LOC O")], length=3)
     assert np.diff(rows.inputs.edges).tolist() == [3, 3, 3]
-    assert rows.judge(gold_scores(rows)).metrics["f1"] == 1
+    assert rows.evaluate(gold_scores(rows)).metrics["f1"] == 1
     for row in (Tagged("", ()), Tagged("  ", ((0, 1), (1, 2)))):
         rows = made(tokenizer, [row])
         assert rows.inputs.ids.tolist() == [tokenizer.cls_id, tokenizer.sep_id]
@@ -263,30 +263,30 @@ def test_batches_have_a_label_for_every_token(tokenizer: Tokenizer):
 def test_judged_by_hand(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("a b c", "B-LOC I-LOC O"), words("d", "B-LOC", 1)])
     scores = scores_for(rows, {1: "B-LOC", 2: "I-LOC", 3: "B-LOC", 4: "I-LOC"}, sure=2.0)  # 4 is a [SEP], 6 the d
-    judged = rows.judge(scores)
+    result = rows.evaluate(scores)
     right, wrong = (-float(F.log_softmax(torch.tensor([2.0, 0, 0]), 0)[i]) for i in (0, 1))
-    assert judged.metrics == {
+    assert result.metrics == {
         "loss": pytest.approx((2 * right + 2 * wrong) / 4),
         "f1": 0.5,
         "precision": 0.5,
         "recall": 0.5,
         "accuracy": 0.5,
     }
-    assert judged.predicted == {"O": 1, "LOC": 2} and judged.majority == 0 and not judged.collapsed
-    assert judged.files["predictions.jsonl"] == [
+    assert result.predicted == {"O": 1, "LOC": 2} and result.majority == 0 and not result.collapsed
+    assert result.files["predictions.jsonl"] == [
         {"line": 1, "gold": ("B-LOC", "I-LOC", "O"), "predicted": ["B-LOC", "I-LOC", "B-LOC"]},
         {"line": 1, "gold": ("B-LOC",), "predicted": ["O"]},
     ]
-    assert judged.files["types.json"]["LOC"]["found"] == 2 and json.dumps(judged.files)
-    assert judged.settings == {"characters": False}
+    assert result.files["types.json"]["LOC"]["found"] == 2 and json.dumps(result.files)
+    assert result.settings == {"characters": False}
 
 
 def test_all_o_is_a_collapse(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("a b", "B-LOC O")])
-    assert rows.judge(scores_for(rows, {})).collapsed
-    assert not rows.judge(scores_for(rows, {2: "I-LOC"})).collapsed
+    assert rows.evaluate(scores_for(rows, {})).collapsed
+    assert not rows.evaluate(scores_for(rows, {2: "I-LOC"})).collapsed
     rows = made(tokenizer, [words("a b", "O O")])
-    assert not rows.judge(scores_for(rows, {})).collapsed
+    assert not rows.evaluate(scores_for(rows, {})).collapsed
 
 
 def test_rows_without_tags(tokenizer: Tokenizer):
@@ -294,7 +294,7 @@ def test_rows_without_tags(tokenizer: Tokenizer):
     assert rows.inputs.labels.tolist() == [-100] * 4
     assert rows.tags(scores_for(rows, {1: "B-LOC"}))[0][0] == ["B-LOC", "O"]
     with pytest.raises(ValueError, match="without tags"):
-        rows.judge(scores_for(rows, {}))
+        rows.evaluate(scores_for(rows, {}))
 
 
 def test_labels():
@@ -490,9 +490,9 @@ def test_the_right_scores_are_perfect_on_conll():
     task = replace(CONLL2003, labels=labels(CONLL2003, rows))
     prepared = made(tokenizer, rows, task, 16)
     assert (prepared.inputs.labels >= 0).sum() == 51362 == len(set(prepared.position.tolist()))
-    judged = prepared.judge(gold_scores(prepared))
-    assert [judged.metrics[name] for name in TAGGING.metrics] == [1, 1, 1, 1]
-    assert judged.predicted == {"O": 42759, "LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842}
+    result = prepared.evaluate(gold_scores(prepared))
+    assert [result.metrics[name] for name in TAGGING.metrics] == [1, 1, 1, 1]
+    assert result.predicted == {"O": 42759, "LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842}
 
 
 @needs_shared("data/korean/klue-ner")
@@ -528,8 +528,8 @@ def test_other_schemes_are_turned_into_iob2(tmp_path: Path, tokenizer: Tokenizer
     assert row.tags == ("B-LOC", "I-LOC", "O") and labels(WORDS, [row]) == ("O", "B-LOC", "I-LOC")
     task = with_labels(WORDS, [row])
     rows = made(tokenizer, [row], task)
-    judged = rows.judge(gold_scores(rows))
-    assert judged.metrics["f1"] == 1 and judged.details["tag_scheme"] in rows.notes()[0]
+    result = rows.evaluate(gold_scores(rows))
+    assert result.metrics["f1"] == 1 and result.details["tag_scheme"] in rows.notes()[0]
     dev = read(task, write(tmp_path / "b.conll", "new\tLOC_B\nyork\tLOC_I\n"))  # without O
     assert dev[0].tags == row.tags[:2]
 
@@ -550,7 +550,7 @@ def test_taggers_of_other_software(tokenizer: Tokenizer, names: tuple[str, ...],
     rows = made(tokenizer, [gold], replace(WORDS, labels=names))
     scores = torch.zeros(len(rows.inputs.ids), len(names))
     scores[rows.position, numbers] = 10.0
-    metrics = rows.judge(scores).metrics
+    metrics = rows.evaluate(scores).metrics
     assert (metrics["f1"], metrics["accuracy"]) == (1, 1)
     (units,), (entities,) = rows.units(scores), rows.decode(scores, {})
     assert [unit["tag"] for unit in units] == [names[i] for i in numbers]
@@ -565,11 +565,11 @@ def test_parts_of_speech_are_judged_by_accuracy(tmp_path: Path, tokenizer: Token
     rows = made(tokenizer, [row, other], task)
     scores = gold_scores(rows)
     scores[rows.position[1]] = torch.tensor([10.0, 0.0])  # one of four words is wrong
-    judged = rows.judge(scores)
-    assert judged.metrics.keys() == {"loss", "accuracy"} and judged.metrics["accuracy"] == 0.75
-    assert judged.majority == rows.majority == 0.75 and judged.predicted == {"ADJ": 2, "NOUN": 2}
-    assert judged.details == {"tag_scheme": "part-of-speech tags"} and not judged.collapsed
-    assert "tags are read as part-of-speech tags: judged by accuracy" in rows.notes()
+    result = rows.evaluate(scores)
+    assert result.metrics.keys() == {"loss", "accuracy"} and result.metrics["accuracy"] == 0.75
+    assert result.majority == rows.majority == 0.75 and result.predicted == {"ADJ": 2, "NOUN": 2}
+    assert result.details == {"tag_scheme": "part-of-speech tags"} and not result.collapsed
+    assert "tags are read as part-of-speech tags: evaluated by accuracy" in rows.notes()
     found = rows.decode(scores, {})[0]
     assert [(e["type"], e["text"]) for e in found] == [("ADJ", "new"), ("ADJ", "york"), ("NOUN", ".")]
     with pytest.raises(InputError, match=r"b\.conll, line 2: tag 'VERB'; expected one of ADJ, NOUN"):

@@ -21,7 +21,7 @@ from ..files import Diverged, InputError, read_json
 from ..model.config import NO_TOP, ModelConfig
 from ..model.heads import Model
 from ..model.layer_choice import LayerChoice
-from ..tasks.base import Data, Judged, Kind, Prepared, Task
+from ..tasks.base import Data, EvaluationResult, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
 from ..tasks.rows import hash_of_texts
@@ -147,20 +147,20 @@ class Job:
         """What determines the outcome of a run."""
         return RunIdentity(config, self.start)
 
-    def judge(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> Judged:
+    def evaluate(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> EvaluationResult:
         """The model on labelled rows. settings: those tuned on the development set; None: they are tuned now.
 
         Raises Diverged if scores or loss are not finite, as those of weights that are not.
         """
         scores = compute_scores(model, rows.inputs, self.world)
         finite = bool(torch.isfinite(scores).all())
-        judged = rows.judge(scores, settings) if finite else Judged({"loss": math.nan})
-        if not math.isfinite(judged.metrics["loss"]):
+        result = rows.evaluate(scores, settings) if finite else EvaluationResult({"loss": math.nan})
+        if not math.isfinite(result.metrics["loss"]):
             raise Diverged(
-                "the model cannot be judged on the development rows: its scores or its loss there are not finite. "
+                "the model cannot be evaluated on the development rows: its scores or its loss there are not finite. "
                 "Begin again with a lower optim.lr or a longer optim.warmup, and another --out"
             )
-        return judged
+        return result
 
     def say(self, text: str) -> None:
         if not self.quiet and self.world.main:

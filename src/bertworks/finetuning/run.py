@@ -27,7 +27,7 @@ from ..model.config import HeadName
 from ..model.heads import Model, build_model
 from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
 from ..reporting.tables import counted
-from ..tasks.base import Data, Judged, Limits, Task
+from ..tasks.base import Data, EvaluationResult, Limits, Task
 from ..tasks.checks import hashes_of
 from ..tasks.kinds import OWN_TABLE
 from ..tasks.rows import sample
@@ -83,7 +83,7 @@ def finetune(
     quiet: bool = False,
     watch: Watch | None = None,
 ) -> dict[str, Any] | None:
-    """Train and judge, or resume, and write the run folder; None if the run was stopped before its end.
+    """Train and evaluate, or resume, and write the run folder; None if the run was stopped before its end.
 
     `model`: the folder to start from, or the run folder that has it. Returned and written to results.json: `metrics`
     (on dev, fractions; of several seeds their mean, then `std` and `runs` too), `truncation`, `seed` or `seeds`, ...
@@ -149,7 +149,7 @@ class SeedRun:
         self.job, self.config = job, job.config.resolved(len(job.train), seed)
         self.run = Run(out, job.identity(self.config), job.world, job.quiet, job.watch)
         self.fresh: list[str] = []  # parts of the model with new weights
-        self.judged: Judged | None = None  # the last evaluation
+        self.evaluation: EvaluationResult | None = None  # the last evaluation
 
     def loop(self) -> TrainingLoop:
         """The loop, new or resumed. The model has the embeddings of its texts alone until it is saved."""
@@ -180,33 +180,33 @@ class SeedRun:
         """The metrics of the weights as they are now."""
         if self.config.loop.budget_used(progress) >= 1:
             self.job.say(f"evaluating on {len(self.job.data.dev):,} development rows")
-        self.judged = self.job.judge(self.model, self.job.dev)
-        return self.judged.metrics
+        self.evaluation = self.job.evaluate(self.model, self.job.dev)
+        return self.evaluation.metrics
 
     def save(self, loop: TrainingLoop) -> dict[str, Any]:
         """Write the model folder and the predictions on dev; returns what results.json has."""
         job, config = self.job, self.config
         if loop.has_reloaded:  # the best weights came back
             self.evaluate(loop.progress)
-        judged = self.judged
-        assert judged is not None
+        evaluation = self.evaluation
+        assert evaluation is not None
         if loop.stopped_early:
             waited, best = counted(config.patience, "evaluation"), config.loop.keep_best
             job.say(f"ended at step {loop.progress.step:,} after {waited} without a better {best}; "
                     "the best weights are kept")  # fmt: skip
-        metrics = dict(judged.metrics)
+        metrics = dict(evaluation.metrics)
         for name, rows in job.more.items():
-            other = job.judge(self.model, rows, judged.settings).metrics
+            other = job.evaluate(self.model, rows, evaluation.settings).metrics
             metrics |= {f"{key}_{name}": value for key, value in other.items()}
         results = {
             "kind": "finetune",
             "task": job.task.name,
             "metrics": metrics,
-            "majority": judged.majority,
-            "predicted": judged.predicted,
-            **judged.details,
-            "collapsed": judged.collapsed,
-            "tuned": judged.settings,
+            "majority": evaluation.majority,
+            "predicted": evaluation.predicted,
+            **evaluation.details,
+            "collapsed": evaluation.collapsed,
+            "tuned": evaluation.settings,
             **job.facts,
             **({"stopped_early": loop.stopped_early} if config.patience else {}),
             "random_init": config.random_init,
@@ -214,10 +214,10 @@ class SeedRun:
             **run_facts(self.run, loop),
         }
         if job.world.main:
-            self._write(results, judged)
+            self._write(results, evaluation)
         return results
 
-    def _write(self, results: dict[str, Any], judged: Judged) -> None:
+    def _write(self, results: dict[str, Any], evaluation: EvaluationResult) -> None:
         """The model folder, the predictions on dev, a few examples of it, and hashes of the training examples."""
         job, task, out, length = self.job, self.job.task, self.run.out, self.config.max_seq_length
         # without paths of this machine, and without a hash that tells a reader nothing
@@ -228,12 +228,12 @@ class SeedRun:
             stored |= {f.name: getattr(self.config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
         if task.kind == "embedding" and task.label:
             stored["scale"] = task.scale
-        stored |= judged.settings
+        stored |= evaluation.settings
         restore_embeddings(self.model)
         save_folder(out / "model", self.model, job.tokenizer, facts, list(task.labels) or None, length, stored)
         if task.kind == "embedding":
             write_pooling(out / "model", Pooling(max_length=length), self.model.config.hidden_size)
-        for name, content in {**judged.files, EXAMPLES: sample(job.data.dev)}.items():
+        for name, content in {**evaluation.files, EXAMPLES: sample(job.data.dev)}.items():
             if name.endswith(".jsonl"):
                 write_text(out / name, "".join(to_json(row) + "\n" for row in content))
             else:

@@ -48,7 +48,7 @@ def score_with_teacher(
     facts = {
         "name": run_name(folder),
         "parameters": sum(p.numel() for p in model.parameters()),
-        "metrics": prepared.judge(scores[1]).metrics,
+        "metrics": prepared.evaluate(scores[1]).metrics,
     }
     return TeacherScores(scores[0], facts)
 

@@ -14,7 +14,7 @@ from ..checkpoint.names import LABELS, listed
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..checkpoint.start import network_of
 from ..files import InputError, read_json_object, write_json
-from ..tasks.base import Judged, Prepared, Task
+from ..tasks.base import EvaluationResult, Prepared, Task
 from ..tasks.calibration import probabilities
 from ..tasks.checks import seen_in_training
 from ..tasks.classification import ClassRows
@@ -54,16 +54,16 @@ class Evaluation:
         prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
         return cls(loaded, prepared, order, task, len(rows))
 
-    def run(self, batch_size: int = 64) -> Judged:
+    def run(self, batch_size: int = 64) -> EvaluationResult:
         """Metrics and predictions of the model as it is now."""
         if self.task.kind == "embedding":
             pooling = read_pooling(self.loaded.folder)[1] or Pooling()
-            return self.prepared.judge(self.loaded.pooled(self.prepared.inputs, pooling))
-        return self.judge(self.scores(batch_size))
+            return self.prepared.evaluate(self.loaded.pooled(self.prepared.inputs, pooling))
+        return self.evaluate(self.scores(batch_size))
 
-    def judge(self, scores: Tensor) -> Judged:
+    def evaluate(self, scores: Tensor) -> EvaluationResult:
         """Metrics and predictions from the scores of all rows, in the order of the data's labels."""
-        return self.prepared.judge(scores, self.loaded.settings)
+        return self.prepared.evaluate(scores, self.loaded.settings)
 
     def scores(self, batch_size: int = 64) -> Tensor:
         """The scores of all rows, in the order of the data's labels."""
@@ -98,16 +98,16 @@ def evaluate(
     if not isinstance(loaded, LoadedModel):
         loaded = LoadedModel.load(find_model(model), max_seq_length, computing=computing, network=network_of(model))
     evaluation = Evaluation.prepare(loaded, task, rows)
-    judged = evaluation.run()
+    result = evaluation.run()
     folder = loaded.folder if loaded.folder.name.strip(".") else loaded.folder.resolve()
     findings = [str(one) for one in seen_in_training(run_folder(folder), evaluation.task, rows)]
     return {
         "task": task.name,
-        "metrics": judged.metrics,
-        **({"majority": judged.majority} if judged.majority else {}),
-        "predicted": judged.predicted,
-        **({"collapsed": True} if judged.collapsed else {}),
-        **judged.details,
+        "metrics": result.metrics,
+        **({"majority": result.majority} if result.majority else {}),
+        "predicted": result.predicted,
+        **({"collapsed": True} if result.collapsed else {}),
+        **result.details,
         "examples": evaluation.rows,
         "truncation": evaluation.prepared.inputs.truncation(),
         **({"findings": findings} if findings else {}),
@@ -152,8 +152,8 @@ def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_o
         "thresholds": chosen,
         "thresholds_from": source,
         "note": CHOSEN_HERE,
-        "before": prepared.judge(scores, loaded.settings).metrics,
-        "after": prepared.judge(scores, {**loaded.settings, "thresholds": chosen}).metrics,
+        "before": prepared.evaluate(scores, loaded.settings).metrics,
+        "after": prepared.evaluate(scores, {**loaded.settings, "thresholds": chosen}).metrics,
         "examples": evaluation.rows,
     }
     path = loaded.folder / CONFIG

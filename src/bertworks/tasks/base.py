@@ -1,6 +1,6 @@
-"""What a task is: one literal, saying where its texts and labels are and how it is judged. A new task needs no code.
+"""What a task is: one literal, saying where its texts and labels are and how it is evaluated. A new task needs no code.
 
-Every kind of task has a module of its own, which reads its rows, featurises and judges them: classification.py,
+Every kind of task has a module of its own, which reads its rows, featurises and evaluates them: classification.py,
 choice.py, tagging.py, span.py. kinds.py lists them.
 """
 
@@ -30,7 +30,7 @@ KindName = Literal["single", "pair", "regression", "multilabel", "choice", "tagg
 
 @dataclass(frozen=True)
 class Task:
-    """Where a task's texts and labels are, and how it is judged."""
+    """Where a task's texts and labels are, and how it is evaluated."""
 
     name: str
     text: tuple[str, ...] = ("text",)  # names of one or two text columns; what they mean is said in the kind's module
@@ -45,7 +45,7 @@ class Task:
     dev: str = "dev.tsv"
     test: str = "test.tsv"  # without labels
     dataset: str = ""  # name of its data on the Hugging Face Hub, for model cards; "": the user's own
-    more: Mapping[str, str] = field(default_factory=dict)  # further development sets: {name: file}, judged if there
+    more: Mapping[str, str] = field(default_factory=dict)  # further development sets: {name: file}, evaluated if there
     defaults: Mapping[str, Any] = field(default_factory=dict)  # fields of FinetuneConfig that differ, dotted
     form: TableForm = PLAIN  # encoding and sheet of the files
     # number by which the scores of an embedding task are divided; 0: not known yet, the largest score above 1
@@ -108,7 +108,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Judged:
+class EvaluationResult:
     """The metrics of a model on some rows, and how often it predicted each label."""
 
     metrics: dict[str, float]
@@ -168,14 +168,14 @@ class Prepared(ABC):
         """
 
     @abstractmethod
-    def judge(self, scores: "Tensor", settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: "Tensor", settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of the same scores. Every row needs a label.
 
         `settings`: those stored with the model; None while it is trained, where they are tuned on these rows.
         """
 
     def predictions(self, true: Sequence[Any], predicted: Sequence[Any]) -> dict[str, Any]:
-        """`Judged.files`: what each row's label is, and what the model predicts."""
+        """`EvaluationResult.files`: what each row's label is, and what the model predicts."""
         rows = zip(self.rows, true, predicted, strict=True)
         return {PREDICTIONS: [{"line": row.line, "label": a, "predicted": b} for row, a, b in rows]}
 
@@ -193,6 +193,6 @@ class Kind:
     objective: "Objective"
     read: Callable[[Task, Source, bool], Sequence[Any]]  # rows of a file or in memory, with labels or without
     prepare: Callable[..., Prepared]  # (tokenizer, rows, task, limits); of classes also how texts are cut
-    metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables
+    metrics: tuple[str, ...]  # names that `evaluate` knows; the first two are those of own tables
     # the names of the head's outputs, from training rows
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]] = no_names

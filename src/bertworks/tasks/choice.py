@@ -17,7 +17,7 @@ from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ChoiceObjective
-from .base import Judged, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, Kind, Limits, Prepared, Task
 from .inputs import Inputs, labelled_loss
 from .labels import alike_label
 from .metrics import accuracy
@@ -108,12 +108,12 @@ class ChoiceRows(Prepared):
             )
         ]
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of (N * C, 1) scores."""
         scores, true = scores.view(-1, self.inputs.choices), self.inputs.labels
         predicted = scores.argmax(-1).numpy()
         counts = Counter(predicted.tolist())
-        return Judged(
+        return EvaluationResult(
             metrics={"loss": labelled_loss(scores, true), "accuracy": accuracy(true, predicted)},
             predicted={str(i): counts[i] for i in range(self.inputs.choices)},
             majority=self.majority,

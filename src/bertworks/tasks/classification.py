@@ -19,7 +19,7 @@ from ..batch import IGNORED
 from ..files import InputError
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
-from .base import Example, Judged, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, Example, Kind, Limits, Prepared, Task
 from .calibration import (
     HALF,
     best_thresholds,
@@ -143,7 +143,7 @@ def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
     return marked
 
 
-# ---- judging
+# ---- evaluation
 
 
 @dataclass(frozen=True)
@@ -190,12 +190,12 @@ class ClassRows(Prepared):
         values = means if raw else self.windows.mean(probabilities(scores, self.task.kind).numpy())
         return values, np.lexsort((-means, -values), axis=-1)
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of (N, K) scores; of classes also calibration."""
         true, task = self.inputs.labels, self.task
         predicted = predictions(scores, task, thresholds_of(task.labels, settings or {}))
         shown, gold = (named_labels(numbers, task) for numbers in (predicted, true))
-        judged = Judged(
+        result = EvaluationResult(
             metrics={"loss": labelled_loss(scores, true)}
             | {name: METRICS[name](true, predicted) for name in task.metrics},
             majority=self.majority,
@@ -203,11 +203,11 @@ class ClassRows(Prepared):
             files=self.predictions(gold, shown),
         )
         if task.kind == "regression":
-            return judged
+            return result
         counts = predicted.sum(0) if predicted.ndim == 2 else np.bincount(predicted, minlength=len(task.labels))
         table = reliability(probabilities(scores, task.kind).numpy(), true)
         return replace(
-            judged,
+            result,
             predicted=dict(zip(task.labels, map(int, counts), strict=True)),
             details={
                 "ece": expected_calibration_error(table),

@@ -23,7 +23,7 @@ LEAST, MOST = 0.1, 1 / 3  # shares between which whole documents are kept back
 
 @dataclass(frozen=True)
 class Division:
-    """What of a labelled file a run trains on, and what it is judged on."""
+    """What of a labelled file a run trains on, and what it is evaluated on."""
 
     train_rows: int = 0  # training rows to draw; 0: all
     dev_share: float = 0.0  # share of the file's rows that become the development rows; 0: they have a file

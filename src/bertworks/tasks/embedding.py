@@ -21,7 +21,7 @@ from ..files import InputError
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import EMBEDDING_SCALE, EmbeddingObjective
-from .base import Example, Judged, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, Example, Kind, Limits, Prepared, Task
 from .classification import read as read_pairs
 from .inputs import Inputs, labelled_loss
 from .labels import LARGEST
@@ -106,7 +106,7 @@ class PairRows(Prepared):
         texts = (inputs.ids[a:b].tobytes() for a, b in zip(edges[::2], edges[1::2], strict=True))
         return [numbers.setdefault(text, len(numbers)) for text in texts]
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of (S, D) vectors: correlation with the scores; or the rank of a text's own pair among all."""
         found = _cosines(scores)
         labels, same = self.inputs.labels, len(found) > 1 and float(found.max() - found.min()) <= TIE
@@ -120,7 +120,7 @@ class PairRows(Prepared):
             same = same and not bool((ranks == 1).any())  # pairs of equal texts have one cosine, and are told apart
         rows = zip(self.rows, found.tolist(), strict=True)
         files = {PREDICTIONS: [{"line": row.line, "cosine": value} for row, value in rows]}
-        return Judged({"loss": loss, **true}, collapsed=same, files=files)
+        return EvaluationResult({"loss": loss, **true}, collapsed=same, files=files)
 
 
 def _unit(vectors: Tensor) -> tuple[Tensor, Tensor]:

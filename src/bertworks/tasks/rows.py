@@ -1,7 +1,7 @@
 """Rows that a caller hands over in Python, checked: everything else is an error that names the row.
 
-Texts are strings. A list of them may be any iterable: a list, an array, a column of a table. Rows to train or judge on
-are the named tuples of the kinds of tasks: Example, Choice, Tagged, Question.
+Texts are strings. A list of them may be any iterable: a list, an array, a column of a table. Rows to train or evaluate
+on are the named tuples of the kinds of tasks: Example, Choice, Tagged, Question.
 """
 
 import hashlib
@@ -100,7 +100,7 @@ def rows_of(texts: Any, pairs: Any) -> Iterable[tuple[str, str | None]]:
 
 
 def checked_rows(rows: Any, name: str) -> Sequence[Any]:
-    """Rows to train or judge on; a number as the label of an Example becomes its text.
+    """Rows to train or evaluate on; a number as the label of an Example becomes its text.
 
     Raises InputError if a row is none of the named tuples, or its text is none.
     """
@@ -129,7 +129,7 @@ def _checked(row: Any, where: str, known: str) -> Any:
 
 
 def hash_of_texts(rows: Iterable[Any]) -> str:
-    """A hash of the texts of rows to train or judge on, in their order: the same for every format of their file."""
+    """A hash of the texts of rows to train or evaluate on, in their order: the same for every format of their file."""
     found = hashlib.sha256()
     for row in rows:
         texts = [getattr(row, name) for name in TEXT_FIELDS if name in row._fields]

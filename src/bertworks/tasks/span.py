@@ -1,8 +1,8 @@
-"""Answers as spans of a text: windows, training places, judging (paper, sections 4.2 and 4.3; run_squad.py).
+"""Answers as spans of a text: windows, training places, evaluation (paper, sections 4.2 and 4.3; run_squad.py).
 
 questions.py reads files, contexts.py tokenizes, sequences.py cuts windows, answers.py turns scores into answers, and
-squad_scores.py scores them. If a question of the rows has no answer, they are judged as SQuAD 2.0 is: [CLS] stands for
-no answer, and a threshold on the null odds, tuned on the development rows, decides between the two.
+squad_scores.py scores them. If a question of the rows has no answer, they are evaluated as SQuAD 2.0 is: [CLS] stands
+for no answer, and a threshold on the null odds, tuned on the development rows, decides between the two.
 
 Shapes: Q questions, W windows, T tokens of all windows.
 """
@@ -24,7 +24,7 @@ from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
-from .base import Judged, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, Kind, Limits, Prepared, Task
 from .contexts import Contexts, answer_tokens, tokenize_contexts
 from .inputs import Inputs
 from .questions import Question, locate, read
@@ -102,7 +102,7 @@ class SpanRows(Prepared):
             results.append([_result(answer, question.context, tokens, cut) for answer in best])
         return results
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics and the official files from (T, 2) scores of starts and ends.
 
         settings: `version_2` and `null_score_diff_threshold`, as they are stored with a model. None: the rows say
@@ -128,7 +128,7 @@ class SpanRows(Prepared):
         if any(name.startswith("character_") for name in self.task.metrics):
             letters = self._grade([one.text for one in chosen], grade_korquad)
             metrics |= {"character_exact": letters.exact.mean(), "character_f1": letters.f1.mean()}
-        return Judged(
+        return EvaluationResult(
             metrics={"loss": self._loss(scores), **{name: float(value) for name, value in metrics.items()}},
             predicted=Counter("answer" if one.text else "no answer" for one in chosen) if version_2 else {},
             majority=float(self._grade([""] * len(chosen)).f1.mean()) if self.some_impossible else 0.0,
@@ -141,7 +141,7 @@ class SpanRows(Prepared):
 
     @property
     def some_impossible(self) -> bool:
-        """Whether the rows are judged as SQuAD 2.0 is."""
+        """Whether the rows are evaluated as SQuAD 2.0 is."""
         return any(question.impossible for question in self.rows)
 
     def _grade(self, texts: list[str], rule: Rule | None = None) -> Scores:

@@ -24,7 +24,7 @@ from ..files import InputError, shorten
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import TaggingObjective
-from .base import Judged, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, Kind, Limits, Prepared, Task
 from .inputs import Inputs, labelled_loss
 from .sentences import Tagged, by_character, read
 from .sequences import Integers, Spans, document_windows, edges_of, frame, tokenize_with_offsets
@@ -137,7 +137,7 @@ def _gold(rows: Sequence[Tagged], task: Task, scheme: Scheme) -> Integers:
     return np.fromiter(itertools.chain.from_iterable(found), np.int64)
 
 
-# ---- judging
+# ---- evaluation
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class TagRows(Prepared):
 
     def notes(self) -> list[str]:
         """What a user should hear about the rows: how tags were read, and which spans words cannot have."""
-        how = "turned into IOB2, judged by the F1 of entities" if self.scheme.entities else "judged by accuracy"
+        how = "turned into IOB2, evaluated by the F1 of entities" if self.scheme.entities else "evaluated by accuracy"
         found = [f"tags are read as {name}: {how}" for name in [self._tag_scheme()] if name]
         if self.cut_spans:
             how = f"begin or end inside a word, such as {shorten(self.cut_spans[0])}; whole words are tagged"
@@ -246,14 +246,14 @@ class TagRows(Prepared):
         same = any(tag[0] == "B" for tag in standard.values()) and all(tag[0] in "BIO" for tag in standard.values())
         return found if same or not self.scheme.entities else [to_iob2(tags) for tags in found]
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of (T, K) scores as conlleval counts them; of parts of speech the accuracy alone.
 
         Raises ValueError if a row has no tags.
         """
         gold = [row.tags for row in self.rows if row.tags is not None]
         if len(gold) < len(self.rows):
-            raise ValueError("rows without tags cannot be judged")
+            raise ValueError("rows without tags cannot be evaluated")
         predicted = self._predicted(scores)
         found, counts = score_tags(gold, predicted), Counter(itertools.chain.from_iterable(predicted))
         rows = [
@@ -261,7 +261,7 @@ class TagRows(Prepared):
             for row, tags in zip(self.rows, predicted, strict=True)
         ]
         metrics = {"loss": labelled_loss(scores.float(), self.inputs.labels), "accuracy": found.accuracy}
-        judged = Judged(
+        result = EvaluationResult(
             metrics=metrics,
             predicted={name: counts[name] for name in self.task.labels},
             majority=self.majority,
@@ -271,10 +271,10 @@ class TagRows(Prepared):
             details={"tag_scheme": name} if (name := self._tag_scheme()) else {},
         )
         if not self.scheme.entities:
-            return judged
+            return result
         whole = found.entities.as_dict()
         return replace(
-            judged,
+            result,
             metrics=metrics | {name: whole[name] for name in ("f1", "precision", "recall")},
             predicted={OUTSIDE: counts[OUTSIDE]} | {kind: one.found for kind, one in found.types.items()},
             collapsed=found.entities.found == 0 < found.entities.gold,

@@ -115,12 +115,12 @@ def test_ties_are_no_hits(folder):
     noise = 1e-7 * torch.randn(40, 8, generator=torch.Generator().manual_seed(1))
     for vectors in (torch.ones(40, 8), torch.ones(40, 8) + noise):
         result = prepared.evaluate(vectors)
-        assert result.collapsed and result.metrics["recall_at_1"] == 0
+        assert result.constant_predictions and result.metrics["recall_at_1"] == 0
         assert result.metrics["mrr"] == pytest.approx(2 / 21)  # the mean rank of 20 texts
-        assert prepare(tokenizer, rows(20), SCORED, limits).evaluate(vectors).collapsed
+        assert prepare(tokenizer, rows(20), SCORED, limits).evaluate(vectors).constant_predictions
     perfect = torch.eye(20).repeat_interleave(2, 0)
     result = prepared.evaluate(perfect)
-    assert result.metrics["recall_at_1"] == result.metrics["mrr"] == 1 and not result.collapsed
+    assert result.metrics["recall_at_1"] == result.metrics["mrr"] == 1 and not result.constant_predictions
 
 
 def test_equal_second_texts_count_as_one(folder):

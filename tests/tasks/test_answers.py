@@ -224,7 +224,11 @@ def test_the_threshold_is_tuned_and_stored(four: tuple[SpanRows, torch.Tensor]) 
     expected = {"f1": 1 / 2, "exact": 1 / 2, "f1_at_0": 1 / 4, "exact_at_0": 1 / 4}
     expected |= {"has_answer_exact": 1 / 3, "has_answer_f1": 1 / 3, "no_answer_exact": 1.0, "no_answer_f1": 1.0}
     assert {key: result.metrics[key] for key in expected} == pytest.approx(expected)
-    assert result.predicted == {"answer": 2, "no answer": 2} and result.majority == 1 / 4 and not result.collapsed
+    assert (
+        result.predicted == {"answer": 2, "no answer": 2}
+        and result.majority == 1 / 4
+        and not result.constant_predictions
+    )
     assert result.files["predictions.json"] == {"a": "cat", "b": "", "c": "", "d": "sat"}
     assert result.files["null_odds.json"] == {"a": 2.0, "b": 4.0, "c": 6.0, "d": -5.0}
     again = rows.evaluate(scores, result.settings)
@@ -232,7 +236,7 @@ def test_the_threshold_is_tuned_and_stored(four: tuple[SpanRows, torch.Tensor]) 
     other = rows.evaluate(scores, {"version_2": True, "null_score_diff_threshold": 6})
     assert other.metrics["f1"] == 1 / 2 and other.files["predictions.json"]["c"] == "mat"
     never = rows.evaluate(scores, {"version_2": True, "null_score_diff_threshold": -9})
-    assert never.collapsed and never.metrics["f1"] == never.majority
+    assert never.constant_predictions and never.metrics["f1"] == never.majority
     assert rows.evaluate(scores, {"version_2": False}).files["predictions.json"]["b"] == "cat"
 
 
@@ -255,12 +259,12 @@ def test_version_1(tokenizer: Tokenizer) -> None:
     context = "the cat sat on a mat"
     rows = prepare(tokenizer, [ask(context, "sat on", name="a"), ask(context, "mat", name="b")], SQUAD1, Limits())
     result = rows.evaluate(one_hot(rows))
-    assert result.settings == {"version_2": False} and result.majority == 0 and not result.collapsed
+    assert result.settings == {"version_2": False} and result.majority == 0 and not result.constant_predictions
     assert set(result.metrics) == {"loss", "f1", "exact"} and result.metrics["f1"] == result.metrics["exact"] == 1
     assert "null_odds.json" not in result.files
     same = scores_of(rows, {4: 5.0, rows.inputs.edges[1] + 4: 5.0}, {5: 5.0, rows.inputs.edges[1] + 5: 5.0})
     result = rows.evaluate(same)
-    assert result.collapsed and result.metrics["f1"] == 0  # the cat
+    assert result.constant_predictions and result.metrics["f1"] == 0  # the cat
     letters = replace(rows, task=KORQUAD).evaluate(same).metrics
     assert letters["character_f1"] == pytest.approx((4 / 11 + 4 / 9) / 2)  # a and t are in all three
 

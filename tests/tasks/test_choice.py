@@ -106,6 +106,10 @@ def test_the_same_choice_everywhere(tmp_path):
     rows = [Choice("a", ("b", "c"), label, i) for i, label in enumerate((0, 1, 1))]
     prepared = CHOICE.prepare(tokenizer, rows, replace(TASK, choices=("one", "two")), Limits())
     same = prepared.evaluate(torch.tensor([[1.0], [0.0]] * 3))
-    assert same.collapsed and same.majority == pytest.approx(2 / 3) and same.metrics["accuracy"] == pytest.approx(1 / 3)
-    assert not prepared.evaluate(torch.tensor([[1.0], [0.0], [0.0], [1.0], [0.0], [1.0]])).collapsed
+    assert (
+        same.constant_predictions
+        and same.majority == pytest.approx(2 / 3)
+        and same.metrics["accuracy"] == pytest.approx(1 / 3)
+    )
+    assert not prepared.evaluate(torch.tensor([[1.0], [0.0], [0.0], [1.0], [0.0], [1.0]])).constant_predictions
     assert same.predicted == {"0": 3, "1": 0}

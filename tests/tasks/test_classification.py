@@ -142,19 +142,19 @@ def evaluated(tokenizer, task, labels, scores):
 )
 def test_the_same_answer_everywhere(tokenizer, kind, labels, same, different, majority):
     task = TASKS[kind]
-    collapsed, right = (evaluated(tokenizer, task, labels, scores) for scores in (same, different))
-    assert collapsed.collapsed and not right.collapsed
-    assert collapsed.majority == right.majority == pytest.approx(majority)
+    same_label, right = (evaluated(tokenizer, task, labels, scores) for scores in (same, different))
+    assert same_label.constant_predictions and not right.constant_predictions
+    assert same_label.majority == right.majority == pytest.approx(majority)
     assert right.metrics[task.metrics[0]] == pytest.approx(1.0)
-    assert collapsed.metrics[task.metrics[0]] <= majority + 1e-9
+    assert same_label.metrics[task.metrics[0]] <= majority + 1e-9
     if kind != "regression":  # if all true answers are the same, so may be all given ones
-        assert not evaluated(tokenizer, task, [labels[1]] * 3, same).collapsed
+        assert not evaluated(tokenizer, task, [labels[1]] * 3, same).constant_predictions
 
 
 def test_values_that_differ_by_rounding_are_the_same_answer(tokenizer):
     labels, task = ["0", "1", "2"], TASKS["regression"]
-    assert evaluated(tokenizer, task, labels, [[1.0], [1.0], [1.000001]]).collapsed
-    assert not evaluated(tokenizer, task, labels, [[1.0], [1.001], [1.002]]).collapsed
+    assert evaluated(tokenizer, task, labels, [[1.0], [1.0], [1.000001]]).constant_predictions
+    assert not evaluated(tokenizer, task, labels, [[1.0], [1.001], [1.002]]).constant_predictions
 
 
 def test_predictions_are_told_with_their_lines(finished):

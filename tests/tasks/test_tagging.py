@@ -272,7 +272,7 @@ def test_judged_by_hand(tokenizer: Tokenizer):
         "recall": 0.5,
         "accuracy": 0.5,
     }
-    assert result.predicted == {"O": 1, "LOC": 2} and result.majority == 0 and not result.collapsed
+    assert result.predicted == {"O": 1, "LOC": 2} and result.majority == 0 and not result.constant_predictions
     assert result.files["predictions.jsonl"] == [
         {"line": 1, "gold": ("B-LOC", "I-LOC", "O"), "predicted": ["B-LOC", "I-LOC", "B-LOC"]},
         {"line": 1, "gold": ("B-LOC",), "predicted": ["O"]},
@@ -283,10 +283,10 @@ def test_judged_by_hand(tokenizer: Tokenizer):
 
 def test_all_o_is_a_collapse(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("a b", "B-LOC O")])
-    assert rows.evaluate(scores_for(rows, {})).collapsed
-    assert not rows.evaluate(scores_for(rows, {2: "I-LOC"})).collapsed
+    assert rows.evaluate(scores_for(rows, {})).constant_predictions
+    assert not rows.evaluate(scores_for(rows, {2: "I-LOC"})).constant_predictions
     rows = made(tokenizer, [words("a b", "O O")])
-    assert not rows.evaluate(scores_for(rows, {})).collapsed
+    assert not rows.evaluate(scores_for(rows, {})).constant_predictions
 
 
 def test_rows_without_tags(tokenizer: Tokenizer):
@@ -568,7 +568,7 @@ def test_parts_of_speech_are_judged_by_accuracy(tmp_path: Path, tokenizer: Token
     result = rows.evaluate(scores)
     assert result.metrics.keys() == {"loss", "accuracy"} and result.metrics["accuracy"] == 0.75
     assert result.majority == rows.majority == 0.75 and result.predicted == {"ADJ": 2, "NOUN": 2}
-    assert result.details == {"tag_scheme": "part-of-speech tags"} and not result.collapsed
+    assert result.details == {"tag_scheme": "part-of-speech tags"} and not result.constant_predictions
     assert "tags are read as part-of-speech tags: evaluated by accuracy" in rows.notes()
     found = rows.decode(scores, {})[0]
     assert [(e["type"], e["text"]) for e in found] == [("ADJ", "new"), ("ADJ", "york"), ("NOUN", ".")]

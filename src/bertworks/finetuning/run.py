@@ -205,7 +205,7 @@ class SeedRun:
             "majority": evaluation.majority,
             "predicted": evaluation.predicted,
             **evaluation.details,
-            "collapsed": evaluation.collapsed,
+            "collapsed": evaluation.constant_predictions,
             "tuned": evaluation.settings,
             **job.facts,
             **({"stopped_early": loop.stopped_early} if config.patience else {}),

@@ -106,7 +106,7 @@ def evaluate(
         "metrics": result.metrics,
         **({"majority": result.majority} if result.majority else {}),
         "predicted": result.predicted,
-        **({"collapsed": True} if result.collapsed else {}),
+        **({"collapsed": True} if result.constant_predictions else {}),
         **result.details,
         "examples": evaluation.rows,
         "truncation": evaluation.prepared.inputs.truncation(),

@@ -114,7 +114,7 @@ class EvaluationResult:
     metrics: dict[str, float]
     predicted: dict[str, int] = field(default_factory=dict)  # how often each label was predicted
     majority: float = 0.0  # the first metric of the best answer that does not look at the text
-    collapsed: bool = False  # the same answer everywhere, although the true ones differ
+    constant_predictions: bool = False  # the same answer everywhere, although the true ones differ
     settings: dict[str, Any] = field(default_factory=dict)  # tuned here, to be stored with the model
     files: dict[str, Any] = field(default_factory=dict)  # for the run folder: .json, or .jsonl from a list
     details: dict[str, Any] = field(default_factory=dict)  # further tables for results.json, of classes alone

@@ -117,7 +117,7 @@ class ChoiceRows(Prepared):
             metrics={"loss": labelled_loss(scores, true), "accuracy": accuracy(true, predicted)},
             predicted={str(i): counts[i] for i in range(self.inputs.choices)},
             majority=self.majority,
-            collapsed=len(counts) == 1 < len(set(true.tolist())),
+            constant_predictions=len(counts) == 1 < len(set(true.tolist())),
             files=self.predictions(true.tolist(), predicted.tolist()),
         )
 

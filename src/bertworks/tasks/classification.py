@@ -199,7 +199,7 @@ class ClassRows(Prepared):
             metrics={"loss": labelled_loss(scores, true)}
             | {name: METRICS[name](true, predicted) for name in task.metrics},
             majority=self.majority,
-            collapsed=all_same(predicted) and not bool((true == true[:1]).all()),
+            constant_predictions=all_same(predicted) and not bool((true == true[:1]).all()),
             files=self.predictions(gold, shown),
         )
         if task.kind == "regression":

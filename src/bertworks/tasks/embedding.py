@@ -120,7 +120,7 @@ class PairRows(Prepared):
             same = same and not bool((ranks == 1).any())  # pairs of equal texts have one cosine, and are told apart
         rows = zip(self.rows, found.tolist(), strict=True)
         files = {PREDICTIONS: [{"line": row.line, "cosine": value} for row, value in rows]}
-        return EvaluationResult({"loss": loss, **true}, collapsed=same, files=files)
+        return EvaluationResult({"loss": loss, **true}, constant_predictions=same, files=files)
 
 
 def _unit(vectors: Tensor) -> tuple[Tensor, Tensor]:

@@ -132,7 +132,9 @@ class SpanRows(Prepared):
             metrics={"loss": self._loss(scores), **{name: float(value) for name, value in metrics.items()}},
             predicted=Counter("answer" if one.text else "no answer" for one in chosen) if version_2 else {},
             majority=float(self._grade([""] * len(chosen)).f1.mean()) if self.some_impossible else 0.0,
-            collapsed=len({one.text for one in chosen}) == 1 < len({question.answers for question in self.rows}),
+            constant_predictions=len({one.text for one in chosen})
+            == 1
+            < len({question.answers for question in self.rows}),
             settings=tuned,
             files=files,
         )

@@ -265,7 +265,7 @@ class TagRows(Prepared):
             metrics=metrics,
             predicted={name: counts[name] for name in self.task.labels},
             majority=self.majority,
-            collapsed=len(counts) == 1 < len({tag for tags in gold for tag in tags}),
+            constant_predictions=len(counts) == 1 < len({tag for tags in gold for tag in tags}),
             settings={"characters": by_character(self.task)},
             files={PREDICTIONS: rows},
             details={"tag_scheme": name} if (name := self._tag_scheme()) else {},
@@ -277,7 +277,7 @@ class TagRows(Prepared):
             result,
             metrics=metrics | {name: whole[name] for name in ("f1", "precision", "recall")},
             predicted={OUTSIDE: counts[OUTSIDE]} | {kind: one.found for kind, one in found.types.items()},
-            collapsed=found.entities.found == 0 < found.entities.gold,
+            constant_predictions=found.entities.found == 0 < found.entities.gold,
             files={PREDICTIONS: rows, "types.json": {kind: one.as_dict() for kind, one in found.types.items()}},
         )
 

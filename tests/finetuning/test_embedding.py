@@ -21,7 +21,7 @@ from bertworks.inference.evaluation import evaluate
 from bertworks.inference.predictor import Predictor
 from bertworks.model.config import ModelConfig, TopConfig
 from bertworks.model.heads import build_model
-from bertworks.tasks.base import Data, Example, Limits
+from bertworks.tasks.base import Data, Example, LengthLimits
 from bertworks.tasks.embedding import prepare
 from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
@@ -68,14 +68,14 @@ def config(steps: int = 30) -> FinetuneConfig:
 
 
 def test_prepared_pairs(folder):
-    prepared = prepare(Tokenizer.load(folder), rows(6), SCORED, Limits(max_seq_length=16))
+    prepared = prepare(Tokenizer.load(folder), rows(6), SCORED, LengthLimits(max_seq_length=16))
     batch = prepared.inputs.batch(np.arange(6))
     assert len(prepared.inputs) == 6 and batch["input_ids"].shape[0] == 12 and not batch["token_type_ids"].any()
     largest = max(int(row.label) for row in rows(6))
     assert batch["labels"].max() == 1 and f"scores are divided by {largest}," in prepared.notes()[0]
-    assert prepare(Tokenizer.load(folder), rows(6, scored=False), PAIRED, Limits()).inputs.whole
+    assert prepare(Tokenizer.load(folder), rows(6, scored=False), PAIRED, LengthLimits()).inputs.whole
     with pytest.raises(InputError, match="line 3: one text; expected two"):
-        prepare(Tokenizer.load(folder), [Example("a", None, "1", 3)], SCORED, Limits())
+        prepare(Tokenizer.load(folder), [Example("a", None, "1", 3)], SCORED, LengthLimits())
 
 
 @pytest.mark.heavy
@@ -86,7 +86,7 @@ def test_losses_are_those_of_sentence_transformers(folder, scored, tmp_path):
 
     task, given = (SCORED if scored else PAIRED), rows(5, scored=scored)
     predictor = Predictor(folder)
-    inputs = prepare(predictor.tokenizer, given, task, Limits(max_seq_length=16)).inputs
+    inputs = prepare(predictor.tokenizer, given, task, LengthLimits(max_seq_length=16)).inputs
     batch = inputs.batch(np.arange(5))
     with torch.no_grad():
         term = EmbeddingObjective()(predictor.model.eval(), batch)["task"]
@@ -101,7 +101,7 @@ def test_losses_are_those_of_sentence_transformers(folder, scored, tmp_path):
 
 
 def test_ranks_by_hand(folder):
-    prepared = prepare(Tokenizer.load(folder), rows(3, scored=False), PAIRED, Limits(max_seq_length=16))
+    prepared = prepare(Tokenizer.load(folder), rows(3, scored=False), PAIRED, LengthLimits(max_seq_length=16))
     vectors = torch.tensor([[1.0, 0], [1, 0], [0, 1], [1, 1], [1, 0], [0, 1]])  # the third pair: 1 before its own
     result = prepared.evaluate(vectors)
     assert result.metrics["recall_at_1"] == pytest.approx(1 / 3)  # for [0, 1] the other [0, 1] is nearer than [1, 1]
@@ -110,7 +110,7 @@ def test_ranks_by_hand(folder):
 
 def test_ties_are_no_hits(folder):
     """A collapsed encoder: every text is as near as any other, also where rounding tells them apart."""
-    tokenizer, limits = Tokenizer.load(folder), Limits(max_seq_length=16)
+    tokenizer, limits = Tokenizer.load(folder), LengthLimits(max_seq_length=16)
     prepared = prepare(tokenizer, rows(20, scored=False), PAIRED, limits)
     noise = 1e-7 * torch.randn(40, 8, generator=torch.Generator().manual_seed(1))
     for vectors in (torch.ones(40, 8), torch.ones(40, 8) + noise):
@@ -125,7 +125,7 @@ def test_ties_are_no_hits(folder):
 
 def test_equal_second_texts_count_as_one(folder):
     given = [Example("ba", "du"), Example("be", "du"), Example("bi", "ke")]
-    prepared = prepare(Tokenizer.load(folder), given, PAIRED, Limits(max_seq_length=16))
+    prepared = prepare(Tokenizer.load(folder), given, PAIRED, LengthLimits(max_seq_length=16))
     vectors = torch.tensor([[1.0, 0], [1, 0], [1, 0], [1, 0], [1, 0], [0, 1]])
     result = prepared.evaluate(vectors)  # [1, 0] asks for [0, 1], behind one other text
     assert result.metrics["recall_at_1"] == pytest.approx(2 / 3)
@@ -153,7 +153,7 @@ def test_scores_that_are_no_cosine_are_refused_by_line(folder, tmp_path):
             given = Data(rows(32), [*rows(6), Example("ba", "be", score, 7)])
             Job.of(config(), SCORED, given, folder, World(0, 1, CPU), True)
     with pytest.raises(InputError, match="line 7: score 1e308 divided by"):
-        prepare(Tokenizer.load(folder), [Example("ba", "be", "1e308", 7)], SCORED, Limits())
+        prepare(Tokenizer.load(folder), [Example("ba", "be", "1e308", 7)], SCORED, LengthLimits())
     for score in ("1e308", "nan", "-inf"):
         dev.write_text(f"a,b,score\nba,be,{score}\n", encoding="utf-8")
         with pytest.raises(InputError, match=f"line 2: label '{score}'; expected a number that float32 holds"):
@@ -225,7 +225,7 @@ def test_one_scale_for_training_and_development(folder, tmp_path):
 def test_padding_does_not_change_a_vector(folder):
     """Mean pooling over the real tokens alone."""
     predictor = Predictor(folder)
-    inputs = prepare(predictor.tokenizer, rows(4), SCORED, Limits(max_seq_length=16)).inputs
+    inputs = prepare(predictor.tokenizer, rows(4), SCORED, LengthLimits(max_seq_length=16)).inputs
     objective, network = EmbeddingObjective(), predictor.model.eval()
     with torch.no_grad():
         short, long = (float(objective(network, inputs.batch(np.arange(4), length))["task"].loss) for length in (0, 16))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from bertworks.files import InputError
 from bertworks.tasks.answers import NOTHING_FOUND, Answer, Answers, PlainWords, final_span
-from bertworks.tasks.base import Limits
+from bertworks.tasks.base import LengthLimits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import WORD
 from bertworks.tasks.questions import read
@@ -38,7 +38,7 @@ def korean(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 # ---- the original's answers
 
 
-def recorded_answers(setting: str, version_2: bool, limits: Limits) -> tuple[SpanRows, list[Answers]]:
+def recorded_answers(setting: str, version_2: bool, limits: LengthLimits) -> tuple[SpanRows, list[Answers]]:
     """Ours from the recorded scores, which are padded to max_seq_length as they were there."""
     rows, stored = recorded_rows(setting, limits), np.load(shared(f"oracle/squad/logits_{setting}.npz"))
     scores = np.stack([stored["start_logits"], stored["end_logits"]], -1)  # (W, max_seq_length, 2)
@@ -117,7 +117,7 @@ NFC = "서울은  대한민국의\n\t수도이다. 1989년 2월에 (한국어를
 def test_places_in_hangul(korean: Tokenizer, form: str, answer: str) -> None:
     """Particles are left out, spaces stay as they are, and the last syllable of decomposed text is whole."""
     context, answer = (unicodedata.normalize(form, text) for text in (NFC, answer))
-    rows = prepare(korean, [ask(context, answer)], KORQUAD, Limits())
+    rows = prepare(korean, [ask(context, answer)], KORQUAD, LengthLimits())
     best = rows.answers(one_hot(rows), False)[0].choose()
     assert context[best.start : best.end] == answer
     if form == "NFC":
@@ -133,7 +133,7 @@ def test_decomposed_questions_and_answers_are_tokenized_composed(tmp_path: Path)
         for question in [unicodedata.normalize(form, "서울은 대한민국의 수도?")]
     )
     assert composed[0].question != apart[0].question and composed[0].answers != apart[0].answers
-    one, other = (prepare(korean, rows, KORQUAD, Limits()).inputs for rows in (composed, apart))
+    one, other = (prepare(korean, rows, KORQUAD, LengthLimits()).inputs for rows in (composed, apart))
     assert one.ids.tolist() == other.ids.tolist() and one.labels.tolist() == other.labels.tolist()
     assert one.labels[0, 0] > 0
 
@@ -141,7 +141,7 @@ def test_decomposed_questions_and_answers_are_tokenized_composed(tmp_path: Path)
 def test_places_of_stripped_accents_and_the_empty_answer(tokenizer: Tokenizer) -> None:
     context = "the  cafe\u0301 , Zu\u0308rich"
     rows = prepare(
-        tokenizer, [ask(context, "cafe\u0301"), ask(context, "Zu\u0308rich"), ask(context)], SQUAD2, Limits()
+        tokenizer, [ask(context, "cafe\u0301"), ask(context, "Zu\u0308rich"), ask(context)], SQUAD2, LengthLimits()
     )
     chosen = [one.choose() for one in rows.answers(one_hot(rows), True)]
     assert [context[one.start : one.end] for one in chosen] == ["cafe\u0301", "Zu\u0308rich", ""]
@@ -162,7 +162,7 @@ def scores_of(rows: SpanRows, starts: dict[int, float], ends: dict[int, float]) 
 
 def test_no_valid_span(tokenizer: Tokenizer) -> None:
     """Both ends in the question: the word "empty" of version 1.1; no answer in 2.0, where the original fails."""
-    rows = prepare(tokenizer, [ask("the cat sat", "cat")], SQUAD1, Limits(n_best_size=1))
+    rows = prepare(tokenizer, [ask("the cat sat", "cat")], SQUAD1, LengthLimits(n_best_size=1))
     scores = scores_of(rows, {1: 5.0, 0: 1.0}, {1: 5.0, 0: 2.0})
     assert rows.answers(scores, False)[0] == ([Answer("empty")], None)
     found = rows.answers(scores, True)[0]
@@ -171,14 +171,14 @@ def test_no_valid_span(tokenizer: Tokenizer) -> None:
 
 
 def test_equal_scores_and_a_context_without_pieces(tokenizer: Tokenizer) -> None:
-    rows = prepare(tokenizer, [ask(" \u00ad ", name="a"), ask("the cat", "cat", name="b")], SQUAD2, Limits())
+    rows = prepare(tokenizer, [ask(" \u00ad ", name="a"), ask("the cat", "cat", name="b")], SQUAD2, LengthLimits())
     answers = rows.answers(torch.zeros(len(rows.inputs.ids), 2), True)
     # all scores are equal: in the order of starts, then of ends, no answer last
     assert [[one.text for one in found.best] for found in answers] == [[""], ["the", "the cat", "cat", ""]]
 
 
 def test_the_null_score_is_the_smallest_of_the_windows(tokenizer: Tokenizer) -> None:
-    rows = prepare(tokenizer, [ask("a b c a b c", "b")], SQUAD2, Limits(max_seq_length=9, doc_stride=2))
+    rows = prepare(tokenizer, [ask("a b c a b c", "b")], SQUAD2, LengthLimits(max_seq_length=9, doc_stride=2))
     begin = rows.inputs.edges[:-1]
     assert len(begin) == 2
     scores = scores_of(rows, {begin[0]: 3.0, begin[1]: 1.0}, {begin[0]: 1.0, begin[1]: 2.0, begin[0] + 5: 7.0})
@@ -203,7 +203,7 @@ def four(tokenizer: Tokenizer) -> tuple[SpanRows, torch.Tensor]:
             ask(context, "on", name="d"),
         ],
         SQUAD2,
-        Limits(),
+        LengthLimits(),
     )
     odds, places = (2, 4, 6, -5), (5, 5, 9, 6)
     scores = torch.zeros(len(rows.inputs.ids), 2)
@@ -252,12 +252,12 @@ def test_files(four: tuple[SpanRows, torch.Tensor]) -> None:
     assert json.loads(json.dumps(files)) == files
     unlabelled = [question._replace(answers=(), impossible=False) for question in rows.rows]
     with pytest.raises(InputError, match=r"question 'a': no answer; give one, or is_impossible"):
-        prepare(rows.decoder.tokenizer, unlabelled, SQUAD2, Limits()).evaluate(scores)
+        prepare(rows.decoder.tokenizer, unlabelled, SQUAD2, LengthLimits()).evaluate(scores)
 
 
 def test_version_1(tokenizer: Tokenizer) -> None:
     context = "the cat sat on a mat"
-    rows = prepare(tokenizer, [ask(context, "sat on", name="a"), ask(context, "mat", name="b")], SQUAD1, Limits())
+    rows = prepare(tokenizer, [ask(context, "sat on", name="a"), ask(context, "mat", name="b")], SQUAD1, LengthLimits())
     result = rows.evaluate(one_hot(rows))
     assert result.settings == {"version_2": False} and result.majority == 0 and not result.constant_predictions
     assert set(result.metrics) == {"loss", "f1", "exact"} and result.metrics["f1"] == result.metrics["exact"] == 1
@@ -292,7 +292,7 @@ def test_every_answer_that_pieces_can_spell_comes_back(task, file, vocab, exact,
     """The rest ends or begins inside a piece: 5 in 2015, a noun whose particle is no piece of its own."""
     tokenizer = Tokenizer.load(shared(f"data/vocab/{vocab}.txt"), lowercase="uncased" in vocab)
     rows = prepare(
-        tokenizer, read(task, shared("data") / file), task, Limits(max_seq_length=384, max_answer_length=400)
+        tokenizer, read(task, shared("data") / file), task, LengthLimits(max_seq_length=384, max_answer_length=400)
     )
     result = rows.evaluate(one_hot(rows))
     told = result.files["predictions.jsonl"]

@@ -13,7 +13,7 @@ from bertworks.files import InputError, read_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
-from bertworks.tasks.base import Limits, Task
+from bertworks.tasks.base import LengthLimits, Task
 from bertworks.tasks.choice import CHOICE, Choice
 from bertworks.tasks.kinds import load_data, read_rows
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -87,7 +87,7 @@ def test_features(tmp_path):
     """[CLS] text [SEP] beginning and choice [SEP], cut like any pair; a row is cut as much as its worst choice."""
     tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))
     rows = [Choice("a b", ("c d", "e"), 1, 2), Choice("a b c d", ("e f g h", "e"), 0, 3)]
-    inputs = CHOICE.prepare(tokenizer, rows, TASK, Limits(max_seq_length=8)).inputs
+    inputs = CHOICE.prepare(tokenizer, rows, TASK, LengthLimits(max_seq_length=8)).inputs
     assert len(inputs) == 2 and inputs.choices == 2 and inputs.cut.tolist() == [0, 3]
     batch = inputs.batch(np.array([1, 0]))
     assert batch["input_ids"].shape == (4, 8) and batch["labels"].tolist() == [0, 1]
@@ -104,7 +104,7 @@ def test_features(tmp_path):
 def test_the_same_choice_everywhere(tmp_path):
     tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))
     rows = [Choice("a", ("b", "c"), label, i) for i, label in enumerate((0, 1, 1))]
-    prepared = CHOICE.prepare(tokenizer, rows, replace(TASK, choices=("one", "two")), Limits())
+    prepared = CHOICE.prepare(tokenizer, rows, replace(TASK, choices=("one", "two")), LengthLimits())
     same = prepared.evaluate(torch.tensor([[1.0], [0.0]] * 3))
     assert (
         same.constant_predictions

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertworks.files import InputError
-from bertworks.tasks.base import Limits, Task
+from bertworks.tasks.base import LengthLimits, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import tokenize_contexts
 from bertworks.tasks.kinds import own_task, read_rows
@@ -123,21 +123,25 @@ def test_every_word_is_tokenized_by_itself(tokenizer: Tokenizer, texts: list[str
 def test_an_answer_at_the_border_of_a_window(tokenizer: Tokenizer) -> None:
     """Six pieces a window, three further: wholly inside one, cut by the other."""
     question = ask("a b c the cat sat on a mat", "sat on")
-    rows = prepare(tokenizer, [question], SQUAD1, Limits(max_seq_length=11, doc_stride=3))
+    rows = prepare(tokenizer, [question], SQUAD1, LengthLimits(max_seq_length=11, doc_stride=3))
     assert [tokens_of(rows, w)[4:-1] for w in range(2)] == [
         ["a", "b", "c", "the", "cat", "sat"],
         ["the", "cat", "sat", "on", "a", "mat"],
     ]
     assert rows.inputs.labels.tolist() == [[0, 0], [6, 7]]
-    rows = prepare(tokenizer, [ask(question.context, "the cat sat")], SQUAD1, Limits(max_seq_length=11, doc_stride=3))
+    rows = prepare(
+        tokenizer, [ask(question.context, "the cat sat")], SQUAD1, LengthLimits(max_seq_length=11, doc_stride=3)
+    )
     assert rows.inputs.labels.tolist() == [[7, 9], [4, 6]]
 
 
 def test_an_answer_is_brought_down_to_its_own_pieces(tokenizer: Tokenizer) -> None:
-    rows = prepare(tokenizer, [ask("(40%) cats.", "40"), ask("(40%) cats.", "cat")], SQUAD1, Limits())
+    rows = prepare(tokenizer, [ask("(40%) cats.", "40"), ask("(40%) cats.", "cat")], SQUAD1, LengthLimits())
     assert tokens_of(rows, 0)[4:] == ["(", "40", "%", ")", "cat", "##s", ".", "[SEP]"]
     assert rows.inputs.labels.tolist() == [[5, 5], [8, 8]]
-    rows = prepare(tokenizer, [ask("the abc", "bc")], SQUAD1, Limits())  # its pieces b, ##c are not there: the word
+    rows = prepare(
+        tokenizer, [ask("the abc", "bc")], SQUAD1, LengthLimits()
+    )  # its pieces b, ##c are not there: the word
     assert rows.inputs.labels.tolist() == [[5, 7]]
 
 
@@ -148,7 +152,7 @@ def test_answers_that_are_not_where_they_should_be(tokenizer: Tokenizer) -> None
     hard_space = Question("hard", "who", context, (("the\u00a0mat", 16),))
     wrong = [Question(f"wrong {n}", "who", context, (("a", n),)) for n in (-1, 0, 4, 99)]  # it is there twice
     blank = Question("blank", "who", "    ", (("the", 0),))  # the next context begins so
-    rows = prepare(tokenizer, [blank, good, hard_space, *wrong], SQUAD1, Limits())
+    rows = prepare(tokenizer, [blank, good, hard_space, *wrong], SQUAD1, LengthLimits())
     assert rows.inputs.labels.tolist() == [[-100, -100], [4, 6], [7, 8], *[[-100, -100]] * 4]
     assert [(one.id, one.answers[0][1]) for one in rows.skipped] == [
         ("blank", 0),
@@ -158,14 +162,14 @@ def test_answers_that_are_not_where_they_should_be(tokenizer: Tokenizer) -> None
 
 
 def test_no_answer_and_unlabelled(tokenizer: Tokenizer) -> None:
-    rows = prepare(tokenizer, [ask("the cat"), Question("x", "who", "the cat")], SQUAD2, Limits())
+    rows = prepare(tokenizer, [ask("the cat"), Question("x", "who", "the cat")], SQUAD2, LengthLimits())
     assert rows.inputs.labels.tolist() == [[0, 0], [-100, -100]]
-    assert not rows.skipped and len(prepare(tokenizer, [], SQUAD2, Limits()).inputs) == 0
+    assert not rows.skipped and len(prepare(tokenizer, [], SQUAD2, LengthLimits()).inputs) == 0
 
 
 def test_a_long_question_is_cut_and_counted_once(tokenizer: Tokenizer) -> None:
     long = Question("long", "a b c a b c", "the cat sat on a mat", (("cat", 4),), line=7)
-    limits = Limits(max_seq_length=9, doc_stride=2, max_query_length=4)
+    limits = LengthLimits(max_seq_length=9, doc_stride=2, max_query_length=4)
     rows = prepare(tokenizer, [long], SQUAD1, limits)
     assert tokens_of(rows, 0) == ["[CLS]", "a", "b", "c", "a", "[SEP]", "the", "cat", "[SEP]"]
     assert (
@@ -173,11 +177,11 @@ def test_a_long_question_is_cut_and_counted_once(tokenizer: Tokenizer) -> None:
     )
     assert rows.notes() == ["1 questions are cut to 4 tokens, by 2 in all"]
     with pytest.raises(InputError, match=r"question 'long': its 6 tokens.* leave no room .*= 9"):
-        prepare(tokenizer, [long], SQUAD1, Limits(max_seq_length=9))
+        prepare(tokenizer, [long], SQUAD1, LengthLimits(max_seq_length=9))
 
 
 def test_a_batch_has_the_question_as_its_first_segment(tokenizer: Tokenizer) -> None:
-    rows = prepare(tokenizer, [ask("the cat", "cat")], SQUAD1, Limits())
+    rows = prepare(tokenizer, [ask("the cat", "cat")], SQUAD1, LengthLimits())
     batch = rows.inputs.batch(np.array([0]))
     assert batch["token_type_ids"][0, :7].tolist() == [0, 0, 0, 0, 1, 1, 1]
     assert batch["labels"].tolist() == [[5, 5]] and batch["attention_mask"].sum() == 7
@@ -339,7 +343,7 @@ KIM = "Kim lives in Amsterdam, Holland."
 def test_a_text_that_is_there_once_is_found_for_every_vocabulary(
     any_tokenizer: Tokenizer, context: str, text: str, start: int, expected: str
 ) -> None:
-    rows = prepare(any_tokenizer, [Question("x", "who", context, ((text, start),))], SQUAD1, Limits())
+    rows = prepare(any_tokenizer, [Question("x", "who", context, ((text, start),))], SQUAD1, LengthLimits())
     assert learned(rows) == expected
     if expected:
         assert not rows.skipped and "1 of 1 answers are not at answer_start, but occur once" in rows.notes()[0]

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertworks.files import InputError
-from bertworks.tasks.base import Limits, Task
+from bertworks.tasks.base import LengthLimits, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import load_data, read_rows, with_labels
 from bertworks.tasks.records import source_of
@@ -68,7 +68,9 @@ def letters(text: str, tags: str | None = None, document: int = 0) -> Tagged:
 
 
 def made(tokenizer: Tokenizer, rows: list[Tagged], task: Task = WORDS, length: int = 64) -> TagRows:
-    return prepare(tokenizer, rows, task if task.labels else replace(task, labels=LOC), Limits(max_seq_length=length))
+    return prepare(
+        tokenizer, rows, task if task.labels else replace(task, labels=LOC), LengthLimits(max_seq_length=length)
+    )
 
 
 def scores_for(rows: TagRows, tags: dict[int, str], sure: float = 10.0) -> Tensor:

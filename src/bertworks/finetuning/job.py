@@ -21,7 +21,7 @@ from ..files import Diverged, InputError, read_json
 from ..model.config import NO_TOP, ModelConfig
 from ..model.heads import Model
 from ..model.layer_choice import LayerChoice
-from ..tasks.base import Data, EvaluationResult, Kind, Prepared, Task
+from ..tasks.base import Data, EvaluationResult, Prepared, Task, TaskType
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
 from ..tasks.rows import hash_of_texts
@@ -68,7 +68,7 @@ class Job:
 
     config: FinetuneConfig
     task: Task  # with its labels
-    kind: Kind
+    kind: TaskType
     data: Data
     folder: Path
     tokenizer: Tokenizer

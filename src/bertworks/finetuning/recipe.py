@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ..config import check_least, check_seed, find_recipe, from_dict, load_recipe
 from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
-from ..tasks.base import Limits, Task
+from ..tasks.base import LengthLimits, Task
 from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
@@ -20,7 +20,7 @@ MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_
 
 
 @dataclass(frozen=True)
-class FinetuneConfig(Limits):
+class FinetuneConfig(LengthLimits):
     """A fine-tuning recipe. The defaults are the original code's for GLUE."""
 
     optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))

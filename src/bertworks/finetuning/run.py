@@ -27,7 +27,7 @@ from ..model.config import HeadName
 from ..model.heads import Model, build_model
 from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
 from ..reporting.tables import counted
-from ..tasks.base import Data, EvaluationResult, Limits, Task
+from ..tasks.base import Data, EvaluationResult, LengthLimits, Task
 from ..tasks.checks import hashes_of
 from ..tasks.kinds import OWN_TABLE
 from ..tasks.rows import sample
@@ -225,7 +225,7 @@ class SeedRun:
         facts |= {"title": f"{run_name(job.folder)} fine-tuned on {task.name}", **_origin(job)}
         stored = {"kind": task.kind, "name": task.name, **_columns(task, job.data.train)}
         if task.kind == "span":
-            stored |= {f.name: getattr(self.config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
+            stored |= {f.name: getattr(self.config, f.name) for f in fields(LengthLimits) if f.name != "max_seq_length"}
         if task.kind == "embedding" and task.label:
             stored["scale"] = task.scale
         stored |= evaluation.settings

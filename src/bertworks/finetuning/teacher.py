@@ -18,7 +18,7 @@ from ..checkpoint.metadata import labels_of, task_of
 from ..checkpoint.names import LABELS, listed
 from ..files import InputError
 from ..model.heads import Model
-from ..tasks.base import Data, Kind, Limits, Task
+from ..tasks.base import Data, LengthLimits, Task, TaskType
 from ..tasks.inputs import compute_scores
 from ..training.distributed import World
 
@@ -34,7 +34,7 @@ class TeacherScores:
 
 
 def score_with_teacher(
-    path: Path | str, task: Task, kind: Kind, data: Data, limits: Limits, world: World
+    path: Path | str, task: Task, kind: TaskType, data: Data, limits: LengthLimits, world: World
 ) -> TeacherScores:
     """Scores of a fine-tuned folder, or run folder. Raises InputError if it does not fit the task or its labels."""
     folder = find_model(path)

@@ -168,7 +168,7 @@ def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
     known = {label: alike_label(label, names) for label in task.labels}
     unknown = [label for label, name in known.items() if name is None]
     if unknown and task.kind == "tagging" and match_types(task.labels, names, str(loaded.folder)):
-        return replace(task, labels=names, written=()), []
+        return replace(task, labels=names, raw_labels=()), []
     if unknown:
         raise InputError(
             f"{loaded.folder} knows the labels {listed(names, LABELS)}; the data of {task.name} also has "
@@ -177,4 +177,4 @@ def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
         )
     further = [name for name in names if name not in known.values()]
     order = [names.index(name) for name in (*known.values(), *further) if name is not None]
-    return replace(task, labels=(*task.labels, *further), written=()), order
+    return replace(task, labels=(*task.labels, *further), raw_labels=()), order

@@ -42,7 +42,7 @@ from .._lazy import lazy_names
 if TYPE_CHECKING:
     from .base import Data as Data
     from .base import Example as Example
-    from .base import Limits as Limits
+    from .base import LengthLimits as LengthLimits
     from .base import Task as Task
     from .catalogue import TASKS as TASKS
     from .catalogue import find_task as find_task

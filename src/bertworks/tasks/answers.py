@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tokenizer import Tokenizer, compose
-from .base import Limits
+from .base import LengthLimits
 from .contexts import Contexts
 from .sequences import Integers, Windows
 
@@ -76,7 +76,7 @@ class Decoder:
     windows: Windows
     offset: Integers  # (W,) where in each sequence the context begins
     tokenizer: Tokenizer
-    limits: Limits
+    limits: LengthLimits
 
     def decode(self, scores: NDArray[np.floating], edges: Integers, version_2: bool) -> Iterator[Answers]:
         """Answers to each question, in order.

@@ -37,7 +37,7 @@ class Task:
     label: str = "label"  # name of the label column
     kind: KindName | Literal[""] = ""  # "": single or pair, by the number of text columns
     labels: tuple[str, ...] = ()  # names of the classes in the order of their numbers; (): those of the training file
-    written: tuple[str, ...] = ()  # how the files write `labels`, in the same order, if not by these names
+    raw_labels: tuple[str, ...] = ()  # how the files write `labels`, in the same order, if not by these names
     metrics: tuple[str, ...] = ("accuracy",)  # names of metrics of the kind; the first is the one to choose by
     choices: tuple[str, ...] = ()  # names of the columns of a multiple choice
     header: tuple[str, ...] = ()  # names of the columns of files that begin without them
@@ -64,7 +64,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LengthLimits:
     """How long inputs and answers may be. The defaults are the original code's (run_classifier.py, run_squad.py)."""
 
     max_seq_length: int = 128  # tokens of an input, [CLS] and [SEP] included; what does not fit is cut or windowed
@@ -181,12 +181,12 @@ class Prepared(ABC):
 
 
 def no_names(task: Task, rows: Sequence[Any]) -> tuple[str, ...]:
-    """`Kind.labels` of heads whose outputs have no names: a choice's score, the two ends of a span."""
+    """`TaskType.labels` of heads whose outputs have no names: a choice's score, the two ends of a span."""
     return ()
 
 
 @dataclass(frozen=True)
-class Kind:
+class TaskType:
     """What is done differently for one kind of task."""
 
     head: HeadName | None  # None: the encoder's vectors are what is trained

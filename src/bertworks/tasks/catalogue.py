@@ -13,7 +13,7 @@ from .base import Task
 _ENTITY_SCORES = ("f1", "precision", "recall", "accuracy")
 _SIMILARITY = Task("similarity", ("sentence1", "sentence2"), "score", "regression", metrics=("spearman", "pearson"))
 _GLUE = Task("glue", ("sentence1", "sentence2"), dataset="nyu-mll/glue")
-_GLUE_SINGLE = replace(_GLUE, text=("sentence",), kind="single", labels=("0", "1"), written=("0", "1"))
+_GLUE_SINGLE = replace(_GLUE, text=("sentence",), kind="single", labels=("0", "1"), raw_labels=("0", "1"))
 _INFERENCE = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 _PAPER = {"optim.lr": 5e-5, "batch_size": 32, "epochs": 3.0}  # settings
@@ -73,7 +73,7 @@ _ALL = (
         text=("#1 String", "#2 String"),
         label="Quality",
         labels=("not_equivalent", "equivalent"),
-        written=("0", "1"),
+        raw_labels=("0", "1"),
         metrics=("f1", "accuracy"),
     ),
     replace(_SIMILARITY, name="stsb", dataset=_GLUE.dataset),
@@ -83,7 +83,7 @@ _ALL = (
         text=("question1", "question2"),
         label="is_duplicate",
         labels=("not_duplicate", "duplicate"),
-        written=("0", "1"),
+        raw_labels=("0", "1"),
         metrics=("f1", "accuracy"),
     ),
     replace(
@@ -97,7 +97,7 @@ _ALL = (
     ),
     replace(_GLUE, name="qnli", text=("question", "sentence"), labels=_ENTAILMENT),
     replace(_GLUE, name="rte", labels=_ENTAILMENT),
-    replace(_GLUE, name="wnli", labels=("not_entailment", "entailment"), written=("0", "1")),
+    replace(_GLUE, name="wnli", labels=("not_entailment", "entailment"), raw_labels=("0", "1")),
     # MNLI's model answers it; there is nothing to train on
     replace(_GLUE, name="ax", labels=_INFERENCE, metrics=("matthews",), train="", dev="", test="diagnostic.tsv"),
     # Question answering (paper, sections 4.2 and 4.3), from the official JSON files
@@ -155,7 +155,7 @@ _ALL = (
         ("document",),
         dataset="e9t/nsmc",
         labels=("negative", "positive"),
-        written=("0", "1"),
+        raw_labels=("0", "1"),
         train="ratings_train.txt",
         dev="ratings_test.txt",  # the official division has no other
         test="",

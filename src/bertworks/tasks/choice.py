@@ -17,7 +17,7 @@ from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ChoiceObjective
-from .base import EvaluationResult, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, LengthLimits, Prepared, Task, TaskType
 from .inputs import Inputs, labelled_loss
 from .labels import alike_label
 from .metrics import accuracy
@@ -70,7 +70,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Choice]:
     return rows
 
 
-def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: Limits) -> "ChoiceRows":
+def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: LengthLimits) -> "ChoiceRows":
     """Rows as arrays. Raises InputError if they have not all the same number of choices."""
     counts = {len(row.choices) for row in rows} or {len(task.choices)}
     if len(counts) > 1:
@@ -122,4 +122,4 @@ class ChoiceRows(Prepared):
         )
 
 
-CHOICE = Kind("choice", ChoiceObjective(), read, prepare, ("accuracy",))
+CHOICE = TaskType("choice", ChoiceObjective(), read, prepare, ("accuracy",))

@@ -19,7 +19,7 @@ from ..batch import IGNORED
 from ..files import InputError
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
-from .base import EvaluationResult, Example, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, Example, LengthLimits, Prepared, Task, TaskType
 from .calibration import (
     HALF,
     best_thresholds,
@@ -71,7 +71,7 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     several, count = labelled and task.kind == "multilabel", len(task.text)
     marks = task.label.split(",") if several and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
-    where, names = locator(path), dict(zip(task.written or task.labels, task.labels, strict=True))
+    where, names = locator(path), dict(zip(task.raw_labels or task.labels, task.labels, strict=True))
     check = None if several or not labelled else number if task.kind in NUMERIC else one_label
     examples, cells, checked = list[Example](), list[list[str]](), dict[str, str]()
     # one pass: collecting the rows first would double the time, most of it spent by the garbage collector
@@ -104,7 +104,7 @@ def prepare(
     tokenizer: Tokenizer,
     examples: Sequence[Example],
     task: Task,
-    limits: Limits,
+    limits: LengthLimits,
     windowed: bool = False,
     cut_left: bool = False,
 ) -> "ClassRows":
@@ -238,8 +238,8 @@ def named_labels(numbers: NDArray[Any], task: Task) -> list[Any]:
     return [task.labels[i] if i >= 0 else None for i in numbers]
 
 
-def _kind(*metrics: str) -> Kind:
-    return Kind("classifier", ClassificationObjective(), read, prepare, metrics, label_names)
+def _kind(*metrics: str) -> TaskType:
+    return TaskType("classifier", ClassificationObjective(), read, prepare, metrics, label_names)
 
 
 SINGLE = PAIR = _kind("accuracy", "macro_f1", "f1", "matthews")

@@ -21,7 +21,7 @@ from ..files import InputError
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import EMBEDDING_SCALE, EmbeddingObjective
-from .base import EvaluationResult, Example, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, Example, LengthLimits, Prepared, Task, TaskType
 from .classification import read as read_pairs
 from .inputs import Inputs, labelled_loss
 from .labels import LARGEST
@@ -60,7 +60,7 @@ def scale_of(task: Task, rows: Sequence[Example]) -> float:
     return task.scale or max([1.0, *(abs(float(row.label)) for row in rows if row.label is not None)])
 
 
-def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "PairRows":
+def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: LengthLimits) -> "PairRows":
     """Each text as a sequence of its own, cut to limits.max_seq_length.
 
     Raises InputError for a row of one text, and for a score that is no cosine when it is divided by the scale.
@@ -152,4 +152,4 @@ def _ranks(vectors: Tensor, texts: Sequence[int]) -> tuple[Tensor, float]:
     return torch.cat(ranks), loss / max(len(first), 1)
 
 
-EMBEDDING = Kind(None, EmbeddingObjective(), read, prepare, (*SCORED, *POSITIVE))
+EMBEDDING = TaskType(None, EmbeddingObjective(), read, prepare, (*SCORED, *POSITIVE))

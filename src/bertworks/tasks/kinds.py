@@ -8,7 +8,7 @@ from typing import Any
 from ..files import InputError, not_found
 from ..tokenizer import normalize
 from .base import OWN_TABLE as OWN_TABLE
-from .base import Data, Kind, KindName, Task
+from .base import Data, KindName, Task, TaskType
 from .cells import plain_value
 from .choice import CHOICE
 from .classification import MULTILABEL, NUMERIC, PAIR, REGRESSION, SINGLE
@@ -20,7 +20,7 @@ from .span import SPAN
 from .table import MissingColumn, part_of, read_table
 from .tagging import TAGGING, scheme_of
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, TaskType] = {
     "single": SINGLE,
     "pair": PAIR,
     "regression": REGRESSION,
@@ -32,7 +32,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def kind_of(task: Task) -> Kind:
+def kind_of(task: Task) -> TaskType:
     """The task's kind. Raises InputError if it does not know one of the task's metrics."""
     kind = KINDS[task.kind]
     unknown = [name for name in task.metrics if name not in kind.metrics]

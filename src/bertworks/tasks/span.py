@@ -24,7 +24,7 @@ from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import SpanObjective
 from .answers import NOTHING_FOUND, Answer, Answers, Decoder
-from .base import EvaluationResult, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, LengthLimits, Prepared, Task, TaskType
 from .contexts import Contexts, answer_tokens, tokenize_contexts
 from .inputs import Inputs
 from .questions import Question, locate, read
@@ -190,7 +190,7 @@ def _result(answer: Answer, context: str, tokens: int, cut: int) -> Answered:
 # ---- featurising
 
 
-def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, limits: Limits) -> SpanRows:
+def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, limits: LengthLimits) -> SpanRows:
     """The windows of each question. Raises InputError if a question leaves no room for its context."""
     texts, context = distinct([question.context for question in questions])
     contexts = tokenize_contexts(tokenizer, texts)
@@ -218,7 +218,7 @@ def _tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Spans:
     return tokenize(tokenizer, once).of(which)
 
 
-def _check_room(counts: Integers, questions: Sequence[Question], limits: Limits, specials: int) -> None:
+def _check_room(counts: Integers, questions: Sequence[Question], limits: LengthLimits, specials: int) -> None:
     for count, question in zip(counts.tolist(), questions, strict=True):
         if count + specials >= limits.max_seq_length:
             raise InputError(
@@ -261,4 +261,4 @@ def _labels(windows: Windows, offset: Integers, answers: Integers) -> Integers:
     return labels
 
 
-SPAN = Kind("span", SpanObjective(), read, prepare, ("f1", "exact", "character_f1", "character_exact"))
+SPAN = TaskType("span", SpanObjective(), read, prepare, ("f1", "exact", "character_f1", "character_exact"))

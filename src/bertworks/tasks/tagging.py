@@ -24,7 +24,7 @@ from ..files import InputError, shorten
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import TaggingObjective
-from .base import EvaluationResult, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, LengthLimits, Prepared, Task, TaskType
 from .inputs import Inputs, labelled_loss
 from .sentences import Tagged, by_character, read
 from .sequences import Integers, Spans, document_windows, edges_of, frame, tokenize_with_offsets
@@ -99,7 +99,7 @@ def match_types(labels: Sequence[str], names: Sequence[str], name: str) -> bool:
 # ---- featurising
 
 
-def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Limits) -> "TagRows":
+def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: LengthLimits) -> "TagRows":
     """Rows as arrays. Raises InputError if a row has a tag that `task.labels` lack, or these are no tags."""
     scheme = scheme_of(task.labels, task.name)
     rows, cut_spans = (rows, []) if by_character(task) else in_words(tokenizer, rows)
@@ -282,4 +282,4 @@ class TagRows(Prepared):
         )
 
 
-TAGGING = Kind("tagger", TaggingObjective(), read, prepare, ("f1", "precision", "recall", "accuracy"), labels)
+TAGGING = TaskType("tagger", TaggingObjective(), read, prepare, ("f1", "precision", "recall", "accuracy"), labels)

@@ -15,7 +15,7 @@ from ...api import finetune
 from ...checkpoint.folder import read_config
 from ...checkpoint.locate import ModelLike, find_model
 from ...inference.predictor import Predictor
-from ...tasks.base import Example, Limits
+from ...tasks.base import Example, LengthLimits
 from .texts import TextEstimator, rows_of, value_errors
 
 
@@ -94,7 +94,7 @@ class EncoderClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]  
 
     def _fields(self) -> dict[str, Any]:
         positions = read_config(find_model(self.model))[0].max_length
-        length = self.max_length or min(Limits.max_seq_length, positions)
+        length = self.max_length or min(LengthLimits.max_seq_length, positions)
         return {
             "max_seq_length": length,
             "batch_size": self.batch_size,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files import InputError
-from ...tasks.base import Limits, Task
+from ...tasks.base import LengthLimits, Task
 from ...tasks.inputs import Inputs
 from ...tasks.kinds import KINDS, read_rows, with_labels
 from ...tasks.sentences import Tagged, by_character, read_sentences
@@ -44,7 +44,13 @@ class Items:
 
 
 def read_items(
-    task: Task, path: Path | str, tokenizer: Tokenizer, limits: Limits, most: int, seed: int, names: Sequence[str] = ()
+    task: Task,
+    path: Path | str,
+    tokenizer: Tokenizer,
+    limits: LengthLimits,
+    most: int,
+    seed: int,
+    names: Sequence[str] = (),
 ) -> Items:
     """Items of one file, drawn at random: at most `most` texts, or whole sentences until they have `most` words.
 
@@ -69,7 +75,7 @@ def _order(count: int, seed: int) -> list[int]:
 
 
 def _words(
-    task: Task, path: Path, tokenizer: Tokenizer, limits: Limits, most: int, seed: int, names: tuple[str, ...]
+    task: Task, path: Path, tokenizer: Tokenizer, limits: LengthLimits, most: int, seed: int, names: tuple[str, ...]
 ) -> Items:
     rows, tags = _tagged(task, path, tokenizer)
     of, total = sum(map(len, tags)), 0
@@ -82,7 +88,7 @@ def _words(
     rows = [rows[i]._replace(tags=None, document=number) for number, i in enumerate(chosen)]
     cells = [cell for i in chosen for cell in tags[i]]
     names = names or tuple(sorted(set(cells)))
-    prepared = KINDS["tagging"].prepare(tokenizer, rows, replace(task, labels=("O",), written=()), limits)
+    prepared = KINDS["tagging"].prepare(tokenizer, rows, replace(task, labels=("O",), raw_labels=()), limits)
     assert isinstance(prepared, TagRows)
     forms = [row.text[a:b] for row in rows for a, b in row.units]
     number = {name: i for i, name in enumerate(names)}
@@ -113,7 +119,7 @@ def _tagged(task: Task, path: Path, tokenizer: Tokenizer) -> tuple[list[Tagged],
     if task.header and task.label not in task.header:
         raise InputError(f"no column {task.label!r} in {task.name}; expected one of {', '.join(task.header)}")
     rows = list(KINDS["tagging"].read(task, path, False))
-    column = read_sentences(replace(task, text=(task.label,), labels=(), written=()), path, labelled=False)
+    column = read_sentences(replace(task, text=(task.label,), labels=(), raw_labels=()), path, labelled=False)
     labels = [sentence.words for sentence in column]
     for row, cells in zip(rows, labels, strict=True):
         if len(row.units) != len(cells):

@@ -9,7 +9,7 @@ from bertworks.experiments.baselines import STRENGTHS, BaselineConfig, fit_basel
 from bertworks.files import InputError
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.catalogue import TASKS
-from bertworks.tasks.draws import draw_rows, split_rows
+from bertworks.tasks.sampling import draw_rows, hold_out_rows
 from bertworks.tasks.sentences import Tagged
 
 NAMES = Task("names", ("word",), "tag", "tagging", metrics=("f1", "precision", "recall", "accuracy"))
@@ -61,19 +61,19 @@ def test_documents_are_drawn_whole_but_for_the_last():
 @pytest.mark.parametrize("document", [1, 7])
 def test_rows_that_are_kept_back_share_no_document_with_the_others(document):
     rows = sentences(100, 1, document)
-    kept, back = split_rows(rows, 1)
+    kept, back = hold_out_rows(rows, 1)
     assert len(kept) + len(back) == 100 and 17 <= len(back) <= 23
     assert not {row.document for row in kept} & {row.document for row in back}
-    assert split_rows(rows, 1) == (kept, back) != split_rows(rows, 2)
-    assert [len(part) for part in split_rows(rows[:2], 1)] == [1, 1]  # of one document, too
-    assert split_rows(rows[:1], 1) == (rows[:1], [])
+    assert hold_out_rows(rows, 1) == (kept, back) != hold_out_rows(rows, 2)
+    assert [len(part) for part in hold_out_rows(rows[:2], 1)] == [1, 1]  # of one document, too
+    assert hold_out_rows(rows[:1], 1) == (rows[:1], [])
 
 
 @pytest.mark.parametrize("sizes", [(99, 1), (60, 40), (50, 50), (97, 1, 1, 1), (100,)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_documents_that_are_too_large_or_too_unequal_are_split_row_by_row(sizes, seed):
     rows = [row._replace(document=i) for row, i in zip(sentences(100, 1), numbers(sizes), strict=True)]
-    kept, back = split_rows(rows, seed)
+    kept, back = hold_out_rows(rows, seed)
     assert (len(kept), len(back)) == (80, 20)
 
 
@@ -81,7 +81,7 @@ def test_documents_that_are_too_large_or_too_unequal_are_split_row_by_row(sizes,
 def test_whole_documents_of_unequal_sizes_are_kept_back_where_they_can_be(seed):
     sizes = (30, 20, 15, 10, 10, 5, 5, 3, 1, 1)
     rows = [row._replace(document=i) for row, i in zip(sentences(100, 1), numbers(sizes), strict=True)]
-    kept, back = split_rows(rows, seed)
+    kept, back = hold_out_rows(rows, seed)
     assert 10 <= len(back) <= 33 and len(kept) + len(back) == 100
     assert not {row.document for row in kept} & {row.document for row in back}
 

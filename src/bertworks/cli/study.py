@@ -120,7 +120,7 @@ def sweep(argv: list[str]) -> None:
     refuse_idle([(True, flags, instead)], flags_in(argv))
     task, data = arguments.rows.read_data()
     given = (Path(arguments.rows.data or ""),) if arguments.rows.task else arguments.rows.find()[1]
-    examples = Examples(task, tuple(map(Path, given)), arguments.rows.division, data)
+    examples = Examples(task, tuple(map(Path, given)), arguments.rows.split, data)
     plan = make_plan(sweep_study(arguments.config, examples, arguments.model, arguments.grid))
     _run(plan, arguments.out, arguments.out / "cells", arguments.keep_all, arguments.on)
 

@@ -19,9 +19,9 @@ import numpy as np
 from ..config import check_least, check_seed
 from ..files import InputError
 from ..tasks.base import Data, Task
-from ..tasks.draws import split_rows
 from ..tasks.kinds import with_labels
 from ..tasks.metrics import METRICS
+from ..tasks.sampling import hold_out_rows
 from ..tasks.sentences import Tagged
 from ..tasks.tags import score_tags
 
@@ -52,7 +52,7 @@ def fit_baseline(task: Task, data: Data, config: BaselineConfig = BaselineConfig
     check_kind(task)
     task = with_labels(task, data.train)
     fit, judge = (_fit_tags, _judge_tags) if task.kind == "tagging" else (_fit_texts, _judge_texts)
-    kept, back = split_rows(data.train, config.seed)
+    kept, back = hold_out_rows(data.train, config.seed)
     if not back:
         raise InputError(f"{task.name}: {len(data.train)} training rows; expected two or more; give more rows")
     scores = {c: judge(task, back, fit(kept, c, config)(back))[task.metrics[0]] for c in STRENGTHS}

@@ -131,7 +131,7 @@ class Tuning:
     rows: str  # checksum of the files
     config: FinetuneConfig | BaselineConfig  # with its seed; a candidate's settings take the place of some of it
     start: InitialModel | None = None  # none of a baseline
-    kept_back: bool = False  # judged on training rows that are held out, to choose a setting
+    is_held_out: bool = False  # evaluated on training rows that are held out, to choose a setting
     candidates: "tuple[StudyCell, ...]" = ()  # runs with held-out training rows, of which the best setting is taken
     setting: str = ""  # of a candidate: the name of what it tries, such as "optim.lr = 0.001"
     results: ClassVar[dict[str, Any]] = {"metrics": METRICS, "seconds": float, "collapsed": bool} | MACHINE
@@ -151,7 +151,7 @@ class Tuning:
     @cached_property
     def key(self) -> str:
         start = () if self.start is None else (self.start.key,)
-        held_out = ("kept back",) if self.kept_back else ()
+        held_out = ("kept back",) if self.is_held_out else ()
         tried = [cell.name for cell in self.candidates]
         # without what does not determine the outcome: the task's defaults are in the recipe, its dataset on the card
         task = replace(self.task, defaults={}, dataset="")

@@ -15,7 +15,7 @@ from typing import Any
 from ..config import dotted
 from ..finetuning.recipe import FinetuneConfig
 from ..tasks.base import Data
-from ..tasks.draws import draw_rows, split_rows
+from ..tasks.sampling import draw_rows, hold_out_rows
 from .cells import Tuning, results_of
 from .engine import Grid
 
@@ -70,7 +70,7 @@ def rows_of_run(work: Tuning, data: Data) -> Data:
     A run that chooses is evaluated on the held-out part.
     """
     train = draw_rows(data.train, work.column.train_rows, work.seed) if work.column.draw else data.train
-    if work.kept_back:
-        train, back = split_rows(train, work.seed)
+    if work.is_held_out:
+        train, back = hold_out_rows(train, work.seed)
         return Data(train, back, data.source)
     return replace(data, train=train)

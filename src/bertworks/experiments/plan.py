@@ -20,8 +20,8 @@ from ..pretraining.recipe import PretrainConfig, StaticConfig
 from ..pretraining.static import static_shape
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
-from ..tasks.draws import WHOLE
 from ..tasks.kinds import OWN_TABLE, load_data
+from ..tasks.sampling import WHOLE
 from ..tasks.table import part_of
 from ..training.distributed import World, this_device
 from .baselines import BaselineConfig, check_kind
@@ -128,8 +128,8 @@ class Planner:
     def _find(self, column: Column) -> Found:
         """Raises InputError if a file is missing, or the metric is unknown."""
         if examples := self.inputs.examples.get(column.name):
-            division = "" if examples.division == WHOLE else str(examples.division)
-            return examples.task, column, "".join(map(checksum, _files(examples))) + division
+            split = "" if examples.split == WHOLE else str(examples.split)
+            return examples.task, column, "".join(map(checksum, _files(examples))) + split
         task = find_task(column.task)
         task = replace(task, train=column.train or task.train, dev=column.dev or task.dev)
         names = [f"{name}{more}" for more in ("", *(f"_{name}" for name in task.more)) for name in task.metrics]
@@ -260,7 +260,7 @@ class Planner:
 
         candidates = tuple(
             study_cell(
-                work(from_dict(FinetuneConfig, table, "choose", config), seed, kept_back=True, setting=name),
+                work(from_dict(FinetuneConfig, table, "choose", config), seed, is_held_out=True, setting=name),
                 f"{row.name}: {column.name}, seed {seed}, to choose: {name}",
             )
             for name, table in combinations(column.choose, variant.choose).items()

@@ -7,8 +7,8 @@ from pathlib import Path
 from ..finetuning.recipe import FinetuneConfig
 from ..model.config import ModelConfig
 from ..tasks.base import Data, Task
-from ..tasks.draws import WHOLE, Division
-from ..tasks.kinds import divided_data
+from ..tasks.kinds import split_data
+from ..tasks.sampling import WHOLE, Split
 from .cells import InitialModel, StudyCell, Training
 from .recipe import Study
 
@@ -19,12 +19,12 @@ class Examples:
 
     task: Task
     files: tuple[Path, ...]  # the folder of a known task, or the training and the development table of one's own
-    division: Division = WHOLE
+    split: Split = WHOLE
     data: Data | None = None  # of this process, which has read the files already
 
     def read(self) -> tuple[Task, Data]:
         """The task with its labels, and its rows. Raises InputError with file and line."""
-        return (self.task, self.data) if self.data else divided_data(self.task, self.files, self.division)
+        return (self.task, self.data) if self.data else split_data(self.task, self.files, self.split)
 
     def for_workers(self) -> "Examples":
         """The same for processes with another working directory, which read the files themselves."""

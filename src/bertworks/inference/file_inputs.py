@@ -16,11 +16,11 @@ from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
 from ..tasks.cells import as_list
 from ..tasks.column_files import ENDINGS, is_column_file
-from ..tasks.draws import in_part, rows_in_part
 from ..tasks.formats import decoded
 from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import text_rows_of
+from ..tasks.sampling import in_part, rows_in_part
 from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
 from ..tasks.sentences import read as read_sentences
 from ..tasks.span_files import read_spans

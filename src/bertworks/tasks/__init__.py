@@ -30,7 +30,7 @@ In reading order:
     checks.py          checks of labelled data before training
     selection.py       the rows that a subcommand or a function is given
     rows.py            rows that a caller hands over in Python, checked
-    draws.py           rows drawn by a seed, and rows that are kept back
+    sampling.py        rows drawn by a seed, and rows that are held out
     metrics.py         metrics of classes, values and label sets
     calibration.py     calibration of probabilities, thresholds of several labels
 """

@@ -12,10 +12,10 @@ from .base import Data, KindName, Task, TaskType
 from .cells import plain_value
 from .choice import CHOICE
 from .classification import MULTILABEL, NUMERIC, PAIR, REGRESSION, SINGLE
-from .draws import Division, divide_rows, draw_rows, rows_in_part
 from .embedding import EMBEDDING, metrics_of, scale_of
 from .records import Source, as_sequence, described, source_of
 from .rows import checked_rows
+from .sampling import Split, draw_rows, rows_in_part, split_rows
 from .span import SPAN
 from .table import MissingColumn, part_of, read_table
 from .tagging import TAGGING, scheme_of
@@ -119,14 +119,14 @@ def own_table(task: Task, train: Any, dev: Any) -> tuple[Task, Data]:
     return task, Data(rows, read_rows(task, dev, name="dev"), ", ".join(names))
 
 
-def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[Task, Data]:
-    """A task and its rows, as `division` says: of one's own table or tables, or of the folder of a known task.
+def split_data(task: Task, files: Sequence[Any], split: Split) -> tuple[Task, Data]:
+    """A task and its rows, as `split` says: of one's own table or tables, or of the folder of a known task.
 
     Labels are those of the whole training file. Raises InputError with file and line, and if nothing can be divided.
     """
     if task.name != OWN_TABLE:
         data = load_data(task, *files)
-    elif not division.dev_share:
+    elif not split.dev_share:
         task, data = own_table(task, *files)
     else:
         (table,) = files
@@ -134,17 +134,17 @@ def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[
         rows = _rows_of(task, table, source, True, "train")
         task = replace(with_labels(task, rows), train=name, dev=name)
         groups = None
-        if division.group:
+        if split.group:
             if source is None:
                 raise InputError("--group needs a table; rows that are made already have no columns; divide them first")
             whole = part_of(source)[0] if isinstance(source, Path) else source  # #train is decided by the texts alone
-            cells = read_table(whole, [division.group], form=task.form._replace(joined=True))
+            cells = read_table(whole, [split.group], form=task.form._replace(joined=True))
             groups = {row.line: row.values[0] for row in cells}
-        train, dev = divide_rows(rows, division.dev_share, division.seed, groups)
+        train, dev = split_rows(rows, split.dev_share, split.seed, groups)
         both = {getattr(row, "document", None) for row in train} & {getattr(row, "document", None) for row in dev}
         note = "the file has too few documents to divide them; its sentences are divided"
-        data = Data(train, dev, division.said_of(name), notes=(note,) if both - {None} else ())
-    return task, replace(data, train=draw_rows(data.train, division.train_rows, division.seed))
+        data = Data(train, dev, split.describe(name), notes=(note,) if both - {None} else ())
+    return task, replace(data, train=draw_rows(data.train, split.train_rows, split.seed))
 
 
 def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: tuple[str, ...] = ()) -> Task:

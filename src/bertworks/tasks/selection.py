@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ..data.encodings import codec_of
 from ..files import InputError, shorten
 from .base import Data, KindName, Task
-from .draws import Division
+from .sampling import Split
 from .table import TableForm
 
 
@@ -100,17 +100,17 @@ class TrainRows(DevRows):
 
     def read_data(self) -> tuple[Task, Data]:
         """The task and all its rows. Raises InputError like `find`, or if a table cannot be read."""
-        from .kinds import divided_data
+        from .kinds import split_data
 
         task, tables = self.find()
         if not self.task:
             refuse_beside("--train and --dev", {"--data": self.data})
-        return divided_data(task, [self.data or ""] if self.task else tables, self.division)
+        return split_data(task, [self.data or ""] if self.task else tables, self.split)
 
     @property
-    def division(self) -> Division:
+    def split(self) -> Split:
         """What of the tables is trained on and evaluated on: all."""
-        return Division()
+        return Split()
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,9 @@ class DividedRows(TrainRows):
     split_seed: int = 1  # seed of --train-rows and --dev-share
 
     @property
-    def division(self) -> Division:
+    def split(self) -> Split:
         """What of the tables is trained on and evaluated on. Raises InputError for values that make no sense."""
-        return Division(self.train_rows, self.dev_share, self.group, self.split_seed)
+        return Split(self.train_rows, self.dev_share, self.group, self.split_seed)
 
     def find(self) -> tuple[Task, list[Any]]:
         """The task, and its tables: for training and development, or with --dev-share the one that is divided."""

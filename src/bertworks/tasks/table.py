@@ -139,7 +139,7 @@ def location(source: Source | str, line: int) -> str:
 
 
 def part_of(path: Path | str) -> tuple[Path, str]:
-    """The file, and which part of it is meant by `all.csv#train` or `all.csv#dev`; "" for all (draws.in_part)."""
+    """The file, and which part of it is meant by `all.csv#train` or `all.csv#dev`; "" for all (sampling.in_part)."""
     path = Path(path)
     name, _, part = path.name.rpartition("#")
     if part not in PARTS or not name or path.exists():

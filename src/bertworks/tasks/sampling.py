@@ -1,4 +1,4 @@
-"""Parts of a task's rows, drawn by a seed: fewer training rows, and some that are kept back to choose settings by.
+"""Parts of a task's rows, drawn by a seed: fewer training rows, and some that are held out to choose settings by.
 
 Rows that belong together are drawn together: the sentences of a tagged document, the questions of an article or a text.
 """
@@ -16,13 +16,13 @@ from ..files import InputError, shorten
 from .rows import check_integer
 from .table import PARTS
 
-DEV_SHARE = 5  # one row of so many is in the part #dev of a file
-KEPT_BACK = 0.2  # share of the training rows by which settings are chosen
-LEAST, MOST = 0.1, 1 / 3  # shares between which whole documents are kept back
+DEV_ONE_IN = 5  # one row of so many is in the part #dev of a file
+HELD_OUT = 0.2  # share of the training rows by which settings are chosen
+MIN_HELD_OUT, MAX_HELD_OUT = 0.1, 1 / 3  # shares between which whole documents are held out
 
 
 @dataclass(frozen=True)
-class Division:
+class Split:
     """What of a labelled file a run trains on, and what it is evaluated on."""
 
     train_rows: int = 0  # training rows to draw; 0: all
@@ -40,12 +40,12 @@ class Division:
         if self.group and not self.dev_share:
             raise InputError("--group divides a file into training and development rows: add --dev-share")
 
-    def said_of(self, table: str) -> str:
+    def describe(self, table: str) -> str:
         """A divided table in words, for results.json."""
         return f"{table}, {self.dev_share:g} of it to develop on, seed {self.seed}"
 
 
-WHOLE = Division()
+WHOLE = Split()
 
 
 def in_part(text: str, part: str) -> bool:
@@ -54,7 +54,7 @@ def in_part(text: str, part: str) -> bool:
     A hash decides, so that neither the order of the rows nor a text that occurs twice changes sides.
     """
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    return not part or part == PARTS[int.from_bytes(digest) % DEV_SHARE == 0]
+    return not part or part == PARTS[int.from_bytes(digest) % DEV_ONE_IN == 0]
 
 
 def rows_in_part(rows: Sequence[Any], part: str) -> list[Any]:
@@ -72,7 +72,7 @@ def rows_in_part(rows: Sequence[Any], part: str) -> list[Any]:
     return [row for row, text in zip(rows, texts, strict=True) if in_part(text, part)]
 
 
-def divide_rows(
+def split_rows(
     rows: Sequence[Any], share: float, seed: int, group_of: Mapping[int, str] | None = None
 ) -> tuple[list[Any], list[Any]]:
     """The rows without about `share` of them, and that share, both in their order; no group is in both.
@@ -110,17 +110,17 @@ def draw_rows(rows: Sequence[Any], count: int, seed: int) -> list[Any]:
     return [rows[i] for i in sorted(numbers[:count])]
 
 
-def split_rows(rows: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
+def hold_out_rows(rows: Sequence[Any], seed: int) -> tuple[list[Any], list[Any]]:
     """The rows without about a fifth of them, and that fifth, both in their order.
 
     No document is in both, unless documents are so large or so unequal that whole ones make less than a tenth or more
-    than a third of the rows: then rows are kept back one by one. Of a single row the second part is empty.
+    than a third of the rows: then rows are held out one by one. Of a single row the second part is empty.
     """
-    back = _about(_drawn_documents(rows, seed), KEPT_BACK * len(rows))
-    if not LEAST * len(rows) <= len(back) <= MOST * len(rows):
+    back = _about(_drawn_documents(rows, seed), HELD_OUT * len(rows))
+    if not MIN_HELD_OUT * len(rows) <= len(back) <= MAX_HELD_OUT * len(rows):
         order = [int(i) for i in np.random.default_rng((seed, 3)).permutation(len(rows))]
         least = 1 if len(rows) > 1 else 0
-        back = {*order[: max(least, round(KEPT_BACK * len(rows)))]}
+        back = {*order[: max(least, round(HELD_OUT * len(rows)))]}
     return [row for i, row in enumerate(rows) if i not in back], [rows[i] for i in sorted(back)]
 
 

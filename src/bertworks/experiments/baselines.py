@@ -51,19 +51,19 @@ def fit_baseline(task: Task, data: Data, config: BaselineConfig = BaselineConfig
     """
     check_kind(task)
     task = with_labels(task, data.train)
-    fit, judge = (_fit_tags, _judge_tags) if task.kind == "tagging" else (_fit_texts, _judge_texts)
+    fit, evaluate = (_fit_tags, _evaluate_tags) if task.kind == "tagging" else (_fit_texts, _evaluate_texts)
     kept, back = hold_out_rows(data.train, config.seed)
     if not back:
         raise InputError(f"{task.name}: {len(data.train)} training rows; expected two or more; give more rows")
-    scores = {c: judge(task, back, fit(kept, c, config)(back))[task.metrics[0]] for c in STRENGTHS}
+    scores = {c: evaluate(task, back, fit(kept, c, config)(back))[task.metrics[0]] for c in STRENGTHS}
     strength = max(STRENGTHS, key=lambda c: scores[c])
     predict = fit(data.train, strength, config)
     answers = predict(data.dev)
-    more = {name: judge(task, rows, predict(rows)) for name, rows in data.more.items()}
+    more = {name: evaluate(task, rows, predict(rows)) for name, rows in data.more.items()}
     return {
         "kind": "baseline",
         "task": task.name,
-        "metrics": judge(task, data.dev, answers)
+        "metrics": evaluate(task, data.dev, answers)
         | {f"{key}_{name}": value for name, found in more.items() for key, value in found.items()},
         "strength": strength,
         "kept_back": {f"{c:g}": score for c, score in scores.items()},
@@ -110,7 +110,7 @@ def _fit_texts(rows: Sequence[Any], strength: float, config: BaselineConfig) -> 
     return lambda some: list(map(str, model.predict(vectors.transform([row.text for row in some]))))
 
 
-def _judge_texts(task: Task, rows: Sequence[Any], answers: list[str]) -> dict[str, float]:
+def _evaluate_texts(task: Task, rows: Sequence[Any], answers: list[str]) -> dict[str, float]:
     true, predicted = (
         np.array([task.labels.index(label) for label in labels]) for labels in ([row.label for row in rows], answers)
     )
@@ -134,7 +134,7 @@ def _fit_tags(rows: Sequence[Tagged], strength: float, config: BaselineConfig) -
     return predict
 
 
-def _judge_tags(task: Task, rows: Sequence[Tagged], answers: list[list[str]]) -> dict[str, float]:
+def _evaluate_tags(task: Task, rows: Sequence[Tagged], answers: list[list[str]]) -> dict[str, float]:
     found = score_tags([row.tags or () for row in rows], answers)
     whole = found.entities
     return {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall, "accuracy": found.accuracy}

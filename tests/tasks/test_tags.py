@@ -13,7 +13,6 @@ from bertworks.tasks.tags import (
     EntityCounts,
     Scheme,
     TagScores,
-    check_tag,
     chunks,
     read_scheme,
     score_tags,
@@ -100,9 +99,9 @@ def test_entities_of_ill_formed_tags(tags: str, expected: list[tuple[str, int, i
 
 
 @pytest.mark.parametrize("tag", ["PER", "o", "", "B", "X-PER", "b-PER", "M-PER", "BI-PER", "-PER", "O-PER", "I-"])
-def test_bad_tags(tag: str):
-    with pytest.raises(InputError, match=r"^file, line 7: tag "):
-        check_tag(tag, "file, line 7")
+def test_a_tag_without_prefix_or_type_beside_others(tag: str):
+    with pytest.raises(InputError, match=r"^line 7: tag "):
+        read_scheme({"B-PER": "line 1", tag: "line 7"})
 
 
 # ---- scores
@@ -113,7 +112,7 @@ def test_scores_by_hand():
         [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]],
         [["B-PER", "I-PER", "I-PER", "I-LOC"], ["B-MISC", "O"]],  # PER too long, LOC right, MISC for ORG
     )
-    assert scores.entities == EntityCounts(gold=3, found=3, correct=1)
+    assert scores.entities == EntityCounts(gold=3, predicted=3, correct=1)
     assert list(scores.types) == ["LOC", "MISC", "ORG", "PER"]
     assert scores.types["LOC"] == EntityCounts(1, 1, 1) and scores.types["MISC"] == EntityCounts(0, 1, 0)
     assert scores.types["PER"] == EntityCounts(1, 1, 0) and scores.types["ORG"] == EntityCounts(1, 0, 0)
@@ -154,11 +153,11 @@ def printed(scores: TagScores) -> dict[str, object]:
     return {
         "tokens": scores.units,
         "phrases_gold": whole.gold,
-        "phrases_found": whole.found,
+        "phrases_found": whole.predicted,
         "phrases_correct": whole.correct,
         "accuracy": round(100 * scores.accuracy, 2),
         **percents(whole),
-        "per_type": {kind: percents(counts) | {"found": counts.found} for kind, counts in scores.types.items()},
+        "per_type": {kind: percents(counts) | {"found": counts.predicted} for kind, counts in scores.types.items()},
     }
 
 
@@ -199,11 +198,6 @@ def scheme(tags: str, of_model: bool = False) -> Scheme:
         ("B I E S", "B-entity I-entity E-entity S-entity", "B, E, I, S without a type"),
         ("PER O LOC", "I-PER O I-LOC", "types without a prefix (IO)"),
         ("OBJ/PRS O date-time", "I-OBJ/PRS O I-date-time", "types without a prefix (IO)"),
-        ("PER_B PER_I O", "B-PER I-PER O", "tags such as PER_B"),
-        ("PER-B LOC-I O", "B-PER I-LOC O", "tags such as PER-B"),
-        ("B_PER I_date_time O", "B-PER I-date_time O", "tags such as B_PER"),
-        ("B:PER I:PER", "B-PER I-PER", "tags such as B:PER"),
-        ("PER#B PER#I O", "B-PER I-PER O", "tags such as PER#B"),
         ("E_MAIL S_NAME O", "I-E_MAIL I-S_NAME O", "types without a prefix (IO)"),
         ("VITAMIN_B VITAMIN_E O", "I-VITAMIN_B I-VITAMIN_E O", "types without a prefix (IO)"),
         ("NN_S VB_B D_I", "NN_S VB_B D_I", PARTS_OF_SPEECH),
@@ -215,6 +209,15 @@ def test_schemes_are_recognised(tags: str, standard: str, name: str):
     found = scheme(tags)
     assert [found.standard[tag] for tag in tags.split()] == standard.split() and found.name == name
     assert found.entities == (name != PARTS_OF_SPEECH)
+
+
+@pytest.mark.parametrize(
+    "tags", ["PER_B PER_I O", "O PER-B PER-I", "B:PER I:PER", "0 1 2", "LABEL_0 LABEL_1", "B PER O"]
+)
+def test_tags_in_another_form_are_refused(tags: str):
+    """They would be types or parts of speech."""
+    with pytest.raises(InputError, match="; expected O, or a prefix"):
+        scheme(tags)
 
 
 def test_labels_of_models_for_subwords_and_special_tokens():

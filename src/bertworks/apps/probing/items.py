@@ -18,10 +18,9 @@ from ...files import InputError
 from ...tasks.base import LengthLimits, Task
 from ...tasks.inputs import Inputs
 from ...tasks.kinds import KINDS, read_rows, with_labels
-from ...tasks.sentences import Tagged, by_character, read_sentences
+from ...tasks.sentences import Tagged, by_character, in_words, read_sentences
 from ...tasks.table import TABLES, ending_of
 from ...tasks.tagging import TagRows
-from ...tasks.units import in_words
 from ...tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]

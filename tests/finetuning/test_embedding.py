@@ -149,10 +149,10 @@ def test_pairs_without_scores_need_two_rows_at_once(folder, tmp_path, change):
 def test_scores_that_are_no_cosine_are_refused_by_line(folder, tmp_path):
     dev = tmp_path / "dev.csv"
     for score in ("-4.5", "5"):
-        with pytest.raises(InputError, match=f"line 7: score {score} divided by 4"):
+        with pytest.raises(InputError, match=f"line 7: score {score}; expected one from -4 to 4"):
             given = Data(rows(32), [*rows(6), Example("ba", "be", score, 7)])
             Job.of(config(), SCORED, given, folder, World(0, 1, CPU), True)
-    with pytest.raises(InputError, match="line 7: score 1e308 divided by"):
+    with pytest.raises(InputError, match="line 7: score 1e308; expected one from"):
         prepare(Tokenizer.load(folder), [Example("ba", "be", "1e308", 7)], SCORED, LengthLimits())
     for score in ("1e308", "nan", "-inf"):
         dev.write_text(f"a,b,score\nba,be,{score}\n", encoding="utf-8")
@@ -195,7 +195,7 @@ def test_python_and_the_command_line_have_one_rule(tmp_path, folder):
     """Without a label column no objective is chosen in silence."""
     table = [{"text": "ba", "pair": "be", "label": score} for score in (0, 1, 5)]
     options = {"text": ["text", "pair"], "kind": "embedding"}
-    with pytest.raises(InputError, match=r"column label would be ignored: without --label the .*; give --label label"):
+    with pytest.raises(InputError, match=r"column label would be ignored: without --label the .*; give --label"):
         bertworks.evaluate(folder, table, **options)
     with pytest.raises(InputError, match="column label would be ignored"):
         bertworks.finetune(folder, tmp_path / "run", train=table, dev=table, quiet=True, **options)

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from bertworks.files import InputError
-from bertworks.tasks.answers import NOTHING_FOUND, Answer, Answers, PlainWords, final_span
+from bertworks.tasks.answers import NOTHING_FOUND, Answer, Answers, final_span, normal_forms
 from bertworks.tasks.base import LengthLimits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import WORD
@@ -84,7 +84,7 @@ def test_places_say_what_the_texts_say() -> None:
 
 def test_final_text_equals_the_original() -> None:
     tokenizers = {
-        lowercase: PlainWords(Tokenizer.load(shared("data/vocab/bert-base-uncased.txt"), lowercase))
+        lowercase: normal_forms(Tokenizer.load(shared("data/vocab/bert-base-uncased.txt"), lowercase))
         for lowercase in (True, False)
     }
     records = recorded("oracle/squad/final_text.jsonl.gz")
@@ -95,7 +95,7 @@ def test_final_text_equals_the_original() -> None:
 
 
 def test_final_text(tokenizer: Tokenizer) -> None:
-    plain = PlainWords(tokenizer)
+    forms = normal_forms(tokenizer)
     for predicted, original, expected in (
         ("zurich", "(Zürich),", "Zürich"),
         ("40 %", "in (40%) and", "40%"),
@@ -104,7 +104,7 @@ def test_final_text(tokenizer: Tokenizer) -> None:
         ("cat", "the \u00adcat mat", "the \u00adcat mat"),  # one is longer than the other: not aligned
         ("", "the cat", "the cat"),
     ):
-        assert original[slice(*final_span(predicted, original, plain))] == expected
+        assert original[slice(*final_span(predicted, original, forms))] == expected
 
 
 # ---- places in the context

@@ -176,7 +176,7 @@ def test_a_long_question_is_cut_and_counted_once(tokenizer: Tokenizer) -> None:
         len(rows.inputs) == 3 and rows.cut.tolist() == [2] and rows.inputs.truncation() == {"examples": 1, "tokens": 2}
     )
     assert rows.notes() == ["1 questions are cut to 4 tokens, by 2 in all"]
-    with pytest.raises(InputError, match=r"question 'long': its 6 tokens.* leave no room .*= 9"):
+    with pytest.raises(InputError, match=r"question 'long': its 6 tokens.* leave no space .*= 9"):
         prepare(tokenizer, [long], SQUAD1, LengthLimits(max_seq_length=9))
 
 
@@ -217,10 +217,13 @@ GOOD = {"id": "a", "question": "who", "answers": [ANSWER]}
 @pytest.mark.parametrize(
     ("paragraph", "message"),
     [
-        ({"qas": []}, r"paragraph 2: no 'context'; found 'qas'; expected SQuAD's layout"),
-        ("text", r"paragraph 2: found a str instead of an object with 'context'"),
-        ({"context": "x", "qas": [{**GOOD, "id": "b", "question": None}]}, r"question 'b': 'question' is a NoneType"),
-        ({"context": "x", "qas": [{**GOOD, "id": "b", "answers": [{"text": "x"}]}]}, r"'b': no 'answer_start'"),
+        ({"qas": []}, r"paragraph 2: KeyError 'context'; expected SQuAD's layout"),
+        ("text", r"paragraph 2: TypeError .*; expected SQuAD's layout"),
+        ({"context": "x", "qas": [{**GOOD, "id": "b", "question": None}]}, r"question 'b' is None; expected a text"),
+        (
+            {"context": "x", "qas": [{**GOOD, "id": "b", "answers": [{"text": "x"}]}]},
+            r"'b': answers .*; expected texts with their places",
+        ),
         ({"context": "x", "qas": [GOOD]}, r"paragraph 2: the id 'a' is there twice"),
         ({"context": "\ud800", "qas": [{**GOOD, "id": "b"}]}, r"question 'b' has half a character"),
     ],
@@ -235,7 +238,7 @@ def test_broken_json_and_no_questions(tmp_path: Path) -> None:
     file = tmp_path / "a.json"
     for text, message in (
         ('{"data": [', "not valid JSON"),
-        ('{"version": "1.1"}', "no 'data'; found 'version'"),
+        ('{"version": "1.1"}', "KeyError 'data'; expected SQuAD's layout"),
         ('{"data": []}', "no questions in this file"),
     ):
         file.write_text(text)
@@ -263,13 +266,9 @@ def test_a_table_with_places_and_ids(tmp_path: Path) -> None:
     file.write_text(text)
     first, second = read(TABLE, file)
     assert (first.id, first.answers, second.id, second.answers) == ("x", (("the", 9),), "2", (("the", 0),))
-    for change, message in (
-        ({"answer_start": -1}, r"line 3: answer_start '-1'; expected a whole number"),
-        ({}, r"line 3: the id 'x' is there twice"),
-    ):
-        file.write_text(text + json.dumps({**row, **change}))
-        with pytest.raises(InputError, match=rf"a\.jsonl, {message}"):
-            read(TABLE, file)
+    file.write_text(text + json.dumps(row))
+    with pytest.raises(InputError, match=r"a\.jsonl, line 3: the id 'x' is there twice"):
+        read(TABLE, file)
 
 
 @needs_shared("data/squad")
@@ -419,33 +418,10 @@ def test_answers_as_a_list_of_objects_and_damaged_ones(tmp_path: Path) -> None:
     task, row = own_task("span", ("question", "context"), "answers"), {"question": "who", "context": "the cat"}
     assert read_rows(task, [{**row, "answers": [{"text": "cat", "answer_start": 4.0}]}])[0].answers == (("cat", 4),)
     assert read_rows(task, [{**row, "answers": "cat"}])[0].answers == (("cat", 4),)
-    with pytest.raises(InputError, match=r"rows\[0\]: answers .*; expected as many values of answer_start as of text"):
+    with pytest.raises(InputError, match=r"rows\[0\]: answers .*; expected texts with their places"):
         read_rows(task, [{**row, "answers": {"text": ["cat"], "answer_start": []}}])
     (tmp_path / "a.csv").write_text(
         "question,context,answers\nwho,the cat,\"{'text': array(['cat'], dtype=object)}\"\n"
     )
-    with pytest.raises(InputError, match=r"a\.csv, line 2: answers .*; expected a text, or JSON"):
+    with pytest.raises(InputError, match=r"a\.csv, line 2: answers: not valid JSON"):
         read_rows(task, tmp_path / "a.csv")
-
-
-@pytest.mark.parametrize(
-    ("answers", "expected"),
-    [
-        (["Paris"], (("Paris", 3),)),
-        ([], ()),
-        (["Paris", "in Paris"], (("Paris", 3), ("in Paris", 0))),
-        ("in", (("in", 0),)),
-    ],
-)
-def test_answers_as_a_list_of_texts(tmp_path, answers, expected):
-    row = {"question": "where?", "context": "in Paris", "answers": answers}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row))
-    (question,) = read_rows(own_task("span", ("question", "context"), "answers"), tmp_path / "a.jsonl")
-    assert question.answers == expected and question.impossible == (not expected)
-
-
-def test_an_offset_that_no_text_has_is_refused(tmp_path):
-    row = {"question": "where?", "context": "in Paris", "answers": "Paris", "answer_start": 2**70}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row))
-    with pytest.raises(InputError, match="expected a whole number of characters"):
-        read_rows(own_task("span", ("question", "context"), "answers"), tmp_path / "a.jsonl")

@@ -1,14 +1,13 @@
 """The recipe of fine-tuning. The paper's settings are in its sections 3.2, 4.1 and A.3."""
 
-import functools
 import math
 import tomllib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from ..config import check_least, check_seed, find_recipe, from_dict, load_recipe
+from ..config import check_least, check_seed, find_recipe, load_recipe, with_fields
 from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import LengthLimits, Task
@@ -71,11 +70,7 @@ class FinetuneConfig(LengthLimits):
     @classmethod
     def for_task(cls, task: Task) -> "FinetuneConfig":
         """The defaults, with what the task has different."""
-        table: dict[str, Any] = {}
-        for key, value in task.defaults.items():
-            *path, name = key.split(".")
-            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = value
-        return from_dict(cls, table, f"defaults of {task.name}")
+        return with_fields(cls(), task.defaults)
 
     def resolved(self, examples: int, seed: int) -> "FinetuneConfig":
         """The recipe of one run: its seed and its number of steps."""

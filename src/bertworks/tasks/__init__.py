@@ -3,7 +3,7 @@
 In reading order:
 
     base.py            what a task, its limits, its data, and a kind of task are
-    catalogue.py       every known task as a literal
+    catalogue.py       every task with a name; the tasks are in catalogue.toml
     kinds.py           the kinds of tasks by name; reading a task's data
     sequences.py       framing, overlapping windows, flat arrays
     inputs.py          examples as a model takes them, batches of them, the scores of a head

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from ..config import check_least
 from ..model.config import HeadName
 from ..reporting.run_files import PREDICTIONS
 from .records import Source
@@ -74,11 +75,8 @@ class LengthLimits:
     max_answer_length: int = 30  # span: tokens of an answer
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < 3:
-            raise ValueError(f"max_seq_length = {self.max_seq_length}; expected 3 or more")
-        small = [n for n in ("doc_stride", "max_query_length", "n_best_size", "max_answer_length") if vars(self)[n] < 1]
-        if small:
-            raise ValueError(f"{small[0]} = {vars(self)[small[0]]}; expected 1 or more")
+        check_least(self, ("max_seq_length",), 3)
+        check_least(self, ("doc_stride", "max_query_length", "n_best_size", "max_answer_length"), 1)
 
 
 class Example(NamedTuple):

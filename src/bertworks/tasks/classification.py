@@ -7,8 +7,7 @@ Shapes: N examples, K labels.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
@@ -20,14 +19,7 @@ from ..files import InputError
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
 from .base import EvaluationResult, Example, LengthLimits, Prepared, Task, TaskType
-from .calibration import (
-    HALF,
-    best_thresholds,
-    expected_calibration_error,
-    probabilities,
-    reliability,
-    thresholds_of,
-)
+from .calibration import HALF, best_thresholds, expected_calibration_error, probabilities, reliability, thresholds_of
 from .inputs import Inputs, labelled_loss
 from .labels import (
     SEPARATOR,
@@ -39,7 +31,7 @@ from .labels import (
     several_labels,
     unknown_label,
 )
-from .metrics import METRICS, all_same, guessing
+from .metrics import METRICS, all_same, majority_score
 from .records import Source
 from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame
 from .table import locator, read_table
@@ -66,8 +58,6 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
 
     Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
     """
-    if isinstance(path, Path) and path.is_dir() and not task.train:
-        raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks predict")
     several, count = labelled and task.kind == "multilabel", len(task.text)
     marks = task.label.split(",") if several and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
@@ -155,7 +145,7 @@ class ClassRows(Prepared):
     @property
     def majority(self) -> float:
         """The first metric of the best answer that does not look at the text."""
-        return guessing(self.task.metrics[0], self.inputs.labels)
+        return majority_score(self.task.metrics[0], self.inputs.labels)
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any], raw: bool = False) -> list[Classified]:
         """The label of each row from (S, K) scores; the probabilities of a long text's windows are averaged.
@@ -163,20 +153,20 @@ class ClassRows(Prepared):
         raw: the results hold scores before softmax or sigmoid instead of probabilities. `settings` may have
         `thresholds` of several labels, by name; others begin above one half.
         """
-        names, least = self.task.labels, thresholds_of(self.task.labels, settings)
-        least = np.log(least) - np.log1p(-least) if raw else least
+        names, threshold = self.task.labels, thresholds_of(self.task.labels, settings)
+        threshold = np.log(threshold) - np.log1p(-threshold) if raw else threshold
         values, order = self._ranked(scores, raw)
-        counts = (np.bincount(self.owner, minlength=len(values)), self.tokens, self.cut)
+        windows = np.bincount(self.owner, minlength=len(values)).tolist()
         results = []
-        for row, best, *each in zip(values, order[:, 0], *counts, strict=True):
-            label, numbers = names[best], row.tolist()
+        for row, best, *counts in zip(
+            values, order[:, 0], windows, self.tokens.tolist(), self.cut.tolist(), strict=True
+        ):
+            label, each = names[best], dict(zip(names, row.tolist(), strict=True))
             if self.task.kind == "multilabel":
-                label = SEPARATOR.join(names[k] for k in np.flatnonzero(row > least))
-            count, tokens, cut = map(int, each)
-            scored = dict(zip(names, numbers, strict=True))
-            results.append(
-                Classified(label=label, score=numbers[best], scores=scored, windows=count, tokens=tokens, cut=cut)
-            )
+                label = SEPARATOR.join(names[k] for k in np.flatnonzero(row > threshold))
+            count, tokens, cut = counts
+            score = each[names[best]]
+            results.append(Classified(label=label, score=score, scores=each, windows=count, tokens=tokens, cut=cut))
         return results
 
     def best_first(self, scores: Tensor, raw: bool = False) -> list[list[tuple[str, float]]]:
@@ -194,25 +184,20 @@ class ClassRows(Prepared):
         """Metrics of (N, K) scores; of classes also calibration."""
         true, task = self.inputs.labels, self.task
         predicted = predictions(scores, task, thresholds_of(task.labels, settings or {}))
-        shown, gold = (named_labels(numbers, task) for numbers in (predicted, true))
-        result = EvaluationResult(
+        numbers, details = {}, {}
+        if task.kind != "regression":
+            counts = predicted.sum(0) if predicted.ndim == 2 else np.bincount(predicted, minlength=len(task.labels))
+            numbers = dict(zip(task.labels, map(int, counts), strict=True))
+            table = reliability(probabilities(scores, task.kind).numpy(), true)
+            details = {"ece": expected_calibration_error(table), "reliability": table}
+        return EvaluationResult(
             metrics={"loss": labelled_loss(scores, true)}
             | {name: METRICS[name](true, predicted) for name in task.metrics},
+            predicted=numbers,
             majority=self.majority,
             constant_predictions=all_same(predicted) and not bool((true == true[:1]).all()),
-            files=self.predictions(gold, shown),
-        )
-        if task.kind == "regression":
-            return result
-        counts = predicted.sum(0) if predicted.ndim == 2 else np.bincount(predicted, minlength=len(task.labels))
-        table = reliability(probabilities(scores, task.kind).numpy(), true)
-        return replace(
-            result,
-            predicted=dict(zip(task.labels, map(int, counts), strict=True)),
-            details={
-                "ece": expected_calibration_error(table),
-                "reliability": table,
-            },
+            files=self.predictions(named_labels(true, task), named_labels(predicted, task)),
+            details=details,
         )
 
     def thresholds(self, scores: Tensor) -> dict[str, float]:

@@ -44,36 +44,33 @@ def kind_of(task: Task) -> TaskType:
 def with_labels(task: Task, rows: Sequence[Any]) -> Task:
     """The task with the names of its labels and the scale of its scores, its own or those of training rows.
 
-    Raises InputError if there is nothing to tell apart, or if two labels are the same but for their Unicode form.
+    Raises InputError if there are too few labels, or if two are the same but for their Unicode form.
     """
     kind = KINDS[task.kind]
     labels = kind.labels(task, rows)
-    _check_forms(task.name, labels)
-    least = {"regression": 1, "multilabel": 1}.get(task.kind, 2)
+    spellings: dict[str, str] = {}
+    for label in labels:
+        if (other := spellings.setdefault(plain_value(normalize("NFC", label)), label)) != label:
+            spelled = f"labels {other!a} and {label!a} are one value in two spellings"
+            raise InputError(f"{task.name}: {spelled}; expected one of them; rewrite the label column")
+    least = 1 if task.kind in ("regression", "multilabel") else 2
     if kind.head in ("classifier", "tagger") and len(labels) < least:
-        found = ", ".join(map(repr, labels)) or "none"
-        raise InputError(f"{task.name}: labels of the training rows: {found}; expected {least} or more")
+        names = ", ".join(map(repr, labels)) or "none"
+        raise InputError(f"{task.name}: labels of the training rows: {names}; expected {least} or more")
     if task.kind == "tagging" and not scheme_of(labels, task.name).entities:
         task = replace(task, metrics=("accuracy",))
     scale = scale_of(task, rows) if task.kind == "embedding" and task.label else task.scale
     return replace(task, labels=labels, scale=scale)
 
 
-def _check_forms(name: str, labels: Sequence[str]) -> None:
-    """Raises InputError for two labels that differ only in their Unicode form, or in how a number is written."""
-    seen: dict[str, str] = {}
-    for label in labels:
-        if (other := seen.setdefault(plain_value(normalize("NFC", label)), label)) != label:
-            found = f"labels {other!a} and {label!a} are one value in two spellings"
-            raise InputError(f"{name}: {found}; expected one of them; rewrite the label column")
-
-
 def load_data(task: Task, folder: Path | str) -> Data:
     """Training and development rows of a task from its folder. Raises InputError with file and line."""
     folder = Path(folder)
+    if not task.train:
+        raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks predict")
     if not folder.is_dir():
-        found = not_found(folder, "folder")
-        raise InputError(f"{folder}: {found}; {task.name} needs the folder with {task.train} and {task.dev}")
+        reason = not_found(folder, "folder")
+        raise InputError(f"{folder}: {reason}; {task.name} needs the folder with {task.train} and {task.dev}")
     train, dev = (read_rows(task, folder / name) for name in (task.train, task.dev))
     more = {name: read_rows(task, folder / file) for name, file in task.more.items() if (folder / file).exists()}
     return Data(train, dev, str(folder), more)
@@ -92,17 +89,16 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
     """The rows of `data`, whose source is known: data that can be read once has been read then."""
     if source is None:
         return checked_rows(data, name)
-    # official files have no quoted cells; rows that are broken by line ends are told by their known labels
+    # official files have no quoted cells; rows that are broken by line ends are joined by means of their known labels
     joined = task.kind == "choice" or (bool(task.labels) and task.kind not in NUMERIC)
     task = replace(task, form=task.form._replace(unquoted=bool(task.dataset), joined=joined))
     source, part = part_of(source) if isinstance(source, Path) else (source, "")
     try:
         rows = rows_in_part(KINDS[task.kind].read(task, source, labelled), part)
     except MissingColumn as error:
-        if task.name != OWN_TABLE:
-            raise MissingColumn(f"{error}; expected a file in the form of {task.name}'s official ones") from None
-        choices = ", --choices" if task.choices else ""
-        raise MissingColumn(f"{error}; name the columns with --text{choices} and --label") from None
+        official = f"expected a file in the form of {task.name}'s official ones"
+        advice = "name the columns with --text and --label" if task.name == OWN_TABLE else official
+        raise MissingColumn(f"{error}; {advice}") from None
     if not rows:
         raise InputError(f"{source}: no rows in the part #{part}")
     return rows

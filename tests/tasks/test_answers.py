@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from bertworks.files import InputError
-from bertworks.tasks.answers import NOTHING_FOUND, Answer, Answers, final_span, normal_forms
+from bertworks.tasks.answers import NO_VALID_SPAN, Answer, Answers, final_span, normal_forms
 from bertworks.tasks.base import LengthLimits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import WORD
@@ -166,7 +166,7 @@ def test_no_valid_span(tokenizer: Tokenizer) -> None:
     scores = scores_of(rows, {1: 5.0, 0: 1.0}, {1: 5.0, 0: 2.0})
     assert rows.answers(scores, False)[0] == ([Answer("empty")], None)
     found = rows.answers(scores, True)[0]
-    assert found == ([Answer("", 0, 0, 1.0, 1.0, 2.0)], NOTHING_FOUND)
+    assert found == ([Answer("", 0, 0, 1.0, 1.0, 2.0)], NO_VALID_SPAN)
     assert found.choose(1e5).text == found.answered.text == ""
 
 

@@ -144,5 +144,5 @@ def idle_fields(config: FinetuneConfig, task: bool) -> list[Idle]:
 def refuse_idle(conditions: Iterable[Idle], given: Collection[str]) -> None:
     """Raises InputError for a given flag that would change nothing, and says what to use instead."""
     for applies, flags, instead in conditions:
-        if applies and (found := sorted(flags & {*given})):
-            raise InputError(f"{', '.join(found)} would have no effect: {instead}")
+        if applies and (idle := sorted(flags & {*given})):
+            raise InputError(f"{', '.join(idle)} would have no effect: {instead}")

@@ -119,9 +119,9 @@ def _check_folder(job: Job, out: Path) -> None:
     `compare` and `doctor` take all seeds of a folder as one, also those that this command does not name.
     """
     path = out / RESULTS
-    found = read_results(path, {}, ANEW) if path.exists() else {"kind": "finetune"}
-    if found.get("kind") != "finetune" or "recipe" in found:
-        what = " ".join(str(found[key]) for key in ("kind", "study", "task") if key in found)
+    results = read_results(path, {}, ANEW) if path.exists() else {"kind": "finetune"}
+    if results.get("kind") != "finetune" or "recipe" in results:
+        what = " ".join(str(results[key]) for key in ("kind", "study", "task") if key in results)
         raise InputError(f"{out} has the results of something else ({what}); give another --out")
     for seed, folder in seed_folders(out).items():
         finished(folder, job.identity(job.config.resolved(len(job.train), seed)))
@@ -283,10 +283,10 @@ def opening(job: Job, config: FinetuneConfig) -> str:
 
 def _origin(job: Job) -> dict[str, Any]:
     """Where a model comes from, for its card: what the card of its beginning says, and public data."""
-    found: dict[str, Any] = origin_in_card(job.folder)
+    origin: dict[str, Any] = origin_in_card(job.folder)
     if job.config.random_init:
-        found.pop("base_model", None)
-    return found | ({"datasets": [job.task.dataset]} if job.task.dataset else {})
+        origin.pop("base_model", None)
+    return origin | ({"datasets": [job.task.dataset]} if job.task.dataset else {})
 
 
 def _columns(task: Task, rows: Sequence[Any]) -> dict[str, Any]:
@@ -305,10 +305,10 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
     results = {
         **{key: runs[0][key] for key in shared if key in runs[0]},
         "seeds": list(config.seeds),
-        **_spread([run["metrics"] for run in runs]),
+        **_mean_and_std([run["metrics"] for run in runs]),
         "runs": [run["metrics"] for run in runs],
         "collapsed": [run["collapsed"] for run in runs],
-        "without_collapsed": {"n": len(sound), **_spread(sound)},
+        "without_collapsed": {"n": len(sound), **_mean_and_std(sound)},
         "seconds": sum(run["seconds"] for run in runs),
     }
     if world.main:
@@ -316,10 +316,10 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
     return write_results(out, results, world)
 
 
-def _spread(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+def _mean_and_std(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
     """`metrics`: the mean of each; `std`: its sample standard deviation, 0 of a single run. Empty of none."""
     values = {name: [run[name] for run in runs] for name in (runs[0] if runs else ())}
     return {
-        "metrics": {name: statistics.fmean(found) for name, found in values.items()},
-        "std": {name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in values.items()},
+        "metrics": {name: statistics.fmean(scores) for name, scores in values.items()},
+        "std": {name: statistics.stdev(scores) if len(scores) > 1 else 0.0 for name, scores in values.items()},
     }

@@ -60,9 +60,9 @@ def _order(folder: Path, model: Model, task: Task) -> list[int]:
     settings = read_config(folder)[1]
     if "classifier" not in model.heads:
         raise InputError(f"{folder} has no classifier; expected a teacher fine-tuned on {task.name}")
-    found = task_of(settings, "classifier")["kind"]
-    if (found == "regression") != (task.kind == "regression") or found == "multilabel":
-        raise InputError(f"the teacher {folder} was fine-tuned for the kind {found}; expected one for {task.kind}")
+    kind = task_of(settings, "classifier")["kind"]
+    if (kind == "regression") != (task.kind == "regression") or kind == "multilabel":
+        raise InputError(f"the teacher {folder} was fine-tuned for the kind {kind}; expected one for {task.kind}")
     if task.kind == "regression":
         return [0]
     names = labels_of(settings, str(folder / "config.json")) or []

@@ -1,7 +1,7 @@
 """Answers from the scores of starts and ends (run_squad.py, write_predictions and get_final_text).
 
-Of every window the `n_best_size` best starts and ends are combined; what is no span of the context, begins where
-another window sees more of what is around, or is longer than `max_answer_length`, is dropped. The rest is ranked by
+Of every window the `n_best_size` best starts and ends are combined. A combination is dropped if it is no span of the
+context, begins where another window has more context, or is longer than `max_answer_length`. The rest is ranked by
 start + end over all windows of a question. Ties stay in the order in which the original meets them.
 
 Each answer is given twice: as the text that the official files want, put together from words with single spaces between
@@ -26,7 +26,7 @@ from .base import LengthLimits
 from .contexts import Contexts
 from .sequences import Integers, Windows
 
-NOTHING_FOUND = 1e6  # null odds of a question for which no candidate is valid; there the original fails
+NO_VALID_SPAN = 1e6  # null odds of a question for which no candidate is valid; there the original fails
 Scores = NDArray[np.float64]
 NormalForm = Callable[[str], str]  # of a word
 
@@ -91,7 +91,7 @@ class Decoder:
         for first, beyond in itertools.pairwise([*first_windows.tolist(), len(self.windows.text)]):
             parts = [self._candidates(w, wide[edges[w] : edges[w + 1]]) for w in range(first, beyond)]
             candidates = Candidates(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-            of_cls = wide[edges[first:beyond]]  # [CLS] stands for no answer: the smallest of its scores
+            of_cls = wide[edges[first:beyond]]  # [CLS] means no answer: the smallest of its scores
             null = tuple(of_cls[of_cls.sum(1).argmin()].tolist()) if version_2 else None
             yield self._rank(int(self.context[self.windows.text[first]]), candidates, null)
 
@@ -133,7 +133,7 @@ class Decoder:
         if null is None:
             return Answers(answers or [Answer("empty")], None)
         top = next((answer for answer in answers if answer.text), None)
-        return Answers(answers, sum(null) - top.start_logit - top.end_logit if top else NOTHING_FOUND)
+        return Answers(answers, sum(null) - top.start_logit - top.end_logit if top else NO_VALID_SPAN)
 
     def _text(self, context: int, first: int, last: int) -> str:
         """A candidate as the original gives it, by aligning subwords; with other vocabularies as the context has it."""
@@ -168,7 +168,7 @@ def normal_forms(tokenizer: Tokenizer) -> NormalForm:
 
 
 def final_span(predicted: str, original: str, normal_form: NormalForm) -> tuple[int, int]:
-    """Where the part of `original` begins and ends that `predicted`, a text of subwords, stands for; else all of it.
+    """Where the part of `original` begins and ends that `predicted`, a text of subwords, comes from; else all of it.
 
     It is looked for in the normalized form of `original`; then the two forms are matched character by character, spaces
     left out. So "zurich" in "(Zürich)," is Zürich.

@@ -111,7 +111,7 @@ class EvaluationResult:
 
     metrics: dict[str, float]
     predicted: dict[str, int] = field(default_factory=dict)  # how often each label was predicted
-    majority: float = 0.0  # the first metric of the best answer that does not look at the text
+    majority: float = 0.0  # the first metric of the majority-class baseline
     constant_predictions: bool = False  # the same answer everywhere, although the true ones differ
     settings: dict[str, Any] = field(default_factory=dict)  # tuned here, to be stored with the model
     files: dict[str, Any] = field(default_factory=dict)  # for the run folder: .json, or .jsonl from a list
@@ -150,7 +150,7 @@ class Prepared(ABC):
 
     @property
     def majority(self) -> float:
-        """The first metric of the best answer that does not look at the text; 0.0 if there is no such answer."""
+        """The first metric of the majority-class baseline; 0.0 where it is not defined."""
         return 0.0
 
     def notes(self) -> list[str]:

@@ -13,7 +13,7 @@ TASKS = {name: from_dict(Task, {"name": name, **table}, f"task {name}") for name
 
 
 def find_task(name: str) -> Task:
-    """The task of that name in any spelling, such as MNLI, SST-2 or sst2. Raises InputError if there is none."""
+    """The task of that name in any spelling, such as MNLI, SST-2 or sst2. Raises InputError for another name."""
     for task in TASKS.values():
         if _plain_name(task.name) == _plain_name(name):
             return task

@@ -58,31 +58,31 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
 
     Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
     """
-    several, count = labelled and task.kind == "multilabel", len(task.text)
-    marks = task.label.split(",") if several and "," in task.label else []  # one column per label
+    is_multilabel, count = labelled and task.kind == "multilabel", len(task.text)
+    marks = task.label.split(",") if is_multilabel and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
     where, names = locator(path), dict(zip(task.raw_labels or task.labels, task.labels, strict=True))
-    check = None if several or not labelled else number if task.kind in NUMERIC else one_label
-    examples, cells, checked = list[Example](), list[list[str]](), dict[str, str]()
+    check = None if is_multilabel or not labelled else number if task.kind in NUMERIC else one_label
+    examples, written, checked = list[Example](), list[list[str]](), dict[str, str]()
     # one pass: collecting the rows first would double the time, most of it spent by the garbage collector
-    for line, values in read_table(path, columns, task.header, (), (task.label,) if several else (), task.form):
+    for line, values in read_table(path, columns, task.header, (), (task.label,) if is_multilabel else (), task.form):
         label = None
         if check:
-            cell = values[count].strip()
-            label = checked.get(cell)
+            value = values[count].strip()
+            label = checked.get(value)
             if label is None:
-                label = checked[cell] = check(cell, names, where(line))
+                label = checked[value] = check(value, names, where(line))
         examples.append(Example(values[0], values[1] if count == 2 else None, label, line))
-        if several:
-            cells.append([*map(str.strip, values[count:])])
+        if is_multilabel:
+            written.append([*map(str.strip, values[count:])])
     if not examples:
         raise InputError(f"{path}: no rows in this file")
-    if several:
+    if is_multilabel:
         places = [where(example.line) for example in examples]
         if marks:
-            labels = marked_labels(cells, marks, places)
+            labels = marked_labels(written, marks, places)
         else:
-            labels = several_labels([cell for (cell,) in cells], names, places)
+            labels = several_labels([value for (value,) in written], names, places)
         examples = [example._replace(label=label) for example, label in zip(examples, labels, strict=True)]
     return examples
 
@@ -120,15 +120,15 @@ def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
     if task.kind == "regression":
         return np.array([np.nan if e.label is None else float(e.label) for e in examples], np.float32)
     numbers = {label: i for i, label in enumerate(task.labels)}
-    cells = [(example.line, label_parts(example.label, task)) for example in examples]
-    for line, names in cells:
-        unknown = [name for name in names if name not in numbers]
-        if unknown:
-            raise InputError(f"line {line}: {unknown_label(unknown[0], task.labels)}")
+    named = [label_parts(example.label, task) for example in examples]
+    for example, names in zip(examples, named, strict=True):
+        for name in names:
+            if name not in numbers:
+                raise InputError(f"line {example.line}: {unknown_label(name, task.labels)}")
     if task.kind != "multilabel":
-        return np.array([numbers[names[0]] if names else IGNORED for _, names in cells], np.int64)
-    marked = np.zeros((len(cells), len(numbers)), np.float32)
-    for row, (_, names) in zip(marked, cells, strict=True):
+        return np.array([numbers[names[0]] if names else IGNORED for names in named], np.int64)
+    marked = np.zeros((len(named), len(numbers)), np.float32)
+    for row, names in zip(marked, named, strict=True):
         row[[numbers[name] for name in names]] = 1
     return marked
 

@@ -60,8 +60,8 @@ class Contexts:
 def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
     """The words and tokens of every text, with their offsets. Raises InputError for added tokens of several words."""
     if tokenizer.over_words:
-        found = shorten(tokenizer.over_words[0])
-        raise InputError(f"the tokenizer has added tokens of several words ({found}); expected words alone")
+        token = shorten(tokenizer.over_words[0])
+        raise InputError(f"the tokenizer has added tokens of several words ({token}); expected words alone")
     words: list[str] = []
     begins: list[int] = []
     counts = []

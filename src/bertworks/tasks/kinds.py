@@ -134,8 +134,8 @@ def split_data(task: Task, files: Sequence[Any], split: Split) -> tuple[Task, Da
             if source is None:
                 raise InputError("--group needs a table; rows that are made already have no columns; divide them first")
             whole = part_of(source)[0] if isinstance(source, Path) else source  # #train is decided by the texts alone
-            cells = read_table(whole, [split.group], form=task.form._replace(joined=True))
-            groups = {row.line: row.values[0] for row in cells}
+            table_rows = read_table(whole, [split.group], form=task.form._replace(joined=True))
+            groups = {row.line: row.values[0] for row in table_rows}
         train, dev = split_rows(rows, split.dev_share, split.seed, groups)
         both = {getattr(row, "document", None) for row in train} & {getattr(row, "document", None) for row in dev}
         note = "the file has too few documents to divide them; its sentences are divided"

@@ -133,8 +133,8 @@ def _of_table(task: Task, path: Source, labelled: bool) -> Places:
     label = ("answers" if task.label not in names and "answers" in names else task.label) if labelled else ""
     columns = (*task.text, *([label] if labelled else []))
     optional = ("id", START, "is_impossible")
-    for line, cells in read_table(path, columns, task.header, optional, (label,), task.form):
-        *texts, name, start, impossible = cells
+    for line, values in read_table(path, columns, task.header, optional, (label,), task.form):
+        *texts, name, start, impossible = values
         where, answers = place(line), Answers()
         if labelled and not truth(impossible, f"{where}: 'is_impossible'"):
             answers = _answers_in(texts[2], start.strip(), texts[1], where)

@@ -86,9 +86,9 @@ def _scheme(labels: Sequence[str], places: dict[str, str], file: str) -> Scheme:
 def _of_table(task: Task, path: Source, labelled: bool) -> Iterator[Sentence]:
     """One sentence per row."""
     columns, characters, where = [task.text[0], *([task.label] if labelled else [])], by_character(task), locator(path)
-    for document, (line, (text, *tag_cells)) in enumerate(read_table(path, columns, lists=columns, form=task.form)):
+    for document, (line, (text, *tags_in_row)) in enumerate(read_table(path, columns, lists=columns, form=task.form)):
         words = words_of(text, characters, where(line))
-        tags = words_of(tag_cells[0], False, where(line)) if labelled else None
+        tags = words_of(tags_in_row[0], False, where(line)) if labelled else None
         if tags is not None and len(words) != len(tags):
             what = "characters" if characters else "words"
             raise InputError(f"{where(line)}: {len(words)} {what}, but {len(tags)} tags; expected a tag for each")

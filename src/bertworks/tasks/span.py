@@ -1,8 +1,8 @@
 """Answers as spans of a text: windows, training places, evaluation (paper, sections 4.2 and 4.3; run_squad.py).
 
 questions.py reads files, contexts.py tokenizes, sequences.py cuts windows, answers.py turns scores into answers, and
-squad_scores.py scores them. If a question of the rows has no answer, they are evaluated as SQuAD 2.0 is: [CLS] stands
-for no answer, and a threshold on the null odds, tuned on the development rows, decides between the two.
+squad_scores.py scores them. If a question of the rows has no answer, they are evaluated as SQuAD 2.0 is: [CLS] means
+no answer, and a threshold on the null odds, tuned on the development rows, decides between the two.
 
 Shapes: Q questions, W windows, T tokens of all windows.
 """
@@ -23,7 +23,7 @@ from ..files import InputError, shorten
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import SpanObjective
-from .answers import NOTHING_FOUND, Answer, Answers, Decoder
+from .answers import NO_VALID_SPAN, Answer, Answers, Decoder
 from .base import EvaluationResult, LengthLimits, Prepared, Task, TaskType
 from .contexts import Contexts, answer_tokens, tokenize_contexts
 from .inputs import Inputs
@@ -35,7 +35,7 @@ NO_ANSWER = -1
 
 
 class Answered(TypedDict):
-    """An answer in a context; an empty text says that there is none."""
+    """An answer in a context; the text is empty where the context has no answer."""
 
     text: str  # context[start:end]
     start: int  # characters of the context
@@ -146,7 +146,7 @@ class SpanRows(Prepared):
         """The null_score_diff_threshold with the best F1 on these rows."""
         odds = np.array([one.null_odds for one in answers], np.float64)
         answered, empty = (self._grade(texts).f1 for texts in ([a.answered.text for a in answers], [""] * len(answers)))
-        valid = odds < NOTHING_FOUND
+        valid = odds < NO_VALID_SPAN
         return reachable_threshold(answered[valid], empty[valid], odds[valid]).threshold if valid.any() else 0.0
 
     def _loss(self, scores: Tensor) -> float:

@@ -119,7 +119,7 @@ def reachable_threshold(values: Values, empty: Values, no_answer: Values) -> Bes
     """The threshold with the best mean, where answers are worth `values` and no answers `empty` (all (N,)).
 
     It lies halfway between the last question that is answered and the first that is not, where any other would do for
-    these questions: on new ones there is room on both sides. Of equally good places the lowest is taken.
+    these questions: on new ones it has a margin. Of equally good places the lowest is taken.
     """
     order = np.argsort(no_answer, kind="stable")
     reached = np.cumsum(np.append(empty.sum(), (values - empty)[order]))

@@ -168,7 +168,7 @@ class TagRows(Prepared):
     rows: Sequence[Tagged]
     edges: Integers  # (N + 1,) where each row's units begin and end
     position: Integers  # (U,) the token in `inputs.ids` that answers for each unit; -1: it has none, like a space
-    begins: NDArray[np.bool_]  # (U,) False: no token, or one that an earlier unit has begun
+    begins: NDArray[np.bool_]  # (U,) False: no token, or one that an earlier unit begins with
     scheme: Scheme  # how the labels mark entities
     cut_spans: Sequence[str] = ()  # spans of characters that begin or end inside a word
 

@@ -36,11 +36,6 @@ TIE = 1e-5  # cosines that differ by less are the same but for rounding
 SCORED, POSITIVE = ("spearman", "pearson"), ("mrr", "recall_at_1")  # metrics of rows with scores, and of pairs alone
 
 
-def metrics_of(label: str) -> tuple[str, ...]:
-    """The metrics of a table of one's own with this label column, "" for none."""
-    return SCORED if label else POSITIVE
-
-
 def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     """The pairs of one file. Raises InputError with file and line: a column is missing, a score is no number.
 

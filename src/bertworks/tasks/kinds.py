@@ -12,7 +12,7 @@ from .base import Data, KindName, Task, TaskType
 from .cells import plain_value
 from .choice import CHOICE
 from .classification import MULTILABEL, NUMERIC, PAIR, REGRESSION, SINGLE
-from .embedding import EMBEDDING, metrics_of, scale_of
+from .embedding import EMBEDDING, POSITIVE, scale_of
 from .records import Source, as_sequence, described, source_of
 from .rows import checked_rows
 from .sampling import Split, draw_rows, rows_in_part, split_rows
@@ -152,7 +152,7 @@ def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: t
     if kind not in KINDS:
         raise InputError(f"kind {kind!r}; expected one of {', '.join(KINDS)}")
     labels = tuple(label.split(",")) if kind == "multilabel" and "," in label else ()  # a column of 0 and 1 for each
-    metrics = metrics_of(label) if kind == "embedding" else KINDS[kind].metrics[:2]
+    metrics = KINDS[kind].metrics[:2] if kind != "embedding" or label else POSITIVE
     try:
         return Task(OWN_TABLE, text, label, kind, labels, metrics=metrics, choices=choices)  # type: ignore[arg-type]
     except ValueError as error:

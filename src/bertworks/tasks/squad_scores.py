@@ -11,7 +11,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -100,12 +100,11 @@ class Scores:
         }
 
 
-def score(predictions: Iterable[str | None], golds: Iterable[Sequence[str]], grade: Rule) -> Scores:
-    """All predictions, by one of the rules above; None, a missing one, is worth 0 (SQuAD 1.1)."""
-    pairs = [(text, tuple(gold)) for text, gold in zip(predictions, golds, strict=True)]
-    grades = [Grade(0.0, 0.0) if text is None else grade(text, gold) for text, gold in pairs]
+def score(predictions: Sequence[str], golds: Collection[Sequence[str]], grade: Rule) -> Scores:
+    """All predictions, by one of the rules above."""
+    grades = [grade(text, gold) for text, gold in zip(predictions, golds, strict=True)]
     exact, f1 = np.array(grades, np.float64).reshape(-1, 2).T
-    return Scores(exact, f1, np.array([bool(gold) for _, gold in pairs]))
+    return Scores(exact, f1, np.array([bool(gold) for gold in golds], np.bool_))
 
 
 class Best(NamedTuple):

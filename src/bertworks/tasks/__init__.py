@@ -12,7 +12,6 @@ In reading order:
     embedding.py       pairs of texts for embedders
     choice.py          multiple choice
     tagging.py         a tag for every word or character
-    units.py           words or characters among the tokens of their texts
     sentences.py       files of tagged sentences
     column_files.py    files with a word per line: CoNLL-2003, CoNLL-U, GermEval
     span_files.py      texts with spans of characters, as annotation tools export them

@@ -43,13 +43,7 @@ class Items:
 
 
 def read_items(
-    task: Task,
-    path: Path | str,
-    tokenizer: Tokenizer,
-    limits: LengthLimits,
-    most: int,
-    seed: int,
-    names: Sequence[str] = (),
+    task: Task, path: Path, tokenizer: Tokenizer, limits: LengthLimits, most: int, seed: int, names: Sequence[str] = ()
 ) -> Items:
     """Items of one file, drawn at random: at most `most` texts, or whole sentences until they have `most` words.
 

@@ -1,4 +1,4 @@
-"""What transformers' side of every task consists of: features, a head, a collator, a judge."""
+"""What transformers' side of every task consists of: features, a head, a collator, an evaluation."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ Metrics = dict[str, float]
 
 @dataclass
 class Job:
-    """What the Trainer needs of a task, and how its model is judged: `judge(model)` gives the metrics."""
+    """What the Trainer needs of a task, and how its model is evaluated: `evaluate(model)` gives the metrics."""
 
     head: Any  # a class of transformers: AutoModelFor...
     arguments: dict[str, Any]
     collator: Callable[..., Any]
     features: list[Feature]
     rows: dict[str, int]
-    judge: Callable[[Any], Metrics]
+    evaluate: Callable[[Any], Metrics]
 
 
 def outputs(model: Any, tokenizer: Any, features: Sequence[Feature], names: Sequence[str]) -> list[list[np.ndarray]]:

@@ -43,9 +43,9 @@ REFUSAL = "print('bertworks: in/a.txt: nothing in it; expected text', file=sys.s
     ],
 )
 def test_a_faulty_reader_is_caught(reader: str, kind: str, tmp_path: Path) -> None:
-    from box import Limits, run_case
+    from box import LengthLimits, run_case
 
-    limits = Limits(seconds=0.6 if kind == "hang" else 20, memory=1 << 28)
+    limits = LengthLimits(seconds=0.6 if kind == "hang" else 20, memory=1 << 28)
     verdict = run_case(tmp_path / "box", {"a.txt": b"text"}, lambda: exec(reader, globals()), limits)
     assert verdict.kind == kind, verdict
 

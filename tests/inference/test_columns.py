@@ -146,8 +146,8 @@ def test_a_tagger_reads_the_words_of_fine_tuning(pretrained, tmp_path, capsys, c
         found.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
     entities = [[row["entities"] for row in one] for one in found]
     assert all(one == entities[0] for one in entities) and any(entities[0])
-    judged = DevRows(dev=rows, kind="tagging", text=column, label="tags").read()
-    expected = Evaluation.prepare(LoadedModel.load(folder), *judged).run()
+    source = DevRows(dev=rows, kind="tagging", text=column, label="tags").read()
+    expected = Evaluation.prepare(LoadedModel.load(folder), *source).run()
     for row, text, units in zip(expected.files["predictions.jsonl"], entities[0], words, strict=True):
         starts = [len(between.join([*units[:i], ""])) for i in range(len(units))]
         spans = [(starts[a], starts[b - 1] + len(units[b - 1])) for _, a, b in chunks(row["predicted"])]

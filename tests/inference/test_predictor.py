@@ -19,7 +19,7 @@ from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.inference.steps import CHUNK
 from bertworks.model.heads import build_model
-from bertworks.tasks.base import Example, Limits, Task
+from bertworks.tasks.base import Example, LengthLimits, Task
 from bertworks.tasks.classification import prepare
 from bertworks.tasks.rows import in_chunks
 from bertworks.tasks.sentences import from_texts
@@ -83,7 +83,9 @@ def test_windows_of_a_long_text_cover_it(pretrained, length):
     tokenizer = load_tokenizer(pretrained)
     text = " ".join("abcdefghijklmnopqrstuvwxyz"[i % 26] for i in range(length))
     ids = tokenizer.encode(text).ids[1:-1]
-    rows = prepare(tokenizer, [Example("good"), Example(text)], Task("t"), Limits(max_seq_length=16), windowed=True)
+    rows = prepare(
+        tokenizer, [Example("good"), Example(text)], Task("t"), LengthLimits(max_seq_length=16), windowed=True
+    )
     inputs, windows = rows.inputs, rows.windows
     assert rows.tokens.tolist() == [3, len(inputs.ids) - 3] and not rows.cut.any()
     parts = [inputs.ids[a + 1 : b - 1].tolist() for a, b in itertools.pairwise(inputs.edges)][1:]

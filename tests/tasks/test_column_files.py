@@ -7,7 +7,7 @@ import pytest
 
 from bertworks.files import InputError
 from bertworks.tasks.base import Task
-from bertworks.tasks.kinds import divided_data, own_task, read_rows
+from bertworks.tasks.kinds import own_task, read_rows, split_data
 from bertworks.tasks.sampling import Split
 from bertworks.tasks.sentences import characters_of, read_sentences
 
@@ -70,7 +70,7 @@ def test_a_table_with_a_wrong_name_is_no_column_file(tmp_path: Path):
 def test_a_file_of_one_document_is_divided_by_sentences(tmp_path: Path, start: str):
     (tmp_path / "a.conll").write_text(start + "".join(f"w{i} O\nKim B-PER\n\n" for i in range(40)))
     task = own_task("tagging", ("text",), "label")
-    _, data = divided_data(task, [tmp_path / "a.conll"], Split(dev_share=0.25))
+    _, data = split_data(task, [tmp_path / "a.conll"], Split(dev_share=0.25))
     assert (len(data.train), len(data.dev)) == (30, 10) and not {*data.train} & {*data.dev}
     assert len(data.notes) == bool(start) and all("too few documents" in note for note in data.notes)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bertworks.apps.probing.items import read_items
 from bertworks.files import InputError
-from bertworks.tasks.base import Limits
+from bertworks.tasks.base import LengthLimits
 from bertworks.tasks.kinds import KINDS, own_table, own_task, read_rows, with_labels
 from bertworks.tasks.sentences import Tagged, from_texts
 from bertworks.tasks.span_files import spans_of, tags_of
@@ -72,7 +72,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 def made(tokenizer: Tokenizer, rows: Sequence[Tagged], column: str = "text") -> Any:
     task = with_labels(own_task("tagging", (column,), "label"), rows)
-    return KINDS["tagging"].prepare(tokenizer, rows, task, Limits(64))
+    return KINDS["tagging"].prepare(tokenizer, rows, task, LengthLimits(64))
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_words_are_those_of_prediction(
 
 def test_a_probe_takes_the_words(tokenizer: Tokenizer, tmp_path: Path):
     (tmp_path / "a.json").write_text(json.dumps([FORMS["spaCy"]]))
-    items = read_items(TASK, tmp_path / "a.json", tokenizer, Limits(64), 0, 1)
+    items = read_items(TASK, tmp_path / "a.json", tokenizer, LengthLimits(64), 0, 1)
     words = ["Kim", ",", "of", "New", "York", "City's", "서울에", ",", "left", "."]
     assert items.forms == words and [items.names[i] for i in items.labels][5:7] == ["I-LOC", "B-LOC"]
 

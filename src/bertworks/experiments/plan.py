@@ -114,8 +114,8 @@ class Planner:
     def _find(self, column: Column) -> Source:
         """Raises InputError if a file is missing, or the metric is unknown."""
         if examples := self.inputs.examples.get(column.name):
-            division = "" if examples.division == WHOLE else str(examples.division)
-            return examples.task, column, "".join(map(checksum, _files(examples))) + division
+            split = "" if examples.split == WHOLE else str(examples.split)
+            return examples.task, column, "".join(map(checksum, _files(examples))) + split
         task = find_task(column.task)
         task = replace(task, train=column.train or task.train, dev=column.dev or task.dev)
         names = [f"{name}{more}" for more in ("", *(f"_{name}" for name in task.more)) for name in task.metrics]

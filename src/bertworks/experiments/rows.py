@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..finetuning.recipe import FinetuneConfig
 from ..tasks.base import Data, Task
-from ..tasks.kinds import divided_data
+from ..tasks.kinds import split_data
 from ..tasks.sampling import WHOLE, Split
 from .recipe import Study
 from .specs import InitialModel, StudyRun, Training
@@ -18,12 +18,12 @@ class Examples:
 
     task: Task
     files: tuple[Path, ...]  # the folder of a known task, or the training and the development table of one's own
-    division: Split = WHOLE
+    split: Split = WHOLE
     data: Data | None = None  # of this process, which has read the files already
 
     def read(self) -> tuple[Task, Data]:
         """The task with its labels, and its rows. Raises InputError with file and line."""
-        return (self.task, self.data) if self.data else divided_data(self.task, self.files, self.division)
+        return (self.task, self.data) if self.data else split_data(self.task, self.files, self.split)
 
     def for_workers(self) -> "Examples":
         """The same for processes with another working directory, which read the files themselves."""

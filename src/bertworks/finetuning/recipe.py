@@ -1,17 +1,16 @@
 """The recipe of fine-tuning. The paper's settings are in its sections 3.2, 4.1 and A.3."""
 
-import functools
 import math
 import tomllib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from ..config import check_least, check_seed, find_recipe, from_dict, load_recipe
+from ..config import check_least, check_seed, find_recipe, load_recipe, with_fields
 from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
-from ..tasks.base import Limits, Task
+from ..tasks.base import LengthLimits, Task
 from ..training.config import MAX_BATCH_SIZE, LoopConfig, OptimConfig
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
@@ -20,7 +19,7 @@ MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_
 
 
 @dataclass(frozen=True)
-class FinetuneConfig(Limits):
+class FinetuneConfig(LengthLimits):
     """A fine-tuning recipe. The defaults are the original code's for GLUE."""
 
     optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
@@ -71,11 +70,7 @@ class FinetuneConfig(Limits):
     @classmethod
     def for_task(cls, task: Task) -> "FinetuneConfig":
         """The defaults, with what the task has different."""
-        table: dict[str, Any] = {}
-        for key, value in task.defaults.items():
-            *path, name = key.split(".")
-            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = value
-        return from_dict(cls, table, f"defaults of {task.name}")
+        return with_fields(cls(), task.defaults)
 
     def resolved(self, examples: int, seed: int) -> "FinetuneConfig":
         """The recipe of one run: its seed and its number of steps."""
@@ -148,6 +143,6 @@ def idle_fields(config: FinetuneConfig) -> list[Idle]:
 def refuse_idle(conditions: Iterable[Idle], given: Collection[str]) -> None:
     """Raises InputError for a given flag that would change nothing, and says what to use instead."""
     for applies, flags, instead in conditions:
-        if applies and (found := sorted(flags & {*given})):
-            names = ", ".join(flag.removeprefix("--").replace("-", "_") for flag in found)
+        if applies and (idle := sorted(flags & {*given})):
+            names = ", ".join(flag.removeprefix("--").replace("-", "_") for flag in idle)
             raise InputError(f"{names} would have no effect: {instead}")

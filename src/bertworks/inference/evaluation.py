@@ -13,7 +13,7 @@ from ..checkpoint.names import LABELS, listed
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..checkpoint.start import network_of
 from ..files import InputError
-from ..tasks.base import Judged, Prepared, Task
+from ..tasks.base import EvaluationResult, Prepared, Task
 from ..tasks.calibration import probabilities
 from ..tasks.checks import seen_in_training
 from ..tasks.kinds import kind_of
@@ -49,16 +49,16 @@ class Evaluation:
         prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
         return cls(loaded, prepared, order, task, len(rows))
 
-    def run(self, batch_size: int = 64) -> Judged:
+    def run(self, batch_size: int = 64) -> EvaluationResult:
         """Metrics and predictions of the model as it is now."""
         if self.task.kind == "embedding":
             pooling = read_pooling(self.loaded.folder)[1] or Pooling()
-            return self.prepared.judge(self.loaded.pooled(self.prepared.inputs, pooling))
-        return self.judge(self.scores(batch_size))
+            return self.prepared.evaluate(self.loaded.pooled(self.prepared.inputs, pooling))
+        return self.evaluate(self.scores(batch_size))
 
-    def judge(self, scores: Tensor) -> Judged:
+    def evaluate(self, scores: Tensor) -> EvaluationResult:
         """Metrics and predictions from the scores of all rows, in the order of the data's labels."""
-        return self.prepared.judge(scores, self.loaded.settings)
+        return self.prepared.evaluate(scores, self.loaded.settings)
 
     def scores(self, batch_size: int = 64) -> Tensor:
         """The scores of all rows, in the order of the data's labels."""
@@ -93,16 +93,16 @@ def evaluate(
     if not isinstance(loaded, LoadedModel):
         loaded = LoadedModel.load(find_model(model), max_seq_length, precision=precision, network=network_of(model))
     evaluation = Evaluation.prepare(loaded, task, rows)
-    judged = evaluation.run()
+    result = evaluation.run()
     folder = loaded.folder if loaded.folder.name.strip(".") else loaded.folder.resolve()
     findings = [str(one) for one in seen_in_training(run_folder(folder), evaluation.task, rows)]
     return {
         "task": task.name,
-        "metrics": judged.metrics,
-        **({"majority": judged.majority} if judged.majority else {}),
-        "predicted": judged.predicted,
-        **({"collapsed": True} if judged.collapsed else {}),
-        **judged.details,
+        "metrics": result.metrics,
+        **({"majority": result.majority} if result.majority else {}),
+        "predicted": result.predicted,
+        **({"collapsed": True} if result.constant_predictions else {}),
+        **result.details,
         "examples": evaluation.rows,
         "truncation": evaluation.prepared.inputs.truncation(),
         **({"findings": findings} if findings else {}),
@@ -130,7 +130,7 @@ def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
     matches = {label: same_label(label, names) for label in task.labels}
     unknown = [label for label, name in matches.items() if name is None]
     if unknown and task.kind == "tagging" and match_types(task.labels, names, str(loaded.folder)):
-        return replace(task, labels=names, written=()), []
+        return replace(task, labels=names, raw_labels=()), []
     if unknown:
         raise InputError(
             f"{loaded.folder} knows the labels {listed(names, LABELS)}; the data of {task.name} also has "
@@ -139,4 +139,4 @@ def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
         )
     further = [name for name in names if name not in matches.values()]
     order = [names.index(name) for name in (*matches.values(), *further) if name is not None]
-    return replace(task, labels=(*task.labels, *further), written=()), order
+    return replace(task, labels=(*task.labels, *further), raw_labels=()), order

@@ -24,7 +24,7 @@ from ..model import openmp
 from ..model.acceleration import for_inference
 from ..model.exportable import STATES
 from ..model.heads import Model
-from ..tasks.base import Limits
+from ..tasks.base import LengthLimits
 from ..tasks.inputs import Inputs, compute_scores
 from ..tasks.kinds import KINDS
 from ..tasks.rows import check_integer
@@ -47,7 +47,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     labels: tuple[str, ...]  # names of the outputs of a classifier or tagger; () for every other head
     settings: dict[str, Any]  # `kind` and what fine-tuning stored, such as a tuned threshold; {} without a task
-    limits: Limits
+    limits: LengthLimits
     device: torch.device
     precision: Precision = "float32"  # of weights and products (engines.py)
 
@@ -92,8 +92,8 @@ class LoadedModel:
         positions = config.max_length
         if max_length is not None and not 3 <= max_length <= positions:
             raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
-        stored = {f.name: settings[f.name] for f in fields(Limits) if f.name in settings}
-        limits = Limits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
+        stored = {f.name: settings[f.name] for f in fields(LengthLimits) if f.name in settings}
+        limits = LengthLimits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
         if exported and str(device or "cpu") != "cpu":
             raise InputError(f"device = {device!r}, but {folder} is an export for CPUs; leave it out, or give cpu")
         if exported and precision == "bfloat16":

@@ -3,7 +3,7 @@
 In reading order:
 
     base.py            what a task, its limits, its data, and a kind of task are
-    catalogue.py       every known task as a literal
+    catalogue.py       every task with a name; the tasks are in catalogue.toml
     kinds.py           the kinds of tasks by name; reading a task's data
     sequences.py       framing, overlapping windows, flat arrays
     inputs.py          examples as a model takes them, batches of them, the scores of a head
@@ -12,7 +12,6 @@ In reading order:
     embedding.py       pairs of texts for embedders
     choice.py          multiple choice
     tagging.py         a tag for every word or character
-    units.py           words or characters among the tokens of their texts
     sentences.py       files of tagged sentences
     column_files.py    files with a word per line: CoNLL-2003, CoNLL-U
     span_files.py      texts with spans of characters, as annotation tools export them
@@ -40,7 +39,7 @@ from .._lazy import lazy_names
 if TYPE_CHECKING:
     from .base import Data as Data
     from .base import Example as Example
-    from .base import Limits as Limits
+    from .base import LengthLimits as LengthLimits
     from .base import Task as Task
     from .catalogue import TASKS as TASKS
     from .catalogue import find_task as find_task

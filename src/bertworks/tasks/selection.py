@@ -90,12 +90,12 @@ class TrainRows(DevRows):
 
     def read_data(self) -> tuple[Task, Data]:
         """The task and all its rows. Raises InputError like `find`, or if a table cannot be read."""
-        from .kinds import divided_data
+        from .kinds import split_data
 
         task, tables = self.find()
         if not self.task:
             refuse_beside("train and dev", {"data": self.data})
-        return divided_data(task, [self.data or ""] if self.task else tables, self.split)
+        return split_data(task, [self.data or ""] if self.task else tables, self.split)
 
     @property
     def split(self) -> Split:

@@ -4,7 +4,7 @@
     Prodigy, spaCy  {"text", "spans": [{"start", "end", "label"}]}
 
 The rows come from JSON, Parquet or memory. The tokenizer of a model divides the texts into words, as in prediction
-(units.py). Offsets count characters.
+(sentences.in_words). Offsets count characters.
 """
 
 import itertools

@@ -28,7 +28,7 @@ from bertworks.files import InputError
 from bertworks.inference.evaluation import evaluate
 from bertworks.model.bert import Encoder
 from bertworks.model.heads import build_model
-from bertworks.tasks.base import Limits
+from bertworks.tasks.base import LengthLimits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import own_task, read_rows
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
@@ -309,8 +309,8 @@ def test_what_is_planted_in_a_layer_is_found_there(inside, tmp_path, monkeypatch
     plant(monkeypatch, layer)
     task, config = own_task("", ("text",), "label"), LayersConfig(l2=1.0, seeds=2)
     files = [planted_table(tmp_path / f"{seed}.csv", 300, seed) for seed in (1, 2)]
-    train = read_items(task, files[0], inside.tokenizer, Limits(max_seq_length=32), 0, 1)
-    dev = read_items(task, files[1], inside.tokenizer, Limits(max_seq_length=32), 0, 1, train.names)
+    train = read_items(task, files[0], inside.tokenizer, LengthLimits(max_seq_length=32), 0, 1)
+    dev = read_items(task, files[1], inside.tokenizer, LengthLimits(max_seq_length=32), 0, 1, train.names)
     found = probe(inside, train, dev, config, quiet=True)
     accuracy = np.mean(found["task_accuracy"], 1)
     assert accuracy[layer] > 0.97 and max(np.delete(accuracy, layer)) < 0.75
@@ -337,8 +337,10 @@ def conll(path, sentences, seed, lengths=(8,)):
 
 
 def test_any_column_of_a_tagged_file(inside, tmp_path):
-    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
-    items = read_items(task, conll(tmp_path / "eng.train", 40, 1), inside.tokenizer, Limits(max_seq_length=32), 100, 1)
+    task = replace(CONLL2003, label="part_of_speech", labels=(), raw_labels=())
+    items = read_items(
+        task, conll(tmp_path / "eng.train", 40, 1), inside.tokenizer, LengthLimits(max_seq_length=32), 100, 1
+    )
     assert items.names == ("AFTER-A", "OTHER", "X") and items.of == 320 and len(items.labels) == 104
     tokens = [inside.tokenizer.vocab[i] for i in items.inputs.ids[items.token]]
     assert tokens == items.forms
@@ -346,13 +348,13 @@ def test_any_column_of_a_tagged_file(inside, tmp_path):
     expected = ["X" if b == "[CLS]" else "AFTER-A" if b in "abc" else "OTHER" for b in before]
     assert [items.names[i] for i in items.labels] == expected
     with pytest.raises(InputError, match="no column 'pos' in conll2003; expected one of word, part_of_speech"):
-        read_items(replace(task, label="pos"), tmp_path / "eng.train", inside.tokenizer, Limits(), 0, 1)
+        read_items(replace(task, label="pos"), tmp_path / "eng.train", inside.tokenizer, LengthLimits(), 0, 1)
 
 
 def test_vectors_of_words_are_those_of_their_first_piece(inside, tmp_path, monkeypatch):
-    task = replace(CONLL2003, label="part_of_speech", labels=(), written=())
+    task = replace(CONLL2003, label="part_of_speech", labels=(), raw_labels=())
     train, dev = (
-        read_items(task, conll(tmp_path / f"{n}", 60, n), inside.tokenizer, Limits(max_seq_length=32), 0, 1)
+        read_items(task, conll(tmp_path / f"{n}", 60, n), inside.tokenizer, LengthLimits(max_seq_length=32), 0, 1)
         for n in (1, 2)
     )
     original = Encoder.forward

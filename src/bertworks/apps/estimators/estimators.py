@@ -21,7 +21,7 @@ from ...files import InputError
 from ...inference.config import FeatureConfig
 from ...inference.features import Extractor
 from ...inference.predictor import Predictor
-from ...tasks.base import Limits
+from ...tasks.base import LengthLimits
 from ...tasks.rows import text_rows_of
 
 
@@ -168,7 +168,7 @@ class EncoderClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]  
     def _recipe_fields(self) -> dict[str, Any]:
         positions = read_config(find_model(self.model))[0].max_length
         return {
-            "max_seq_length": self.max_length or min(Limits.max_seq_length, positions),
+            "max_seq_length": self.max_length or min(LengthLimits.max_seq_length, positions),
             "batch_size": self.batch_size,
             "optim.lr": self.lr,
             "loop.seed": self.random_state,

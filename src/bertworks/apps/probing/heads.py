@@ -22,7 +22,7 @@ from ...inference.evaluation import Evaluation
 from ...inference.model import LoadedModel
 from ...model.bert import Encoder
 from ...reporting.run_files import PREDICTIONS
-from ...tasks.base import Judged, Task
+from ...tasks.base import EvaluationResult, Task
 from ...training.machine import facts
 from .config import HeadsConfig
 from .model import check_attention
@@ -90,7 +90,7 @@ def masked(encoder: Encoder, mask: Tensor) -> Iterator[None]:
         hook.remove()
 
 
-def _changed(whole: Judged, other: Judged) -> int:
+def _changed(whole: EvaluationResult, other: EvaluationResult) -> int:
     """The number of rows whose prediction differs from the whole model's."""
     return sum(a != b for a, b in zip(whole.files[PREDICTIONS], other.files[PREDICTIONS], strict=True))
 

@@ -7,7 +7,7 @@ import pytest
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.tasks.base import Example
-from bertworks.tasks.kinds import divided_data, own_task, read_rows
+from bertworks.tasks.kinds import own_task, read_rows, split_data
 from bertworks.tasks.questions import Question
 from bertworks.tasks.sampling import Split, split_rows
 from bertworks.tasks.sentences import Tagged
@@ -44,7 +44,7 @@ def test_what_belongs_together_stays_together(rows, key):
 
 
 def test_a_column_of_groups(table):
-    task, data = divided_data(own_task("", ("text",), "label"), [table], Split(dev_share=0.2, group="user", seed=3))
+    task, data = split_data(own_task("", ("text",), "label"), [table], Split(dev_share=0.2, group="user", seed=3))
     users = [{(row.line - 2) // 10 for row in rows} for rows in (data.train, data.dev)]
     assert not users[0] & users[1] and len(users[1]) == 4 and len(data.dev) == 40 and task.labels == ("0", "1")
 
@@ -52,7 +52,7 @@ def test_a_column_of_groups(table):
 def test_groups_of_a_part_of_a_file(table):
     """The texts decide what #train is, not the groups."""
     part, division = f"{table}#train", Split(dev_share=0.2, group="user")
-    task, data = divided_data(own_task("", ("text",), "label"), [part], division)
+    task, data = split_data(own_task("", ("text",), "label"), [part], division)
     assert sorted([*data.train, *data.dev], key=lambda row: row.line) == read_rows(task, part)
     users = [{(row.line - 2) // 10 for row in rows} for rows in (data.train, data.dev)]
     assert users[0] and users[1] and not users[0] & users[1]
@@ -61,7 +61,7 @@ def test_groups_of_a_part_of_a_file(table):
 def test_fewer_training_rows(table):
     def lines(count):
         task = own_task("", ("text",), "label")
-        return {row.line for row in divided_data(task, [table, table], Split(train_rows=count))[1].train}
+        return {row.line for row in split_data(task, [table, table], Split(train_rows=count))[1].train}
 
     assert len(lines(30)) == 30 and lines(10) < lines(30) and len(lines(0)) == len(lines(900)) == 200
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_divided(table):
     with pytest.raises(InputError, match="3 rows in 1 groups cannot be divided"):
         split_rows([Example("same", None, "a", i) for i in range(3)], 0.5, 1)
     with pytest.raises(InputError, match="no column 'patient'; found"):
-        divided_data(own_task("", ("text",), "label"), [table], Split(dev_share=0.2, group="patient"))
+        split_data(own_task("", ("text",), "label"), [table], Split(dev_share=0.2, group="patient"))
     for wrong in ({"dev_share": 1.0}, {"dev_share": -0.1}, {"train_rows": -1}, {"seed": -1}, {"group": "user"}):
         with pytest.raises(InputError, match=r"^(train_rows|dev_share|split_seed|group) "):
             Split(**wrong)

@@ -141,11 +141,7 @@ class Predictor:
         `pairs` and `texts` differ in length.
         """
         single = isinstance(texts, str)
-        rows: Iterable[Any] = [(texts, pairs)]
-        if not single and pairs is None:
-            rows = ((text, None) for text in texts_of(texts))
-        elif not single:
-            rows = text_pairs_of(texts, pairs, ("texts", "pairs"))
+        rows = [(texts, pairs)] if single else text_pairs_of(texts, pairs, ("texts", "pairs"))
         results = list(self.stream(self.classifier, rows, raw))
         if not all_scores:
             for result in results:

@@ -51,9 +51,13 @@ def check_characters(text: str, where: str) -> None:
             raise InputError(f"{where} has half a character (a lone surrogate); save the text as UTF-8 again") from None
 
 
-def text_pairs_of(texts: Any, others: Any, names: tuple[str, str]) -> list[tuple[str, str]]:
-    """Pairs of a text and the other one. Raises InputError if one is not a string, or they differ in number."""
-    first, second = list(texts_of(texts, names[0])), list(texts_of(others, names[1]))
+def text_pairs_of(texts: Any, others: Any, names: tuple[str, str]) -> list[tuple[str, str | None]]:
+    """Each text with the other one, or with None if there are no others.
+
+    Raises InputError if one is not a string, or they differ in number.
+    """
+    first = list(texts_of(texts, names[0]))
+    second = [None] * len(first) if others is None else list(texts_of(others, names[1]))
     if len(first) != len(second):
         raise InputError(f"{len(first):,} {names[0]} and {len(second):,} {names[1]}; expected as many of both")
     return list(zip(first, second, strict=True))

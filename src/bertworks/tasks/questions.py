@@ -22,6 +22,7 @@ from .base import Task
 from .formats import json_items
 from .labels import truth, whole_number
 from .records import Source
+from .rows import text_of
 from .table import locator, names_of, read_table, suffix_of
 
 START = "answer_start"

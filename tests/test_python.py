@@ -103,7 +103,7 @@ def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_pa
         ({"train": None}, "^no train; give task and data .*, or train and dev, or train with dev_share"),
         ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: "),
         ({"task": "rte", "train": None, "dev": None, "label": "a"}, "^task cannot be combined with label"),
-        ({"text": "sentence"}, "^train: no column 'sentence'; found 'label', 'text'"),
+        ({"text": "sentence"}, r"^train\b.*: no column 'sentence'; found 'label', 'text'"),
         ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, or what load_model"),
     ],
 )

@@ -246,7 +246,7 @@ def test_a_recipe_is_given_by_name(verb, capsys, tmp_path, monkeypatch):
     assert "no recipe" not in said and ("nowhere" in said or "nobody" in said)
     assert status([*verb.split(), f"{name}x", *rest]) == 1
     said = capsys.readouterr().err
-    assert f"{name}x: no such file" in said and f"{name}," in said
+    assert f"{name}x: found no file and no recipe" in said and f"{name}," in said
 
 
 class Parsed(BaseException):

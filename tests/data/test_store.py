@@ -165,7 +165,7 @@ def test_unigrams_of_other_text(store, change):
     ("place", "value", "message"),
     [
         (("version",), 3, r"written by a newer bertworks \(format 3; this version reads up to 1\)"),
-        (("version",), 0, "format 0, older than this version reads"),
+        (("version",), 0, "format is 0; expected 1"),
         (("format",), "other", "not a corpus store's manifest"),
         (("files",), [], "files = .*; expected a table"),
         (("files", "../outside"), {"bytes": 1, "checksum": ""}, "'../outside' is not the name of a file"),

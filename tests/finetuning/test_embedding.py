@@ -190,7 +190,7 @@ def test_sentence_transformers_opens_the_folder(folder, tmp_path):
 def test_a_column_of_scores_is_not_ignored(folder):
     table = [{"text": "ba", "pair": "be", "label": score} for score in (0, 1, 5)]
     options = {"text": ["text", "pair"], "kind": "embedding"}
-    with pytest.raises(InputError, match=r"column label would be ignored: without a label the .*; give label as label"):
+    with pytest.raises(InputError, match=r"column label would be ignored: without a label the .*; give it as label"):
         bertworks.evaluate(folder, table, **options)
     scored = bertworks.evaluate(folder, table, label="label", **options)
     assert {*scored.metrics} == {"loss", "spearman", "pearson"}

@@ -338,7 +338,7 @@ def test_a_failure_leaves_the_old_file(folder, tmp_path, monkeypatch, capsys):
     ("arguments", "says"),
     [
         (["--out", "x.csv"], "expected a name that ends in .safetensors"),
-        (["--out", "x.safetensors", "--layers", "2"], "there is no layer 2; this encoder has 2 layers, 0 to 1"),
+        (["--out", "x.safetensors", "--layers", "2"], "this encoder has layers 0 to 1"),
         (["--out", "x.safetensors", "--words", "mean", "--pool", "mean"], "words cannot be combined with pool"),
         (["--out", "x.safetensors", "--max-length", "33"], "max_length = 33; expected 8 to 32"),
     ],

@@ -52,7 +52,7 @@ def test_columns(tmp_path: Path, name: str, content: str, columns: tuple[str, st
     [
         (GERMEVAL, ("2", "outer"), "no column 'outer'; expected its number, 1 to 4"),
         (GERMEVAL, ("2", "5"), "no column '5'; expected its number, 1 to 4"),
-        (GERMEVAL, ("text", "label"), "4 columns with numbered words; name the column of the tags, such as --label 3"),
+        (GERMEVAL, ("text", "label"), "4 columns with numbered words; name the column of the tags, such as label = 3"),
         (CONLLU, ("text", "entity"), "no column 'entity'; expected .* 1 to 10, or one of 'id', 'form'"),
     ],
 )

@@ -62,7 +62,7 @@ def test_a_sheet(book):
 
 
 def test_which_sheet(book):
-    with pytest.raises(InputError, match=r"two\.xlsx: sheets .*expected one; name the sheet to read as sheet"):
+    with pytest.raises(InputError, match=r"two\.xlsx: sheets .*expected one; name the sheet to read"):
         list(read_table(book / "two.xlsx", ["글"]))
     with pytest.raises(InputError, match="sheets '자료', '다른'; expected one"):
         list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="x")))

@@ -15,7 +15,7 @@ import bertworks
 ROOT = Path(bertworks.__file__).parent
 LAYERS = [
     {"_version", "_lazy", "config", "files", "typed", "encodings", "batch", "tensors"},
-    {"reporting", "workers", "tokenizer", "model"},
+    {"reporting", "workers", "tokenizer", "model", "pretrained"},
     {"data", "training", "checkpoint"},
     {"tasks"},
     {"pretraining", "finetuning", "inference"},

@@ -21,6 +21,7 @@ from ..files import Diverged, InputError, read_json
 from ..model.config import NO_TOP, ModelConfig
 from ..model.heads import Model
 from ..model.layer_choice import LayerChoice
+from ..pretrained import name_of
 from ..tasks.base import Data, Judged, Kind, Prepared, Task
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
@@ -118,7 +119,7 @@ class Job:
             **({"teacher": self.teacher.facts} if self.teacher else {}),
             "data": self.data.source,
             **form_facts(self.task.form),
-            "model": str(self.folder),
+            "model": name_of(self.folder) or str(self.folder),
         }
 
     @property

@@ -46,6 +46,24 @@ def download(name: str, revision: str | None = None) -> Path:
     return folder
 
 
+def cached() -> list[tuple[str, Path]]:
+    """The names and folders of the models in the cache that have weights as safetensors."""
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repositories = scan_cache_dir().repos
+    except CacheNotFound:
+        return []
+    snapshots = [
+        (repository.repo_id, Path(revision.snapshot_path))
+        for repository in repositories
+        if repository.repo_type == "model"
+        for revision in repository.revisions
+    ]
+    return sorted((name, folder) for name, folder in snapshots if any(folder.glob("*.safetensors")))
+
+
 def _missing(name: str, request: dict[str, Any]) -> list[int]:
     """The sizes of the files that are not in the cache; none where the Hub cannot be reached."""
     from huggingface_hub import snapshot_download

@@ -113,7 +113,7 @@ def _listed(commands: dict[str, str]) -> list[str]:
 
 def _help() -> str:
     """Return the text of `bertworks --help`: at most 23 lines of 80 columns, a screen with its prompt."""
-    lines = ["usage: bertworks COMMAND [arguments]     (bertworks COMMAND --help explains one)"]
+    lines = ["usage: bertworks COMMAND [arguments]   (COMMAND --help explains one)"]
     for heading, names in GROUPS.items():
         lines += [f"{heading}:", *_listed({f"{name:<9}": FAMILIES.get(name) or COMMANDS[name] for name in names})]
     return "\n".join(lines)

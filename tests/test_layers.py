@@ -17,7 +17,7 @@ from test_size import code_lines
 ROOT = Path(bertworks.__file__).parent
 LAYERS = [
     {"_version", "_lazy", "config", "files", "typed", "encodings", "batch", "tensors"},
-    {"reporting", "workers", "tokenizer", "model"},
+    {"reporting", "workers", "tokenizer", "model", "pretrained"},
     {"data", "training", "checkpoint"},
     {"tasks"},
     {"pretraining", "finetuning", "inference"},

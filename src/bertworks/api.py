@@ -27,6 +27,7 @@ from .inference.features import Extractor
 from .inference.file_inputs import Columns, columns_for, in_memory
 from .inference.files import Counts, check_file, predict_data, write_results
 from .inference.predictor import Predictor
+from .pretrained import name_of
 from .pretraining.job import pretrain as run_pretraining
 from .pretraining.recipe import PretrainConfig
 from .reporting.progress import is_first_process
@@ -267,7 +268,8 @@ def features(
     columns = columns_for(read_task(find_model(model)), source, given)._replace(choices=())
     extractor = Extractor.load(model, config, device)
     if out is not None:
-        return write_features(extractor, source, columns, Path(out), {"model": str(find_model(model))})
+        name = name_of(find_model(model)) or str(find_model(model))
+        return write_features(extractor, source, columns, Path(out), {"model": name})
     results = [*extractor.stream(one for _, one in read_texts(source, columns))]
     if not pool:
         return results

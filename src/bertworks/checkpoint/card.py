@@ -11,6 +11,7 @@ from huggingface_hub.repocard_data import ModelCardData
 
 from ..files import to_json
 from ..model.config import ModelConfig
+from ..pretrained import name_of
 from .families import JINA, ROTARY
 from .names import TOP
 
@@ -60,13 +61,16 @@ def _front_matter(config: Facts, shape: ModelConfig, facts: Facts) -> str:
 def origin_in_card(folder: Path) -> dict[str, Any]:
     """`license` and `base_model` (the first one) of a folder's card, where it names them.
 
-    A local folder's name is not the name of a model on a hub: without a card that names one there is no `base_model`.
+    Of a download `base_model` is its own name. The name of another local folder is not the name of
+    a model on a hub: without a card that names one there is no `base_model`.
     """
     try:
         front = metadata_load(folder / "README.md") or {}
     except Exception:  # no card, or one that another program or a person wrote: whatever yaml raises
-        return {}
+        front = {}
     values = {key: front.get(key) for key in ("license", "base_model")}
+    if (name := name_of(folder)) is not None and "/" in name:
+        values["base_model"] = name.partition("@")[0]
     first = {key: value[0] if isinstance(value, list) and value else value for key, value in values.items()}
     return {key: value for key, value in first.items() if isinstance(value, str) and value}
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..files import InputError, flush_folder, shorten
+from ..pretrained import folder_of, name_of
 from .names import listed
 from .weights import CERTIFICATE as CERTIFICATE
 from .weights import WEIGHTS
@@ -15,7 +16,7 @@ from .weights import is_export as is_export
 from .weights import refuse_export as refuse_export
 
 CONFIG = "config.json"
-EXPECTED = "expected a model folder, a run folder, or what load_model or Predictor returns"
+EXPECTED = "expected a model folder, a run folder, a model name, or what load_model or Predictor returns"
 
 
 class InFolder(Protocol):
@@ -26,12 +27,13 @@ class InFolder(Protocol):
 
 
 ModelLike = Path | str | InFolder
-"""A model folder or run folder; a Predictor, LoadedModel or Model; the results of a run."""
+"""A model folder, run folder or model name; a Predictor, LoadedModel or Model; the results of a run."""
 
 
 def find_model(model: ModelLike) -> Path:
     """The model folder that `model` means: itself, `model/` in a run folder, or the folder that it was loaded from.
 
+    A name (`mini`, `org/name@revision`) is looked up, and downloaded if necessary (`pretrained.folder_of`).
     Raises InputError if it is no model, was loaded from no folder, or is the folder of several runs.
     """
     if not isinstance(model, str | Path):
@@ -41,7 +43,7 @@ def find_model(model: ModelLike) -> Path:
             what = what if hasattr(model, "folder") else f"({shorten(model)})"
             raise InputError(f"model: a {type(model).__name__} {what}; {EXPECTED}")
         model = folder
-    path = Path(model)
+    path = folder_of(model)
     if (path / CONFIG).exists() or not path.is_dir():
         return path
     if (path / "model").exists():
@@ -58,8 +60,8 @@ def run_folder(model: Path) -> Path:
 
 
 def run_name(model: Path) -> str:
-    """The name of a model folder, of the run where it is a run's `model/`."""
-    return run_folder(model).name
+    """The name of a model folder: of the run where it is a run's `model/`, `org/name` of a download."""
+    return (name_of(model) or run_folder(model).name).partition("@")[0]
 
 
 def _nothing(folder: Path) -> bool:

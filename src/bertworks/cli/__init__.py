@@ -19,6 +19,7 @@ from .exit_status import DONE, WRONG_ARGUMENTS, explained_failures
 COMMANDS = {
     "demo": "Train a small BERT on this machine's text and measure it.",
     "doctor": "Examine a run, corpus, model, table or this machine.",
+    "models": "List the bundled and downloaded models.",
     "recipes": "List the recipes that come with bertworks, or print one.",
     "recipes tasks": "List the tasks that fine-tuning supports.",
     "tokenizer train": "Train a vocabulary on text.",
@@ -54,7 +55,7 @@ FAMILIES = {  # first words that are no command alone
     "probe": "Look into a model: a text step by step, words, layers, heads.",
 }
 GROUPS = {
-    "first steps": ("demo", "doctor", "recipes"),
+    "first steps": ("demo", "doctor", "models", "recipes"),
     "text and pre-training": ("tokenizer", "corpus", "pretrain", "distill", "convert"),
     "fine-tuning": ("finetune", "evaluate", "compare", "study"),
     "using a model": ("predict", "features", "probe", "export", "serve"),
@@ -111,7 +112,7 @@ def _listed(commands: dict[str, str]) -> list[str]:
 
 def _help() -> str:
     """Return the text of `bertworks --help`: at most 23 lines of 80 columns, a screen with its prompt."""
-    lines = ["usage: bertworks COMMAND [arguments]"]
+    lines = ["usage: bertworks COMMAND [arguments]   (COMMAND --help explains one)"]
     for heading, names in GROUPS.items():
         lines += [f"{heading}:", *_listed({f"{name:<9}": FAMILIES.get(name) or COMMANDS[name] for name in names})]
-    return "\n".join([*lines, "`bertworks COMMAND --help` explains a command and its subcommands."])
+    return "\n".join(lines)

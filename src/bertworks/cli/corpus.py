@@ -32,10 +32,11 @@ def build(argv: list[str]) -> None:
     arguments = parse(BuildArguments, argv, "corpus build", {**CASED, **ENCODING})
     from ..apps.doctor.examination import of_store
     from ..apps.doctor.listing import print_warnings
+    from ..pretrained import folder_of
     from ..reporting.tables import counted
     from ..tokenizer import Tokenizer
 
-    out, tokenizer = arguments.out, Tokenizer.load(arguments.tokenizer, arguments.lowercase)
+    out, tokenizer = arguments.out, Tokenizer.load(folder_of(arguments.tokenizer), arguments.lowercase)
     manifest = run_to_its_end(lambda: build_store(arguments.data, tokenizer, out, arguments.config), INTERRUPTED)
     counts = manifest["counts"]
     train, held_out = (counted(counts[split]["documents"], "document") for split in ("train", "validation"))

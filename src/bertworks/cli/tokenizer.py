@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..data.corpus import InputOptions, read_documents
 from ..files import InputError, remove_temporaries
+from ..pretrained import folder_of
 from ..reporting.outputs import check_output
 from ..tokenizer import Tokenizer, TokenizerConfig
 from ..tokenizer.folder import WRITTEN
@@ -76,7 +77,7 @@ def check(argv: list[str]) -> None:
     from ..tokenizer.check import normalizer_mismatch
 
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
-    tokenizer = Tokenizer.load(arguments.tokenizer, arguments.lowercase)
+    tokenizer = Tokenizer.load(folder_of(arguments.tokenizer), arguments.lowercase)
     report = check_vocabulary(tokenizer, texts)
     if not report.words:
         raise InputError(f"{', '.join(map(str, arguments.data))}: no text to check the vocabulary with")

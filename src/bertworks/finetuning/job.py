@@ -21,6 +21,7 @@ from ..files import Diverged, InputError, read_json
 from ..model.comparators import LayerChoice
 from ..model.config import NO_TOP, ModelConfig
 from ..model.heads import Model
+from ..pretrained import name_of
 from ..tasks.base import Data, EvaluationResult, Prepared, Task, TaskType
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
@@ -118,7 +119,7 @@ class Job:
             **({"teacher": self.teacher.facts} if self.teacher else {}),
             "data": self.data.source,
             **{name: value for name, value in form.items() if value not in ("utf-8", "")},
-            "model": str(self.folder),
+            "model": name_of(self.folder) or str(self.folder),
         }
 
     @property

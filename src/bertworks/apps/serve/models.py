@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor
 
-from ...checkpoint.locate import find_model, is_export, refuse_export, run_name
+from ...checkpoint.locate import find_model, is_export, refuse_export, run_folder, run_name
 from ...checkpoint.pooling import read_prompts
 from ...files import InputError
 from ...inference.engines import Precision
@@ -118,19 +118,19 @@ class ServedModel:
 
     @classmethod
     def load(cls, argument: str, precision: Precision = "auto") -> "ServedModel":
-        """The model of `FOLDER` or `NAME=FOLDER`.
+        """The model of `FOLDER` or `NAME=FOLDER`; a model name may be used in place of the folder.
 
         Raises InputError if the folder is missing or damaged, or the model cannot be computed as asked.
         """
         name, equals, folder = argument.partition("=")
         if not equals or Path(argument).exists():
-            name, folder = run_name(find_model(Path(argument).resolve())), argument
+            name, folder = run_name(find_model(argument).resolve()).rpartition("/")[2], argument
         if not name or "/" in name or not folder:
             raise InputError(f"{argument!r}: expected FOLDER, or NAME=FOLDER with a name without a slash")
         # a whole path, which is never a word of a message: Service.without_paths replaces it there
-        predictor = Predictor(Path(folder).resolve(), precision=precision)
+        predictor = Predictor(find_model(folder).resolve(), precision=precision)
         model = cls(name, predictor, read_prompts(find_model(folder)))
-        if (path := Path(folder) / EXAMPLES).is_file():
+        if (path := run_folder(find_model(folder)) / EXAMPLES).is_file():
             model.examples = read_json_lines(path, EXAMPLE)
         return model
 

@@ -57,8 +57,8 @@ def _of_chunk(loaded: LoadedModel, texts: Sequence[str], method: Method) -> NDAr
     inputs = Inputs.from_ids([ids.tolist() for ids, _ in sequences], tokenizer, limit)
     losses = losses_at(loaded, inputs, np.concatenate([labels for _, labels in sequences]))
     owner_of_token = np.repeat(owners, np.diff(inputs.edges))
-    sums: NDArray[np.float64] = -np.bincount(owner_of_token, losses, minlength=len(texts))
-    return sums
+    sums: NDArray[np.float64] = np.bincount(owner_of_token, losses, minlength=len(texts)).astype(np.float64)
+    return -sums
 
 
 def _sequences(

@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ..files import InputError
 from ..reporting.outputs import check_output
 from .arguments import DevRows, Flat, Positional, flags_in, names_in, parse, refuse_beside
+
+BLIMP = "blimp"  # a task that needs no fine-tuning
 
 
 @dataclass(frozen=True)
@@ -18,12 +21,14 @@ class Arguments:
         bertworks evaluate runs/topics --dev dev.csv
         bertworks evaluate runs/topics --dev dev.csv --text question --label topic
         bertworks evaluate runs/base --perplexity notes.txt
+        bertworks evaluate runs/base --task blimp --data blimp/data
 
     Tables have the columns of the table that the model was fine-tuned on.
 
     Labels are matched by name, not by number.
 
-    With --perplexity, measure how well a language model predicts a text.
+    With --perplexity, measure how well a language model predicts a text; with --task blimp, how often it prefers the
+    acceptable sentence of a minimal pair.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
@@ -39,6 +44,7 @@ def evaluate(argv: list[str]) -> None:
     arguments = parse(Arguments, argv, "evaluate")
     from ..inference.evaluation import evaluate as evaluate_model
     from ..inference.evaluation import remembered
+    from ..inference.likelihood import minimal_pairs
     from ..inference.text_perplexity import perplexity
 
     rows = arguments.rows
@@ -48,6 +54,10 @@ def evaluate(argv: list[str]) -> None:
         refuse_beside("--perplexity", {**dict.fromkeys(sorted(idle), True), "--data": rows.data, "--dev": rows.dev})
         results = perplexity(arguments.model, arguments.perplexity, None, arguments.precision, rows.encoding)
         return _show(results, arguments.out)
+    if rows.task == BLIMP:
+        if rows.data is None:
+            raise InputError(f"the task {BLIMP} needs data, the folder with its files NAME.jsonl")
+        return _show(minimal_pairs(arguments.model, rows.data, precision=arguments.precision), arguments.out)
     rows = remembered(rows, arguments.model, names_in(argv))
     check_output(arguments.out, rows.find()[1])
     task, read = rows.read()

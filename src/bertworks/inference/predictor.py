@@ -30,6 +30,7 @@ from ..tasks.rows import check_integer, in_chunks, text_pairs_of, texts_of
 from ..tasks.span import SpanRows
 from ..tasks.tagging import TagRows, Unit
 from .engines import Precision
+from .likelihood import Method, log_likelihoods
 from .model import LoadedModel
 from .pretraining_heads import MaskFiller, NextSentence
 from .steps import Embedder, HeadSteps, Steps
@@ -107,6 +108,17 @@ class Predictor:
         scored = self.scored(filler, texts_of([text] if single else text))
         results = (candidates for prepared, scores in scored for candidates in prepared.decode(scores, top_k, targets))
         return next(results) if single else list(results)
+
+    def score(self, texts: Texts, method: Method = "word-l2r") -> Any:
+        """The log-likelihood of a text in nats, of a masked LM its pseudo-log-likelihood; lists give lists.
+
+        Higher is likelier. Sums over tokens, so compare texts of similar length under one model. method: word-l2r masks
+        the later tokens of a word with each token; plain masks one token at a time (likelihood.py). Raises InputError
+        if the folder has no masked-LM head, or a text has no token or more than the model reads.
+        """
+        single = isinstance(texts, str)
+        values = log_likelihoods(self.loaded, list(texts_of([texts] if single else texts)), method).tolist()
+        return values[0] if single else values
 
     # ---- pairs of sentences
 

@@ -103,7 +103,7 @@ def _sums(loaded: LoadedModel, windows: Sequence[tuple[int, int, list[int]]]) ->
     labels = np.concatenate([labels for _, labels in questions])  # (T,)
     owner = np.repeat([number for number, _, _ in windows], np.diff(inputs.edges))
     _, document = np.unique(owner, return_inverse=True)
-    values = (_losses(loaded, inputs, labels), labels != IGNORED)
+    values = (losses_at(loaded, inputs, labels), labels != IGNORED)
     return np.stack([np.bincount(document, one) for one in values], 1)
 
 
@@ -115,20 +115,28 @@ def _question(loaded: LoadedModel, document: int, nth: int, window: list[int]) -
     """
     tokenizer, direction = loaded.tokenizer, loaded.model.config.direction
     ids = np.array([tokenizer.cls_id, *window, tokenizer.sep_id])
-    labels = np.full(len(ids), IGNORED, np.int64)
-    if direction == "both":
-        draw = np.random.default_rng((SEED, document, nth))
-        chosen = 1 + draw.permutation(len(window))[: max(1, round(MASKED * len(window)))]
-        labels[chosen] = ids[chosen]
-        ids[chosen] = tokenizer.mask_id
-    elif direction == "left":
-        labels[:-2] = ids[1:-1]
-    else:
-        labels[2:] = ids[1:-1]
+    if direction != "both":
+        return ids.tolist(), next_token_labels(ids, direction)
+    labels = np.full_like(ids, IGNORED)
+    draw = np.random.default_rng((SEED, document, nth))
+    chosen = 1 + draw.permutation(len(window))[: max(1, round(MASKED * len(window)))]
+    labels[chosen] = ids[chosen]
+    ids[chosen] = tokenizer.mask_id
     return ids.tolist(), labels
 
 
-def _losses(loaded: LoadedModel, inputs: Inputs, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def next_token_labels(ids: NDArray[np.int64], direction: str) -> NDArray[np.int64]:
+    """The labels of a model that sees the tokens on its `left` or `right`: every token but the special ones at its
+    neighbour on that side."""
+    labels = np.full_like(ids, IGNORED)
+    if direction == "left":
+        labels[:-2] = ids[1:-1]
+    else:
+        labels[2:] = ids[1:-1]
+    return labels
+
+
+def losses_at(loaded: LoadedModel, inputs: Inputs, labels: NDArray[np.int64]) -> NDArray[np.float64]:
     """(T,) the loss at each token that predicts, in nats; 0 at the others."""
     losses = np.zeros(len(inputs.ids))
     batches = inputs.by_length(tokens=max(256, SCORES // loaded.model.config.vocab_size))

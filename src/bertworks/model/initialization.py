@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .bert import Embeddings, Encoder, Layer
+from .config import ModelConfig
 
 # ---- shapes
 
@@ -95,6 +96,11 @@ class PositionHeads:
 POSITION_HEADS = PositionHeads()
 
 
+def position_subspace(config: ModelConfig) -> slice:
+    """The dimensions of the embeddings that positions have for themselves, one head's width."""
+    return slice(config.hidden_size - config.hidden_size // config.num_attention_heads, config.hidden_size)
+
+
 @torch.no_grad()
 def start_with_position_heads(encoder: Encoder, start: PositionHeads = POSITION_HEADS) -> None:
     """Overwrite the first weights of an encoder whose matrices are already drawn.
@@ -105,7 +111,7 @@ def start_with_position_heads(encoder: Encoder, start: PositionHeads = POSITION_
     embeddings, N, D = encoder.embeddings, encoder.config.num_attention_heads, encoder.width
     H, direction = D // N, encoder.config.direction
     seen = [d for d in start.offsets if direction == "both" or (d < 0) == (direction == "left")]
-    plane = slice(D - H, D)
+    plane = position_subspace(encoder.config)
     assert embeddings.position is not None
     table = embeddings.position.weight  # (P, D)
     table.zero_()

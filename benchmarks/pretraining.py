@@ -107,7 +107,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
     world, tokenizer = dataclasses.replace(join_world(), device=device), tokenizer_of(store)
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), config.identity(store), world, quiet=True)
-        model = start_model(config, None, run)
+        model = start_model(config, None, run, store)
         loop = training_of(config, store, tokenizer).loop(run, model, PRETRAINING[config.objective])
         before = 0
 

@@ -1,5 +1,6 @@
 """Update rules and learning rates: equal to the original's traces, to torch's AdamW, to transformers' schedule."""
 
+import dataclasses
 import json
 import math
 from types import SimpleNamespace
@@ -106,7 +107,9 @@ def test_learning_rates_of_the_original():
     for s in settings:
         total = s["num_train_steps"]
         # not an OptimConfig: that refuses a warm-up as long as the run, which the formula knows all the same
-        config = SimpleNamespace(lr=s["init_lr"], warmup=s["num_warmup_steps"] / total, schedule="google")
+        config = SimpleNamespace(
+            lr=s["init_lr"], warmup=s["num_warmup_steps"] / total, schedule="google", warmup_updates=0
+        )
         found = [learning_rate(config, step / total) for step in s["global_step"]]
         np.testing.assert_allclose(found, s["learning_rate"], rtol=1e-6, atol=1e-7 * s["init_lr"])
 
@@ -129,7 +132,7 @@ def test_a_constant_rate_and_limits():
     config = OptimConfig(lr=2.0, warmup=0.5, schedule="constant")
     assert [learning_rate(config, p) for p in (0, 0.25, 0.5, 1.0)] == [0, 1.0, 2.0, 2.0]
     for bad in ({"lr": 0.0}, {"warmup": 1.0}, {"warmup": -0.1}):
-        with pytest.raises(ValueError, match="expected lr > 0 and 0 <= warmup < 1"):
+        with pytest.raises(ValueError, match="expected learning rates above 0"):
             OptimConfig(**bad)
     for decay in (0.0, 1.1, -1.0):
         with pytest.raises(ValueError, match=f"layer_decay = {decay}; expected above 0 and at most 1"):
@@ -229,6 +232,91 @@ def test_lamb_adapts_nothing_that_has_no_norm():
     optimizer.step(0, 0.0)
     torch.testing.assert_close(model.matrix.detach(), torch.full((7, 5), -0.01))
     assert torch.equal(model.vector, before)
+
+
+def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest():
+    """Beside torch's optimizers, each on its parameters; query and key belong to AdamW."""
+    config = OptimConfig(rule="muon", lr=0.01, muon_lr=0.02, schedule="constant", warmup=0, max_grad_norm=0)
+    model, peer = (build_model(TINY, ("mlm",), seed=1) for _ in range(2))
+    named = dict(peer.named_parameters())
+    layers = ("value.weight", "attention.output.weight", "intermediate.weight", "feed_forward.output.weight")
+    matrices = [p for name, p in named.items() if ".layers." in name and name.endswith(layers)]
+    assert len(matrices) == 4 * TINY.num_hidden_layers
+    others = [p for p in named.values() if all(p is not matrix for matrix in matrices)]
+    groups = [{"params": [p for p in others if (p.ndim > 1) is decayed]} for decayed in (False, True)]
+    adam = torch.optim.AdamW([group | {"weight_decay": 0.01 * i} for i, group in enumerate(groups)], 0.01, eps=1e-6)
+    muon = torch.optim.Muon(matrices, 0.02, weight_decay=0.01, adjust_lr_fn="match_rms_adamw")
+    optimizer, generator = Optimizer(model, config), torch.Generator().manual_seed(2)
+    for step in range(4):
+        for name, p in model.named_parameters():
+            p.grad = torch.randn(p.shape, generator=generator)
+            named[name].grad = p.grad.clone()
+        optimizer.step(step, step / 4)
+        adam.step()
+        muon.step()
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p, named[name], rtol=1e-5, atol=1e-6)
+
+
+def test_a_reloaded_muon_goes_on_to_the_same_bits():
+    config, generator = OptimConfig(rule="muon", warmup=0), torch.Generator().manual_seed(2)
+    model, copy = (build_model(TINY, ("mlm",), seed=1) for _ in range(2))
+    optimizer = resumed = Optimizer(model, config)
+    for step in range(4):
+        if step == 2:
+            copy.load_state_dict(model.state_dict())
+            resumed = Optimizer(copy, config)
+            state = optimizer.state()
+            assert state.keys() == optimizer.expected().keys()
+            resumed.load({name: moment.clone() for name, moment in state.items()}, step)
+        grads = [torch.randn(p.shape, generator=generator) for p in model.parameters()]
+        for one in {optimizer, resumed}:
+            for p, grad in zip(one.parameters.values(), grads, strict=True):
+                p.grad = grad.clone()
+            one.step(step, step / 4)
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), copy.parameters(), strict=True))
+
+
+def test_muon_makes_no_update_of_a_gradient_that_is_not_finite():
+    model = build_model(TINY, ("mlm",), seed=1)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    for p in model.parameters():
+        p.grad = torch.full_like(p, math.inf)
+    optimizer = Optimizer(model, OptimConfig(rule="muon", warmup=0))
+    optimizer.step(0, 0.5, optimizer.clip())
+    assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+
+
+def test_protected_position_heads():
+    """Query and key move a tenth as far, and words do not enter the position subspace, during the protected updates."""
+    shape = dataclasses.replace(TINY, start="position-heads")
+
+    def movements(protected_updates):
+        """How far query and words move in each of two updates."""
+        settings = {"schedule": "constant", "warmup": 0, "weight_decay": 0, "protected_updates": protected_updates}
+        model = build_model(shape, ("mlm",), seed=1)
+        optimizer = Optimizer(model, OptimConfig(rule="adamw", lr=0.01, **settings))
+        watched = model.encoder.layers[0].attention.query.weight, model.encoder.embeddings.word.weight
+        for step in range(2):
+            before = [p.detach().clone() for p in watched]
+            for p in model.parameters():
+                p.grad = torch.ones_like(p)
+            optimizer.step(step, step / 2)
+            yield [(p.detach() - old).abs() for p, old in zip(watched, before, strict=True)]
+
+    (query, _), _ = movements(0)
+    (slow_query, words), (later_query, later_words) = movements(1)
+    subspace = slice(shape.hidden_size - shape.hidden_size // shape.num_attention_heads, None)
+    torch.testing.assert_close(slow_query, 0.1 * query, rtol=1e-3, atol=1e-6)
+    assert not words[:, subspace].any() and words[:, : subspace.start].all()
+    assert later_words[:, subspace].all() and later_query.mean() > 5 * slow_query.mean()
+
+
+def test_a_least_number_of_updates_in_the_warm_up_and_a_trapezoid():
+    config = OptimConfig(lr=1.0, warmup=0.1, warmup_updates=4, schedule="trapezoid", decay=0.5)
+    rates = [learning_rate(config, update / 10, update) for update in range(11)]
+    np.testing.assert_allclose(rates, [0, 0.25, 0.5, 0.75, 1, 1, 0.8, 0.6, 0.4, 0.2, 0], atol=1e-12)
+    assert learning_rate(config, 0.05) == 0.5
 
 
 @pytest.mark.parametrize("rule", ["bert_adam", "adamw", "albert_lamb"])

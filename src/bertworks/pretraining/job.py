@@ -4,6 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..checkpoint.card import origin_in_card
 from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
@@ -45,7 +47,7 @@ def pretrain(
     origin = None if init is None else origin_in_card(find_model(init))
     with prepared_process(), joined_world() as world:
         run = Run(out, config.identity(source.store, init), world, quiet, on_record)
-        return train_on_store(source, run, lambda: start_model(config, init, run), origin)
+        return train_on_store(source, run, lambda: start_model(config, init, run, source.store), origin)
 
 
 def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> StoreTraining:
@@ -128,10 +130,14 @@ def check_padding(model: ModelConfig, pad: int) -> None:
     )
 
 
-def start_model(config: PretrainConfig, init: Path | None, run: Run) -> Model:
+def start_model(config: PretrainConfig, init: Path | None, run: Run, store: Store) -> Model:
     """A model with random weights, or with those of a model folder to continue from, ready to be trained."""
     if init is None:
-        return prepare_model(build_model(config.model, config.heads, seed=config.loop.seed), config.loop, run)
+        model = build_model(config.model, config.heads, seed=config.loop.seed)
+        if config.output_bias == "frequencies":
+            counts = torch.from_numpy(store.unigram_counts()) + 1.0
+            model.heads["mlm"].bias.data.copy_((counts / counts.sum()).log())  # type: ignore[operator, union-attr]
+        return prepare_model(model, config.loop, run)
     shape = dataclasses.asdict(read_config(init)[0])
     if unlike := [f"{k}: {shape[k]!r} there, {v!r} here" for k, v in vars(config.model).items() if shape[k] != v]:
         raise InputError(

@@ -88,22 +88,33 @@ class OptimConfig:
     """Optimizer and learning rate."""
 
     lr: float = 1e-4  # peak learning rate
-    # optimizer: Adam without (bert_adam) or with bias correction (adamw), or LAMB without it, as ALBERT's (albert_lamb)
-    rule: Literal["bert_adam", "adamw", "albert_lamb"] = "bert_adam"
+    # optimizer: Adam without (bert_adam) or with bias correction (adamw); LAMB without it, as ALBERT's (albert_lamb);
+    # Muon for the matrices of the layers except query and key, and adamw for the rest (muon)
+    rule: Literal["bert_adam", "adamw", "albert_lamb", "muon"] = "bert_adam"
     betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
     eps: float = 1e-6  # added to the square root of the second moment, against division by zero
     weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
     max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
     warmup: float = 0.01  # warm-up, as a fraction of the run (the paper: 10,000 of 1,000,000 steps)
     # learning rate after the warm-up: linear decay to 0 on a line that starts at step 0 (google) or where the warm-up
-    # ends (hf: Hugging Face's), or no decay (constant)
-    schedule: Literal["google", "hf", "constant"] = "google"
+    # ends (hf: Hugging Face's), or at the end of the run only (trapezoid); or no decay (constant)
+    schedule: Literal["google", "hf", "trapezoid", "constant"] = "google"
     layer_decay: float | None = None  # learning rate of a layer divided by that of the layer above; none: equal rates
+    muon_lr: float = 2e-3  # peak learning rate of the matrices that Muon updates
+    warmup_updates: int = 0  # least number of updates in the warm-up
+    decay: float = 0.4  # last fraction of the run, in which the learning rate of a trapezoid decays
+    # first updates in which position heads are protected: query and key learn at a tenth of their learning rate, and
+    # word embeddings receive no gradient in the position subspace
+    protected_updates: int = 0
 
     def __post_init__(self) -> None:
-        if self.lr <= 0 or not 0 <= self.warmup < 1:
-            raise ValueError(f"lr = {self.lr}, warmup = {self.warmup}; expected lr > 0 and 0 <= warmup < 1")
-        check_least(self, ("eps", "weight_decay", "max_grad_norm"), 0, of="optim")
+        if self.lr <= 0 or self.muon_lr <= 0 or not 0 <= self.warmup < 1:
+            found = f"lr = {self.lr}, muon_lr = {self.muon_lr}, warmup = {self.warmup}"
+            raise ValueError(f"{found}; expected learning rates above 0, and 0 <= warmup < 1")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay = {self.decay}; expected above 0 and at most 1")
+        numbers = ("eps", "weight_decay", "max_grad_norm", "warmup_updates", "protected_updates")
+        check_least(self, numbers, 0, of="optim")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
 

@@ -10,10 +10,10 @@ import psutil
 import pytest
 
 from bertworks.data import prefetch
-from bertworks.data.batches import PretrainingData
+from bertworks.data.batches import BatchRequest, BatchSource, PretrainingData
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
-from bertworks.data.prefetch import BatchRequest, Prefetcher
+from bertworks.data.prefetch import Prefetcher
 from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.workers import local
@@ -90,7 +90,7 @@ KINDS = [
 @pytest.mark.parametrize("start", [Position(), Position(3, 11)], ids=["from the start", "from the middle"])
 def test_batches_made_ahead_are_those_made_in_place(tiny_store, forks, small_groups, input_format, masking, start):
     data = phases(tiny_store, input_format, masking)
-    expected = drawn(Prefetcher(data, 0), start=start)
+    expected = drawn(BatchSource(data), start=start)
     assert expected[59][1].group > data[0].stream.groups  # more than an epoch
     source = Prefetcher(phases(tiny_store, input_format, masking), 2)
     assert_same(drawn(source, start=start), expected)
@@ -101,7 +101,7 @@ def test_batches_made_ahead_are_those_made_in_place(tiny_store, forks, small_gro
 def test_spawned_workers_make_the_same_batches(tiny_store):
     """As in a run: they open the store themselves, and plan by what they were sent."""
     source = Prefetcher(phases(tiny_store), 2)
-    assert_same(drawn(source), drawn(Prefetcher(phases(tiny_store), 0)))
+    assert_same(drawn(source), drawn(BatchSource(phases(tiny_store))))
     assert_ends(source)
 
 

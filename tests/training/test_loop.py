@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bertworks.data.prefetch import Prefetcher
 from bertworks.data.store import Store
 from bertworks.files import Diverged, InputError, NotWritten
 from bertworks.model.config import ModelConfig
@@ -55,7 +56,7 @@ def batches(tiny_store, count=6, size=4):
 
 def feed(tiny_store, *phases, steps=10):
     config = PretrainConfig(model=ModelConfig(**TINY), phases=phases, loop=LoopConfig(steps=steps))
-    return PretrainingFeed(config, Store.open(tiny_store.path), tiny_store.data().vocabulary, ALONE)
+    return PretrainingFeed(config, Store.open(tiny_store.path), tiny_store.data().vocabulary, ALONE, Prefetcher)
 
 
 def gradient_of(model, groups, folder):

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bertworks.data.prefetch import Prefetcher
 from bertworks.files import InputError
 from bertworks.finetuning.job import ExampleFeed
 from bertworks.model.config import ModelConfig
@@ -89,7 +90,7 @@ def test_uneven_parts_of_a_batch_are_together_the_batch(tiny_store, micro):
     config = PretrainConfig(model=TINY, phases=(Phase(24, 1.0, 7, micro),), loop=LoopConfig(steps=1))
     store = open_training(config, tiny_store.path, finished=True)
     vocabulary = tiny_store.data().vocabulary
-    feeds = [PretrainingFeed(config, store.store, vocabulary, world) for world in worlds(1) + worlds(3)]
+    feeds = [PretrainingFeed(config, store.store, vocabulary, world, Prefetcher) for world in worlds(1) + worlds(3)]
     whole, *parts = (feed(TrainerState(), 0.0) for feed in feeds)
     assert [row for part in parts for row in rows_of(part)] == rows_of(whole)
     assert {part.next_position for part in parts} == {whole.next_position}
@@ -100,7 +101,7 @@ def test_a_batch_smaller_than_the_processes_is_refused(tiny_store):
     config = PretrainConfig(model=TINY, phases=(Phase(24, 1.0, 2),), loop=LoopConfig(steps=1))
     store = open_training(config, tiny_store.path, finished=True).store
     with pytest.raises(InputError, match="batch_size 2 is less than the 3 processes; give each of them a row"):
-        PretrainingFeed(config, store, tiny_store.data().vocabulary, worlds(3)[2])
+        PretrainingFeed(config, store, tiny_store.data().vocabulary, worlds(3)[2], Prefetcher)
     settings = dataclasses.make_dataclass("Settings", ["batch_size"])(2)
     with pytest.raises(InputError, match="batch_size 2 is less than the 3 processes; give each of them a row"):
         ExampleFeed(SimpleNamespace(), settings, worlds(3)[0])

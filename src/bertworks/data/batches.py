@@ -200,6 +200,32 @@ def select(
     return selections, after
 
 
+@dataclass(frozen=True)
+class BatchRequest:
+    """The batches of one update: their stream, where they begin in it, and their rows."""
+
+    stream: int
+    position: Position
+    count: int  # instances of the update, over all processes
+    parts: tuple[range, ...]  # rows of each micro-batch of this process
+
+
+class BatchSource:
+    """The batches of some streams, made when they are requested. prefetch.Prefetcher makes them ahead."""
+
+    def __init__(self, data: Sequence[PretrainingData]):
+        self.data = tuple(data)
+
+    def take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
+        """The micro-batches of an update, and the position after it."""
+        data = self.data[request.stream]
+        selections, after = select(data.stream, request.position, request.count, request.parts)
+        return [data.make(part) for part in selections], after
+
+    def close(self) -> None:
+        """End what makes batches."""
+
+
 def as_tensors(batch: Arrays, pinned: bool = False) -> Batch:
     """The same batch as tensors: they share the arrays' memory, or are copies in `pinned` memory for a GPU to read."""
     from torch import from_numpy

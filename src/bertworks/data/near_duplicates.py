@@ -15,7 +15,6 @@ Shapes: D texts, S values of a sketch, B bands.
 
 import random
 import re
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from ..tokenizer import normalize
 
-SHINGLE, PAIR = 5, 2  # tokens, and words of a short text
+SHINGLE = 5  # tokens
 VALUES = 128  # S
 SEED = 1
 MISSED = 0.9  # weight of missed pairs in the choice of bands; other pairs are compared, which costs time alone
@@ -188,17 +187,12 @@ def duplicate_key(text: str) -> str:
     return " ".join(_WORDS.findall(normalize("NFC", text).casefold())) or text.strip()
 
 
-def word_shingles(key: str) -> Shingles:
-    """The hashes of the pairs of words of a text, given as its `duplicate_key`."""
-    return shingles(np.array([zlib.crc32(word.encode()) for word in key.split(" ")]), PAIR)
-
-
 def find_near_duplicates(
     rows: Sequence[Shingles], others: Sequence[Shingles], threshold: float = 0.8
 ) -> dict[int, int]:
     """For each of `rows` that is similar to one of `others`, the index of the first such one.
 
-    Shingles are those of `word_shingles` or `shingles`. If `others` is `rows`, a row is compared with earlier ones.
+    Shingles are those of `shingles`. If `others` is `rows`, a row is compared with earlier ones.
     Texts that agree in a band are compared exactly: the Jaccard similarity reaches the threshold.
     """
     sketcher = Sketcher(max(LEAST, threshold - MARGIN))

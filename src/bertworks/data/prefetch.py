@@ -14,25 +14,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..files import InputError
 from ..workers.local import Workers
-from .batches import Arrays, PretrainingData, Selection, select
+from .batches import Arrays, BatchRequest, BatchSource, PretrainingData, Selection, select
 from .instances import InstanceStream, Plan, Position
 
 POSITIONS = 1 << 21  # positions of all batches that are made ahead, about; a position takes about 17 bytes
 MAX_UPDATES = 32  # that are made ahead
-
-
-@dataclass(frozen=True)
-class BatchRequest:
-    """The batches of one update: their stream, where they begin in it, and their rows."""
-
-    stream: int
-    position: Position
-    count: int  # instances of the update, over all processes
-    parts: tuple[range, ...]  # rows of each micro-batch of this process
 
 
 class PrefetchedPlans(InstanceStream):
@@ -72,26 +62,23 @@ class PrefetchedPlans(InstanceStream):
         pending += [self._submit(*block) for block in blocks[len(pending) : math.ceil(len(blocks) * fraction)]]
 
 
-class Prefetcher:
-    """The batches of some streams. With workers, those of the next updates are always in the making.
+class Prefetcher(BatchSource):
+    """The batches of some streams, of which worker processes always make those of the next updates.
 
     `take` gives the batches of an update at any position. If it is the one after the last update, workers have made it
     already. The processes start at the first call, and end with `close` or with their parent.
     """
 
     def __init__(self, data: Sequence[PretrainingData], workers: int) -> None:
-        """workers: number of processes; 0: this one makes the batches when they are requested."""
-        self.data, self.workers = tuple(data), workers
+        """workers: number of processes."""
+        super().__init__(data)
+        self.workers = workers
         self._pool: Workers | None = None
         self._streams: list[PrefetchedPlans] = []
         self._pending: deque[tuple[BatchRequest, Future[list[Arrays]], Position]] = deque()
 
     def take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
         """The micro-batches of an update, and the position after it. Raises InputError if a worker was killed."""
-        if not self.workers:
-            data = self.data[request.stream]
-            selections, after = select(data.stream, request.position, request.count, request.parts)
-            return [data.make(part) for part in selections], after
         try:
             return self._take(request)
         except BrokenProcessPool:

@@ -10,6 +10,7 @@ from ..checkpoint.card import origin_in_card
 from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
 from ..data.batches import Vocabulary
+from ..data.prefetch import Prefetcher
 from ..data.store import Store
 from ..data.vocabulary import check_unknown, tokenizer_of
 from ..files import InputError
@@ -68,6 +69,7 @@ def training_of(config: PretrainConfig, store: Store, tokenizer: Tokenizer) -> S
         store,
         Vocabulary.of(tokenizer),
         lambda folder, model, facts: save_folder(folder, model, tokenizer, dict(facts)),
+        Prefetcher,
     )
 
 

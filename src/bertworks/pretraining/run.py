@@ -1,18 +1,18 @@
 """Pre-training on a store of tokens (paper 3.1, A.2; its comparators, 5.1).
 
 The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result), snapshots/ (models of
-earlier steps, if asked for) and results.json. A rerun resumes; a finished run is left as it is. What comes from the
-tokenizer and from model folders is passed in (job.py): ids, initial weights, and a function that saves a model.
+earlier steps, if requested) and results.json. A rerun resumes; a finished run is left as it is. What comes from the
+tokenizer, from model folders and from other processes is passed in (job.py): ids, initial weights, a function that
+saves a model, and one that makes batches ahead of training.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.batches import Vocabulary, as_tensors
+from ..data.batches import BatchRequest, BatchSource, PretrainingData, Vocabulary, as_tensors
 from ..data.instances import Position
-from ..data.prefetch import BatchRequest, Prefetcher
 from ..data.store import Store
 from ..files import InputError
 from ..model.heads import Model
@@ -30,6 +30,8 @@ GPU_WORKERS = 2  # processes that make batches where a GPU leaves the processor 
 
 SaveModel = Callable[[Path, Model, Mapping[str, Any]], None]
 """Writes a model folder, with facts about the model for its card."""
+Prefetch = Callable[[Sequence[PretrainingData], int], BatchSource]
+"""Starts a number of processes that make the batches of these streams ahead of training."""
 
 
 def train_on_store(
@@ -57,6 +59,7 @@ class StoreTraining:
     store: Store
     vocabulary: Vocabulary
     save_model: SaveModel
+    prefetch: Prefetch
 
     def loop(
         self, run: Run, model: Model, objective: Objective, weights: Mapping[str, float] | None = None
@@ -82,7 +85,7 @@ class StoreTraining:
             rows = -(-phase.batch_size // world.size)
             tokens = phase.length * min(phase.micro_batch_size or rows, rows)
             check_memory(tokens, config.model.hidden_size, config.model.num_hidden_layers, world.device)
-        feed = PretrainingFeed(config, self.store, self.vocabulary, world)
+        feed = PretrainingFeed(config, self.store, self.vocabulary, world, self.prefetch)
         trainer = Trainer(model, objective, feed, Optimizer(model, config.optim), world, config.loop, weights or {})
         loop = TrainingLoop(trainer, run, evaluate_now, after_step=save_snapshot, at_end=feed.close)
         resume_run(loop)
@@ -126,14 +129,15 @@ class StoreTraining:
 class PretrainingFeed:
     """The batches of each phase in turn: a pure function of the run's progress, whoever makes them."""
 
-    def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: World):
+    def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: World, prefetch: Prefetch):
         self.phases, self.world = config.phases, world
         smallest = min(p.batch_size for p in config.phases)
         if smallest < world.size:
             raise InputError(f"batch_size {smallest} is less than the {world.size} processes; give each of them a row")
         self.pinned = world.device.type == "cuda"  # a GPU copies from pinned memory while it computes
         workers = config.workers if config.workers >= 0 else GPU_WORKERS if self.pinned else 0
-        self.source = Prefetcher([config.data(store, "train", vocabulary, p.length) for p in config.phases], workers)
+        data = [config.data(store, "train", vocabulary, phase.length) for phase in config.phases]
+        self.source = prefetch(data, workers) if workers else BatchSource(data)
 
     def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
         """The next batch; a new phase begins at the start of its own stream."""

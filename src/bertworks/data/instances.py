@@ -64,6 +64,9 @@ class InstanceConfig:
         return self.input_format.endswith("pair")
 
 
+GROUP_ORDER, BLOCK_ORDER, SPANS, ROWS_AND_MASKS, CHUNK_ORDER = range(1, 6)  # the purposes of random generators
+
+
 @dataclass(frozen=True)
 class Position:
     """How far a stream has been read."""
@@ -86,9 +89,10 @@ def plan_document(
     both without [CLS] and [SEP]. Calls `rng` in the order of create_instances_from_document, so that the original's
     generator gives the original's instances (with swapped pairs, ALBERT's function of that name).
     """
-    first = i = 0  # sentences first to i make the current chunk
-    while i < len(offsets) - 1:
-        if offsets[i + 1] - offsets[first] < target and i + 2 < len(offsets):
+    n, first, i = len(offsets) - 1, 0, 0  # n sentences, of which first to i make the current chunk
+    while i < n:
+        is_full = offsets[i + 1] - offsets[first] >= target
+        if not is_full and i + 1 < n:
             i += 1
             continue
         sentences = i + 1 - first
@@ -254,14 +258,14 @@ class InstanceStream:
     def blocks_of(self, number: int) -> list[tuple[int, int]]:
         """The pass and the index of each block of block group `number`: what `plan` takes."""
         pass_number = self.pass_of(number)
-        order = generator(self.seed, 2, pass_number).permutation(len(self.blocks))
+        order = generator(self.seed, BLOCK_ORDER, pass_number).permutation(len(self.blocks))
         first = self._nth_group(number) * GROUP_BLOCKS
         return [(pass_number, int(index)) for index in order[first : first + GROUP_BLOCKS]]
 
     def plan(self, pass_number: int, index: int) -> Plan:
         """The instances (n, 6) of one block in pass `pass_number`."""
         shard, documents = self.blocks[index]
-        key = (self.seed, 3, pass_number, self.length, index)
+        key = (self.seed, SPANS, pass_number, self.length, index)
         plan = plan_block(self.shards[shard], documents, self.length, self.config, key, self.separators)
         return np.column_stack([np.full(len(plan), shard), plan])
 
@@ -272,16 +276,17 @@ class InstanceStream:
     def _nth_group(self, number: int) -> int:
         """Which group of the pass comes as block group `number`: another order in each epoch."""
         epoch, nth = divmod(number, self.groups)
-        return int(generator(self.seed, 1, epoch).permutation(self.groups)[nth])
+        return int(generator(self.seed, GROUP_ORDER, epoch).permutation(self.groups)[nth])
 
     def _make_group(self, number: int) -> tuple[Plan, NDArray[np.int64], tuple[int, ...]]:
         """Plan (n, 6) of block group `number`, the order in which its rows are read, and the key of its masks."""
         epoch, group = number // self.groups, self._nth_group(number)
         rows = np.concatenate([np.empty((0, 6), np.int64), *self.plans(number)])
-        key = (self.seed, 4, self.pass_of(number), self.length, group)
+        key = (self.seed, ROWS_AND_MASKS, self.pass_of(number), self.length, group)
         rows = rows[generator(*key).permutation(len(rows))]
         chunks = np.array_split(np.arange(len(rows)), range(GENERATOR_ROWS, len(rows), GENERATOR_ROWS))
-        shuffled = generator(self.seed, 5, epoch, group).permutation(len(chunks))
+        # rows that share a generator of masks stay together
+        shuffled = generator(self.seed, CHUNK_ORDER, epoch, group).permutation(len(chunks))
         return rows, np.concatenate([chunks[chunk] for chunk in shuffled]), key
 
     def take(self, position: Position, count: int) -> tuple[list[tuple[int, NDArray[np.int64]]], Position]:

@@ -101,7 +101,7 @@ def mask(
     to_random = ~to_mask & (action < config.mask_share + config.random_share)
     ids[row[to_mask], column[to_mask]] = mask_id
     ids[row[to_random], column[to_random]] = random.tokens[row[to_random], column[to_random]]
-    return positions, labels
+    return positions, labels  # the rest keeps its token, and is predicted all the same (10 %)
 
 
 def _choose_tokens(

@@ -1,4 +1,4 @@
-"""The on-disk token store: every token of the corpus once, with sentence and document offsets (contract 1).
+"""The on-disk token store: every token of the corpus once, with sentence and document offsets.
 
     STORE/manifest.json                    what this is, how it was built, counts, sizes and checksums; written last
     STORE/tokenizer/                       the tokenizer that made the ids, so that a store needs nothing beside it
@@ -54,7 +54,7 @@ class Shard:
 
     @cached_property
     def documents(self) -> NDArray[np.int64]:
-        """Offsets into `sentences`' sentences, (n_documents + 1,)."""
+        """Sentence numbers, (n_documents + 1,): document j has sentences documents[j] to documents[j + 1] - 1."""
         return self._array("documents")
 
     def shape(self, array: str) -> int:

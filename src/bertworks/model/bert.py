@@ -7,7 +7,7 @@ fast/ has faster implementations. BERT's relatives are settings of the same modu
 comparators.py have the encoders that the paper compares with.
 
 Shapes: B sequences, L positions, T tokens of a batch without its padding (layout.py), E embedding width, D hidden
-width, I feed-forward width, V vocabulary.
+width, I feed-forward width, V vocabulary. The paper's L, H and A are `num_hidden_layers`, D and `num_attention_heads`.
 """
 
 from collections.abc import Callable
@@ -204,7 +204,7 @@ class Encoder(nn.Module):
         complete = len(plan.attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:
             states[-1] = self.final_norm(states[-1])
-        weights = plan.attentions[0].weights or () if plan.attentions else ()
+        weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
         layout = plan.output_layout  # of the rows that the last layer returned
         return EncoderOutput(
             packed=states[-1],

@@ -1,5 +1,7 @@
-"""Dropout whose masks are, on a CPU, a pure function of (seed, step, site, row). So resume is exact, and neither the
-number of processes nor that of micro-batches changes a mask.
+"""Dropout: x * mask / (1 - rate) (paper, A.2: 0.1 on all layers). Most of this file makes the masks reproducible.
+
+On a CPU they are a pure function of (seed, step, site, row). So resume is exact, and neither the number of processes
+nor that of micro-batches changes a mask.
 
 On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here
 the masks come from NumPy's Philox, a counter-based generator. Its key is the seed, the step and the site (the number of
@@ -30,6 +32,44 @@ from torch.nn import functional as F
 
 from .config import ModelConfig
 from .layout import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class SiteDropout:
+    """Dropout at one site in one forward pass."""
+
+    rate: float = 0.0  # 0 outside training
+    mask: Tensor | None = None  # 0 where an element is dropped, else 1; None: torch draws it
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """x with some elements set to 0 and the others scaled; `x` itself outside training."""
+        if self.mask is not None:
+            return x * self.mask * rescale(self.rate)
+        return F.dropout(x, self.rate) if self.rate else x
+
+    def add(self, x: Tensor, update: Tensor) -> Tensor:
+        """x + dropout(update), in one operation where the mask is known."""
+        if self.mask is not None:
+            return torch.add(x, update * self.mask, alpha=rescale(self.rate))
+        return x + self(update)
+
+
+class LayerDropout(NamedTuple):
+    """The dropouts of one layer, in the order of their sites."""
+
+    attention_weights: SiteDropout  # masks (B, N, L, L)
+    attention_output: SiteDropout  # masks (T, D), or (R, D) of the rows that the last layer returns
+    output: SiteDropout  # of the feed-forward network; masks as before
+
+
+class EncoderDropout(NamedTuple):
+    """The dropouts of an encoder in one forward pass. The pooler and the heads have modules (Dropout)."""
+
+    embeddings: Callable[[Tensor], Tensor]  # of (T, E)
+    layers: Sequence[Any]  # a LayerDropout of each, or what kernels take in its place
+
+
+# ---- reproducible masks
 
 _WORDS = 4  # 64-bit words of one Philox counter value
 _THREADED_FROM = 8_000_000  # elements of all masks of a pass: smaller masks are drawn in less time by one thread
@@ -81,7 +121,7 @@ class DropoutKey:
     def _draw(self, site: Site) -> NDArray[np.uint16]:
         """(B, elements of a row): the bits of 0.0 or 1.0 in bfloat16."""
         number, rate, (rows, *shape) = site
-        size, (dropped, values) = math.prod(shape), _dropped(rate)
+        size, (dropped, values) = math.prod(shape), _threshold(rate)
         kind = np.dtype(np.uint8 if values == 256 else np.uint16)
         blocks = -(-size * kind.itemsize // (8 * _WORDS))  # the counter of a row depends on its number only
         key = np.array([self.seed, (self.step << 16) + number], np.uint64)
@@ -98,7 +138,7 @@ class DropoutKey:
         Key, counter before the first row, counter values per row, values of a byte that drop, factor of the others.
         """
         blocks = -(-elements // (8 * _WORDS))
-        return self.seed, (self.step << 16) + site, self.row * blocks, blocks, _dropped(rate)[0], rescale(rate)
+        return self.seed, (self.step << 16) + site, self.row * blocks, blocks, _threshold(rate)[0], rescale(rate)
 
     def packed_mask(self, site: int, rate: float, layout: Layout, width: int) -> Tensor:
         """(T, width): the mask of a packed batch. A token's mask does not depend on the padding around it."""
@@ -106,7 +146,7 @@ class DropoutKey:
 
 
 @cache
-def _dropped(rate: float) -> tuple[int, int]:
+def _threshold(rate: float) -> tuple[int, int]:
     """How many values of a random number drop an element, of how many: at least one for a rate above 0, never all.
 
     A byte has 256 values; where they are too coarse, two bytes have 65,536.
@@ -117,48 +157,13 @@ def _dropped(rate: float) -> tuple[int, int]:
 
 def is_by_byte(rate: float) -> bool:
     """Whether one byte decides an element."""
-    return _dropped(rate)[1] == 256
+    return _threshold(rate)[1] == 256
 
 
 def rescale(rate: float) -> float:
     """The factor of the elements that are not dropped: with it the expectation does not change."""
-    dropped, values = _dropped(rate)
+    dropped, values = _threshold(rate)
     return values / (values - dropped)
-
-
-@dataclass(frozen=True, eq=False)
-class SiteDropout:
-    """Dropout at one site in one forward pass."""
-
-    rate: float = 0.0  # 0 outside training
-    mask: Tensor | None = None  # 0 where an element is dropped, else 1; None: torch draws it
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """x with some elements set to 0 and the others scaled; `x` itself outside training."""
-        if self.mask is not None:
-            return x * self.mask * rescale(self.rate)
-        return F.dropout(x, self.rate) if self.rate else x
-
-    def add(self, x: Tensor, update: Tensor) -> Tensor:
-        """x + dropout(update), in one operation where the mask is known."""
-        if self.mask is not None:
-            return torch.add(x, update * self.mask, alpha=rescale(self.rate))
-        return x + self(update)
-
-
-class LayerDropout(NamedTuple):
-    """The dropouts of one layer, in the order of their sites."""
-
-    attention_weights: SiteDropout  # masks (B, N, L, L)
-    attention_output: SiteDropout  # masks (T, D), or (R, D) of the rows that the last layer returns
-    output: SiteDropout  # of the feed-forward network; masks as before
-
-
-class EncoderDropout(NamedTuple):
-    """The dropouts of an encoder in one forward pass. The pooler and the heads have modules (Dropout)."""
-
-    embeddings: Callable[[Tensor], Tensor]  # of (T, E)
-    layers: Sequence[Any]  # a LayerDropout of each, or what kernels take in its place
 
 
 def torch_dropout(config: ModelConfig, layers: int, training: bool) -> EncoderDropout:
@@ -174,13 +179,13 @@ def keyed_dropout(
     """Dropout with the masks of a key. output_positions: the positions that the last layer returns; None: all."""
     c, B, L = config, layout.B, layout.L
     hidden, weights, tokens = c.hidden_dropout_prob, c.attention_probs_dropout_prob, (B, L, c.hidden_size)
-    sites = [(weights, (B, c.num_attention_heads, L, L)), (hidden, tokens), (hidden, tokens)]
+    per_layer = [(weights, (B, c.num_attention_heads, L, L)), (hidden, tokens), (hidden, tokens)]  # rate, shape
     if c.layer_type != "attention":  # recurrent layers have the last one only
-        sites[:2] = [(0.0, shape) for _, shape in sites[:2]]
-    masks = iter(key.masks([(layer_site(i) + j, *site) for i in range(layers) for j, site in enumerate(sites)]))
+        per_layer[:2] = [(0.0, shape) for _, shape in per_layer[:2]]
+    masks = iter(key.masks([(layer_site(i) + j, *site) for i in range(layers) for j, site in enumerate(per_layer)]))
     dropouts = []
     for i in range(layers):
-        of_weights, *others = (next(masks) for _ in sites)
+        of_weights, *others = (next(masks) for _ in per_layer)
         positions = output_positions if i == layers - 1 else None
         packed = [None if mask is None else layout.pack(mask.flatten(0, 1), positions) for mask in others]
         dropouts.append(LayerDropout(SiteDropout(weights, of_weights), *(SiteDropout(hidden, mask) for mask in packed)))

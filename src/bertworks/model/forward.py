@@ -1,7 +1,8 @@
 """The options of a forward pass, the plan by which an encoder computes it, and its output.
 
 A plan has the layout of the batch, and the attention and dropout of each layer. `Reference` makes plans with the
-definitions of attention.py and dropout.py; fast/backend.py selects faster implementations.
+definitions of attention.py and dropout.py; fast/backend.py selects faster implementations. In order: Encoder.forward ->
+select -> global_and_local (which tokens attend to which) -> attention_of_layers -> keyed_dropout or torch_dropout.
 """
 
 from collections.abc import Sequence
@@ -95,19 +96,20 @@ class Reference:
     """Selects the definitions: attention step by step where its weights are returned, masked, or dropped by a key."""
 
     def __init__(self, requested: bool = False):
-        """requested: by `loop.compute`, so nothing faster takes its place."""
+        """requested: by `loop.compute`, so nothing faster takes its place, in evaluation either."""
         self.requested = requested
 
     def select(self, encoder: Any, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
         """How to compute a batch."""
         key = options.dropout if encoder.training else None
-        explicit = options.attentions or options.head_mask is not None or key is not None
+        explicit = self.requested or options.attentions or options.head_mask is not None or key is not None
         kind = Attention if explicit else TorchAttention
         scopes = global_and_local(kind, encoder.config, layout, device)
         return build_plan("reference", encoder, layout, scopes, options)
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """(T, O): x (T, D) times weight (O, D) transposed, plus bias (O,), without a gradient."""
+        """(T, O): x (T, D) times weight (O, D) transposed, plus bias (O,), of the output layer, whose loss makes the
+        gradients (training/vocabulary_loss.py)."""
         return torch.mm(x, weight.T).add_(bias)  # addmm would copy the bias to every row
 
 

@@ -160,7 +160,7 @@ class Model(nn.Module):
         return (head.decoder or self.encoder.embeddings.word).weight  # type: ignore[no-any-return]
 
     def masked_lm_logits(self, hidden: Tensor) -> Tensor:
-        """(M, D) encoder output at some positions to (M, V) scores."""
+        """(M, D) encoder output at some positions to (M, V) scores; training does it in blocks (`OutputLayer`)."""
         head = self.heads["mlm"]
         return F.linear(head(hidden), self.decoder, head.bias)  # type: ignore[arg-type]
 

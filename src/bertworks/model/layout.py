@@ -3,6 +3,9 @@
 Between the embeddings and the heads every operation on single tokens works on real tokens alone, packed in T rows; only
 attention and recurrence see the rectangle. Positions are those of the flattened rectangle, b * L + l.
 
+Example: mask [[1, 1, 0], [1, 1, 1]] has index [0, 1, 3, 4, 5] and inverse [0, 1, 0, 2, 3, 4] (without the padding that
+fills T up to a multiple).
+
 Shapes: B sequences, L positions, T rows of the packed form, D hidden width.
 """
 

@@ -48,16 +48,24 @@ def decoded(file: IO[bytes], where: str, encoding: str = "utf-8") -> Iterator[st
 
 def csv_records(lines: Iterator[str], path: Path, separator: str = ",") -> Records:
     """The rows of a quoted table; a quoted cell may contain line ends. Blank lines are left out."""
-    csv.field_size_limit(MAX_CELL)
     reader, line = csv.reader(lines, delimiter=separator, strict=True), 1
     try:
-        for cells in reader:
+        while (cells := _next_record(reader)) is not None:
             if cells:
                 yield line, cells
             line = reader.line_num + 1
     except csv.Error as error:
         advice = "is a quote missing, or the file cut off? Write a quote inside a quoted cell twice"
         raise InputError(f"{path}, the row that begins in line {line}: {error}; {advice}") from None
+
+
+def _next_record(reader: Iterator[list[str]]) -> list[str] | None:
+    """The next record, with long cells; None at the end. The limit of a cell is one of the whole process."""
+    limit = csv.field_size_limit(MAX_CELL)
+    try:
+        return next(reader, None)
+    finally:
+        csv.field_size_limit(limit)
 
 
 def tsv_records(lines: Iterator[str], width: int, joined: bool) -> Records:

@@ -63,7 +63,7 @@ class PretrainingObjective(Objective):
         # the cells have each sequence's first token; an encoder that reads from left to right pools the last one
         cells = batch["output_positions"] if model.config.direction != "left" else None
         out = model.encode(batch, dropout, cells)
-        terms = {"mlm": _word_loss(model, out, batch)}
+        terms = {"mlm": _token_loss(model, out, batch)}
         if self.pair:
             key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
             terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
@@ -96,7 +96,7 @@ class LanguageModelObjective(Objective):
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
-        return {self.name: _word_loss(model, model.encode(batch, dropout), batch)}
+        return {self.name: _token_loss(model, model.encode(batch, dropout), batch)}
 
 
 PRETRAINING: dict[ObjectiveName, Objective] = {  # by the name in the recipe
@@ -122,7 +122,7 @@ def _with_slots(batch: Batch) -> Batch:
 
 
 def _with_output_positions(batch: Batch) -> Batch:
-    """The batch with the cells that the heads read: those to predict and each sequence's first token.
+    """The batch with the positions that the heads read: those to predict and each sequence's first token.
 
     Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
     """
@@ -133,14 +133,15 @@ def _with_output_positions(batch: Batch) -> Batch:
     read[batch["masked_positions"][batch["masked_slots"]]] = True
     read[packing.end_positions(ids.device, last=False)] = True
     computed = torch.ones_like(read)
-    if packing.index is not None:  # padding may have no row of its own, whose gradient would be that of another cell
+    if packing.index is not None:  # padding may have no row of its own; its gradient would be that of another token
         computed = batch["attention_mask"].bool().flatten()
     positions, others = ((computed & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
     return batch | {"output_positions": torch.cat([positions, others[: -len(positions) % FILL]])}
 
 
-def _word_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
+def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
     """The loss of the words that are to be predicted at `masked_positions`."""
-    used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))  # (M, D)
+    # the encoder's output at the masked positions, (M, D)
+    used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))
     layer = OutputLayer.of(model, used)
     return linear_cross_entropy(layer, batch["masked_labels"], batch["masked_slots"], model.kernels)

@@ -25,69 +25,24 @@ if TYPE_CHECKING:
 SLOWER = 0.1  # factor of the learning rate of query and key while position heads are protected
 
 
-def learning_rate(config: OptimConfig, progress: float, update: int | None = None) -> float:
-    """The learning rate at `progress` (0 to 1, the fraction of the run before this update).
+def learning_rate(config: OptimConfig, budget_used: float, update: int | None = None) -> float:
+    """The learning rate at `budget_used` (0 to 1, the fraction of the run before this update).
 
     google: lr * t / w in warm-up, then lr * (1 - t / T): the line starts at step 0, so the rate drops by w / T when
     warm-up ends. hf: the line starts where warm-up ends. trapezoid: the line starts where `decay` of the run is left.
     update: the number of this update, from 0, for `warmup_updates`.
     """
-    started = progress / config.warmup if config.warmup else 1.0
+    started = budget_used / config.warmup if config.warmup else 1.0
     if update is not None and config.warmup_updates > 0:
         started = min(started, update / config.warmup_updates)
     if started < 1:
         return config.lr * started
     if config.schedule == "constant":
         return config.lr
-    left = max(0.0, 1.0 - progress)
+    left = max(0.0, 1.0 - budget_used)
     if config.schedule == "google":
         return config.lr * left
     return config.lr * min(1.0, left / (1 - config.warmup if config.schedule == "hf" else config.decay))
-
-
-def layers_from_top(names: Iterable[str]) -> dict[str, int]:
-    """How many layers below the top one each parameter stands: heads, pooler and top layer 0, embeddings lowest."""
-    words = {name: re.sub(r"^encoder\.(left|right)\.", "encoder.", name).split(".") for name in names}
-    layer = {name: int(w[2]) for name, w in words.items() if w[:2] == ["encoder", "layers"]}
-    layers = max(layer.values(), default=-1) + 1
-    below = {name: layers if w[:2] == ["encoder", "embeddings"] else 0 for name, w in words.items()}
-    return below | {name: layers - 1 - number for name, number in layer.items()}
-
-
-class Lamb(torch.optim.Optimizer):
-    """LAMB: Adam, plus decay, brought to the norm of what it updates, tensor by tensor.
-
-    update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w; the ratio is 1 where either norm is 0.
-    In a group with `adapted` False it is 1 too, as for biases and LayerNorm in the original code. Nothing is updated if
-    `found_inf`, a tensor as fused Adam has it, is 1: a GPU is waited for, which is sooner than a copy of all moments.
-    """
-
-    found_inf: torch.Tensor | None = None
-
-    def __init__(self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float):
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True})
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        if self.found_inf is not None and self.found_inf:
-            return
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._update(group, p, self.state[p])
-
-    def _update(self, group: dict[str, Any], p: torch.Tensor, state: dict[str, torch.Tensor]) -> None:
-        beta1, beta2 = group["betas"]
-        if not state:
-            state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-        assert p.grad is not None
-        first = state["exp_avg"].lerp_(p.grad, 1 - beta1)
-        second = state["exp_avg_sq"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
-        update = (first / second.sqrt().add_(group["eps"])).add_(p, alpha=group["weight_decay"])
-        if group["adapted"]:
-            norm, length = p.norm(), update.norm()
-            update *= torch.where((norm > 0) & (length > 0), norm / length, 1.0)
-        p.add_(update, alpha=-group["lr"])
 
 
 class Optimizer:
@@ -153,15 +108,18 @@ class Optimizer:
             torch.nn.utils.clip_grads_with_norm_([self.parameters[name] for name in self.by_muon], limit, norm)
         return norm
 
-    def step(self, update: int, progress: float, norm: torch.Tensor | None = None) -> float:
+    def step(self, update: int, budget_used: float, norm: torch.Tensor | None = None) -> float:
         """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top.
 
         norm: of the gradients; if it is not finite, nothing is updated. It is not read: a GPU would be waited for.
         """
-        lr = learning_rate(self.config, progress, update)
+        lr = learning_rate(self.config, budget_used, update)
         protects = update < self.config.protected_updates
         if protects and self.words is not None and self.words.grad is not None:
             self.words.grad[:, self.subspace] = 0.0
+        # bert_adam: w -= lr * (m / (sqrt(v) + eps) + decay * w). AdamW, with c = 1 - beta1^t and root = sqrt(1 -
+        # beta2^t): w -= lr' * (m / c / (sqrt(v) / root + eps') + decay' * w). Equal for lr' = lr / scale, eps' = eps /
+        # root and decay' = decay * scale, where scale = root / c.
         beta1, beta2 = self.config.betas
         root = math.sqrt(1 - beta2 ** (update + 1))
         scale = root / (1 - beta1 ** (update + 1)) if self.config.rule == "bert_adam" else 1.0
@@ -203,3 +161,51 @@ class Optimizer:
 
     def _state(self, name: str) -> Any:
         return self.muon.state if self.muon is not None and name in self.by_muon else self.adam.state
+
+
+# ---- layer-wise learning rates, and LAMB
+
+
+def layers_from_top(names: Iterable[str]) -> dict[str, int]:
+    """How many layers below the top one each parameter stands: heads, pooler and top layer 0, embeddings lowest."""
+    words = {name: re.sub(r"^encoder\.(left|right)\.", "encoder.", name).split(".") for name in names}
+    layer = {name: int(w[2]) for name, w in words.items() if w[:2] == ["encoder", "layers"]}
+    layers = max(layer.values(), default=-1) + 1
+    below = {name: layers if w[:2] == ["encoder", "embeddings"] else 0 for name, w in words.items()}
+    return below | {name: layers - 1 - number for name, number in layer.items()}
+
+
+class Lamb(torch.optim.Optimizer):
+    """LAMB: Adam, plus decay, brought to the norm of what it updates, tensor by tensor.
+
+    update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w; the ratio is 1 where either norm is 0.
+    In a group with `adapted` False it is 1 too, as for biases and LayerNorm in the original code. Nothing is updated if
+    `found_inf`, a tensor as fused Adam has it, is 1: a GPU is waited for, which is sooner than a copy of all moments.
+    """
+
+    found_inf: torch.Tensor | None = None
+
+    def __init__(self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        if self.found_inf is not None and self.found_inf:
+            return
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(group, p, self.state[p])
+
+    def _update(self, group: dict[str, Any], p: torch.Tensor, state: dict[str, torch.Tensor]) -> None:
+        beta1, beta2 = group["betas"]
+        if not state:
+            state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        assert p.grad is not None
+        first = state["exp_avg"].lerp_(p.grad, 1 - beta1)
+        second = state["exp_avg_sq"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+        update = (first / second.sqrt().add_(group["eps"])).add_(p, alpha=group["weight_decay"])
+        if group["adapted"]:
+            norm, length = p.norm(), update.norm()
+            update *= torch.where((norm > 0) & (length > 0), norm / length, 1.0)
+        p.add_(update, alpha=-group["lr"])

@@ -1,4 +1,8 @@
-"""Losses over a whole vocabulary, without holding all scores: cross entropy with labels, divergence from a teacher.
+"""Losses over a whole vocabulary (paper, A.2): cross entropy with labels, and divergence from a teacher.
+
+`linear_cross_entropy(OutputLayer.of(model, x), labels)` is `cross_entropy(model.masked_lm_logits(x), labels)`. The rest
+of this file saves memory and time: scores are computed for some predictions at a time, and their gradient (softmax
+minus one-hot) while the probabilities are at hand.
 
 Shapes: M predictions, m of them at a time, D width (E where embeddings are narrower), V vocabulary.
 """
@@ -22,7 +26,7 @@ ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a voc
 SCORES_OF_GPU = 160_000_000  # the same on a GPU, which computes few scores in less time than it takes to ask for them
 ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 PADDING_LOGIT = -1e30  # score of a column that belongs to no word, at any temperature
-FILL = 64  # their number is a multiple of this, for the reason given in model/layout.py
+FILL = 64  # the number of used slots is rounded up to a multiple of this, for the reason given in model/layout.py
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,8 @@ def linear_cross_entropy(
     with torch.autocast(layer.hidden.device.type, enabled=False):  # it would copy probabilities to float32 and back
         if torch.is_grad_enabled():
             usable = kernels if layer.hidden.dtype is torch.bfloat16 else None
-            loss_and_grad = _one_hot(labels) if usable is None else _by_kernel(labels, usable)
-            return Term(_LinearLoss.apply(*layer, loss_and_grad), None)
+            loss_and_grad = _cross_entropy(labels) if usable is None else _kernel_cross_entropy(labels, usable)
+            return Term(_ChunkedLoss.apply(*layer, loss_and_grad), None)
         loss, hits = layer.hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
         weight, bias = layer.weight.to(layer.hidden.dtype), layer.bias.to(layer.hidden.dtype)
         for rows in layer.chunks():
@@ -109,23 +113,6 @@ def linear_cross_entropy(
             loss += F.cross_entropy(scores, labels[rows], ignore_index=IGNORED, reduction="sum")
             hits += (scores.argmax(-1) == labels[rows]).sum()
         return Term(loss, hits)
-
-
-def linear_divergence(
-    student: OutputLayer, teacher: OutputLayer, used: Tensor, temperature: float, slots: Tensor | None = None
-) -> Term:
-    """Summed KL divergence from the teacher's softmax(scores / T), times T squared (Hinton et al. 2015).
-
-    Without holding all (M, V) scores. used: (M,) bool, the rows that count; slots: its `used_slots`, if they are known.
-    There is no gradient for `teacher`.
-    """
-    slots = used_slots(used) if slots is None else slots
-    layer, loss_and_grad = student.at(slots), _divergence(teacher.at(slots).cast(), used[slots], temperature)
-    with torch.autocast(layer.hidden.device.type, enabled=False):
-        if torch.is_grad_enabled():
-            return Term(_LinearLoss.apply(*layer, loss_and_grad), None)
-        losses = (loss_and_grad(layer.cast(), rows)[0] for rows in layer.chunks())
-        return Term(sum(losses, layer.hidden.new_zeros((), dtype=torch.float32)), None)
 
 
 def used_slots(used: Tensor) -> Tensor:
@@ -140,8 +127,8 @@ def _is_on_gpu(x: Tensor) -> bool:
     return x.device.type == "cuda"
 
 
-def _by_kernel(labels: Tensor, kernels: "Kernels") -> LossAndGrad:
-    """`_one_hot` in one pass over the scores."""
+def _kernel_cross_entropy(labels: Tensor, kernels: "Kernels") -> LossAndGrad:
+    """`_cross_entropy` in one pass over the scores."""
 
     def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
         hidden, V = layer.hidden[rows], len(layer.weight)
@@ -153,7 +140,7 @@ def _by_kernel(labels: Tensor, kernels: "Kernels") -> LossAndGrad:
     return loss_and_grad
 
 
-def _one_hot(labels: Tensor) -> LossAndGrad:
+def _cross_entropy(labels: Tensor) -> LossAndGrad:
     """Cross entropy with labels (M,); those of -100 count for nothing. Only the last `FILL` may be -100."""
 
     def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
@@ -178,23 +165,7 @@ def _log_probabilities(scores: Tensor, probabilities: Tensor, index: tuple[Tenso
     return scores[index].float() - scores.amax(-1).float() + probabilities.amax(-1).float().log()
 
 
-def _divergence(teacher: OutputLayer, used: Tensor, temperature: float) -> LossAndGrad:
-    """As `linear_divergence`; d (T^2 KL) / d scores = T (student's probabilities - teacher's)."""
-
-    def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        scores = layer.scores(rows)
-        ours = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
-        target = torch.log_softmax(teacher.scores(rows).float() / temperature, -1)
-        probabilities = target.exp()
-        loss = temperature**2 * ((probabilities * target.sub_(ours)).sum(-1) * used[rows]).sum()
-        grad = ours.exp_().sub_(probabilities).mul_(temperature * used[rows, None])
-        grad = grad.to(scores.dtype)
-        return loss, grad, grad.sum(0)
-
-    return loss_and_grad
-
-
-class _LinearLoss(torch.autograd.Function):
+class _ChunkedLoss(torch.autograd.Function):
     """Loss and gradients of an output layer, some inputs at a time.
 
     The gradient is that of the sum, so forward makes it while the probabilities are at hand; backward only scales it.
@@ -223,3 +194,39 @@ class _LinearLoss(torch.autograd.Function):
         d_hidden, d_weight, d_bias = ctx.saved_tensors
         grads = ((d_weight, ctx.dtypes[0]), (d_bias, ctx.dtypes[1]))
         return d_hidden * scale, *(grad.to(dtype, copy=True).mul_(scale) for grad, dtype in grads), None, None
+
+
+# ---- distillation
+
+
+def linear_divergence(
+    student: OutputLayer, teacher: OutputLayer, used: Tensor, temperature: float, slots: Tensor | None = None
+) -> Term:
+    """Summed KL divergence from the teacher's softmax(scores / T), times T squared (Hinton et al. 2015).
+
+    Without holding all (M, V) scores. used: (M,) bool, the rows that count; slots: its `used_slots`, if they are known.
+    There is no gradient for `teacher`.
+    """
+    slots = used_slots(used) if slots is None else slots
+    layer, loss_and_grad = student.at(slots), _divergence(teacher.at(slots).cast(), used[slots], temperature)
+    with torch.autocast(layer.hidden.device.type, enabled=False):
+        if torch.is_grad_enabled():
+            return Term(_ChunkedLoss.apply(*layer, loss_and_grad), None)
+        losses = (loss_and_grad(layer.cast(), rows)[0] for rows in layer.chunks())
+        return Term(sum(losses, layer.hidden.new_zeros((), dtype=torch.float32)), None)
+
+
+def _divergence(teacher: OutputLayer, used: Tensor, temperature: float) -> LossAndGrad:
+    """As `linear_divergence`; d (T^2 KL) / d scores = T (student's probabilities - teacher's)."""
+
+    def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        scores = layer.scores(rows)
+        ours = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
+        target = torch.log_softmax(teacher.scores(rows).float() / temperature, -1)
+        probabilities = target.exp()
+        loss = temperature**2 * ((probabilities * target.sub_(ours)).sum(-1) * used[rows]).sum()
+        grad = ours.exp_().sub_(probabilities).mul_(temperature * used[rows, None])
+        grad = grad.to(scores.dtype)
+        return loss, grad, grad.sum(0)
+
+    return loss_and_grad

@@ -47,7 +47,7 @@ def test_a_name_serves_every_command(environment, tmp_path):
     variables, commit = environment
     first = run(variables, tmp_path, "-m", "bertworks", *FEATURES.split())
     assert "org/tiny: downloading" in first.stderr and f"org/tiny: commit {commit}" in first.stderr
-    assert f"org/tiny@{commit[:12]}" in run(variables, tmp_path, "-m", "bertworks", "models").stdout
+    assert f"org/tiny@{commit}" in run(variables, tmp_path, "-m", "bertworks", "models").stdout
     offline = {**variables, "HF_HUB_OFFLINE": "1"}
     run(offline, tmp_path, "-m", "bertworks", *FINETUNE.split())
     results = json.loads((tmp_path / "run" / "results.json").read_text())

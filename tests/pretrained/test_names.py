@@ -30,7 +30,15 @@ WANTED = ["1_Pooling/config.json", "config.json", "model.safetensors", "vocab.tx
 def server(tmp_path):
     """A Hub with a repository of 3 MB, also under the name of a gated one."""
     repository = tmp_path / "repository"
-    for name in (*WANTED, "pytorch_model.bin", "onnx/model.onnx", "onnx/config.json", "training_args.bin"):
+    for name in (
+        *WANTED,
+        "model.fp16.safetensors",
+        "1_x/y/config.json",
+        "pytorch_model.bin",
+        "onnx/model.onnx",
+        "onnx/config.json",
+        "training_args.bin",
+    ):
         file = repository / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(os.urandom(3_000_000) if name == "model.safetensors" else b"{}")
@@ -95,6 +103,16 @@ def test_what_cannot_be_downloaded(server, tmp_path, name, environment, expected
     assert expected in notes and len(notes.splitlines()) == 1
 
 
+def test_a_repository_that_is_too_large_or_has_no_valid_name(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "_missing", lambda name, request: [hub.MAX_BYTES, 1])
+    with pytest.raises(
+        InputError, match=r"org/large: 8589\.9 MB to download; expected an encoder of at most 8589\.9 MB"
+    ):
+        hub.download("org/large", "large")
+    _, notes = resolve(server, tmp_path, "org/na--me")
+    assert "nor a valid name of a repository; expected org/name or org/name@revision" in notes
+
+
 def test_a_full_disk(monkeypatch):
     def fails(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -121,6 +139,8 @@ def test_paths_come_first(tmp_path, monkeypatch):
         "org/name/",
         ".",
         "org//name",
+        "a/b@../../evil",
+        "a/b@/x",
     ):
         assert folder_of(path) == Path(path)
 

@@ -61,7 +61,8 @@ def run_folder(model: Path) -> Path:
 
 def run_name(model: Path) -> str:
     """The name of a model folder: of the run where it is a run's `model/`, `org/name` of a download."""
-    return (name_of(model) or run_folder(model).name).partition("@")[0]
+    name = name_of(model)
+    return run_folder(model).name if name is None else name.partition("@")[0]
 
 
 def _nothing(folder: Path) -> bool:

@@ -132,11 +132,9 @@ class Family:
         out: dict[str, T] = {}
         buffer = re.compile(rf"({self.prefix}\.)?embeddings\.(position_ids|token_type_ids)")
         for name, tensor in tensors.items():
-            if buffer.fullmatch(name) or self.unread_in([name]):
+            full = self._of_today(name)
+            if buffer.fullmatch(full) or self.unread_in([name]):
                 continue
-            full = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
-            for other, todays in self.older.items():
-                full = re.sub(other, todays, full)
             full = f"{self.prefix}.{full}" if full.split(".")[0] in self.inside else full
             if full in out:
                 raise InputError(
@@ -145,9 +143,16 @@ class Family:
             out[full] = tensor
         return out
 
+    def _of_today(self, name: str) -> str:
+        """A tensor's name of today, for one of an older version or another model type."""
+        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+        for other, todays in self.older.items():
+            name = re.sub(other, todays, name)
+        return name
+
     def unread_in(self, names: Iterable[str]) -> list[str]:
         """The names of learned tensors that the folder's class does not read."""
-        return sorted(name for name in names if self.unread and name.startswith(self.unread))
+        return sorted(name for name in names if self.unread and self._of_today(name).startswith(self.unread))
 
     def untied(self, tensors: Mapping[str, T]) -> dict[str, T]:
         """The tensors of a model whose decoder has its own matrix: its bias is the decoder's, not the head's."""

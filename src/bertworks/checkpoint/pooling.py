@@ -92,6 +92,11 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
             f"{folder / MODULES}: its modules are {clip(', '.join(kinds), 200) or 'none'}; expected "
             f"{', '.join(_MODULES[:2])} and perhaps {_MODULES[2]}; others are not computed here"
         )
+    for path in (module["path"] for module in modules):
+        if path and (Path(path).name != path or path == ".."):
+            raise InputError(
+                f"{folder / MODULES}: path {shorten(path)}; expected the name of a folder inside, or nothing"
+            )
     inner, pooling = (folder / module["path"] for module in modules[:2])
     settings = _table(inner / _TRANSFORMER)
     check_only(settings, ONLY[_TRANSFORMER], str(inner / _TRANSFORMER))

@@ -28,7 +28,7 @@ def models(argv: list[str]) -> None:
 
     folders = {name: bundled(name) for name in BUNDLED}
     rows = [(name, "bundled", _megabytes(folder)) for name, folder in folders.items() if folder is not None]
-    rows += [(f"{name}@{folder.name[:12]}", "downloaded", _megabytes(folder)) for name, folder in cached()]
+    rows += [(f"{name}@{folder.name}", "downloaded", _megabytes(folder)) for name, folder in cached()]
     if rows:
         ResultTable("", ("name", "origin", "MB"), rows).show()
     else:

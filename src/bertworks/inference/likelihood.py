@@ -19,7 +19,7 @@ from ..batch import IGNORED
 from ..files import InputError
 from ..reporting.run_files import read_json_lines
 from ..tasks.inputs import Inputs
-from ..tasks.rows import in_chunks
+from ..tasks.rows import check_integer, in_chunks
 from ..tokenizer import normalize
 from .engines import Precision
 from .model import LoadedModel
@@ -97,12 +97,15 @@ def minimal_pairs(
     `by_file`. Equal likelihoods count as wrong. Raises InputError if there are no such files.
     """
     loaded = LoadedModel.load(model, precision=precision)
+    check_integer(pairs_per_file, "pairs_per_file", 0)
     files = sorted(Path(data).glob("*.jsonl"))
     if not files:
         raise InputError(f"{data}: no file NAME.jsonl in it; expected the folder `data` of BLiMP")
     accuracies, count = {}, 0
     for file in files:
         pairs = read_json_lines(file, PAIR)[: pairs_per_file or None]
+        if not pairs:
+            raise InputError(f"{file}: no pairs in this file; remove it")
         good, bad = (log_likelihoods(loaded, [pair[key] for pair in pairs], method) for key in PAIR)
         accuracies[file.stem] = float((good > bad).mean())
         count += len(pairs)

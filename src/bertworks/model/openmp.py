@@ -10,6 +10,7 @@ is never changed where OMP_WAIT_POLICY or GOMP_SPINCOUNT is set, or where torch 
 not depend on it.
 """
 
+import contextlib
 import ctypes
 import functools
 import os
@@ -63,13 +64,15 @@ class Watcher:
         self.release: threading.Event | None = None  # ends the second group of threads; None: without such a group
 
     def run(self) -> None:
-        """Measure until the process ends."""
+        """Measure until the process ends, or until the system has no such measurements any more."""
         start, all_before, own_before = time.monotonic(), busy_seconds(self.cores), time.process_time()
-        while True:
-            time.sleep(INTERVAL)
-            end, all_now, own_now = time.monotonic(), busy_seconds(self.cores), time.process_time()
-            self.add(((all_now - all_before) - (own_now - own_before)) / (end - start))
-            start, all_before, own_before = end, all_now, own_now
+        with contextlib.suppress(OSError, ValueError):
+            while True:
+                time.sleep(INTERVAL)
+                end, all_now, own_now = time.monotonic(), busy_seconds(self.cores), time.process_time()
+                self.add(((all_now - all_before) - (own_now - own_before)) / (end - start))
+                start, all_before, own_before = end, all_now, own_now
+        self.used = 0.0
 
     def add(self, used: float) -> None:
         """Take in one measurement of the cores that other programs use."""
@@ -78,7 +81,8 @@ class Watcher:
         if needed > SHORT and self.release is None and self.openmp:
             self.release = threading.Event()
             arguments = self.openmp, max(2, len(self.cores) - self.threads + 2), self.release
-            threading.Thread(target=hold_threads, args=arguments, name="idle OpenMP threads", daemon=True).start()
+            with contextlib.suppress(RuntimeError):  # the system allows no more threads
+                threading.Thread(target=hold_threads, args=arguments, name="idle OpenMP threads", daemon=True).start()
         elif needed < LONG and self.release is not None:
             self.release.set()
             self.release = None
@@ -86,8 +90,26 @@ class Watcher:
 
 def hold_threads(openmp: ctypes.CDLL, size: int, release: threading.Event) -> None:
     """Start a group of OpenMP threads, led by this thread. They sleep until it ends."""
-    openmp.GOMP_parallel(ctypes.cast(openmp.omp_get_thread_num, ctypes.c_void_p), None, size, 0)
-    release.wait()
+    if can_start(size):  # else the library would end the process
+        openmp.GOMP_parallel(ctypes.cast(openmp.omp_get_thread_num, ctypes.c_void_p), None, size, 0)
+        release.wait()
+
+
+def can_start(count: int) -> bool:
+    """Whether the system lets this process start this number of threads."""
+    stop, started = threading.Event(), list[threading.Thread]()
+    try:
+        for _ in range(count):
+            thread = threading.Thread(target=stop.wait, daemon=True)
+            thread.start()
+            started.append(thread)
+    except RuntimeError:
+        return False
+    finally:
+        stop.set()
+        for thread in started:
+            thread.join()
+    return True
 
 
 def busy_seconds(cores: list[int]) -> float:

@@ -9,10 +9,11 @@ from typing import Any
 
 from ..files import InputError
 
-# Weights in safetensors, settings and tokenizers, also of the numbered modules of sentence-transformers. A pickle can
-# run code, so none is downloaded.
-FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "README.md"]
-OTHER_FOLDERS = ["[!0-9]*/*"]  # onnx/, openvino/, checkpoint-500/ ...
+# Weights in safetensors, settings and tokenizers, also of the numbered modules of sentence-transformers (1_Pooling/). A
+# pickle can run code, so none is downloaded.
+FILES = ["model.safetensors", "model-*.safetensors", "[0-9]_*/model.safetensors", "*.json", "*.txt", "README.md"]
+OTHER_FOLDERS = ["[!0-9]*/*", "*/*/*"]  # onnx/, openvino/, checkpoint-500/ ...
+MAX_BYTES = 8 << 30  # of a repository: encoders are smaller
 
 
 @cache
@@ -36,9 +37,14 @@ def download(name: str, revision: str | None = None) -> Path:
     request["tqdm_class"] = Progress
     try:
         missing = _missing(name, request)
+        if sum(missing) > MAX_BYTES:
+            problem = f"{name}: {_megabytes(sum(missing))} to download; expected an encoder of at most"
+            raise InputError(f"{problem} {_megabytes(MAX_BYTES)}; download it with `hf download` and give its folder")
         if missing:
             print(f"{name}: downloading {_megabytes(sum(missing))} from the Hugging Face Hub", file=sys.stderr)
         folder = Path(snapshot_download(name, **request))
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(f"{name}: {_explanation(error, name, revision)}") from error
     if missing:
@@ -90,6 +96,10 @@ def _explanation(error: Exception, name: str, revision: str | None) -> str:
         return (
             f"neither a folder on this machine nor a public repository of {constants.ENDPOINT}; check the spelling, or "
             "set HF_TOKEN for a private repository"
+        )
+    if isinstance(error, errors.HFValidationError):
+        return (
+            "neither a folder on this machine nor a valid name of a repository; expected org/name or org/name@revision"
         )
     if isinstance(error, errors.RevisionNotFoundError):
         return f"the repository has no revision {revision!r}; expected a branch, a tag or a commit"

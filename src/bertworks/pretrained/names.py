@@ -7,7 +7,7 @@ from .hub import download
 
 HERE = Path(__file__).parent
 BUNDLED = ("mini", "mini-ko")
-REPOSITORY = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?:@(?P<revision>[\w./-]+))?")
+REPOSITORY = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(?:@(?P<revision>\w[\w.-]*(?:/\w[\w.-]*)*))?")
 SNAPSHOT = re.compile(r"models--(?P<organization>.+?)--(?P<name>.+)/snapshots/(?P<commit>[0-9a-f]{40})")
 
 

@@ -140,6 +140,10 @@ def start_model(config: PretrainConfig, init: Path | None, run: Run, store: Stor
             counts = torch.from_numpy(store.unigram_counts()) + 1.0
             model.heads["mlm"].bias.data.copy_((counts / counts.sum()).log())  # type: ignore[operator, union-attr]
         return prepare_model(model, config.loop, run)
+    if config.output_bias != "zero":
+        raise InputError(
+            f"output_bias = {config.output_bias!r} with a model to start from, which has its own; leave it out"
+        )
     shape = dataclasses.asdict(read_config(init)[0])
     if unlike := [f"{k}: {shape[k]!r} there, {v!r} here" for k, v in vars(config.model).items() if shape[k] != v]:
         raise InputError(

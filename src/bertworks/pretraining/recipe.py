@@ -68,8 +68,6 @@ class PretrainConfig:
             )
         if self.instances.sentence_order and self.objective_spec.pair != "sop":
             raise ValueError(f"instances.sentence_order with objective = {self.objective!r}; expected 'mlm+sop'")
-        if self.optim.protected_updates and self.model.start != "position-heads":
-            raise ValueError("optim.protected_updates without model.start = 'position-heads'; expected 0")
         if abs((total := sum(p.budget_fraction for p in self.phases)) - 1) > 1e-6:
             raise ValueError(f"the phases' budget_fraction adds up to {total}; expected 1")
         if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):

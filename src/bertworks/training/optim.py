@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from ..files import InputError
 from ..model.initialization import position_subspace
 from .config import OptimConfig
 
@@ -35,14 +36,12 @@ def learning_rate(config: OptimConfig, budget_used: float, update: int | None = 
     started = budget_used / config.warmup if config.warmup else 1.0
     if update is not None and config.warmup_updates > 0:
         started = min(started, update / config.warmup_updates)
-    if started < 1:
-        return config.lr * started
     if config.schedule == "constant":
-        return config.lr
+        return config.lr * min(1.0, started)
     left = max(0.0, 1.0 - budget_used)
     if config.schedule == "google":
-        return config.lr * left
-    return config.lr * min(1.0, left / (1 - config.warmup if config.schedule == "hf" else config.decay))
+        return config.lr * (started if started < 1 else left)
+    return config.lr * min(1.0, started, left / (1 - config.warmup if config.schedule == "hf" else config.decay))
 
 
 class Optimizer:
@@ -62,6 +61,8 @@ class Optimizer:
         self.words, self.subspace = None, slice(0)
         if config.protected_updates:
             encoder: Any = model.encoder
+            if encoder.config.start != "position-heads":
+                raise InputError("optim.protected_updates needs a model with start = 'position-heads'; leave it out")
             self.words, self.subspace = encoder.embeddings.word.weight, position_subspace(encoder.config)
         adam, muon = self._groups(self.parameters.keys() - self.by_muon), self._groups(self.by_muon)
         beta1, beta2 = config.betas

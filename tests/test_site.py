@@ -2,11 +2,9 @@
 
 import ast
 import html
-import importlib.util
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -72,23 +70,6 @@ def test_every_page_is_in_the_navigation():
     }
     notebooks = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs/notebooks").glob("*.ipynb")}
     assert set(named) == docs | notebooks | {"reference.md"}
-
-
-def test_a_wrapped_command_is_the_same_command(monkeypatch):
-    pytest.importorskip("mkdocs")
-    monkeypatch.syspath_prepend(ROOT / "docs/site")  # as mkdocs does
-    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs/site/hooks.py")
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
-    wrapped = 0
-    for page in (ROOT / "docs").glob("*.md"):
-        for line in re.findall(r"^    ((?:bertworks|pip|torchrun) .*[^\\\n])$", page.read_text("utf-8"), re.MULTILINE):
-            lines = hooks.wrapped(line)
-            assert shlex.split("\n".join(lines).replace("\\\n", ""), comments=True) == shlex.split(line, comments=True)
-            assert all(len(one) <= hooks.WIDTH for one in lines if " --" in one[8:] and not one.startswith("#")), lines
-            wrapped += len(lines) > 1
-    assert wrapped > 20
-    assert hooks.with_tokens("[CLS] [SEP] and `[CLS] [SEP]`") == r"\[CLS\] [SEP] and `[CLS] [SEP]`"
 
 
 @pytest.mark.heavy

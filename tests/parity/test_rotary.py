@@ -126,11 +126,6 @@ def test_what_does_not_fit_is_read_by_bertworks_alone(more, heads, tmp_path):
     same_tensors(load_model(tmp_path), model)
 
 
-def test_a_relu_encoder_without_the_head_fits(tmp_path):
-    save_folder(tmp_path, build_model(ModelConfig(**vars(OURS) | {"hidden_act": "relu"}), (), seed=1), None)
-    assert settings_of(tmp_path)["model_type"] == "jina_embeddings_v3"
-
-
 def test_folders_from_before(tmp_path):
     """They have BERT's names and are for bertworks alone; `convert` makes them readable to all."""
     model = shaken(build_model(OURS, ("mlm", "nsp"), seed=1))

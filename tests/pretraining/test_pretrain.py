@@ -237,11 +237,7 @@ def test_a_store_that_was_altered_or_is_none_is_refused(tiny_store, tmp_path, ca
         ("warmup = 0.1", "warmpu = 0.1", "unknown key optim.warmpu; did you mean optim.warmup?"),
         ("fraction = 0.6", "fraction = 0.5", "the phases' budget_fraction adds up to 0.9"),
         ("length = 40", "length = 41", "phase of length 41; expected 5 to 40, the longest"),
-        (
-            "eval_batches = 2",
-            "snapshots = [5, 99]",
-            "snapshots = [5, 99]; expected steps of the run, from 1 to 40",
-        ),
+        ("eval_batches = 2", "snapshots = [5, 99]", "snapshots = [5, 99]; expected steps of the run, from 1 to 40"),
         ("batch_size = 36", "batch_size = 100000000000", "batch_size = 100000000000; expected at most 1,048,576"),
         ("eval_batches = 2", 'objective = "ltr"', "model.direction = 'both'; expected 'left'"),
         ("dupe_factor = 2", 'input_format = "full-sentences"', "which has no second segment; expected 'mlm'"),

@@ -532,11 +532,7 @@ def test_a_hand_damaged_pipeline_is_one_message(
 
 @pytest.mark.parametrize(
     ("pattern", "content", "times", "fits"),
-    [
-        ({"String": "a"}, "aa", 34, False),
-        ({"String": "a"}, "b" * 100, 1, True),
-        ({"String": "…"}, "...", 34, True),
-    ],
+    [({"String": "a"}, "aa", 34, False), ({"String": "a"}, "b" * 100, 1, True), ({"String": "…"}, "...", 34, True)],
 )
 def test_a_normalizer_that_makes_texts_explode_is_refused(
     trained: Tokenizer, pattern: dict[str, str], content: str, times: int, fits: bool

@@ -87,13 +87,13 @@ def test_the_reference_has_the_losses_of_the_faster_ways(
 
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     config = load_recipe(trained / "recipe.toml", PretrainConfig)
-    run = Run(tmp_path, config.identity(Store.open(tiny_store.path)), ALONE)
-    begun, before = start_model(config, trained / "model", run), load_model(trained / "model")
+    store = Store.open(tiny_store.path)
+    run = Run(tmp_path, config.identity(store), ALONE)
+    begun, before = start_model(config, trained / "model", run, store), load_model(trained / "model")
     assert all(torch.equal(a, b) for a, b in zip(begun.parameters(), before.parameters(), strict=True))
     recipe = write_recipe(tmp_path, steps=2)
     main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained)))  # a run folder means its model
     assert (tmp_path / "run" / "results.json").exists()
-    store = Store.open(tiny_store.path)
     hashes = {config.identity(store, path).hash for path in (None, trained, trained / "model", tmp_path / "run")}
     assert len(hashes) == 3
 

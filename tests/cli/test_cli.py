@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import tyro
 
-import bertworks
 from bertworks import cli
 from bertworks.cli import COMMANDS, GROUPS, exit_status, main
 from bertworks.files import InputError
@@ -22,11 +21,6 @@ def status(arguments):
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     return ended.value.code
-
-
-def test_the_version_is_the_packages(capsys):
-    main(["--version"])
-    assert capsys.readouterr().out == f"bertworks {bertworks.__version__}\n"
 
 
 def test_the_help_fits_one_screen_and_leads_to_every_command(capsys):

@@ -197,6 +197,14 @@ def test_every_unit_is_labelled_once(tokenizer: Tokenizer, lengths: list[list[in
     assert len({*zip(window, documents, strict=True)}) == len({*window})  # no window has two documents
 
 
+def test_a_unit_of_a_long_sentence_is_labelled_where_it_stands_deepest(tokenizer: Tokenizer):
+    """Windows of six units begin at 0, 3 and 6; units 4 and 7 are as deep in two, and belong to the first."""
+    rows = made(tokenizer, sentence_rows([[12]]), length=8)
+    window = np.searchsorted(rows.inputs.edges, rows.position, "right") - 1
+    assert window.tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
+    assert (rows.position - rows.inputs.edges[window] - 1).tolist() == [0, 1, 2, 3, 4, 2, 3, 4, 2, 3, 4, 5]
+
+
 def test_the_shortest_limit_and_texts_without_words(tokenizer: Tokenizer):
     rows = made(tokenizer, [words("a bc", "B-LOC O")], length=3)
     assert np.diff(rows.inputs.edges).tolist() == [3, 3, 3]

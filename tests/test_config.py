@@ -7,17 +7,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from bertworks.config import (
-    RECIPE_BYTES,
-    RECIPES,
-    SCHEMA,
-    differences,
-    find_recipe,
-    from_dict,
-    load_recipe,
-    recipe_names,
-    to_toml,
-)
+from bertworks.config import RECIPE_BYTES, RECIPES, SCHEMA, find_recipe, from_dict, load_recipe, recipe_names, to_toml
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.pretraining.recipe import DistillConfig, PretrainConfig
@@ -138,17 +128,6 @@ def test_collections_are_converted(table, expected):
     else:
         found = from_dict(Collections, table)
         assert found == expected and all(type(value) is float for value in (*found.betas, *found.sums.values()))
-
-
-def test_differences_are_named():
-    one = Outer("x", Inner(), (Inner(),))
-    other = Outer("x", Inner(rate=0.25), (Inner(), Inner()), Path("a"))
-    assert differences(one, other) == [
-        ("inner.rate", 0.1, 0.25),
-        *((f"parts[1].{name}", None, value) for name, value in vars(Inner()).items()),
-        ("path", None, "a"),
-    ]
-    assert differences(one, one) == []
 
 
 @pytest.mark.parametrize("recipe", [PretrainConfig, DistillConfig, FinetuneConfig])

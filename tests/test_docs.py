@@ -248,17 +248,3 @@ def test_files_of_code_that_pages_name_exist():
             continue
         for name in set(re.findall(r"(?<![\w./:])(?:[a-z_]+/)+[a-z_0-9]+\.py\b", page.read_text(encoding="utf-8"))):
             assert (ROOT / "src/bertworks" / name).exists() or (ROOT / name).exists(), f"{page.name}: {name}"
-
-
-SOURCE = ROOT / "src/bertworks"
-ROOMS = [path.parent for path in [*SOURCE.glob("*/__init__.py"), *SOURCE.glob("apps/*/__init__.py")]]
-
-
-@pytest.mark.parametrize("room", ROOMS, ids=lambda path: path.name)
-def test_a_rooms_docstring_lists_its_files(room):
-    listed = (room / "__init__.py").read_text(encoding="utf-8")
-    named = set(re.findall(r"^ *(\w+)(?:\.py|/)?(?=  )", listed, re.MULTILINE))
-    files = {path.stem for path in room.glob("*.py")} - {"__init__", "__main__"}
-    folders = {path.parent.name for path in room.glob("*/__init__.py")}
-    if room.name != "cli":  # there the table of verbs lists the files
-        assert named == files | folders

@@ -2,7 +2,6 @@
 
 import json
 import os  # noqa: F401 (the readers use it)
-import random
 import signal  # noqa: F401
 import sys
 import time  # noqa: F401
@@ -50,32 +49,6 @@ def test_a_faulty_reader_is_caught(reader: str, kind: str, tmp_path: Path) -> No
     assert verdict.kind == kind, verdict
 
 
-@pytest.mark.parametrize(
-    ("ending", "valid"),
-    [
-        (".json", b'{"a": [1, {"b": "c"}], "d": 2.5}'),
-        (".jsonl", b'{"a": 1}\n{"a": 2}\n'),
-        (".toml", b"a = 1\n[b]\nc = [1, 2]\n"),
-        (".csv", b"a,b\nc,d\n"),
-        (".safetensors", b'=\0\0\0\0\0\0\0{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}' + bytes(8)),
-    ],
-)
-def test_mutations_are_repeatable_and_change_something(ending: str, valid: bytes) -> None:
-    from mutations import mutate
-
-    first, again = (
-        [mutate(random.Random(seed), f"x{ending}", valid, b"other bytes") for seed in range(60)] for _ in "ab"
-    )
-    assert first == again and sum(one != valid for one in first) > 40
-
-
-def test_a_sentence_that_names_infinity_is_no_number():
-    import box
-
-    assert box._has_nan('{"a": NaN}') and box._has_nan('text\n{"a": -Infinity}\n')
-    assert not box._has_nan("not finite (NaN,\n  Infinity, or too large); expected a number\n")
-
-
 # ---- kills.py
 
 
@@ -106,19 +79,3 @@ def test_clocks_plots_and_locks_do_not_count_but_other_bytes_and_files_do(kills,
     differences = kills.differences(one, kills.contents(changed))
     assert differences["mismatches"] == ["out/curves.png", "out/log.jsonl", "out/results.json"]
     assert differences["leftovers"] == ["out/.state.safetensors.77.tmp"]
-
-
-def test_files_that_are_not_whole_count(kills, tmp_path: Path) -> None:
-    """Under their final names; temporary files may be anything."""
-    import safetensors.numpy
-
-    folder = write(tmp_path / "run", 1.0, 0.5, ".results.json.77.tmp")
-    safetensors.numpy.save_file({}, folder / "out/a.safetensors")
-    reference = kills.contents(folder)
-    assert kills.half_written(folder, None) == [] == kills.half_written(folder, reference)
-    (folder / "out/log.jsonl").write_text('{"step": 1, "lo')  # a log is appended to, other files are written once
-    assert kills.half_written(folder, None) == [] and kills.half_written(folder, reference) == ["out/log.jsonl"]
-    for name in ("results.json", "a.safetensors"):
-        path = folder / "out" / name
-        path.write_bytes(path.read_bytes()[:9])
-    assert kills.half_written(folder, None) == ["out/a.safetensors", "out/results.json"]

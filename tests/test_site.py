@@ -1,12 +1,8 @@
 """The site of docs/: it builds without a warning, has every page, loads nothing from elsewhere, no link is dead."""
 
 import ast
-import html
-import importlib.util
-import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -14,8 +10,6 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
-
-from bertworks.cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 LOADS = {"img", "script", "iframe", "source", "video", "audio", "embed"}
@@ -74,23 +68,6 @@ def test_every_page_is_in_the_navigation():
     assert set(named) == docs | notebooks | {"reference.md"}
 
 
-def test_a_wrapped_command_is_the_same_command(monkeypatch):
-    pytest.importorskip("mkdocs")
-    monkeypatch.syspath_prepend(ROOT / "docs/site")  # as mkdocs does
-    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs/site/hooks.py")
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
-    wrapped = 0
-    for page in (ROOT / "docs").glob("*.md"):
-        for line in re.findall(r"^    ((?:bertworks|pip|torchrun) .*[^\\\n])$", page.read_text("utf-8"), re.MULTILINE):
-            lines = hooks.wrapped(line)
-            assert shlex.split("\n".join(lines).replace("\\\n", ""), comments=True) == shlex.split(line, comments=True)
-            assert all(len(one) <= hooks.WIDTH for one in lines if " --" in one[8:] and not one.startswith("#")), lines
-            wrapped += len(lines) > 1
-    assert wrapped > 20
-    assert hooks.with_tokens("[CLS] [SEP] and `[CLS] [SEP]`") == r"\[CLS\] [SEP] and `[CLS] [SEP]`"
-
-
 @pytest.mark.heavy
 def test_no_page_loads_anything_from_another_host(site, pages):
     assert len(pages) > 40 and sum(len(page.loaded) for page in pages.values()) > 300
@@ -124,17 +101,3 @@ def test_the_reference_has_every_public_name(site):
     page = (site / "reference.html").read_text("utf-8")
     headings = set(re.findall(r'<h2 id="bertworks\.[\w.]*?(\w+)"', page))
     assert headings == names and len(names) > 10
-
-
-@pytest.mark.heavy
-def test_every_verb_has_a_page_with_its_example_and_flags(site):
-    outputs = json.loads((ROOT / "docs/verbs/outputs.json").read_text("utf-8"))
-    for verb, flag in {
-        **dict.fromkeys(COMMANDS, "--help"),
-        "predict fill-mask": "--top-k",
-        "pretrain": "--masking.ngrams",
-    }.items():
-        page = (site / "verbs" / f"{verb.replace(' ', '-')}.html").read_text("utf-8")
-        text = html.unescape(re.sub(r"<[^>]+>", "", page))
-        assert f"bertworks {verb}" in text and f" {flag}" in text and "usage: bertworks" in text, verb
-        assert all(line in text for line in outputs.get(verb, [])), verb

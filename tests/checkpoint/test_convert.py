@@ -228,8 +228,7 @@ def test_an_original_albert(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "head"),
-    [("BertForSequenceClassification", "classifier."), ("BertForQuestionAnswering", "qa_outputs.")],
+    ("name", "head"), [("BertForSequenceClassification", "classifier."), ("BertForQuestionAnswering", "qa_outputs.")]
 )
 def test_an_original_that_was_fine_tuned(name, head, tmp_path):
     """What run_classifier.py and run_squad.py save: the encoder with its pooler, and the head as bare variables."""

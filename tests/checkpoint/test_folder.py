@@ -13,13 +13,7 @@ import torch
 
 from bertworks.checkpoint import folder as folders
 from bertworks.checkpoint import metadata
-from bertworks.checkpoint.folder import (
-    load_encoder,
-    load_model,
-    load_tokenizer,
-    read_config,
-    save_folder,
-)
+from bertworks.checkpoint.folder import load_encoder, load_model, load_tokenizer, read_config, save_folder
 from bertworks.checkpoint.hf import LATEST
 from bertworks.checkpoint.locate import find_model
 from bertworks.checkpoint.start import initial_model

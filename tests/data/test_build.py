@@ -170,27 +170,6 @@ def test_workers_end_with_a_killed_parent(tokenizer, tmp_path):
     raise AssertionError("worker processes outlive their parent")
 
 
-UNGUARDED = """
-from bertworks.data import build as b
-from bertworks.data.corpus import InputOptions
-from bertworks.tokenizer import Tokenizer
-print("running")
-config = b.BuildConfig(input=InputOptions(documents="blank-line"), workers=2)
-b.build([{corpus!r}], Tokenizer.load({tokenizer!r}), {out!r}, config, progress=False)
-"""
-
-
-def test_a_script_without_a_guard_builds_with_workers(corpus, tokenizer, tmp_path):
-    tokenizer.save(tmp_path / "tokenizer")
-    run(corpus, tokenizer, tmp_path / "one")
-    names = {"corpus": str(corpus), "tokenizer": str(tmp_path / "tokenizer"), "out": str(tmp_path / "two")}
-    script = tmp_path / "a script.py"
-    script.write_text(UNGUARDED.format(**names))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "running\n", "")
-    assert content(tmp_path / "two") == content(tmp_path / "one")
-
-
 def stop(corpus, tokenizer, out):
     """A build that is stopped when all parts are there."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):

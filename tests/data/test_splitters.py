@@ -6,7 +6,6 @@ import textwrap
 import pytest
 import sentencex
 
-from bertworks.data import wrapping
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import Document, InputOptions, read_documents
 from bertworks.data.sentences import check_documents, split_sentences
@@ -155,21 +154,3 @@ def test_words_stay_whole_if_one_line_is_longer_and_the_ends_of_lines_are_stripp
     path.write_text("\n\n".join([f"{cut[0]}\n{URL}\n{cut[1]}", *cut[2:]]), encoding="utf-8")
     document, *_ = read_documents([path], InputOptions(paragraphs="blank-line"))
     assert document.text.split("\n") == [f"{texts[0]} {URL} {texts[1]}", *texts[2:]]
-
-
-@pytest.mark.parametrize(
-    ("line", "following", "words", "joined"),
-    [
-        ("그는 말을 했다.", "이튿날 왔다", set(), "그는 말을 했다. 이튿날 왔다"),
-        ("그는 (다시)", "이튿날 왔다", set(), "그는 (다시) 이튿날 왔다"),
-        ("그는 말을 했으", "며 웃었다", set(), "그는 말을 했으며 웃었다"),
-        ("그 값은 3.", "5라고 한다", {"3.5라고"}, "그 값은 3.5라고 한다"),
-        ("그는 이튿날", "다시 왔다", {"이튿날", "다시"}, "그는 이튿날 다시 왔다"),
-        ("그는 이튿날", "다시 왔다", {"이튿날"}, "그는 이튿날 다시 왔다"),
-        ("그는 이튿날", "다시왔다 또\n그", {"이튿날", "다시왔다", "또", "그"}, "그는 이튿날다시왔다 또 그"),
-        ("그 값은 3.", "5라고 한다", None, "그 값은 3.5라고 한다"),
-    ],
-)
-def test_what_follows_a_full_line_whose_ends_are_stripped(line, following, words, joined):
-    """A following line in which no column is free has lost no blank."""
-    assert wrapping._joined([line, *following.split("\n")], len, len(line), words) == joined

@@ -1,20 +1,15 @@
 """Claims: p, effect size and Holm's correction are right, and a verdict is not stronger than its evidence."""
 
 import math
-import re
 import statistics
-from pathlib import Path
 
 import pytest
 from scipy import stats
 
 from bertworks.experiments.claims import claimed, verdict
 from bertworks.experiments.statistics import Difference, difference, holm, p_beyond, paired
-from bertworks.experiments.tables import differences, load_results, tables
-from bertworks.files import InputError, read_json, write_json
+from bertworks.experiments.tables import differences, tables
 
-STUDIES = Path(__file__).parents[2] / "docs/results/studies"
-SIZE = STUDIES / "size/results.json"
 BASE = {"1": 0.50, "2": 0.60, "3": 0.40, "9": 0.0}
 OTHER = {"1": 0.60, "2": 0.65, "3": 0.55}
 
@@ -210,19 +205,3 @@ def test_drawn_rows_and_test_data_are_named():
     assert dict(claim.rows)["n"].startswith("3 draws of training rows")
     assert "on development data (B: on test data)." in figures.notes[0]
     assert figures.notes[1] == "In B each seed also draws its training rows."
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda r: r.update(claim={"row": "L1 H256 A4"}), "its tables cannot be made (KeyError"),
-        (lambda r: r.pop("rows"), "its tables cannot be made (KeyError: 'rows'); give `bertworks study run`"),
-        (lambda r: r.update(kind="sweep"), "results of a 'sweep' in format 1; expected those of a study"),
-    ],
-)
-def test_a_report_names_what_is_wrong_with_results(tmp_path, change, message):
-    results = read_json(SIZE)
-    change(results)
-    write_json(tmp_path / "results.json", results)
-    with pytest.raises(InputError, match=re.escape(message)):
-        load_results(tmp_path)

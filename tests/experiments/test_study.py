@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import statistics
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from bertworks.experiments.plan import make_plan
 from bertworks.experiments.recipe import load_study
 from bertworks.experiments.rows import StudyInputs
 from bertworks.experiments.scheduler import RunFolder
-from bertworks.experiments.specs import Training, study_run
+from bertworks.experiments.specs import Training
 from bertworks.experiments.study import Options, run_study
 from bertworks.experiments.tables import tables
 from bertworks.files import Diverged, InputError, NotWritten, read_json
@@ -406,28 +405,6 @@ def test_workers_of_a_scheduler_run_a_study(finished, tiny_store, tiny_data, tmp
     results = read_json(tmp_path / "out" / "results.json")
     assert results["measured"] == read_json(out / "results.json")["measured"] and not results["left"]
     assert "random: SST-2, seed 2: done" in capfd.readouterr().err
-
-
-def hold(folder, run, held):
-    with folder.claim(run) as claimed:
-        held.put(claimed)
-        time.sleep(60)
-
-
-def test_a_claim_dies_with_its_process(tmp_path):
-    run, folder = study_run(Training(PretrainConfig(), "corpus"), "a run"), RunFolder(tmp_path)
-    context = multiprocessing.get_context("spawn")
-    held = context.Queue()
-    process = context.Process(target=hold, args=(folder, run, held))
-    process.start()
-    assert held.get(timeout=120) and folder.busy(run)
-    with folder.claim(run) as claimed:
-        assert not claimed
-    process.kill()
-    process.join()
-    assert not folder.busy(run)
-    with folder.claim(run) as claimed:
-        assert claimed
 
 
 # ---- names of runs

@@ -57,9 +57,6 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, atol=2e-6)
 
 
-# ---- rows
-
-
 # ---- vectors
 
 
@@ -226,8 +223,7 @@ def test_an_encoder_in_memory_is_left_as_it_is(folder):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"direction": "left"}, {"direction": "pair"}, {"layer_type": "lstm"}, {"num_hidden_layers": 0}],
+    "changes", [{"direction": "left"}, {"direction": "pair"}, {"layer_type": "lstm"}, {"num_hidden_layers": 0}]
 )
 def test_other_encoders(folder, changes):
     encoder = build_model(dataclasses.replace(TINY, **changes), (), seed=4).encoder.eval()

@@ -583,14 +583,6 @@ def test_machines_with_a_compiler_have_them():
 
 
 @NEEDED
-def test_the_source_has_no_warnings_and_no_long_lines(tmp_path):
-    flags = (*build.FLAGS, "-Wall", "-Wextra", "-Werror")
-    build.compiled(tmp_path / "strict.so", shutil.which("gcc"), library(), flags)
-    for path in Path(K.__file__).parent.glob("*.[ch]"):
-        assert max(map(len, path.read_text().splitlines())) <= 120, path.name
-
-
-@NEEDED
 def test_they_are_compiled_once(fresh):
     assert load() is not None
     (library,) = fresh.iterdir()

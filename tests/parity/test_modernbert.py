@@ -151,10 +151,7 @@ FULL, LOCAL = "full_attention", "sliding_attention"
         ({"sliding_window": 3}, "sliding_window = 3, local_attention = 12; expected at least 1, and twice"),
         ({"rope_parameters": {FULL: {"rope_type": "yarn", "factor": 4.0}}}, "full_attention = .*rope_theta alone"),
         ({"rope_parameters": {LOCAL: {"type": "dynamic"}}}, "sliding_attention: rope_type = 'dynamic'; expected"),
-        (
-            {"rope_parameters": {"rope_theta": 50.0, "rope_type": "default"}},
-            "rope_theta.*; expected a table for each",
-        ),
+        ({"rope_parameters": {"rope_theta": 50.0, "rope_type": "default"}}, "rope_theta.*; expected a table for each"),
         ({"rope_scaling": {"type": "linear"}}, "rope_scaling = .*linear"),
         ({"hidden_activation": "swiglu", "classifier_activation": "swiglu"}, "hidden_act = 'swiglu'"),
     ],
@@ -175,10 +172,7 @@ def test_what_no_key_can_say_is_read_by_bertworks_alone(tmp_path):
 
 @pytest.mark.parametrize(
     ("cls", "given"),
-    [
-        ("TokenClassification", ["ModernBertForMaskedLM"]),
-        ("MaskedLM", ["ModernBertForSequenceClassification"]),
-    ],
+    [("TokenClassification", ["ModernBertForMaskedLM"]), ("MaskedLM", ["ModernBertForSequenceClassification"])],
 )
 def test_a_class_that_does_not_fit_is_named(cls, given, tmp_path):
     peer(f"ModernBertFor{cls}").save_pretrained(tmp_path)

@@ -9,7 +9,6 @@ import torch
 from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.families import BERT
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
-from bertworks.checkpoint.start import initial_model
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import Model, build_model
@@ -125,22 +124,6 @@ def test_what_does_not_fit_is_read_by_bertworks_alone(more, heads, tmp_path):
     save_folder(tmp_path, model.eval(), None)
     assert settings_of(tmp_path)["model_type"] == "bertworks"
     same_tensors(load_model(tmp_path), model)
-
-
-def test_a_relu_encoder_without_the_head_fits(tmp_path):
-    save_folder(tmp_path, build_model(ModelConfig(**vars(OURS) | {"hidden_act": "relu"}), (), seed=1), None)
-    assert settings_of(tmp_path)["model_type"] == "jina_embeddings_v3"
-
-
-def test_a_fine_tuning_starts_from_it(tmp_path):
-    """As the recipes do: an encoder with two heads, a classifier on it, a tagger on that."""
-    save_folder(tmp_path / "mlm", build_model(OURS, ("mlm", "nsp"), seed=1), None)
-    made = initial_model(tmp_path / "mlm", ("classifier",), 3, seed=2)
-    assert made.fresh == ["classifier"] and made.unused == ["mlm", "nsp"]
-    save_folder(tmp_path / "classifier", made.model, None)
-    same_tensors(load_model(tmp_path / "classifier"), made.model)
-    made = initial_model(tmp_path / "classifier", ("tagger",), 3, seed=2)
-    assert made.fresh == ["tagger"] and made.unused == ["classifier", "pooler"]
 
 
 def test_folders_from_before(tmp_path):

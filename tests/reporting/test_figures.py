@@ -155,14 +155,6 @@ def test_a_folder_of_seeds_is_its_runs_and_one_of_other_runs_says_which_there_ar
         plot_runs([tmp_path], tmp_path / "x")
 
 
-def test_a_folder_without_a_log_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"no log\.jsonl in this folder"):
-        plot_runs([tmp_path], tmp_path / "x")
-    (tmp_path / "log.jsonl").write_text("")
-    with pytest.raises(InputError, match="no record of training"):
-        plot_runs([tmp_path], tmp_path / "x")
-
-
 def test_the_reliability_of_classifiers_is_drawn(tmp_path):
     table = [{"count": 10, "confidence": 0.55, "accuracy": 0.4}, {"count": 30, "confidence": 0.95, "accuracy": 0.9}]
     for name, ece in (("one", 0.05), ("other", 0.25)):

@@ -16,12 +16,8 @@ from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.base import Example, LengthLimits, Task
-from bertworks.tasks.choice import Choice
 from bertworks.tasks.classification import prepare
 from bertworks.tasks.kinds import KINDS, load_data, own_table, own_task, read_rows
-from bertworks.tasks.questions import Question
-from bertworks.tasks.rows import sample
-from bertworks.tasks.sentences import Tagged
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
 from support.tiny_task import tiny_folder
@@ -165,25 +161,6 @@ def test_predictions_are_told_with_their_lines(finished):
         share = np.mean([true == predicted for true, predicted in sets])
         metrics = results["metrics"]
         assert share == pytest.approx(metrics.get("accuracy", metrics.get("exact_match", share)))
-
-
-def test_a_sample_has_short_rows_of_every_label_once():
-    rows = [Example(f"text {i}", label="a", line=i) for i in range(9)]
-    rows += [Example("x" * 3000, label="c"), Example("first b", label="b"), Example("first b", label="b", line=7)]
-    rows += [Example("pair", "other", "b")]
-    assert sample(rows) == [
-        {"text": "text 0", "label": "a"},
-        {"text": "first b", "label": "b"},
-        {"text": "text 1", "label": "a"},
-        {"text": "pair", "pair": "other", "label": "b"},
-        {"text": "text 2", "label": "a"},
-        {"text": "text 3", "label": "a"},
-    ]
-    assert sample([Tagged("Kim left", ((0, 3), (4, 8)), ("B-PER", "O"))]) == [{"text": "Kim left"}]
-    questions = [Question(str(i), f"q{i}", "c1" if i < 8 else "c2", (("a", 0),)) for i in range(9)]
-    assert [row["question"] for row in sample(questions)][:2] == ["q0", "q8"]
-    assert sample(questions)[0] == {"question": "q0", "context": "c1"}
-    assert sample([Choice("t", ("a", "b"), 1)]) == [{"text": "t", "choices": ("a", "b"), "label": 1}]
 
 
 def test_long_texts_beside_pairs_are_decoded_row_by_row(tmp_path):

@@ -98,11 +98,7 @@ def test_the_whole_file_decides_how_its_parts_are_read(tmp_path):
         (["array(['law'], dtype=object)"], SEVERAL, "is not a list of names in quotes"),
         *[
             (cells, SEVERAL, r"line 2: label .* may be 0 or 1 for each label, without their names; give one column per")
-            for cells in (
-                ["[1, 0, 1]", "[0, 0, 0]"],
-                ["[True, False]", "[False, True]"],
-                ["[1, 0, 1]", "['law']"],
-            )
+            for cells in (["[1, 0, 1]", "[0, 0, 0]"], ["[True, False]", "[False, True]"], ["[1, 0, 1]", "['law']"])
         ],
         (["", "[0, 1]", ""], SEVERAL, r"line 3: label '\[0, 1\]' may be 0 or 1 for each label"),
         (["[1, 0, 0, 1]"], KNOWN, r"line 2: label '\[1, 0, 0, 1\]' may be 0 or 1 for each label"),

@@ -126,15 +126,10 @@ FOLDERS: dict[str, Write] = {
     "bert, accents": saved(lambda f: bert(f, strip_accents=False), "bert", problem_type="single_label_classification"),
     "bert, chinese words": saved(lambda f: bert(f, tokenize_chinese_chars=False), "bert"),
     "bert, added": saved(lambda f: with_tokens(bert(f), "covid19", special=E1), "bert", id2label={"0": "a"}),
-    "bert, single words": saved(
-        lambda f: with_tokens(bert(f), AddedToken("covid", single_word=True, lstrip=True, rstrip=True)), "bert"
-    ),
-    "bert, no segments": saved(lambda f: bert(f, model_input_names=["input_ids", "attention_mask"]), "bert"),
     "distilbert": saved(lambda f: bert(f, "DistilBertTokenizer"), "distilbert"),
     "roberta": saved(lambda f: roberta(), "roberta"),
     "roberta, prefix": saved(lambda f: roberta(add_prefix_space=True, trim_offsets=False), "roberta"),
     "xlm-roberta": saved(lambda f: unigram("XLMRobertaTokenizer"), "xlm-roberta"),
-    "xlm-roberta, added": saved(lambda f: with_tokens(unigram("XLMRobertaTokenizer"), special=E1), "xlm-roberta"),
     "camembert": saved(lambda f: unigram("CamembertTokenizer"), "camembert"),
     "albert": saved(lambda f: T.AlbertTokenizer(vocab=list(ALBERT)), "albert"),
     "modernbert": fast(byte_level(template=True), "modernbert", **ROLES),
@@ -170,10 +165,6 @@ FOREIGN: dict[str, tuple[Write, str]] = {
         by_hand({"tokenizer_class": "BertJapaneseTokenizer"}, OLD),
         r"config.json: tokenizer_class = 'BertJapaneseTokenizer'",
     ),
-    "japanese, mecab": (
-        by_hand(tokenizer_config={**OLD, "word_tokenizer_type": "mecab"}),
-        "word_tokenizer_type = 'mecab'",
-    ),
     "another kind": (
         by_hand(tokenizer_config={**OLD, "tokenizer_class": "RobertaTokenizer"}),
         "vocabulary is wordpiece",
@@ -181,10 +172,6 @@ FOREIGN: dict[str, tuple[Write, str]] = {
     "added tokens beside a vocab.txt": (
         by_hand(tokenizer_config=OLD, added_tokens={"covid": len(WORDPIECE)}),
         "the added token 'covid' is not in the vocabulary.*as a fast tokenizer",
-    ),
-    "special tokens of a map": (
-        by_hand(tokenizer_config=OLD, special_tokens_map={"additional_special_tokens": ["kim", *E1]}),
-        "the added token 'kim' is not",
     ),
     "a special token by name": (
         by_hand(tokenizer_config={**OLD, "bos_token": {"content": "[E1]"}}),

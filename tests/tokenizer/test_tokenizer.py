@@ -7,8 +7,6 @@ import json
 import pickle
 import random
 import re
-import shutil
-import subprocess
 import unicodedata
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from bertworks.files import InputError
 from bertworks.tokenizer import Tokenizer, TokenizerConfig, bert_rules, compose, normalize
 from bertworks.tokenizer.bert_rules import CLASSES, BertRules
 from bertworks.tokenizer.check import check, normalizer_mismatch
-from bertworks.tokenizer.pipeline import steps
 from bertworks.tokenizer.training import VocabModel, sample_lines
 from bertworks.tokenizer.wordpiece import SPECIAL_TOKENS
 from support import reference_tokenizer as reference
@@ -411,41 +408,6 @@ def test_rules_have_one_fingerprint_however_they_are_written(tmp_path: Path) -> 
     assert len(fingerprints | {Tokenizer.load(path, lowercase).fingerprint for lowercase in (True, False)}) == 4
 
 
-SIGMAS = [
-    "\u0391\u03a3",
-    "\u03a3",
-    "1\u03a3",
-    "1'\u03a3",
-    "a'.\u03a3'. b",
-    "a'\u03a3'b",
-    "\u03a3\u03a3\u03a3",
-    "\U0001d400\u0301\u03a3",
-    "\n\u03a3",
-]
-NODE_SCRIPT = """
-const [regexes, sigma, texts] = JSON.parse(require("fs").readFileSync(0));
-regexes.forEach((regex) => new RegExp(regex, "gu"));
-console.log(JSON.stringify(texts.map((text) => text.replaceAll(new RegExp(sigma, "gu"), "\u03c2"))));
-"""
-
-
-@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
-def test_javascript_reads_the_regular_expressions() -> None:
-    """transformers.js compiles them with the flags "gu"."""
-    found = set()
-    for tokenizer in PROBES.values():
-        parts = json.loads(tokenizer.pipeline)
-        for step in [*steps(parts, "normalizer"), *steps(parts, "pre_tokenizer")]:
-            found |= {step["pattern"]["Regex"]} if "Regex" in step.get("pattern", {}) else set()
-    sigma = bert_rules._FINAL_SIGMA["pattern"]["Regex"]
-    assert len(found) == 4 and sigma in found
-    given = json.dumps([[*found], sigma, SIGMAS])
-    done = subprocess.run(["node", "-e", NODE_SCRIPT], input=given, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr[-300:]
-    final = [["\u03c2" if low == "\u03c2" else char for char, low in zip(t, t.lower(), strict=True)] for t in SIGMAS]
-    assert json.loads(done.stdout) == ["".join(chars) for chars in final]
-
-
 @pytest.mark.parametrize("text", ["1\u03a3", "1'\u03a3", "a\u03a3", "\u03a3", "'", "\u03a3'"])
 def test_final_sigma_takes_time_linear_in_the_text(text: str) -> None:
     """A search back to the text's beginning at every sigma would take half a minute here."""
@@ -570,11 +532,7 @@ def test_a_hand_damaged_pipeline_is_one_message(
 
 @pytest.mark.parametrize(
     ("pattern", "content", "times", "fits"),
-    [
-        ({"String": "a"}, "aa", 34, False),
-        ({"String": "a"}, "b" * 100, 1, True),
-        ({"String": "…"}, "...", 34, True),
-    ],
+    [({"String": "a"}, "aa", 34, False), ({"String": "a"}, "b" * 100, 1, True), ({"String": "…"}, "...", 34, True)],
 )
 def test_a_normalizer_that_makes_texts_explode_is_refused(
     trained: Tokenizer, pattern: dict[str, str], content: str, times: int, fits: bool

@@ -5,18 +5,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from bertworks.apps.demo.page import page
-from bertworks.apps.demo.report import report
-from bertworks.apps.demo.run import show
 from bertworks.apps.probing.model import Attention
 
 EVIL = "<script>alert(1)</script>&\"'"
 RESULTS = json.loads((Path(__file__).parents[3] / "docs/results/demo/results.json").read_text(encoding="utf-8"))
 RESULTS["tasks"]["tags"]["labels"], RESULTS["machine"]["cpu"] = [EVIL], EVIL
 RESULTS["masks"] = {"Return the [MASK] of it.": ["index 15%", f"{EVIL} 3%"]}
-ENTROPY = RESULTS["heldout"]["unigram_entropy"]
 RECORDS = [{"kind": "train", "step": s, "tokens": 1800 * s, "mlm_loss": 9 - s / 700} for s in range(20, 2500, 20)]
 RECORDS += [{"kind": "eval", "step": s, "mlm_loss": 8.9 - s / 700} for s in range(500, 2500, 500)]
 ROWS = [{"words": ["Sort", EVIL, "by", "key"], "gold": ["O", "B-CODE", "O", "B-PARAM"], "predicted": ["O", "O"] * 2}]
@@ -57,15 +53,3 @@ def test_the_page_loads_nothing_and_runs_nothing_of_a_text():
     assert not any(key in ("src", "href") for _, attributes in reader.found for key in attributes)
     assert EVIL not in text and "@@" not in text and "url(" not in text
     assert "%3Cscript" not in text and text.count("&lt;script&gt;") >= 5
-
-
-def test_a_demo_that_learned_nothing_reports_it(capsys):
-    """The page, REPORT.md and the terminal; a demo that learned has no such lines."""
-    flat = RESULTS | {"heldout": RESULTS["heldout"] | {"mlm_loss": ENTROPY - 0.1}}
-    said = f"This encoder has learned nothing: its held-out loss is {ENTROPY - 0.1:.2f} nats"
-    assert f"<p class=warning role=note>{said}" in written(flat) and "class=warning" not in written()
-    assert said in report(flat) and "learned nothing" not in report(RESULTS)
-    show(flat, Path("runs/demo"), Console(width=80))
-    assert said in " ".join(capsys.readouterr().out.split())
-    show(RESULTS, Path("runs/demo"), Console(width=80))
-    assert "learned nothing" not in capsys.readouterr().out

@@ -50,23 +50,3 @@ def test_every_request_is_counted_once(loop):
     assert found["sent"] == received == found["accepted"] + found["refused"] + found["lost"] and found["sent"] > 100
     assert found["accepted"] == len(load.latencies) == found["statuses"]["200"] == received // 3
     assert abs(found["refused"] - found["lost"]) <= 1 and found["other"] == found["unsent"] == 0
-
-
-def rate_with(*rounds, accepted=10):
-    """The rate of a server whose rounds had these p99 in ms at the first rates, fewer where a round stopped."""
-    serving = importlib.import_module("serving")
-    side = serving.Side(serving.Setting("a", "", ()), None)
-    for found in rounds:
-        for rate, p99 in zip(serving.RATES, found, strict=False):
-            side.trials[rate].append({"p99_ms": p99, "accepted": accepted, "sent": 10})
-    return side.requests_per_second
-
-
-def test_the_rate_of_a_server_is_where_its_median_p99_crosses_the_limit(loop):
-    first, second = importlib.import_module("serving").RATES[:2]
-    found = rate_with((50, 200), (40, 300), (900, 100))
-    assert found == pytest.approx(first * (second / first) ** 0.5, abs=0.1)
-    assert rate_with((50, 90), (50, 90)) is None  # nothing was too much
-    assert rate_with((50, 90), accepted=9) is None
-    for rounds in (((50, None), (50, None)), ((50, 60), (50,), (50,))):  # without an answer, or stopped: as if 300 ms
-        assert rate_with(*rounds) == pytest.approx(first * (second / first) ** 0.387, abs=0.1)

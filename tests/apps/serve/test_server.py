@@ -1,29 +1,23 @@
 """The process of a server: what stops it at its start, its screen, and how it ends."""
 
-import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import httpx
-import numpy as np
 import pytest
-import torch
 
 import bertworks.inference.engines as engines
 from bertworks.apps.serve import server
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import load_models
-from bertworks.apps.serve.queue import ComputeQueue
-from bertworks.apps.serve.server import KEY, bind, in_a_thread, leave_cores_to_compute, read_keys, serve
+from bertworks.apps.serve.server import KEY, bind, read_keys
 from bertworks.apps.serve.service import Service
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.tasks.inputs import Inputs
 from support.served import wait_for
 
 # ---- the start
@@ -125,49 +119,7 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
         read_keys(ServeConfig())
 
 
-def test_only_the_queue_uses_all_cores():
-    class Steps:
-        def score_inputs(self, parts):
-            return [torch.tensor([torch.get_num_threads()])]
-
-    one, none = np.array([1]), np.array([0])
-    inputs, before = Inputs(one, np.array([0, 1]), one, none, none, 0, 8), torch.get_num_threads()
-    torch.set_num_threads(3)
-    queue, steps = ComputeQueue(), Steps()
-    try:
-        counts = [int(queue.submit(steps, inputs, one).result(10).scores)]
-        leave_cores_to_compute()
-        counts.append(int(queue.submit(steps, inputs, one).result(10).scores))
-        assert [*counts, torch.get_num_threads(), in_a_thread(torch.get_num_threads)] == [3, 3, 1, 1]
-    finally:
-        queue.close()
-        torch.set_num_threads(before)
-
-
 # ---- the end
-
-
-def test_signals_after_the_last_answer_change_nothing(monkeypatch):
-    """uvicorn puts back the handlers that it found; a signal while the process ends must not give another exit code."""
-    service = SimpleNamespace(draining=False)
-    app, seen, ended = SimpleNamespace(state=SimpleNamespace(service=service)), [], []
-    monkeypatch.setattr(os, "_exit", ended.append)
-
-    class Ended:
-        def run(self, sockets):
-            for service.draining in (False, True):
-                signal.raise_signal(signal.SIGTERM)
-                seen.append(list(ended))
-
-    monkeypatch.setattr(server, "server_of", lambda *_: Ended())
-    before = {stop: signal.getsignal(stop) for stop in server.STOPS}
-    try:
-        serve(app, None, ServeConfig())
-        signal.raise_signal(signal.SIGTERM)
-    finally:
-        for stop, handler in before.items():
-            signal.signal(stop, handler)
-    assert seen == [[128 + signal.SIGTERM]] * 2 and len(ended) == 1
 
 
 @pytest.mark.heavy

@@ -98,6 +98,7 @@ def write_data(folder: Path) -> None:
         path.write_bytes(path.read_text("utf-8").encode("cp949"))
     spans = [{"text": words(rng), "label": [[0, 3, "PER"]]} for _ in range(40)]
     write(folder / "export.json", [json.dumps(spans)])
+    write(folder / "blimp/data/pairs.jsonl", [json.dumps({"sentence_good": "a b", "sentence_bad": "b a"})])
     write(folder / "questions.csv", ["a,b", *(f"{words(rng)},{words(rng)}" for _ in range(40))])
     write(folder / "pairs.csv", ["a,b,score", *(f"{words(rng)},{words(rng)},{i % 6}" for i in range(40))])
     write(folder / "own.csv", ["text,label,user", *(f"{words(rng)},{i % 2},{i // 4}" for i in range(40))])

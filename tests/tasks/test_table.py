@@ -64,6 +64,8 @@ def test_tables_without_a_header(tmp_path):
     assert rows(file, "label", "text", header=("text", "label")) == [(1, "yes", "a"), (2, "no", "b")]
     with pytest.raises(InputError, match=r"a\.tsv, line 1: 2 cells, but the header has 3"):
         rows(file, "text", header=("id", "text", "label"))
+    with pytest.raises(InputError, match=r"a\.tsv, line 1: no column 'label'; found 'text', 'x'"):
+        rows(file, "text", "label", header=("text", "x"))
 
 
 @pytest.mark.parametrize(

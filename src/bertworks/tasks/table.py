@@ -161,10 +161,9 @@ def _rows_of_records(
     _check_exists(path)
     with open(path, "rb") as file:
         records = _records_of(file, path, len(header), form)
-        if not header:
-            first, names = next(records, (1, []))
-            header = [normalize("NFC", name) for name in names]
-            _check_header(header, columns, optional, locator(path)(first))
+        first, names = (1, header) if header else next(records, (1, []))
+        header = [normalize("NFC", name) for name in names]
+        _check_header(header, columns, optional, locator(path)(first))
         indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:
             if len(cells) != len(header):

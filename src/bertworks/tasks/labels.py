@@ -172,7 +172,7 @@ def multilabel_names(cells: Sequence[str], names: Mapping[str, str], places: Seq
 
     names: as of `one_label`. places: how messages refer to each row. Raises InputError for a cell that is neither names
     nor a list of names, for one that could be one name or several, and for a list that has 0 or 1 for each label: it
-    has an item twice, or no list of the file contains anything but 0 and 1. In a file with lists a missing value is no label.
+    has an item twice, or no list of the file contains anything but 0 and 1.
     """
     parts = [[cell] if cell in names else _parts_of(cell, where) for cell, where in zip(cells, places, strict=True)]
     is_list = [cell[:1] == "[" and items != [cell] for cell, items in zip(cells, parts, strict=True)]

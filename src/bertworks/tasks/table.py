@@ -144,7 +144,8 @@ def _records_of(file: IO[bytes], path: Path, width: int, form: TableForm, limit:
         return formats.sheet_records(file, path, form.sheet)
     quoted = suffix == ".csv"
     if not quoted and not form.unquoted:
-        quoted = formats.is_quoted("".join(itertools.islice(formats.decoded(file, str(path), form.encoding), limit)))
+        sample = itertools.islice(formats.decoded(file, str(path), form.encoding), limit)
+        quoted = formats.is_quoted(sample, has_header=not width)
         file.seek(0)
     lines = formats.decoded(file, str(path), form.encoding)
     if quoted:

@@ -1,6 +1,5 @@
 """Files with a word per line: which columns are words and tags, comments, documents, and what is refused."""
 
-import re
 import unicodedata
 from pathlib import Path
 

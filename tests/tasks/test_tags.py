@@ -158,7 +158,17 @@ def test_schemes_are_recognised(tags: str, standard: str, name: str):
     "tags",
     [
         *("PER_B PER_I O", "O PER-B PER-I", "B:PER I:PER", "0 1 2", "LABEL_0 LABEL_1", "B PER O"),
-        *("b-PER i-PER O", "b_per O", "b-per i-per o", "PER 0 O", "b i O", "B- I- O", "O PER-", "O X-PER"),
+        *(
+            "b-PER i-PER O",
+            "b_per O",
+            "b-per i-per o",
+            "PER 0 O",
+            "b i O",
+            "B- I- O",
+            "O PER-",
+            "O X-PER",
+            "O B_PER B_LOC",
+        ),
     ],
 )
 def test_tags_in_another_form_are_refused(tags: str):

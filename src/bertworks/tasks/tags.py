@@ -36,6 +36,7 @@ _BEGIN, _END = "BSU", "ESLU"
 _TYPED = re.compile(f"[{PREFIXES}]-.+", re.DOTALL)
 _OTHER_FORM = re.compile(r"B[\W_].+|.+[\W_]B", re.DOTALL)  # B_PER or PER-B
 _HELPERS = {"X", "[CLS]", "[SEP]", "[PAD]", "<pad>", "PAD"}  # labels of models, of subwords and special tokens
+_ALL_OTHER = re.compile(r"[BI][\W_].+|.+-[BI]", re.DOTALL)  # where all tags of a file are written so
 _SMALL = re.compile("[biesluo][-_].+", re.DOTALL)  # b-per
 _CUT = re.compile("[BIESLUObieslu0]|[^-]{0,2}-.*|[^-]+-", re.DOTALL)  # 0 for O, b, B-, X-PER, PER-
 _NUMBER = re.compile(r"[-+.]?\d[-+.\d]*|LABEL_\d+")
@@ -114,7 +115,7 @@ def _untyped(tags: Sequence[str], is_io: bool) -> list[str]:
 
     These are no numbers, no prefixes in another form (B_PER and I_PER), and beside O no damaged tags.
     """
-    if all(map(_NUMBER.fullmatch, tags)):
+    if all(map(_NUMBER.fullmatch, tags)) or (is_io and all(map(_ALL_OTHER.fullmatch, tags))):
         return []
     damaged = {tag for tag in tags if _OTHER_FORM.fullmatch(tag) and {f"I{tag[1:]}", f"{tag[:-1]}I"} & {*tags}}
     if is_io or "o" in tags:

@@ -84,8 +84,8 @@ def _is_tagged(path: Path, form: TableForm) -> bool:
 def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     """The sentences of a file. Without -DOCSTART- every sentence is a document of its own.
 
-    Words are in the first column, or in the second one if the first numbers them; tags in the last. Raises InputError
-    with file and line if lines differ in columns, a column is missing, or it is not clear which has the tags.
+    Words are in the first column, or in the second one if the first numbers them; tags as in `_tag_column`. Raises
+    InputError with file and line if lines differ in columns or a column is missing.
     """
     if not path.is_file():
         raise InputError(f"{path}: {not_found(path)}")
@@ -93,25 +93,19 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     if not blocks:
         return []
     width = (len(task.header) if labelled else 0) or len(blocks[0].rows[0])
-    for block in blocks:
-        for number, row in zip(block.numbers, block.rows, strict=True):
-            if len(row) != width or len(row) == labelled:
-                problem = f"{len(row)} columns; expected {max(width, 1 + labelled)}, a word and its tag among them"
-                raise InputError(f"{path}, line {number}: {problem}; is the line cut off?")
-    is_conllu = (
-        not task.header and width == len(CONLLU) and all(_ID.fullmatch(row[0]) for b in blocks for row in b.rows)
-    )
+    _check_widths(blocks, width, labelled, path)
+    ids = (row[0] for block in blocks for row in block.rows)
+    is_conllu = not task.header and width == len(CONLLU) and all(map(_ID.fullmatch, ids))
     names = CONLLU if is_conllu else task.header
     is_numbered = is_conllu or (width > 1 + labelled and all(map(_is_numbered, blocks)))
     if is_numbered:
         blocks = [words for block in blocks if (words := _words_alone(block)).rows]
-    if not blocks:
+    rows = [row for block in blocks for row in block.rows]
+    if not rows:
         return []
     word = _column(task.text[0], WORDS, names, width, path)
     word = int(is_numbered) if word is None else word
-    tag = (
-        _tag_column(task, path, names, [row for block in blocks for row in block.rows], is_numbered) if labelled else 0
-    )
+    tag = _tag_column(task, path, names, rows, is_numbered) if labelled else word
     sentences = []
     for index, (document, numbers, rows) in enumerate(blocks):
         tags = [row[tag] for row in rows] if labelled else None
@@ -120,10 +114,21 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     return sentences
 
 
+def _check_widths(blocks: Sequence[Block], width: int, labelled: bool, path: Path) -> None:
+    for block in blocks:
+        for number, row in zip(block.numbers, block.rows, strict=True):
+            if len(row) != width or len(row) == labelled:
+                problem = f"{len(row)} columns; expected {max(width, 1 + labelled)}, a word and its tag among them"
+                raise InputError(f"{path}, line {number}: {problem}; is the line cut off?")
+
+
 def _tag_column(
     task: Task, path: Path, names: Sequence[str], rows: Sequence[tuple[str, ...]], is_numbered: bool
 ) -> int:
-    """The index of the column of tags. Raises InputError if several columns may be the one."""
+    """The index of the column of tags: the one that is named, else the last, or upos if that has no tags of entities.
+
+    Raises InputError if several columns may be the one.
+    """
     width = len(rows[0])
     types = _types(rows, width - 1)
     is_upos = names == CONLLU and not types
@@ -191,8 +196,8 @@ def _is_numbered(block: Block) -> bool:
 def _words_alone(block: Block) -> Block:
     """The block without ranges and empty words."""
     is_word = [not _NO_WORD.fullmatch(row[0]) for row in block.rows]
-    numbers, rows = (list(itertools.compress(items, is_word)) for items in (block.numbers, block.rows))
-    return Block(block.document, numbers, rows)
+    numbers, rows = itertools.compress(block.numbers, is_word), itertools.compress(block.rows, is_word)
+    return Block(block.document, [*numbers], [*rows])
 
 
 def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, path: Path) -> int | None:

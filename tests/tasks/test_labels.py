@@ -52,6 +52,7 @@ def labels_of(path, task=SEVERAL):
         (["['law']", "[]", ""], ["law", "", ""]),
         (["law|art", "None", "nan"], ["law|art", "None", "nan"]),  # no lists: these may be names
         (["['law', 'None']", "None"], ["law|None", "None"]),
+        (["['law']", "None", "nan", "NaN", "<NA>", "null", "art"], ["law", "", "", "", "", "", "art"]),
         (["0|1", "1|0", ""], ["0|1", "1|0", ""]),
         (["3|3|17", "5", "1|0|1|7"], ["3|3|17", "5", "1|0|1|7"]),
     ],
@@ -94,7 +95,6 @@ def test_the_whole_file_decides_how_its_parts_are_read(tmp_path):
         (["['law', None]"], SEVERAL, "is not a list of names in quotes"),
         (["[1. 0. 1.]"], SEVERAL, "is not a list of names in quotes"),
         (["1 0 1"], SEVERAL, "is not a list of names in quotes"),
-        (["None", "['law']"], SEVERAL, "line 2: label 'None' may be one name or several"),
         (["array(['law'], dtype=object)"], SEVERAL, "is not a list of names in quotes"),
         *[
             (cells, SEVERAL, r"line 2: label .* may be 0 or 1 for each label, without their names; give one column per")

@@ -227,6 +227,11 @@ def test_a_table_with_places_and_ids(tmp_path: Path) -> None:
     file.write_text(text + json.dumps(row))
     with pytest.raises(InputError, match=r"a\.jsonl, line 3: the id 'x' is there twice"):
         read(TABLE, file)
+    file.write_text(json.dumps({**row, "answer_start": -1}))
+    with pytest.raises(InputError, match="line 1: answer_start '-1'; expected a whole number of characters"):
+        read(TABLE, file)
+    file.write_text(json.dumps({**row, "answer_start": None, "answer": ["mat", "dog", " "]}))
+    assert read(TABLE, file)[0].answers == (("mat", 13), ("dog", -1))
 
 
 @needs_shared("data/squad")

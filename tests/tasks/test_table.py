@@ -2,6 +2,7 @@
 
 import csv
 import json
+import tracemalloc
 import unicodedata
 
 import pyarrow
@@ -13,6 +14,7 @@ from pyarrow import parquet
 from bertworks.files import InputError
 from bertworks.tasks.base import Task
 from bertworks.tasks.choice import Choice
+from bertworks.tasks.formats import is_quoted
 from bertworks.tasks.kinds import own_table, own_task, read_rows
 from bertworks.tasks.labels import as_list
 from bertworks.tasks.table import TableForm, locator, names_of, read_table
@@ -59,11 +61,23 @@ def test_lines_that_are_whole_rows_are_rows(tmp_path, content, expected):
     assert rows(table(tmp_path / "a.tsv", content), "text", "label") == expected
 
 
+def test_quotes_are_found_line_by_line():
+    tracemalloc.start()
+    try:
+        assert is_quoted((f'"{i:500}"\t1\n' for i in range(10_000)), has_header=True)
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_tables_without_a_header(tmp_path):
     file = table(tmp_path / "a.tsv", "a\tyes\nb\tno\n")
     assert rows(file, "label", "text", header=("text", "label")) == [(1, "yes", "a"), (2, "no", "b")]
+    assert rows(table(file, '"a"\tyes\nb\tno\n'), "text", header=("text", "label")) == [(1, '"a"'), (2, "b")]
     with pytest.raises(InputError, match=r"a\.tsv, line 1: 2 cells, but the header has 3"):
         rows(file, "text", header=("id", "text", "label"))
+    with pytest.raises(InputError, match=r"a\.tsv, line 1: no column 'label'; found 'text', 'x'"):
+        rows(file, "text", "label", header=("text", "x"))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
     CoNLL-2003   Kim NNP B-NP B-PER     the word first, its tag last; blanks or tabs between the columns
     GermEval     1  Kim  B-PER  O       numbered words; the column of the tags is given: --label 3
-    CoNLL-U      1  Kim  Kim  PROPN ... ten columns with names; ranges (3-4) and empty words (8.1) are left out
+    CoNLL-U      1  Kim  Kim  PROPN ... ten columns with names; the tags are upos, or the last column has entities
 
+Of numbered words, ranges (3-4) and empty words (8.1) are left out.
 A blank line ends a sentence, and a line -DOCSTART- begins a document. Where the units are characters, one tab separates
 the columns, because a unit may be a space, and lines with ## are comments. Otherwise lines with # before a sentence are
 comments if they do not have the columns of a word.
@@ -29,9 +30,12 @@ DOCUMENT = "-DOCSTART-"
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 # usual names of the columns of words and tags
 WORDS = ("text", "word", "words", "token", "tokens", "character")
-TAGS = ("label", "labels", "tag", "tags", "ner", "ner_tag", "ner_tags")
+TAGS = ("label", "labels", "tag", "tags")
+ENTITY_TAGS = (*TAGS, "ner", "ner_tag", "ner_tags")
 SAMPLE = 2_000  # lines that decide whether a file has columns
 _CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occur inside words
+_ID = re.compile(r"\d+([-.]\d+)?")
+_NO_WORD = re.compile(r"\d+[-.]\d+")  # the id of a range of words, or of an empty word
 
 
 class Sentence(NamedTuple):
@@ -80,8 +84,8 @@ def _is_tagged(path: Path, form: TableForm) -> bool:
 def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     """The sentences of a file. Without -DOCSTART- every sentence is a document of its own.
 
-    Words are in the first column, or in the second one if the first numbers them; tags in the last. Raises InputError
-    with file and line if lines differ in columns, a column is missing, or it is not clear which has the tags.
+    Words are in the first column, or in the second one if the first numbers them; tags as in `_tag_column`. Raises
+    InputError with file and line if lines differ in columns or a column is missing.
     """
     if not path.is_file():
         raise InputError(f"{path}: {not_found(path)}")
@@ -89,26 +93,61 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     if not blocks:
         return []
     width = (len(task.header) if labelled else 0) or len(blocks[0].rows[0])
-    is_conllu = not task.header and width == len(CONLLU)
+    _check_widths(blocks, width, labelled, path)
+    ids = (row[0] for block in blocks for row in block.rows)
+    is_conllu = not task.header and width == len(CONLLU) and all(map(_ID.fullmatch, ids))
     names = CONLLU if is_conllu else task.header
     is_numbered = is_conllu or (width > 1 + labelled and all(map(_is_numbered, blocks)))
-    word = _column(task.text[0], WORDS, int(is_numbered), names, width, path)
-    tag = _column(task.label, TAGS, 3 if is_conllu else width - 1, names, width, path) if labelled else word
-    if labelled and is_numbered and not is_conllu and width > 3 and task.label in TAGS:
-        raise InputError(f"{path}: {width} columns with numbered words; name the column of the tags, such as label = 3")
+    if is_numbered:
+        blocks = [words for block in blocks if (words := _words_alone(block)).rows]
+    rows = [row for block in blocks for row in block.rows]
+    if not rows:
+        return []
+    word = _column(task.text[0], WORDS, names, width, path)
+    word = int(is_numbered) if word is None else word
+    tag = _tag_column(task, path, names, rows, is_numbered) if labelled else word
     sentences = []
     for index, (document, numbers, rows) in enumerate(blocks):
-        for number, row in zip(numbers, rows, strict=True):
-            if len(row) != width or len(row) == labelled:
-                problem = f"{len(row)} columns; expected {max(width, 1 + labelled)}, a word and its tag among them"
-                raise InputError(f"{path}, line {number}: {problem}; is the line cut off?")
-        if is_conllu:
-            is_word = [row[0].isdecimal() for row in rows]
-            numbers, rows = [*itertools.compress(numbers, is_word)], [*itertools.compress(rows, is_word)]
         tags = [row[tag] for row in rows] if labelled else None
         document = document if blocks[-1].document else index
         sentences.append(Sentence(numbers[0], document, [row[word] for row in rows], tags, numbers))
     return sentences
+
+
+def _check_widths(blocks: Sequence[Block], width: int, labelled: bool, path: Path) -> None:
+    for block in blocks:
+        for number, row in zip(block.numbers, block.rows, strict=True):
+            if len(row) != width or len(row) == labelled:
+                problem = f"{len(row)} columns; expected {max(width, 1 + labelled)}, a word and its tag among them"
+                raise InputError(f"{path}, line {number}: {problem}; is the line cut off?")
+
+
+def _tag_column(
+    task: Task, path: Path, names: Sequence[str], rows: Sequence[tuple[str, ...]], is_numbered: bool
+) -> int:
+    """The index of the column of tags: the one that is named, else the last, or upos if that has no tags of entities.
+
+    Raises InputError if several columns may be the one.
+    """
+    width = len(rows[0])
+    types = _types(rows, width - 1)
+    is_upos = names == CONLLU and not types
+    tag = _column(task.label, TAGS if is_upos else ENTITY_TAGS, names, width, path)
+    if tag is not None or is_upos:
+        return CONLLU.index("upos") if tag is None else tag
+    if is_numbered and width > 3 and names != CONLLU:
+        raise InputError(f"{path}: {width} columns with numbered words; name the column of the tags, such as label = 3")
+    for i in range(1 + is_numbered, width - 1):
+        if shared := _types(rows, i) & types - {""}:
+            problem = f"columns {i + 1} and {width} both have tags of {shorten(min(shared))}"
+            raise InputError(f"{path}: {problem}; name the column of the tags, such as label = {i + 1}")
+    return width - 1
+
+
+def _types(rows: Sequence[tuple[str, ...]], column: int) -> set[str]:
+    """The types of entities in a column, "" of O; none if it has anything but tags of entities."""
+    tags = {row[column] for row in rows}
+    return {tag[2:] for tag in tags} if all(map(is_typed, tags)) else set()
 
 
 def _blocks(path: Path, encoding: str, characters: bool, limit: int | None = None) -> Iterator[Block]:
@@ -149,18 +188,27 @@ def _cells(line: str, characters: bool) -> tuple[str, ...]:
 
 def _is_numbered(block: Block) -> bool:
     """Whether the first column counts the words, from 0 or 1."""
-    start = int(block.rows[0][0] == "1")
-    return [row[0] for row in block.rows] == [str(i) for i in range(start, start + len(block.rows))]
+    ids = [row[0] for row in block.rows if not _NO_WORD.fullmatch(row[0])]
+    start = int(ids[:1] == ["1"])
+    return ids == [str(i) for i in range(start, start + len(ids))]
 
 
-def _column(name: str, usual: Sequence[str], default: int, names: Sequence[str], width: int, path: Path) -> int:
-    """The index of a column. Raises InputError if the file has no column of this number or name."""
+def _words_alone(block: Block) -> Block:
+    """The block without ranges and empty words."""
+    is_word = [not _NO_WORD.fullmatch(row[0]) for row in block.rows]
+    numbers, rows = itertools.compress(block.numbers, is_word), itertools.compress(block.rows, is_word)
+    return Block(block.document, [*numbers], [*rows])
+
+
+def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, path: Path) -> int | None:
+    """The index of a column; None for the usual one. Raises InputError if there is none of this number or name."""
+    known = [one.lower() for one in names]
     if name.isdecimal() and 1 <= int(name) <= width:
         return int(name) - 1
-    if name.lower() in names:
-        return names.index(name.lower())
+    if name.lower() in known:
+        return known.index(name.lower())
     if name.lower() in usual:
-        return default
+        return None
     listed = f", or one of {list_names(names)}" if names else ""
     advice = "name the columns of words and tags with text and label"
     raise InputError(f"{path}: no column {shorten(name)}; expected its number, 1 to {width}{listed}; {advice}")

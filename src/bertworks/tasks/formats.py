@@ -7,7 +7,7 @@ import csv
 import datetime
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
@@ -93,19 +93,34 @@ def tsv_records(lines: Iterator[str], width: int, joined: bool) -> Records:
         yield start, begin
 
 
-def is_quoted(text: str) -> bool:
+def is_quoted(lines: Iterable[str], has_header: bool) -> bool:
     """Whether a table with tabs is quoted, as pandas and Excel write it: every quote belongs to a quoted cell.
 
     Texts may begin and end with quotes themselves. So the header must be quoted, or a cell must contain doubled quotes,
     a tab or a line end. Tabs and line ends do not count if each line has the same number of tabs: then it is a row.
     """
-    cells = [match[1] for match in _QUOTED.finditer(text)]
-    if not cells or '"' in _QUOTED.sub("", text):
-        return False
-    if text.startswith('"') or any('""' in cell and not re.search(r"[\t\n]", cell) for cell in cells):
-        return True
-    tabs = {line.count("\t") for line in text.split("\n") if line.strip("\r")}
-    return any(re.search(r"[\t\n]", cell) for cell in cells) and (len(tabs) > 1 or tabs == {0})
+    record, size, is_open = list[str](), 0, False  # is_open: whether a quoted cell goes on in the next line
+    needs_quotes, is_broken, tabs = False, False, set[int]()  # is_broken: whether a cell has a tab or a line end
+    for line in lines:
+        is_blank = line in ("\n", "\r\n")
+        if not is_blank:
+            tabs.add(line.count("\t"))
+        if record or '"' in line:
+            record.append(line)
+            size += len(line)
+            is_open ^= line.count('"') % 2 == 1
+            if is_open and size <= MAX_CELL:
+                continue
+            text = "".join(record)
+            if is_open or '"' in _QUOTED.sub("", text):
+                return False
+            cells = [match[1] for match in _QUOTED.finditer(text)]
+            broken = {cell for cell in cells if re.search(r"[\t\n]", cell)}
+            is_broken |= bool(broken)
+            needs_quotes |= has_header or any('""' in cell for cell in cells if cell not in broken)
+            record, size = [], 0
+        has_header &= is_blank
+    return not is_open and (needs_quotes or (is_broken and (len(tabs) > 1 or tabs == {0})))
 
 
 # ---- JSON and Parquet

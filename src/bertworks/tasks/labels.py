@@ -21,7 +21,7 @@ from .base import Example, Task
 LARGEST = float(np.finfo(np.float32).max)  # number that can be learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
 TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}  # in small letters
-MISSING = ("None", "nan")  # as Python prints a missing value
+MISSING = {"None", "nan", "NaN", "<NA>", "null"}  # as Python, pandas and JSON print no value; beside lists no label
 ADVICE = 'write several labels as law|art or ["law", "art"], and one with a comma as ["law, art"]'
 # other collections than lists in JSON, as Python and NumPy print them, and vectors of 0 and 1
 _COLLECTION = re.compile(
@@ -178,10 +178,12 @@ def multilabel_names(cells: Sequence[str], names: Mapping[str, str], places: Seq
     is_list = [cell[:1] == "[" and items != [cell] for cell, items in zip(cells, parts, strict=True)]
     binary = all(item.lower() in TRUTH for items in itertools.compress(parts, is_list) for item in items)
     others = {*names} or {name for cell, items in zip(cells, parts, strict=True) if items != [cell] for name in items}
+    if any(is_list):
+        missing = MISSING - others
+        parts = [[] if cell in missing else items for cell, items in zip(cells, parts, strict=True)]
     labels = []
     for cell, items, listed_items, where in zip(cells, parts, is_list, places, strict=True):
-        unclear = re.search("[,;\n]", cell) or (cell in MISSING and any(is_list))
-        if items == [cell] and cell not in others and unclear:
+        if items == [cell] and cell not in others and re.search("[,;\n]", cell):
             raise InputError(f"{where}: label {shorten(cell)} may be one name or several; {ADVICE}")
         twice = len({*items}) < len(items)
         if listed_items and (twice or (binary and len(items) > 1 and not {*items} <= {*names})):

@@ -142,9 +142,15 @@ def _of_table(task: Task, path: Source, labelled: bool) -> Places:
 
 
 def _answers_in(cell: str, start: str, context: str, where: str) -> Answers:
-    """The answers in a cell: a text, or in JSON texts with their offsets."""
+    """The answers in a cell: a text, or in JSON texts alone or with their offsets."""
     if cell.lstrip().startswith(("{", "[")) and cell not in context:
-        return _with_places(parse_json(cell, f"{where}: answers"), where)
+        items = parse_json(cell, f"{where}: answers")
+        if start or not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            return _with_places(items, where)
+        return tuple((text, context.find(text)) for text in items if text.strip())
     if not cell.strip():
         return ()
-    return ((cell, whole_number(start, f"{where}: {START}") if start else context.find(cell)),)
+    place = whole_number(start, f"{where}: {START}") if start else context.find(cell)
+    if start and place < 0:
+        raise InputError(f"{where}: {START} {shorten(start)}; expected a whole number of characters, or nothing")
+    return ((cell, place),)

@@ -144,7 +144,8 @@ def _records_of(file: IO[bytes], path: Path, width: int, form: TableForm, limit:
         return formats.sheet_records(file, path, form.sheet)
     quoted = suffix == ".csv"
     if not quoted and not form.unquoted:
-        quoted = formats.is_quoted("".join(itertools.islice(formats.decoded(file, str(path), form.encoding), limit)))
+        sample = itertools.islice(formats.decoded(file, str(path), form.encoding), limit)
+        quoted = formats.is_quoted(sample, has_header=not width)
         file.seek(0)
     lines = formats.decoded(file, str(path), form.encoding)
     if quoted:
@@ -161,10 +162,9 @@ def _rows_of_records(
     _check_exists(path)
     with open(path, "rb") as file:
         records = _records_of(file, path, len(header), form)
-        if not header:
-            first, names = next(records, (1, []))
-            header = [normalize("NFC", name) for name in names]
-            _check_header(header, columns, optional, locator(path)(first))
+        first, names = (1, header) if header else next(records, (1, []))
+        header = [normalize("NFC", name) for name in names]
+        _check_header(header, columns, optional, locator(path)(first))
         indices = [header.index(name) if name in header else -1 for name in (*columns, *optional)]
         for line, cells in records:
             if len(cells) != len(header):

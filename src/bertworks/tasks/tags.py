@@ -36,6 +36,9 @@ _BEGIN, _END = "BSU", "ESLU"
 _TYPED = re.compile(f"[{PREFIXES}]-.+", re.DOTALL)
 _OTHER_FORM = re.compile(r"B[\W_].+|.+[\W_]B", re.DOTALL)  # B_PER or PER-B
 _HELPERS = {"X", "[CLS]", "[SEP]", "[PAD]", "<pad>", "PAD"}  # labels of models, of subwords and special tokens
+_ALL_OTHER = re.compile(r"[BI][\W_].+|.+-[BI]", re.DOTALL)  # where all tags of a file are written so
+_SMALL = re.compile("[biesluo][-_].+", re.DOTALL)  # b-per
+_CUT = re.compile("[BIESLUObieslu0]|[^-]{0,2}-.*|[^-]+-", re.DOTALL)  # 0 for O, b, B-, X-PER, PER-
 _NUMBER = re.compile(r"[-+.]?\d[-+.\d]*|LABEL_\d+")
 
 
@@ -97,7 +100,7 @@ def read_scheme(places: Mapping[str, str], of_model: bool = False) -> Scheme:
     elif tags and not standard:
         is_io, helpers = OUTSIDE in places, set()
         name = "types without a prefix (IO)" if is_io else PARTS_OF_SPEECH
-        standard = {tag: f"I-{tag}" if is_io else tag for tag in _untyped(tags)}
+        standard = {tag: f"I-{tag}" if is_io else tag for tag in _untyped(tags, is_io)}
     for tag in tags:
         if tag not in standard and tag not in helpers:
             expected = "O, or a prefix (B, I, E, S, L or U), a hyphen and a type, such as B-PER"
@@ -107,12 +110,19 @@ def read_scheme(places: Mapping[str, str], of_model: bool = False) -> Scheme:
     return Scheme(name, dict.fromkeys((OUTSIDE, *tags), OUTSIDE) | standard)
 
 
-def _untyped(tags: Sequence[str]) -> list[str]:
-    """The tags that may be types or parts of speech: no numbers, and no prefixes in another form (B_PER and I_PER)."""
-    if all(map(_NUMBER.fullmatch, tags)):
+def _untyped(tags: Sequence[str], is_io: bool) -> list[str]:
+    """The tags that may be types (is_io) or parts of speech.
+
+    These are no numbers, no prefixes in another form (B_PER and I_PER), and beside O no damaged tags.
+    """
+    if all(map(_NUMBER.fullmatch, tags)) or (is_io and all(map(_ALL_OTHER.fullmatch, tags))):
         return []
-    begins = {tag for tag in tags if _OTHER_FORM.fullmatch(tag) and {f"I{tag[1:]}", f"{tag[:-1]}I"} & {*tags}}
-    return [tag for tag in tags if tag and tag not in begins]
+    damaged = {tag for tag in tags if _OTHER_FORM.fullmatch(tag) and {f"I{tag[1:]}", f"{tag[:-1]}I"} & {*tags}}
+    if is_io or "o" in tags:
+        damaged |= {*filter(_SMALL.fullmatch, tags)}
+    if is_io:
+        damaged |= {*filter(_CUT.fullmatch, tags)}
+    return [tag for tag in tags if tag and tag not in damaged]
 
 
 # ---- scores, equal to those of CoNLL's Perl script `conlleval` for B, I and O, and to seqeval's for E and S

@@ -104,7 +104,7 @@ def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_pa
         ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: "),
         ({"task": "rte", "train": None, "dev": None, "label": "a"}, "^task cannot be combined with label"),
         ({"text": "sentence"}, r"^train\b.*: no column 'sentence'; found 'label', 'text'"),
-        ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, or what load_model"),
+        ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, a model name"),
     ],
 )
 def test_errors_name_arguments(place, frames, tmp_path, given, message):

@@ -60,13 +60,13 @@ def test_left_to_right_is_the_definition(place, length):
 
 def test_masked_models_predict_the_same_share(place, monkeypatch):
     asked = []
-    losses = module._losses
+    losses = module.losses_at
 
     def seen(loaded, inputs, labels):
         asked.append((inputs.ids.copy(), labels.copy()))
         return losses(loaded, inputs, labels)
 
-    monkeypatch.setattr(module, "_losses", seen)
+    monkeypatch.setattr(module, "losses_at", seen)
     found = perplexity(place / "masked", [place / "text.txt"], 10)
     again = perplexity(place / "masked", str(place / "text.txt"), 10)  # one file, as well as a list
     assert found == again and "perplexity" not in found

@@ -1,7 +1,7 @@
 """Model names: bundled encoders, and repositories of the Hugging Face Hub.
 
-    names.py   `folder_of`: a path, a bundled encoder (`mini`, `mini-ko`) or a repository (`org/name@revision`)
-    hub.py     downloads through huggingface_hub
+names.py   `folder_of`: a path, a bundled encoder (`mini`, `mini-ko`) or a repository (`org/name@revision`)
+hub.py     downloads through huggingface_hub
 """
 
 from .names import BUNDLED as BUNDLED

@@ -8,12 +8,13 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor
 
-from ...checkpoint.locate import find_model, is_export, refuse_export, run_folder, run_name
+from ...checkpoint.locate import find_model, is_export, refuse_export, run_name
 from ...checkpoint.pooling import read_prompts
 from ...files import InputError
 from ...inference.engines import Precision
 from ...inference.predictor import Predictor
 from ...inference.steps import Embedder, Steps
+from ...pretrained import folder_of
 from ...reporting.run_files import EXAMPLES, read_json_lines
 from ...tasks.inputs import Inputs
 from ...tasks.sequences import Integers
@@ -130,7 +131,7 @@ class ServedModel:
         # a whole path, which is never a word of a message: Service.without_paths replaces it there
         predictor = Predictor(find_model(folder).resolve(), precision=precision)
         model = cls(name, predictor, read_prompts(find_model(folder)))
-        if (path := run_folder(find_model(folder)) / EXAMPLES).is_file():
+        if (path := folder_of(folder) / EXAMPLES).is_file():
             model.examples = read_json_lines(path, EXAMPLE)
         return model
 

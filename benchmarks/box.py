@@ -44,7 +44,7 @@ Files = dict[str, bytes | Link]  # by their paths below in/
 
 
 @dataclass(frozen=True)
-class Limits:
+class LengthLimits:
     """What a case may use."""
 
     seconds: float = 25.0
@@ -52,7 +52,7 @@ class Limits:
     file_size: int = 1 << 30
 
 
-LIMITS = Limits()
+LIMITS = LengthLimits()
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Verdict:
 
 
 def run_case(
-    box: Path, files: Files, run: Callable[[], None], limits: Limits = LIMITS, may_change: bool = False
+    box: Path, files: Files, run: Callable[[], None], limits: LengthLimits = LIMITS, may_change: bool = False
 ) -> Verdict:
     """Write `files` into an empty box, call `run` there in a forked child, and judge its end.
 
@@ -108,7 +108,7 @@ def _fill(box: Path, files: Files) -> Path:
     return work
 
 
-def _child(box: Path, run: Callable[[], None], limits: Limits) -> None:
+def _child(box: Path, run: Callable[[], None], limits: LengthLimits) -> None:
     """Set up, run, exit; never returns."""
     try:
         os.setsid()

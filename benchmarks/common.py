@@ -1,8 +1,9 @@
-"""What every benchmark shares: options, the machine's facts, sides in fresh processes, memory, text, results.
+"""What every benchmark shares: options, the machine's facts, systems in fresh processes, memory, text, results.
 
-A benchmark compares two sides. `fresh` runs one side in a process of its own, so that neither side warms up the other.
-With `--smoke` every side runs in this process instead, on tiny data (tiny.py) in a temporary folder: the numbers mean
-nothing, and nothing is written into results/.
+A benchmark compares bertworks and its peers. `fresh` runs a function of one system in a process of its own, so that no
+system warms up another; `started` is the only way in which a benchmark starts such a process. With `--smoke` all run in
+this process instead, on tiny data (tiny.py) in a temporary folder: the numbers mean nothing, and nothing is written
+into results/.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ RESULTS = HERE / "results"
 TEXT, VOCAB = Path("text", "enwiki.tar.zst"), Path("vocab", "bert-base-uncased.txt")  # under --data
 KOREAN_TEXT = Path("text", "kowiki.tar.zst")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TRANSFORMERS_VERBOSITY": "error"}
-SIDE = "--one-side"  # the first word of a process that runs one side
+PROGRAM = "import common, sys; common.run_here(*sys.argv[1:])"  # of the process of a system
 
 Result = dict[str, Any]
 
@@ -66,29 +67,18 @@ def parsed(made: argparse.ArgumentParser, argv: list[str] | None, smoke: Mapping
     if options.out.exists() and options.out.is_dir() != wants_folder:
         kinds = ("a file", "a folder") if wants_folder else ("a folder", "a file")
         raise SystemExit(f"--out {options.out} is {kinds[0]}; expected {kinds[1]}; name another")
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(one_line())
-        if not options.smoke:
+    with tempfile.TemporaryDirectory() as root:
+        if options.smoke:
+            import tiny
+
+            tiny.write_data(Path(root, "data"))
+            vars(options).update(smoke, data=Path(root, "data"), out=Path(root, "result"))
+            if "model" in vars(options):
+                options.model = tiny.write_model(Path(root, "model"))
+        try:
             yield options
-            return
-        import tiny
-
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        tiny.write_data(root / "data")
-        vars(options).update(smoke)
-        vars(options).update(data=root / "data", out=root / "result")
-        if "model" in vars(options):
-            options.model = tiny.write_model(root / "model")
-        yield options
-
-
-@contextlib.contextmanager
-def one_line() -> Iterator[None]:
-    """End the process with the message of an InputError, without its traceback."""
-    try:
-        yield
-    except InputError as error:
-        raise SystemExit(str(error)) from error
+        except InputError as error:
+            raise SystemExit(str(error)) from error
 
 
 def need(*paths: Path, option: str = "--data") -> None:
@@ -105,43 +95,54 @@ def machine_facts() -> Result:
     return {**machine.facts(), "date": datetime.date.today().isoformat()}
 
 
+def started(
+    work: Callable[..., Any], given: Mapping[str, Any], environment: Mapping[str, str] | None = None, **settings: Any
+) -> subprocess.Popen[str]:
+    """A process that prints, as JSON in its last line, what `work(**given)` returns; settings: of Popen."""
+    module = Path(str(sys.modules[work.__module__].__file__)).stem  # of a script too, whose module has another name
+    command = [sys.executable, "-c", PROGRAM, module, work.__name__, json.dumps(given, default=str)]
+    variables = {**os.environ, **(environment or {})}
+    variables["PYTHONPATH"] = os.pathsep.join([str(HERE), variables.get("PYTHONPATH", "")])
+    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True, **settings)
+
+
+def run_here(module: str, name: str, given: str) -> None:
+    """In that process: print what the function returns."""
+    print(json.dumps(getattr(importlib.import_module(module), name)(**json.loads(given))))
+
+
 def fresh(
-    side: Callable[..., Result],
+    work: Callable[..., Result],
     given: Mapping[str, Any],
     here: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Result:
-    """What `side(**given)` returns in a fresh process of its script, or in this process if `here`.
+    """What `work(**given)` returns in a fresh process, or in this process if `here`.
 
-    The script must call `answer(side)` first. Adds "tree_mb": the peak of the memory of the process and its children.
+    Adds "tree_mb": the peak of the memory of the process and its children.
     """
     if here:
         with TreeMemory(os.getpid()) as memory:
-            result = side(**given)
+            result = work(**given)
         return {**result, "tree_mb": round(memory.peak)}
-    script = sys.modules[side.__module__].__file__
-    command = [sys.executable, str(script), SIDE, json.dumps(given, default=str)]
-    with (
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, env={**os.environ, **(environment or {})}, text=True
-        ) as process,
-        TreeMemory(process.pid) as memory,
-    ):
+    with started(work, given, environment) as process, TreeMemory(process.pid) as memory:
         output, _ = process.communicate()
     if process.returncode:
-        raise SystemExit(f"{side.__module__} {given}: failed with exit status {process.returncode}")
+        raise SystemExit(f"{work.__module__} {given}: failed with exit status {process.returncode}")
     result = json.loads(output.splitlines()[-1])
     print(given, result, file=sys.stderr, flush=True)
     return {**result, "tree_mb": round(memory.peak)}
 
 
-def answer(side: Callable[..., Result], argv: list[str] | None) -> bool:
-    """Whether this process was started by `fresh`; if so, run the side and print what it returns."""
-    words = sys.argv[1:] if argv is None else argv
-    if words[:1] != [SIDE]:
-        return False
-    print(json.dumps(side(**json.loads(words[1]))))
-    return True
+def by_length(run: Callable[[list[int]], Iterable[Any]], lengths: Sequence[int], size: int) -> list[Any]:
+    """What `run` returns for each row. It is called with `size` rows of similar length at a time, longest first."""
+    order = sorted(range(len(lengths)), key=lambda row: -lengths[row])
+    results: list[Any] = [None] * len(lengths)
+    for start in range(0, len(order), size):
+        rows = order[start : start + size]
+        for row, result in zip(rows, run(rows), strict=True):
+            results[row] = result
+    return results
 
 
 class TreeMemory:

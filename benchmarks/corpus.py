@@ -1,11 +1,11 @@
 """Building a corpus store, side by side with the `datasets` route: load text, map the fast tokenizer, group in chunks.
 
-    python benchmarks/corpus.py [--data ../shared/data] [--megabytes 60] [--before SRC] [--out FILE] [--smoke]
+    python benchmarks/corpus.py [--data ../shared/data] [--megabytes 60] [--out FILE] [--smoke]
 
 Both sides read the same text file (one paragraph a line) and use the same vocabulary and number of processes; ours also
 finds sentences and duplicates. They take turns, each in a fresh process. Neither side counts special tokens. Memory is
 the sum over a side's processes of their resident memory, sampled ten times a second (pages that processes share count
-more than once). `--before` adds a third side: the builder of an older checkout, whose src/ folder it names.
+more than once).
 `--language ko` measures Korean text with the multilingual vocabulary. Needs `pip install -e '.[bench]'`.
 """
 
@@ -30,12 +30,12 @@ TEXTS = {  # by language: text, vocabulary
     "en": (common.TEXT, common.VOCAB),
     "ko": (Path("text", "kowiki.tar.zst"), Path("vocab", "bert-base-multilingual-cased.txt")),
 }
-SMOKE = {"language": "en", "before": None, "megabytes": 0.005, "repeats": 1, "workers": 1, "work": None}
+SMOKE = {"language": "en", "megabytes": 0.005, "repeats": 1, "workers": 1, "work": None}
 
 
 def one_side(side: str, text: str, tokenizer: str, work: str, workers: int) -> common.Result:
     """One build in this process and an empty folder."""
-    run = {"ours": ours, "before": ours, "peer": peer}[side]
+    run = {"ours": ours, "peer": peer}[side]
     with tempfile.TemporaryDirectory(dir=work) as folder:
         return run(Path(text), Path(tokenizer), Path(folder), workers)
 
@@ -113,24 +113,19 @@ def compare(options: Any) -> common.Result:
 
         def measure(side: str, text: Path) -> common.Result:
             given = {"side": side, "text": text, "tokenizer": tokenizer, "work": work, "workers": options.workers}
-            path = {"PYTHONPATH": str(options.before)} if side == "before" else {}
-            return common.fresh(one_side, given, options.smoke, {"HF_HOME": work, **path})
+            return common.fresh(one_side, given, options.smoke, {"HF_HOME": work})
 
         runs: dict[str, list[common.Result]] = {"ours": [], "peer": []}
-        if options.before:
-            runs["before"] = []
         for _ in range(options.repeats):
             for side, done in runs.items():
                 done.append(measure(side, text))
         big = measure("ours", larger)
     tokens = runs["ours"][0]["tokens"]
     result = {side: summary(done, tokens) for side, done in runs.items()}
-    ratios = {side: result["ours"]["tokens_per_second"] / result[side]["tokens_per_second"] for side in result}
     return {
         "what": "tokens a second from a text file to a corpus store, against datasets + fast tokenizer + group_texts",
         **result,
-        "ratio": round(ratios["peer"], 2),
-        **({"ratio_to_before": round(ratios["before"], 2)} if options.before else {}),
+        "ratio": round(result["ours"]["tokens_per_second"] / result["peer"]["tokens_per_second"], 2),
         "ours_on_3x_the_text": summary([big], big["tokens"]),
         "language": options.language,
         "megabytes": options.megabytes,
@@ -142,12 +137,9 @@ def compare(options: Any) -> common.Result:
 
 def main(argv: list[str] | None = None) -> None:
     """Parse the arguments, compare, write the JSON."""
-    if common.answer(one_side, argv):
-        return
     parser = common.parser(__doc__, "corpus.json")
     parser.add_argument("--megabytes", type=float, default=60, help="of text; ours also on three times as much")
     parser.add_argument("--language", choices=TEXTS, default="en", help="of the text")
-    parser.add_argument("--before", type=Path, default=None, help="src/ of an older checkout, measured as a third side")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--work", type=Path, default=None, help="folder for temporary files (default: the system's)")

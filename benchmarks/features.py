@@ -29,7 +29,7 @@ from bertworks.data.corpus import read_documents
 from bertworks.data.sentences import split_sentences
 from bertworks.inference.config import FeatureConfig
 from bertworks.inference.features import Extractor
-from bertworks.model.layer_choice import LayerChoice
+from bertworks.model.comparators import LayerChoice
 from bertworks.training import machine
 
 HALVED = ", bfloat16"
@@ -78,13 +78,8 @@ def theirs(model_folder: Path, layers: str, precision: Precision, in_order_of_le
         return [one[1 : length - 1].float().numpy().copy() for one, length in zip(states, lengths, strict=True)]
 
     def run(texts: Sequence[str]) -> Iterator[Vectors]:
-        order = sorted(range(len(texts)), key=lambda i: -len(texts[i])) if in_order_of_length else range(len(texts))
-        found: list[Vectors] = [np.empty((0, 0), np.float32)] * len(texts)
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            for row, vectors in zip(rows, batch_of([texts[row] for row in rows]), strict=True):
-                found[row] = vectors
-        return iter(found)
+        lengths = [len(text) if in_order_of_length else 0 for text in texts]
+        return iter(common.by_length(lambda rows: batch_of([texts[row] for row in rows]), lengths, BATCH))
 
     return run
 
@@ -133,8 +128,6 @@ def compare(layers: str, options: Any, folder: Path) -> common.Result:
 
 def main(argv: list[str] | None = None) -> None:
     """Parse the arguments, compare, write the JSON."""
-    if common.answer(one_side, argv):
-        return
     parser = common.parser(__doc__, "features.json")
     parser.add_argument("--model", type=Path, default=common.minilm(), help="folder of the encoder")
     parser.add_argument("--layers", nargs="+", default=["last", "concat-last-4"])

@@ -39,8 +39,7 @@ def train(task: str, side: str, data: str, model: str) -> common.Result:
         data=Path(data),
         model=Path(model),
     )
-    run = finetuning_scores.ours if side == "ours" else finetuning_scores.transformers
-    result = run(task, 1, settings)
+    result = finetuning_scores.train("ours" if side == "ours" else "transformers", task, 1, settings)
     memory = machine.peak_memory(torch.device("cpu"))
     kept = {key: result[key] for key in ("seconds", "steps", "metrics")}
     return kept | {"kernels": result.get("kernels", False), "memory": memory}
@@ -70,8 +69,6 @@ def compare(task: str, options: Any) -> common.Result:
 
 def main(argv: list[str] | None = None) -> None:
     """Parse the arguments, compare, write the JSON."""
-    if common.answer(train, argv):
-        return
     parser = common.parser(__doc__, "finetuning.json")
     parser.add_argument("--model", type=Path, default=common.minilm(), help="folder of the model both start from")
     parser.add_argument("--tasks", type=lambda text: text.split(","), default=list(ROWS))

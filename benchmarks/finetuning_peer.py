@@ -52,7 +52,7 @@ def save_start(task: str, seed: int, settings: Settings, folder: Path) -> Path:
 
 
 def peer(task: str, seed: int, settings: Settings, grouped: bool = True) -> dict[str, Any]:
-    """Fine-tune and judge: metrics, seconds of training, rows, steps, versions.
+    """Fine-tune and evaluate: metrics, seconds of training, rows, steps, versions.
 
     grouped: whether rows of similar length come together, which saves padding.
     """
@@ -88,7 +88,7 @@ def peer(task: str, seed: int, settings: Settings, grouped: bool = True) -> dict
         seconds, used = time.perf_counter() - begun, time.process_time() - used
         model = trainer.accelerator.unwrap_model(trainer.model_wrapped, keep_fp32_wrapper=False)
     begun = time.perf_counter()
-    metrics = job.judge(model.eval())
+    metrics = job.evaluate(model.eval())
 
     return {
         "metrics": metrics,

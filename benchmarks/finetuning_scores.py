@@ -39,11 +39,7 @@ from finetuning_settings import FILES, FOLDERS, TASKS, Settings
 SIDES = ("ours", "transformers", "ours-same-head", "transformers-any-order")
 SMOKE = {"tasks": ["mrpc", "stsb", "conll2003", "squad1", "squad2"], "seeds": [1], "threads": 1}
 
-NAMES = {  # ours: the other side's
-    "f1_test": "test_f1",
-    "precision_test": "test_precision",
-    "recall_test": "test_recall",
-}
+NAMES = {f"{name}_test": f"test_{name}" for name in ("f1", "precision", "recall")}  # ours: the other system's
 NAMES_2 = {"f1": "best_f1", "exact": "exact_at_best_f1", "f1_at_0": "f1", "exact_at_0": "exact"}  # SQuAD 2.0
 
 
@@ -100,27 +96,17 @@ def ours(task: str, seed: int, settings: Settings) -> dict[str, Any]:
     }
 
 
-def ours_same_head(task: str, seed: int, settings: Settings) -> dict[str, Any]:
-    """bertworks from the folder that transformers begins with, the first weights of the head included."""
-    from finetuning_peer import save_start
+def train(side: str, task: str, seed: int, settings: Settings) -> dict[str, Any]:
+    """One run of a system of SIDES."""
+    if side == "ours":
+        return ours(task, seed, settings)
+    import finetuning_peer
 
+    if side != "ours-same-head":
+        return finetuning_peer.peer(task, seed, settings, grouped=side == "transformers")
     with tempfile.TemporaryDirectory() as folder:
-        model = save_start(task, seed, settings, Path(folder))
+        model = finetuning_peer.save_start(task, seed, settings, Path(folder))
         return ours(task, seed, dataclasses.replace(settings, model=model))
-
-
-def transformers(task: str, seed: int, settings: Settings) -> dict[str, Any]:
-    """transformers as its examples do it."""
-    from finetuning_peer import peer
-
-    return peer(task, seed, settings)
-
-
-def transformers_any_order(task: str, seed: int, settings: Settings) -> dict[str, Any]:
-    """transformers with rows in any order, which its Trainer does by default."""
-    from finetuning_peer import peer
-
-    return peer(task, seed, settings, grouped=False)
 
 
 def plan(tasks: Iterable[str], seeds: list[int]) -> list[tuple[str, int]]:
@@ -134,7 +120,6 @@ def run(side: str, options: Any) -> None:
     """Every run that has no file yet."""
     torch.set_num_threads(options.threads)
     options.out.mkdir(parents=True, exist_ok=True)
-    train = dict(zip(SIDES, (ours, transformers, ours_same_head, transformers_any_order), strict=True))[side]
     for task, seed in plan(options.tasks, options.seeds):
         path = options.out / f"{task}-{side}-{seed}.json"
         if path.exists():
@@ -144,7 +129,7 @@ def run(side: str, options: Any) -> None:
             settings = dataclasses.replace(settings, rows=options.limit, dev_rows=options.limit)
         start = time.perf_counter()
         head = {"task": task, "side": side, "seed": seed, "settings": settings.recorded()}
-        result = {**head, **train(task, seed, settings)}
+        result = {**head, **train(side, task, seed, settings)}
         result["seconds_of_all"] = time.perf_counter() - start
         result["machine"] = common.machine_facts()
         write_json(path, result)
@@ -178,10 +163,7 @@ def summarise(folder: Path) -> dict[str, Any]:
             "metrics": {
                 metric: beside(sides, metric) for metric in dict.fromkeys(m for r in done for m in r["metrics"])
             },
-            **{
-                key: {side: spread([run[key] for run in sides[side]]) for side in SIDES if sides[side]}
-                for key in ("seconds",)
-            },
+            "seconds": {side: spread([run["seconds"] for run in sides[side]]) for side in SIDES if sides[side]},
         }
     versions = {name: value for run in runs for name, value in run.get("versions", {}).items()}
     machine = {side: next((r["machine"] for r in runs if r["side"] == side), None) for side in SIDES}

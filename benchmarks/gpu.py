@@ -223,24 +223,15 @@ def finetuning(options: Any, work: Path) -> common.Result:
     left = seconds_left(options)
     given = {"model": str(model), "data": str(options.data), "seeds": options.seeds, "seconds": left - 15}
     given["small"] = options.smoke
-    cells = {
-        f"{task} {start}": {"task": task, "start": start} | given
-        for task in options.tasks
-        for start in gpu_training.STARTS
-    }
+    pairs = itertools.product(options.tasks, gpu_training.STARTS)
+    cells = {f"{task} {start}": {"task": task, "start": start} | given for task, start in pairs}
     found = dict(gpu_cells.run_together(gpu_training.finetune, cells, left - 5, options.smoke))
     effects = {
         task: gpu_training.effect(task, {start: found[f"{task} {start}"] for start in gpu_training.STARTS})
         for task in options.tasks
     }
-    result = {
-        "machine": machine,
-        "model": str(model),
-        "cells": found,
-        "effects": effects,
-        "finished": any(effects.values()),
-    }
-    return keep(options, "finetuning", result)
+    result = {"machine": machine, "model": str(model), "cells": found, "effects": effects}
+    return keep(options, "finetuning", result | {"finished": any(effects.values())})
 
 
 def tests(options: Any, work: Path) -> common.Result:

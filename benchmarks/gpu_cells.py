@@ -4,7 +4,7 @@ A kernel that fails can leave a CUDA process unusable, and compiled code and the
 """
 
 import contextlib
-import ctypes
+import importlib
 import itertools
 import json
 import os
@@ -22,8 +22,6 @@ import torch
 import common
 
 READY = "ready"  # what the process of a cell prints when it waits for its turn
-PROGRAM = "import gpu_cells, sys; gpu_cells.run_here(*sys.argv[1:])"
-
 Work = Callable[..., common.Result]
 
 
@@ -36,32 +34,15 @@ def attempted(work: Callable[[], common.Result]) -> common.Result:
         return {"error": f"{type(error).__name__}: {text[:400]}"}
 
 
-def run_here(module: str, name: str, given: str) -> None:
-    """In a cell's process: print what the function returns, as JSON."""
-    work = getattr(__import__(module), name)
-    print(json.dumps(attempted(lambda: work(**json.loads(given)))))
+def run_cell(module: str, name: str, given: Mapping[str, Any]) -> common.Result:
+    """In a cell's process: what the function of a module returns, or its error."""
+    return attempted(lambda: getattr(importlib.import_module(module), name)(**given))
 
 
 def started(work: Work, given: Mapping[str, Any]) -> subprocess.Popen[str]:
     """A process that runs `work(**given)` and prints its result; it leads a group of its own."""
-    command = [sys.executable, "-c", PROGRAM, work.__module__, work.__name__, json.dumps(given, default=str)]
-    paths = os.pathsep.join([str(common.HERE), os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        command,
-        env={**os.environ, "PYTHONPATH": paths},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=end_with_parent,
-    )
-
-
-def end_with_parent() -> None:
-    """Have Linux kill this process when its parent is killed: it would keep the GPU busy for the next stage."""
-    with contextlib.suppress(OSError, AttributeError):
-        set_signal_at_death = 1
-        ctypes.CDLL(None).prctl(set_signal_at_death, signal.SIGKILL)
+    cell = {"module": work.__module__, "name": work.__name__, "given": given}
+    return common.started(run_cell, cell, stdin=subprocess.PIPE, start_new_session=True)
 
 
 def wait_for_turn() -> None:

@@ -22,7 +22,7 @@ import peaks
 import pretraining
 import tiny
 from bertworks.data.store import Store
-from bertworks.model.presets import PRESETS
+from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -70,12 +70,9 @@ class Cell:
 
     def recipe(self, vocab_size: int, device: torch.device) -> PretrainConfig:
         """The same model, batch and optimizer for both sides."""
-        shape = tiny.SHAPE if self.size == "tiny" else PRESETS[self.size]
+        shape = {"tiny": tiny.SHAPE, "base": ModelConfig(), "large": tiny.LARGE}[self.size]
         model = dataclasses.replace(
-            shape,
-            vocab_size=vocab_size,
-            hidden_dropout_prob=self.dropout,
-            attention_probs_dropout_prob=self.dropout,
+            shape, vocab_size=vocab_size, hidden_dropout_prob=self.dropout, attention_probs_dropout_prob=self.dropout
         )
         fits = max(1, self.tokens // self.length // (2 if self.size == "large" else 1))
         micro = next(rows for rows in range(min(fits, self.batch), 0, -1) if self.batch % rows == 0)
@@ -88,7 +85,7 @@ class Cell:
                 save_every=0,
                 save_minutes=0,
                 log_every=10**9,
-                compile="on" if self.engine == "compiled" else "off",
+                compute="auto" if self.engine == "compiled" else "eager",
             ),
             phases=(Phase(self.length, 1.0, self.batch, micro),),
             workers=2 if device.type == "cuda" else 0,

@@ -76,7 +76,7 @@ def train(options: Any, seconds: float) -> common.Result | None:
         return time.monotonic() - begun > seconds or bool(failure(record, entropy))
 
     config = recipe(options, store.vocab_size)
-    run = bertworks.pretrain(config, options.corpus, options.run, quiet=options.smoke, on_step=stop)
+    run = bertworks.pretrain(config, options.corpus, options.run, quiet=options.smoke, on_record=stop)
     return run.details if run.finished else None
 
 
@@ -127,7 +127,7 @@ def finetune(
             if done and spent * (done + 1) / done > seconds:
                 break
             given: dict[str, Any] = {"epochs": 3.0, "batch_size": 32, "optim": {"lr": 1e-4}, **settings}
-            given["loop"] = {"seed": seed, "compile": "off", "save_minutes": 0.0, "log_every": 100}
+            given["loop"] = {"seed": seed, "compute": "eager", "save_minutes": 0.0, "log_every": 100}
             if small:
                 given |= {"max_seq_length": 32, "epochs": 0.2, "batch_size": 8}
             out = Path(work) / f"{start}-{seed}"

@@ -42,14 +42,14 @@ log_every = 1
 eval_every = 2
 save_every = 2
 precision = "float32"
-compile = "off"
+compute = "eager"
 [[phases]]
 length = 16
-share = 0.5
+budget_fraction = 0.5
 batch_size = 4
 [[phases]]
 length = 32
-share = 0.5
+budget_fraction = 0.5
 batch_size = 4
 """
 FINETUNE = """
@@ -200,11 +200,9 @@ def _tasks(base: Path) -> None:
 
 
 def _tokenizers(base: Path) -> None:
-    from support.spiece_files import PIECES, charsmap, model_bytes
     from support.tiny_task import VOCAB
 
     (base / "vocab.txt").write_text("\n".join(VOCAB) + "\n")
-    (base / "spiece.model").write_bytes(model_bytes({**PIECES, "▁good": 1, "▁bad": 1, "c": 1}, charmap=charsmap()))
     for kind, folder, size in (("wordpiece", "tok", 120), ("bpe", "bpe", 300), ("unigram", "unigram", 120)):
         call(f"tokenizer train text.txt corpus-text --out {folder} --vocab-size {size} --algorithm {kind}")
     (base / "merges").mkdir()
@@ -226,7 +224,7 @@ def _trained(base: Path) -> None:
     for path in ("finetune.toml", "study/finetune.toml"):
         (base / path).write_text(FINETUNE)
     call("pretrain recipe.toml --corpus store --out run-pretrain")
-    bertworks.pretrain("recipe.toml", "store", "stopped", quiet=True, on_step=lambda record: record["step"] == 2)
+    bertworks.pretrain("recipe.toml", "store", "stopped", quiet=True, on_record=lambda record: record["step"] == 2)
     shutil.copytree(base / "run-pretrain/model", base / "model")
     for kind, form, more in (("single", "csv", SMALL), ("tagging", "jsonl", SMALL), ("span", "jsonl", LONGER)):
         call(f"finetune --train {kind}.{form} --dev {kind}.{form} {OWN[kind]} --model model --out run-{kind} {more}")
@@ -240,6 +238,8 @@ def _checkpoints(base: Path) -> None:
     """The model in shards and for sentence-transformers; another one by TensorFlow."""
     import safetensors.numpy
 
+    from bertworks.checkpoint.folder import read_config
+    from bertworks.checkpoint.pooling import Pooling, write_pooling
     from support.original import write_original
     from support.tiny_task import VOCAB
 
@@ -253,7 +253,8 @@ def _checkpoints(base: Path) -> None:
         places |= dict.fromkeys(part, file)
     index = {"metadata": {"total_size": sum(t.nbytes for t in tensors.values())}, "weight_map": places}
     (base / "sharded/model.safetensors.index.json").write_text(json.dumps(index))
-    call("convert model pooling --to sentence-transformers")
+    shutil.copytree(base / "model", base / "pooling")
+    write_pooling(base / "pooling", Pooling(), width=read_config(base / "model")[0].hidden_size)
     write_original(base / "tf", VOCAB)
 
 

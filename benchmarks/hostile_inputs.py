@@ -93,7 +93,6 @@ def of_corpus(name: str) -> Reader:
 
 READERS = [
     Reader("tensorflow", "tf", "^tf/", ("convert in/tf/bert_model.ckpt out/m --do-lower-case",)),
-    Reader("sentencepiece", "spiece.model text.txt", "model$", (CHECK.format("spiece.model"),)),
     Reader("vocab.txt", "vocab.txt text.txt", "vocab", (f"{CHECK.format('vocab.txt')} --uncased",)),
     Reader("tokenizer.json", "tok text.txt", "tok/.*json", (CHECK.format("tok"),)),
     Reader("tokenizer.json-bpe", "bpe=tok text.txt", "tok/tok.*json", (CHECK.format("tok"),)),
@@ -187,7 +186,6 @@ READERS = [
         "^ex/",
         ("predict in/ex in/text.txt --out out/p.jsonl", "export --verify in/ex"),
     ),
-    Reader("words", "model words.txt", "words", ("tokenizer extend in/model --words in/words.txt --out out/m",)),
 ]
 
 

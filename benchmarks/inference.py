@@ -13,19 +13,20 @@ written after every round.
 Memory is the peak of the whole process. Cosines are with bertworks' own vectors in float32; the correlation with human
 judgements is that of the cosines of STS-B's development pairs (Spearman); both on a fifth of the texts and pairs.
 
-The engines: bertworks (packed and compiled); sentence-transformers as it comes, in float32 and with the whole model in
+The engines: bertworks in both precisions; sentence-transformers as it comes, in float32 and with the whole model in
 bfloat16; ONNX Runtime and OpenVINO on the graph that torch.onnx makes of the model, texts sorted by length, 32 a batch;
 folders of `bertworks export` in float32 and int8, opened by Predictor. An engine whose package is missing is left out,
 and the result names it. Needs `pip install -e '.[test,bench,export]'`.
 """
 
+import functools
 import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing.connection import Connection
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from bertworks.tasks.metrics import spearman
 from bertworks.tokenizer import Tokenizer
 from bertworks.training import machine
 from features import sentences
-from inference_engines import EXACT, EXPORTED, OURS, PEER, SIDES, THEIRS, Vectors, build, missing, write_exports
+from inference_engines import EXACT, EXPORTED, OURS, PEER, SIDES, THEIRS, Embed, Vectors, build, missing, write_exports
 
 GROUPS = (1, 1, 2, 4, 8)  # sentences of a text
 WARM, SINGLE = 64, 24
@@ -69,25 +70,6 @@ def single_texts(model: Path, texts: Sequence[str], count: int) -> list[str]:
 # ---- a process a side
 
 
-def answers(side: str, folder: Path, work: Path) -> Callable[[str, list[str]], Any]:
-    """What a side's process does when it is asked."""
-    embed = build(side, folder, work)
-
-    def seconds(texts: list[str]) -> float:
-        start = time.perf_counter()
-        embed(texts)
-        return time.perf_counter() - start
-
-    def answer(what: str, texts: list[str]) -> Any:
-        if what == "vectors":
-            return embed(texts)
-        if what == "memory":
-            return peak_memory()
-        return seconds(texts) if what == "all" else [seconds([text]) for text in texts]
-
-    return answer
-
-
 def peak_memory() -> int:
     """The most memory in bytes that this process has used; the usual counter begins with that of its parent."""
     status = Path("/proc/self/status")
@@ -96,42 +78,43 @@ def peak_memory() -> int:
     return 1024 * int(next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("VmHWM")))
 
 
-def serve(connection: Connection, side: str, folder: Path, work: Path) -> None:
-    """Answer until there is nothing more to do."""
-    answer = answers(side, folder, work)
-    while True:
-        what, texts = connection.recv()
-        if what == "end":
-            return
-        connection.send(answer(what, texts))
+@functools.cache
+def engine(side: str, folder: Path, work: Path) -> Embed:
+    """The function from texts to vectors of a side, loaded once per process."""
+    return build(side, folder, work)
+
+
+def answer(side: str, folder: Path, work: Path, what: str, texts: list[str]) -> Any:
+    """What a side's process does for a request."""
+    embed = engine(side, folder, work)
+    if what == "vectors":
+        return embed(texts)
+    if what == "memory":
+        return peak_memory()
+    seconds = []
+    for batch in [texts] if what == "all" else [[text] for text in texts]:
+        start = time.perf_counter()
+        embed(batch)
+        seconds.append(time.perf_counter() - start)
+    return seconds[0] if what == "all" else seconds
 
 
 class Side:
     """A side in a process of its own, or with `here` in this one."""
 
     def __init__(self, name: str, folder: Path, work: Path, here: bool):
-        self.answer = answers(name, folder, work) if here else None
-        if not here:
-            context = multiprocessing.get_context("spawn")
-            self.connection, other = context.Pipe()
-            self.process = context.Process(target=serve, args=(other, name, folder, work), daemon=True)
-            self.process.start()
+        self.given = (name, folder, work)
+        self.pool = None if here else ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
 
     def ask(self, what: str, texts: Sequence[str] = ()) -> Any:
-        """What the side answers. Raises EOFError if its process has ended."""
-        if self.answer:
-            return self.answer(what, list(texts))
-        self.connection.send((what, list(texts)))
-        while not self.connection.poll(1):
-            if not self.process.is_alive():
-                raise EOFError(f"the process ended with exit status {self.process.exitcode}")
-        return self.connection.recv()
+        """What the side answers. Raises BrokenProcessPool if its process has ended."""
+        request = (*self.given, what, list(texts))
+        return self.pool.submit(answer, *request).result() if self.pool else answer(*request)
 
     def end(self) -> None:
         """Let the process end."""
-        if not self.answer:
-            self.connection.send(("end", []))
-            self.process.join()
+        if self.pool:
+            self.pool.shutdown()
 
 
 # ---- the measurement

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+import common
 from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model
-from bertworks.inference.engines import can_compile
 from bertworks.inference.predictor import Predictor
-from bertworks.model.rectangular import STATES, Rectangular
+from bertworks.model.exportable import STATES, ExportableModel
 
-OURS = ("packed, float32", "packed, bfloat16", "compiled, float32", "compiled, bfloat16")
+OURS = ("packed, float32", "packed, bfloat16")
 THEIRS = (
     "sentence-transformers, float32",
     "sentence-transformers, bfloat16",
@@ -37,9 +37,9 @@ Vectors = NDArray[np.float32]
 Embed = Callable[[list[str]], Vectors]
 
 
-def ours(folder: Path, kind: str, precision: Any) -> Embed:
-    """bertworks with one engine and precision."""
-    predictor = Predictor(folder, device="cpu", precision=precision, engine=kind)  # type: ignore[arg-type]
+def ours(folder: Path, precision: Any) -> Embed:
+    """bertworks in one precision."""
+    predictor = Predictor(folder, device="cpu", precision=precision)
     return lambda texts: predictor.embed(texts, "mean", normalize=True)
 
 
@@ -79,17 +79,14 @@ def sorted_by_length(folder: Path, run: Callable[[dict[str, NDArray[np.int64]]],
     limit = min(tokenizer.model_max_length, 512)
 
     def embed(texts: list[str]) -> Vectors:
-        order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
-        found: list[Any] = [None] * len(texts)
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
+        def vectors(rows: list[int]) -> Vectors:
             batch = [texts[row] for row in rows]
             arrays = dict(tokenizer(batch, padding=True, truncation=True, max_length=limit, return_tensors="np"))
             mask = arrays["attention_mask"][:, :, None].astype(np.float32)
-            means = (run(arrays) * mask).sum(1) / mask.sum(1)
-            for row, vector in zip(rows, means / np.linalg.norm(means, axis=1, keepdims=True), strict=True):
-                found[row] = vector
-        return np.stack(found)
+            means: Vectors = (run(arrays) * mask).sum(1) / mask.sum(1)
+            return means / np.linalg.norm(means, axis=1, keepdims=True)
+
+        return np.stack(common.by_length(vectors, [len(text) for text in texts], BATCH))
 
     return embed
 
@@ -106,7 +103,7 @@ def write_exports(folder: Path, work: Path, names: Sequence[str]) -> None:
 
 def write_graphs(folder: Path, work: Path, int8: bool) -> None:
     """The ONNX graph of the encoder, and one with int8 matrices."""
-    model = Rectangular(load_model(folder), [STATES])
+    model = ExportableModel(load_model(folder), [STATES])
     example = tuple(torch.ones(2, 8, dtype=torch.int64) for _ in range(3))
     names = ["input_ids", "attention_mask", "token_type_ids"]
     axes = tuple({0: torch.export.Dim("B"), 1: torch.export.Dim("L", max=model.model.config.max_length)} for _ in names)
@@ -136,14 +133,10 @@ def build(side: str, folder: Path, work: Path) -> Embed:
         return lambda texts: predictor.embed(texts, "mean", normalize=True)
     if kind == "openvino":
         return openvino(folder, work / "model.onnx", precision)
-    return (
-        sentence_transformers(folder, precision) if kind == "sentence-transformers" else ours(folder, kind, precision)
-    )
+    return sentence_transformers(folder, precision) if kind == "sentence-transformers" else ours(folder, precision)
 
 
 def missing(side: str) -> str:
     """Why a side cannot run here; "" if it can."""
     package = PACKAGES.get(side.split(", ")[0])
-    if package and importlib.util.find_spec(package) is None:
-        return f"{package} is not installed"
-    return "no C++ compiler" if side.startswith("compiled") and not can_compile() else ""
+    return f"{package} is not installed" if package and importlib.util.find_spec(package) is None else ""

@@ -53,7 +53,7 @@ log_every = 1
 eval_every = 10
 save_every = 3
 precision = "float32"
-compile = "off"
+compute = "eager"
 [[phases]]
 length = 24
 batch_size = 8

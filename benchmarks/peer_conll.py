@@ -113,7 +113,7 @@ def conll_job(name: str, settings: Settings, tokenizer: Any) -> Job:
 
     train = features("train")
 
-    def judge_part(model: Any, part: str) -> Metrics:
+    def evaluate_part(model: Any, part: str) -> Metrics:
         sentences, rows, made = parts[part]
         found = [["O"] * len(words) for words, _ in sentences]
         columns = [{k: v[r] for k, v in made.items()} for r in range(len(rows))]
@@ -126,9 +126,9 @@ def conll_job(name: str, settings: Settings, tokenizer: Any) -> Job:
                 before = word
         return entity_scores([tags for _, tags in sentences], found)
 
-    def judge(model: Any) -> Metrics:
-        test = judge_part(model, "testb")
-        return {**judge_part(model, "testa"), **{f"test_{metric}": value for metric, value in test.items()}}
+    def evaluate(model: Any) -> Metrics:
+        test = evaluate_part(model, "testb")
+        return {**evaluate_part(model, "testa"), **{f"test_{metric}": value for metric, value in test.items()}}
 
     return Job(
         transformers.AutoModelForTokenClassification,
@@ -141,5 +141,5 @@ def conll_job(name: str, settings: Settings, tokenizer: Any) -> Job:
             "test": len(parts["testb"][0]),
             "train_windows": len(train),
         },
-        judge,
+        evaluate,
     )

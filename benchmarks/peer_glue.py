@@ -70,7 +70,7 @@ def glue_job(name: str, settings: Settings, tokenizer: Any) -> Job:
     train, dev = load("train.tsv", settings.rows), load("dev.tsv", settings.dev_rows)
     true = np.array([feature["labels"] for feature in dev])
 
-    def judge(model: Any) -> Metrics:
+    def evaluate(model: Any) -> Metrics:
         logits = np.stack(outputs(model, tokenizer, dev, ["logits"])[0])
         found = logits.argmax(-1) if task.labels else logits[:, 0]
         return {metric: float(GLUE_METRICS[metric](true, found)) for metric in task.metrics}
@@ -81,5 +81,5 @@ def glue_job(name: str, settings: Settings, tokenizer: Any) -> Job:
         transformers.DataCollatorWithPadding(tokenizer),
         train,
         {"train": len(train), "dev": len(dev)},
-        judge,
+        evaluate,
     )

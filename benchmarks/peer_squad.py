@@ -146,7 +146,7 @@ def squad_job(name: str, settings: Settings, tokenizer: Any) -> Job:
         feature["start_positions"], feature["end_positions"] = ends
         del feature["question"], feature["spans"]
 
-    def judge(model: Any) -> Metrics:
+    def evaluate(model: Any) -> Metrics:
         found: list[list[Any]] = [[] for _ in dev]
         for feature, start, end in zip(
             seen, *outputs(model, tokenizer, seen, ["start_logits", "end_logits"]), strict=True
@@ -167,7 +167,7 @@ def squad_job(name: str, settings: Settings, tokenizer: Any) -> Job:
             "train_windows": len(train),
             "dev_windows": len(seen),
         },
-        judge,
+        evaluate,
     )
 
 

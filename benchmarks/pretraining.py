@@ -33,15 +33,14 @@ from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.data.vocabulary import tokenizer_of
 from bertworks.model.config import ModelConfig
-from bertworks.model.presets import PRESETS
 from bertworks.pretraining.job import start_model, training_of
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.distributed import join_world
+from bertworks.training.loop import Run
+from bertworks.training.machine import prepare_process
 from bertworks.training.objectives import PRETRAINING
-from bertworks.training.process import prepare_process
-from bertworks.training.run import Run
 
 LENGTH, BATCH = 128, 32
 SIDES = ("ours", "peer", "ours without dropout", "peer without dropout", "ours without kernels")
@@ -59,7 +58,7 @@ class Sizes:
     small: bool  # the encoder of tiny.py in place of four layers of width 256
 
     def shape(self, vocab_size: int, dropout: float) -> ModelConfig:
-        shape = tiny.SHAPE if self.small else PRESETS["mini"]
+        shape = tiny.SHAPE if self.small else tiny.MINI
         return dataclasses.replace(
             shape, vocab_size=vocab_size, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
         )
@@ -67,13 +66,11 @@ class Sizes:
     def recipe(self, vocab_size: int, side: str) -> PretrainConfig:
         """The same model, batch and optimizer for all sides."""
         dropout = 0.0 if "without dropout" in side else 0.1
-        compiled: Literal["auto", "off"] = "off" if "without kernels" in side else "auto"
+        compute: Literal["auto", "eager"] = "eager" if "without kernels" in side else "auto"
         return PretrainConfig(
             model=self.shape(vocab_size, dropout),
             optim=OptimConfig(lr=1e-4, rule="adamw", warmup=0.0),
-            loop=LoopConfig(
-                steps=self.skip + self.steps, eval_every=0, save_every=0, log_every=10**9, compile=compiled
-            ),
+            loop=LoopConfig(steps=self.skip + self.steps, eval_every=0, save_every=0, log_every=10**9, compute=compute),
             phases=(Phase(LENGTH, 1.0, BATCH),),
         )
 
@@ -110,7 +107,8 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
     world, tokenizer = dataclasses.replace(join_world(), device=device), tokenizer_of(store)
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), config.identity(store), world, quiet=True)
-        loop = training_of(config, store, tokenizer).loop(run, start_model(config, None), PRETRAINING[config.objective])
+        model = start_model(config, None, run, store)
+        loop = training_of(config, store, tokenizer).loop(run, model, PRETRAINING[config.objective])
         before = 0
 
         def count(step: int) -> None:
@@ -119,7 +117,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
             before = loop.progress.tokens
 
         loop.evaluate, loop.after_step = None, count
-        loop.run()
+        loop.train()
         return bool(loop.progress.kernels)
 
 
@@ -263,43 +261,32 @@ def summarise(runs: dict[str, list[common.Result]], flops: float) -> common.Resu
         memory = statistics.median(r["memory"] for r in runs[side])
         every = [round(r["tokens_per_second"]) for r in runs[side]]
         result[side] = {"tokens_per_second": round(rates[side]), "every_run": every, "memory": memory}
+    kernels = None
+    if without := runs["ours without kernels"]:
+        kernels = {"tokens_per_second_without": round(rates["ours without kernels"]), **ratio(runs["ours"], without)}
     return result | {
-        "ratio": rates["ours"] / rates["peer"],
-        "ratio_by_round": ratios(runs["ours"], runs["peer"]),
+        **ratio(runs["ours"], runs["peer"]),
         "share_of_peak": rates["ours"] * flops / peak,
         "without_dropout": {
             **{side: round(rate) for side, rate in plain.items()},
             "ratio": plain["ours"] / plain["peer"],
             "share_of_peak": plain["ours"] * flops / peak,
         },
-        "kernels": against_none(runs["ours"], runs["ours without kernels"]),
+        "kernels": kernels,
         "matmul_peak": peak,
         "useful_flops_per_token": flops,
     }
 
 
-def against_none(used: list[common.Result], none: list[common.Result]) -> common.Result | None:
-    """Ours with kernels beside ours without; None if ours has used none."""
-    if not none:
-        return None
-    with_them, without = (statistics.median(r["tokens_per_second"] for r in done) for done in (used, none))
-    return {
-        "tokens_per_second_without": round(without),
-        "ratio": with_them / without,
-        "ratio_by_round": ratios(used, none),
-    }
-
-
-def ratios(some: list[common.Result], others: list[common.Result]) -> list[float]:
-    """The ratio of the rates in each round."""
-    rate = "tokens_per_second"
-    return [one[rate] / other[rate] for one, other in zip(some, others, strict=True)]
+def ratio(some: list[common.Result], others: list[common.Result]) -> common.Result:
+    """The ratio of the median rates, and that of each round."""
+    rates = [[one["tokens_per_second"] for one in done] for done in (some, others)]
+    by_round = [one / other for one, other in zip(*rates, strict=True)]
+    return {"ratio": statistics.median(rates[0]) / statistics.median(rates[1]), "ratio_by_round": by_round}
 
 
 def main(argv: list[str] | None = None) -> None:
     """Parse the arguments, compare, write the JSON."""
-    if common.answer(one_side, argv):
-        return
     parser = common.parser(__doc__, "pretraining.json")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N, for both sides")
     parser.add_argument("--megabytes", type=float, default=10, help="of text")

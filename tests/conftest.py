@@ -15,7 +15,7 @@ import pytest
 # A busy machine is no fault of a test: no deadline per example, no complaint that examples are made slowly.
 hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("suite")
-pytest_plugins = ["support.served", "support.app_clients", "support.browser"]  # fixtures of a server and a browser
+pytest_plugins = ["support.served", "support.browser"]  # fixtures of a server and a browser
 os.environ["HF_HUB_OFFLINE"] = "1"  # tests are offline: whoever looks for a model on the net fails at once
 # Models here are so small that several threads mostly wait for each other, five times as long where cores are shared.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -17,6 +17,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+import tomli_w
 import torch
 from safetensors import safe_open
 
@@ -32,45 +33,22 @@ log_every = 4
 save_every = 0
 eval_every = 0
 precision = "{precision}"
-compile = "{compile}"
-[[phases]]
-length = 16
-share = 0.5
-batch_size = 8
-[[phases]]
-length = 32
-share = 0.5
-batch_size = 8
 """
-SHAPE = """
-[model]
-vocab_size = {vocab_size}
-hidden_size = 32
-num_hidden_layers = 2
-num_attention_heads = 2
-intermediate_size = 64
-max_position_embeddings = 32
-"""
+LOOP += "".join(f"[[phases]]\nlength = {length}\nbudget_fraction = 0.5\nbatch_size = 8\n" for length in (16, 32))
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+SHAPE |= {"max_position_embeddings": 32}
+LEFT, ROTARY = {"direction": "left"}, {"position_embedding_type": "rotary"}
+NO_PAIRS = {"type_vocab_size": 0}
 FULL = '[instances]\ninput_format = "full-sentences"\n'
-MODELS = {  # what comes before SHAPE, in [model], and behind it
-    "bert": ("", "", ""),
-    "albert": (
-        'objective = "mlm+sop"\n',
-        'family = "albert"\nembedding_size = 16\nshared_layers = "all"\n',
-        "[masking]\nngrams = 3\nwhole_word = true\n",
-    ),
-    "modern": (
-        'objective = "mlm"\n',
-        'family = "modernbert"\nbias = false\nnorm = "pre"\nfeed_forward = "geglu"\ntype_vocab_size = 0\n'
-        'position_embedding_type = "rotary"\nlocal_rope_theta = 10000.0\nrope_theta = 160000.0\nattention_window = 8\n',
-        FULL,
-    ),
-    "gpt": (
-        'objective = "ltr"\n',
-        'position_embedding_type = "rotary"\ndirection = "left"\ntype_vocab_size = 0\n',
-        FULL,
-    ),
-    "recurrent": ('objective = "ltr"\n', 'direction = "left"\nlayer_type = "lstm"\n', ""),
+NGRAMS = "[masking]\nngrams = 3\nwhole_word = true\n"
+LOCAL = {"local_rope_theta": 10_000.0, "rope_theta": 160_000.0, "attention_window": 8}
+MODERN = {"family": "modernbert", "bias": False, "norm": "pre", "feed_forward": "geglu"} | NO_PAIRS | ROTARY | LOCAL
+MODELS = {  # objective, what differs in [model], and other tables
+    "bert": ("mlm+nsp", {}, ""),
+    "albert": ("mlm+sop", {"family": "albert", "embedding_size": 16, "shared_layers": "all"}, NGRAMS),
+    "modern": ("mlm", MODERN, FULL),
+    "gpt": ("ltr", LEFT | ROTARY | NO_PAIRS, FULL),
+    "recurrent": ("ltr", LEFT | {"layer_type": "lstm"}, ""),
 }
 
 
@@ -93,9 +71,10 @@ def make_inputs(folder: Path, precision: str) -> None:
     build = "--workers 1 --input.documents blank-line --validation-share 0 --min-validation-documents 0"
     run(ROOT / "src", folder, f"corpus build text.txt --tokenizer tok --out store {build}")
     size = len((folder / "tok" / "vocab.txt").read_text().splitlines())
-    loop = LOOP.format(precision=precision, compile="off" if precision == "float32" else "auto")
-    for name, (before, model, behind) in MODELS.items():
-        (folder / f"{name}.toml").write_text(before + SHAPE.format(vocab_size=size) + model + behind + loop)
+    loop = LOOP.format(precision=precision)
+    for name, (objective, model, tables) in MODELS.items():
+        recipe = tomli_w.dumps({"objective": objective, "model": {"vocab_size": size, **SHAPE, **model}})
+        (folder / f"{name}.toml").write_text(recipe + tables + loop)
     (folder / "distill.toml").write_text(loop)
 
 
@@ -140,6 +119,9 @@ def main() -> int:
             ).stdout
             with tarfile.open(fileobj=io.BytesIO(archive)) as files:
                 files.extractall(folder / "commit", filter="data")
+            if "budget_fraction" not in (folder / "commit/src/bertworks/pretraining/recipe.py").read_text():
+                for recipe in folder.glob("*.toml"):  # until version 0.2 its name was share
+                    recipe.write_text(recipe.read_text().replace("budget_fraction", "share"))
             other = train(folder / "commit" / "src", folder, "there", options.precision)
     for training, digest in found.items():
         there = other.get(training, "")

@@ -1,14 +1,9 @@
 """The benchmarks' shared code, and that none of them is left out of benchmarks/smoke.py, which .ci/run runs."""
 
-import argparse
 import importlib
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import psutil
 import pytest
 import torch
 
@@ -34,74 +29,13 @@ def test_a_result_names_its_machine(common):
     )
 
 
-def test_a_smoke_keeps_nothing(common, tmp_path):
-    parser = common.parser("doc", "some.json")
-    with common.parsed(parser, ["--smoke", "--out", str(tmp_path / "kept.json")], {}) as options:
-        common.need(options.data / common.TEXT, options.data / common.VOCAB)
-        common.finish(options, {"a": 1})
-        assert options.out.exists()
-    assert not options.out.exists() and not [*tmp_path.iterdir()]
-
-
-def test_a_side_in_this_process_counts_its_memory(common):
-    result = common.fresh(lambda size: {"size": len(bytearray(size))}, {"size": 1 << 20}, here=True)
-    assert result["size"] == 1 << 20 and result["tree_mb"] > 10
-
-
-@pytest.fixture
-def rounds(common, monkeypatch, tmp_path):
-    """The rounds of inference.py on two engines that take no time but the clock's: a function of the minutes."""
-    inference, clock = importlib.import_module("inference"), [0.0]
-
-    class Engine(inference.Side):
-        def __init__(self, seconds):
-            self.seconds, self.answer = seconds, True
-
-        def ask(self, what, texts=()):
-            if what == "memory":
-                return 5_000_000
-            clock[0] += self.seconds if what == "all" else 0.0
-            return self.seconds if what == "all" else [0.01 * self.seconds] * 2
-
-    engines = {inference.PEER: Engine(40.0), inference.EXACT: Engine(10.0), "export, int8": "onnxruntime is missing"}
-    facts = {"cosine": {"mean": 1.0, "smallest": 0.9}, "stsb_spearman": 0.8, "pairs": 3}
-    monkeypatch.setattr(inference, "mixed_texts", lambda data, count: ["a"] * count)
-    monkeypatch.setattr(inference, "single_texts", lambda *given: ["a"])
-    monkeypatch.setattr(inference, "started", lambda *given: iter(engines.items()))
-    monkeypatch.setattr(inference, "compared", lambda options, sides, texts: dict.fromkeys(sides, facts))
-    monkeypatch.setattr(inference.Tokenizer, "load", lambda folder: type("T", (), {"encode_batch": lambda s, t: []})())
-    monkeypatch.setattr(inference.time, "perf_counter", lambda: clock[0])
-    kept = []
-    monkeypatch.setattr(common, "keep", lambda options, result: kept.append(result))
-
-    def run(minutes):
-        options = argparse.Namespace(data=tmp_path, model=tmp_path, texts=20, singles=2, rounds=5, minutes=minutes)
-        return inference, inference.measure(options, tmp_path), kept
-
-    return run
-
-
-def test_rounds_of_engines_end_in_time_and_each_is_kept(rounds):
-    _, result, kept = rounds(3.5)
-    assert result["rounds"] == 4 and [one["rounds"] for one in kept] == [1, 2, 3, 4]  # of 50 seconds each
-    assert kept[0]["engines"].keys() == result["engines"].keys() and kept[-1] == result
-
-
-def test_engines_are_multiples_of_sentence_transformers(rounds):
-    inference, result, _ = rounds(60.0)
-    ours = result["engines"][inference.EXACT]
-    assert result["rounds"] == 5 and ours["seconds"] == [10.0] * 5 and ours["texts_a_second"] == 2.0
-    assert ours["times_peer"] == 4.0 and ours["single_times_peer"] == pytest.approx(4.0)
-    alone = inference.with_ratios({inference.EXACT: {"texts_a_second": 2.0}})
-    assert alone == {inference.EXACT: {"texts_a_second": 2.0}}
+def test_batches_by_length_give_each_row_its_own_result(common):
+    batches, lengths = [], [3, 9, 1, 7, 5]
+    results = common.by_length(lambda rows: batches.append(rows) or [10 * row for row in rows], lengths, 2)
+    assert results == [0, 10, 20, 30, 40] and batches == [[1, 3], [4, 0], [2]]
 
 
 # ---- gpu.py
-
-
-@pytest.fixture
-def gpu(common):
-    return importlib.import_module("gpu")
 
 
 @pytest.fixture
@@ -109,154 +43,21 @@ def cells(common):
     return importlib.import_module("gpu_cells")
 
 
-def gpu_options(gpu, out, **changes):
-    options = gpu.parser().parse_args(["steps", "--device", "cpu", "--out", str(out)])
-    vars(options).update(begun=0.0, **changes)
-    return options
-
-
-def test_cells_are_measured_until_the_minutes_are_used_and_continued(gpu, cells, monkeypatch, tmp_path):
-    clock, machine = [0.0], {"torch": "2"}
-    monkeypatch.setattr(gpu.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(gpu, "facts", lambda options: machine)
-
-    def run_together(work, cells, seconds, here, fraction):
-        ((name, given),) = cells.items()
-        clock[0] += 60.0
-        yield name, {"seconds_left": seconds} if given["works"] else {"error": "out of memory"}
-
-    monkeypatch.setattr(cells, "run_together", run_together)
-    options = gpu_options(gpu, tmp_path, minutes=3.0, together=1)
-    given = {"a": {"works": True}, "b": {"works": False}, "c": {"works": True}}
-    result = gpu.run_cells(options, "steps", None, given, {"steps": 3})
-    assert result["cells"] == {"a": {"seconds_left": 180.0}, "b": {"error": "out of memory"}}
-    assert result["left_out"] == ["c"] and not result["finished"] and result == gpu.earlier(options, "steps")
-    with pytest.raises(SystemExit, match="give another --out"):
-        gpu.run_cells(options, "steps", None, given, {"steps": 4})
-    given["b"], options.begun = {"works": True}, clock[0]
-    again = gpu.run_cells(options, "steps", None, given, {"steps": 3})
-    assert {*again["cells"]} == {"a", "b", "c"} and again["left_out"] == [] and again["finished"]
-    assert not any("error" in cell for cell in again["cells"].values())
-
-
-def test_a_day_continues_with_the_stage_that_is_not_finished(gpu, monkeypatch, tmp_path, capsys):
-    ran, finished = [], {"steps": False}
-
-    def stage(name):
-        def run(options, work):
-            ran.append(name)
-            return gpu.keep(options, name, {"finished": finished.get(name, True)})
-
-        return run
-
-    monkeypatch.setattr(gpu, "STAGES", {name: stage(name) for name in gpu.STAGES})
-    options = gpu_options(gpu, tmp_path, minutes=1e9)
-    with pytest.raises(SystemExit) as stopped:
-        gpu.run_stages(options, tmp_path, [*gpu.STAGES])
-    assert ran == ["tests", "steps"] and stopped.value.code == 3 and "steps: not finished" in capsys.readouterr().out
-    finished["steps"] = True
-    gpu.run_stages(options, tmp_path, [*gpu.STAGES])
-    assert ran[2:] == ["steps", "pretraining", "traces", "finetuning"]
-
-
 def test_a_cell_runs_in_a_process_of_its_own_and_its_error_is_recorded(common, cells):
     found = dict(cells.run_together(common.machine_facts, {"facts": {}, "wrong": {"no": 1}}, 60.0))
     assert found["facts"]["torch"] == torch.__version__ and found["wrong"]["error"].startswith("TypeError")
 
 
-def shell(monkeypatch, cells, script_of):
-    """Let a cell run the script that `script_of` returns for what the cell is given."""
-
-    def started(work, given):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
-        return subprocess.Popen(["bash", "-c", script_of(given)], **pipes)
-
-    monkeypatch.setattr(cells, "started", started)
-
-
-def test_cells_that_are_ready_take_turns(cells, monkeypatch, tmp_path):
-    """All are ready before the first is measured; what fails before it is ready gives up its turn."""
-    log = tmp_path / "log"
-
-    def script_of(given):
-        if given["fails"]:
-            return 'echo \'{"error": "no memory"}\''
-        name = given["cell"]
-        wait = f"echo begun-{name} >> {log}; sleep {name}; echo noise; echo ready; read line"
-        work = f"echo measured-{name} >> {log}; sleep 0.2; echo done-{name} >> {log}"
-        return f"{wait}; {work}; echo '{{\"cell\": {name}}}'"
-
-    shell(monkeypatch, cells, script_of)
-    given = {
-        name: {"cell": seconds, "fails": name == "b"} for name, seconds in {"a": "0.3", "b": "0", "c": "0.1"}.items()
-    }
-    found = dict(cells.run_together(None, given, 60.0))
-    assert found == {"a": {"cell": 0.3}, "b": {"error": "no memory"}, "c": {"cell": 0.1}}
-    lines = log.read_text().split()
-    assert sorted(lines[:2]) == ["begun-0.1", "begun-0.3"]
-    assert lines[2:] == ["measured-0.3", "done-0.3", "measured-0.1", "done-0.1"]
-
-
-def test_cells_that_take_too_long_are_killed_together(cells, monkeypatch):
-    shell(monkeypatch, cells, lambda given: "sleep 60")
-    found = dict(cells.run_together(None, {"a": {}, "b": {}}, 0.1))
-    assert [*found] == ["a", "b"] and all("stopped after 0 seconds" in one["error"] for one in found.values())
-
-
-def test_a_cell_that_is_not_ready_in_time_is_left_out(cells, monkeypatch):
-    """Another keeps its turn, and its result is read though a worker of it still has the pipe open."""
-    scripts = {"slow": "sleep 60", "fast": "echo ready; read line; sleep 60 & echo '{\"speed\": 1}'; sleep 60"}
-    shell(monkeypatch, cells, lambda given: scripts[given["name"]])
-    found = dict(cells.run_together(None, {name: {"name": name} for name in scripts}, 30.0, fraction=0.05))
-    assert "error" in found["slow"] and found["fast"] == {"speed": 1}
-
-
-def test_cells_end_with_a_parent_that_is_killed():
-    """They would keep the GPU busy for the next stage."""
-    program = (
-        "import subprocess, sys, time, gpu_cells\n"
-        "how = {'preexec_fn': gpu_cells.end_with_parent, 'start_new_session': True}\n"
-        "print(subprocess.Popen(['sleep', '60'], **how).pid, flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCHMARKS), os.environ.get("PYTHONPATH", "")])}
-    parent = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
-    child = psutil.Process(int(parent.stdout.readline()))
-    parent.kill()
-    psutil.wait_procs([child], timeout=20)
-    assert not child.is_running()
-
-
 def test_an_effect_counts_the_seeds_that_both_starts_have(common):
     effect = importlib.import_module("gpu_training").effect
     seeds = {"pretrained": {"1": 0.8, "2": 0.9, "3": 0.5}, "random": {"1": 0.6, "2": 0.6}}
-    found = {
-        start: {"by_seed": {seed: {"accuracy": score} for seed, score in runs.items()}} for start, runs in seeds.items()
+    runs = {
+        start: {"by_seed": {seed: {"accuracy": score} for seed, score in scores.items()}}
+        for start, scores in seeds.items()
     }
-    made = effect("sst2", found)
-    assert (made["metric"], made["n"]) == ("accuracy", 2) and made["mean"] == pytest.approx(0.25)
-    assert effect("sst2", {"pretrained": {"error": "no memory"}, "random": found["random"]}) is None
-
-
-def test_a_cell_has_a_name_and_micro_batches_that_divide_its_batch(common):
-    steps = importlib.import_module("gpu_steps")
-    cell = steps.Cell("large", 512, 0.1, "eager", batch=250)
-    assert cell.name == "large-512-0.1-eager" and steps.Cell.named(cell.name, batch=250) == cell
-    assert cell.recipe(100, torch.device("cpu")).phases[0].micro_batch_size == 25
-    assert steps.Cell.named("base-128-0-transformers-compiled").engine == "transformers-compiled"
-    for wrong in ("base", "base-128-0.1-other", "huge-128-0.1-eager", "base-x-0.1-eager"):
-        with pytest.raises(SystemExit, match="found the cell"):
-            steps.Cell.named(wrong)
-
-
-def test_the_best_and_the_worst_cell_are_ours(common):
-    steps = importlib.import_module("gpu_steps")
-    speeds = {"base-128-0-eager": 2e14, "base-128-0-compiled": 4e14, "base-128-0-transformers": 1e14}
-    cells = {name: {"flops_per_second": speed} for name, speed in speeds.items()}
-    cells["large-128-0-eager"] = {"error": "out of memory"}
-    assert steps.best_and_worst(cells) == ("base-128-0-compiled", "base-128-0-eager")
-    with pytest.raises(SystemExit, match="run the stage `steps` first"):
-        steps.best_and_worst({})
+    result = effect("sst2", runs)
+    assert (result["metric"], result["n"]) == ("accuracy", 2) and result["mean"] == pytest.approx(0.25)
+    assert effect("sst2", {"pretrained": {"error": "no memory"}, "random": runs["random"]}) is None
 
 
 def test_the_model_of_a_run_is_written_in_bfloat16(common, tmp_path):
@@ -270,11 +71,3 @@ def test_the_model_of_a_run_is_written_in_bfloat16(common, tmp_path):
     ours, theirs = (load_model(tmp_path / name).state_dict() for name in ("run/model", "half"))
     assert all(torch.equal(ours[name].bfloat16().float(), theirs[name]) for name in ours)
     assert (tmp_path / "half" / "results.json").read_text() == "{}"
-
-
-def test_a_pre_training_that_learns_nothing_ends_early(common):
-    failure = importlib.import_module("gpu_training").failure
-    assert failure({"step": 1000, "mlm_loss": 7.12}, 7.04).startswith(
-        "found a loss of 7.12 nats at update 1,000; expected"
-    )
-    assert failure({"step": 1000, "mlm_loss": 6.9}, 7.04) == "" == failure({"step": 100, "mlm_loss": 9.0}, 7.04)

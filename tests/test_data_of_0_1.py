@@ -16,14 +16,13 @@ EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
 INPUTS = {  # arguments of predict and evaluate
     "finetune": ("dev.csv", "--dev rows/dev.csv"),
     "finetune-tagging": (
-        "dev-tags.jsonl --text words",
-        "--dev rows/dev-tags.jsonl --kind tagging --text words --label tags",
+        "dev-tags.jsonl --text words", "--dev rows/dev-tags.jsonl --kind tagging --text words --label tags",
     ),
     "finetune-span": (
         "dev-questions.jsonl --text question,context",
         "--dev rows/dev-questions.jsonl --kind span --text question,context --label answer",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -54,9 +53,8 @@ def close(found, expected, where=""):
 @pytest.mark.parametrize("folder", INPUTS)
 def test_a_model_folder_gives_the_same_answers(run, folder):
     texts, rows = INPUTS[folder]
-    close(
-        [json.loads(line) for line in run(f"predict {folder} rows/{texts}").splitlines()], EXPECTED["predict"][folder]
-    )
+    answers = [json.loads(line) for line in run(f"predict {folder} rows/{texts}").splitlines()]
+    close(answers, EXPECTED["predict"][folder])
     close(json.loads(run(f"evaluate {folder} {rows}"))["metrics"], EXPECTED["evaluate"][folder])
 
 
@@ -75,13 +73,10 @@ def test_a_corpus_store_opens(run):
 
 def test_a_run_is_not_continued(run, tmp_path, capsys):
     """Its results have another format; the folder stays as it is."""
-    shutil.copytree(FOLDER / "finetune", tmp_path / "run")
-    before = (tmp_path / "run/results.json").read_bytes()
+    out = shutil.copytree(FOLDER / "finetune", tmp_path / "run")
+    before = (out / "results.json").read_bytes()
     with pytest.raises(SystemExit) as end:
-        run(
-            f"finetune --train rows/dev.csv --dev rows/dev.csv --model pretrain --max-seq-length 32 "
-            f"--out {tmp_path / 'run'}"
-        )
+        run(f"finetune --train rows/dev.csv --dev rows/dev.csv --model pretrain --max-seq-length 32 --out {out}")
     assert end.value.code == 1
-    assert "results.json: format 1, older than this version reads; expected 2 or newer" in capsys.readouterr().err
-    assert (tmp_path / "run/results.json").read_bytes() == before
+    assert "results.json: format is 1; expected 2" in capsys.readouterr().err
+    assert (out / "results.json").read_bytes() == before

@@ -3,8 +3,10 @@
 test_readme.py runs those of README.
 """
 
+import contextlib
 import functools
 import inspect
+import io
 import json
 import re
 import shlex
@@ -32,25 +34,15 @@ from support.docs_files import (
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "README.ko.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "ko").glob("*.md"))]
-TORCHRUN = {"--nproc-per-node"}
-
-
-def words_of(names):
-    """Flags of these names."""
-    return {f"--{name}" for name in names.split()}
-
-
 OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and kubectl, by the page that names them
-    "serving.md": {"--json"},
-    "deploy.md": {"--json"},
+    "serving.md": "json",
+    "deploy.md": "json",
     # of the original code and of transformers, up to their first underscore
-    "coming-from.md": words_of("bert do dupe init input max num num-train-epochs output vocab"),
-    "pretraining.md": {"--logdir"},
-    "scale.md": words_of(
-        "cpus-per-task gpus-per-node image master-addr master-port mem-per-cpu nnodes node-rank nodes nthreads "
-        "ntasks-per-node nworkers port rdzv-backend rdzv-endpoint scheduler-file"
-    ),
-    "production.md": words_of("env file index-url now publish name network read-only retry tag tmpfs volume"),
+    "coming-from.md": "bert do dupe init input max num num-train-epochs output vocab",
+    "pretraining.md": "logdir",
+    "scale.md": "cpus-per-task gpus-per-node image master-addr master-port mem-per-cpu nnodes node-rank nodes nthreads "
+    "ntasks-per-node nworkers port rdzv-backend rdzv-endpoint scheduler-file",
+    "production.md": "env file index-url now publish name network read-only retry tag tmpfs volume",
 }
 SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits
     "bertworks tokenizer train": "--overwrite",
@@ -58,7 +50,7 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "bertworks pretrain": f"{TINY} --loop.tokens 1000",
     "torchrun": f"{TINY} --loop.tokens 1000",
     "bertworks distill": "--loop.tokens 1000 --loop.hours 0",
-    "bertworks study sweep": "--max-seq-length 16 --seeds 1",  # 18 runs
+    "bertworks study sweep": "--max-seq-length 16 --seeds 1",
     "bertworks finetune": "--epochs 1 --max-seq-length 16",
     "bertworks study run masking --corpus store --data data --out studies/masking --cells": "--dry-run",
     "bertworks demo": "--tokens 2000",
@@ -101,16 +93,6 @@ def pages_with_commands():
     return [page for page in PAGES if any(commands(page))]
 
 
-def idle(run):
-    """A function of the same arguments that does not run."""
-
-    @functools.wraps(run)
-    def nothing(*arguments, **named):
-        raise Parsed
-
-    return nothing
-
-
 def examples():
     """The examples of verbs, whose outputs are recorded; the site shows them."""
     return tomllib.loads((DOCS / "verbs/examples.toml").read_text(encoding="utf-8"))["examples"]
@@ -141,7 +123,11 @@ def test_the_commands_of_a_page_parse(page, monkeypatch, capsys, tmp_path):
     parse = tyro.cli
 
     def parse_alone(verb, **named):  # tyro calls a function itself, of a dataclass it makes an instance
-        parse(idle(verb) if inspect.isfunction(verb) else verb, **named)
+        @functools.wraps(verb)
+        def nothing(*arguments, **named):
+            raise Parsed
+
+        parse(nothing if inspect.isfunction(verb) else verb, **named)
         raise Parsed
 
     monkeypatch.setattr(tyro, "cli", parse_alone)
@@ -153,34 +139,28 @@ def test_the_commands_of_a_page_parse(page, monkeypatch, capsys, tmp_path):
         except Parsed:
             continue
         except SystemExit as ending:
-            told = capsys.readouterr()
-            assert not ending.code, f"{line}\n{told.out}{told.err}"
+            printed = capsys.readouterr()
+            assert not ending.code, f"{line}\n{printed.out}{printed.err}"
     assert not any(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")
 def flags():
     """Every flag that the help of a verb names, or a script in benchmarks/ has."""
-    import contextlib
-    import io
-
-    told = io.StringIO()
+    printed = io.StringIO()
     for verb in COMMANDS:
-        with contextlib.redirect_stdout(told), pytest.raises(SystemExit):
+        with contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
             main([*verb.split(), "--help"])
-    return set(re.findall(r"--[a-z][a-z0-9.-]*[a-z0-9]", told.getvalue())) | TORCHRUN | flags_of_benchmarks()
-
-
-def flags_of_benchmarks():
-    """The flags that the scripts in benchmarks/ add."""
-    sources = (path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py"))
-    return {flag for source in sources for flag in re.findall(r'add_argument\(\s*"(--[a-z-]+)"', source)}
+    scripts = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py"))
+    added = re.findall(r'add_argument\(\s*"(--[a-z-]+)"', scripts)
+    return {"--nproc-per-node", *added, *re.findall(r"--[a-z][a-z0-9.-]*[a-z0-9]", printed.getvalue())}
 
 
 def test_every_flag_that_a_page_names_is_a_flag(flags):
     for page in PAGES:
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]", page.read_text(encoding="utf-8")))
-        assert named - flags - OTHERS.get(page.name, set()) == set(), page.name
+        others = {f"--{name}" for name in OTHERS.get(page.name, "").split()}
+        assert named - flags - others == set(), page.name
 
 
 def snippets(page):
@@ -199,10 +179,6 @@ def files(tmp_path_factory):
     return folder
 
 
-def shortening(line):
-    return next((more for begun, more in SHORTER.items() if line.startswith(begun)), "")
-
-
 def run_here(line):
     """Run a command in this process."""
     try:
@@ -219,7 +195,8 @@ def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path, monkeypa
     for run in ("runs/korean", "runs/nsmc"):
         if any(line.endswith(f" --out {run}") for line in asked):
             shutil.rmtree(folder / run)  # the page makes it itself
-    shorter = [shortened(line, shortening(line)) for line in asked]
+    more = [next((more for begun, more in SHORTER.items() if line.startswith(begun)), "") for line in asked]
+    shorter = [*map(shortened, asked, more)]
     for line in [line for line in shorter if line.startswith("torchrun")]:
         shorter.remove(line)
         words = shlex.split(line.replace("--nproc-per-node 4", "--nproc-per-node 2"))
@@ -251,13 +228,6 @@ def test_links_lead_to_files_and_headings(page):
         assert not anchor or anchor in headings(target), f"{page.name}: {link}"
 
 
-def test_the_demos_output_on_the_first_page_is_that_of_readme():
-    readme, index = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/index.md"))
-    lines = re.search(r"^```text\n(.*?)^```", index, re.MULTILINE | re.DOTALL)[1].splitlines()
-    shown = [line.strip() for line in readme.splitlines()]
-    assert len(lines) == 5 and [line for line in lines if line.strip() not in shown] == []
-
-
 def test_readme_names_every_room_and_the_functions_of_a_step():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     tree = re.search(r"^    src/bertworks/\n((?:^      .*\n)+)", text, re.MULTILINE)[1]
@@ -278,17 +248,3 @@ def test_files_of_code_that_pages_name_exist():
             continue
         for name in set(re.findall(r"(?<![\w./:])(?:[a-z_]+/)+[a-z_0-9]+\.py\b", page.read_text(encoding="utf-8"))):
             assert (ROOT / "src/bertworks" / name).exists() or (ROOT / name).exists(), f"{page.name}: {name}"
-
-
-SOURCE = ROOT / "src/bertworks"
-ROOMS = [path.parent for path in [*SOURCE.glob("*/__init__.py"), *SOURCE.glob("apps/*/__init__.py")]]
-
-
-@pytest.mark.parametrize("room", ROOMS, ids=lambda path: path.name)
-def test_a_rooms_docstring_lists_its_files(room):
-    listed = (room / "__init__.py").read_text(encoding="utf-8")
-    named = set(re.findall(r"^ *(\w+)(?:\.py|/)?(?=  )", listed, re.MULTILINE))
-    files = {path.stem for path in room.glob("*.py")} - {"__init__", "__main__"}
-    folders = {path.parent.name for path in room.glob("*/__init__.py")}
-    if room.name != "cli":  # there the table of verbs lists the files
-        assert named == files | folders

@@ -6,38 +6,30 @@ import pytest
 import torch
 
 from bertworks import Predictor, finetune
-from bertworks.checkpoint.folder import save_folder
 from bertworks.model.acceleration import compile_layers
-from bertworks.model.computation import ForwardOptions
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast import backend
 from bertworks.model.fast.attention import flash_attention
+from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
-from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.distributed import World
 from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of
 from support.loops import loop_of
+from support.tiny_task import tiny_place
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 WHOLE = [64, 20, 30, 25, 9, 40, 33, 12]  # lengths of a batch
 
 
 def shape(vocab_size: int, dropout: float) -> ModelConfig:
-    return ModelConfig(
-        vocab_size=vocab_size,
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=128,
-        max_position_embeddings=64,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-    )
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return ModelConfig(vocab_size=vocab_size, max_position_embeddings=64, **sizes, **rates)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -96,20 +88,22 @@ def gradient_of(loop) -> torch.Tensor:
         return clip()
 
     loop.trainer.optimizer.clip = noted
-    assert loop.run()
+    assert loop.train()
     return torch.cat(gradients)
 
 
-@pytest.mark.parametrize("compile", ["off", "auto"])
-def test_a_stopped_run_resumes_and_ends_like_an_undisturbed_one(tiny_store, tmp_path, compile):
+@pytest.mark.parametrize("compute", ["eager", "auto", "reference"])
+def test_a_stopped_run_resumes_and_ends_like_an_undisturbed_one(tiny_store, tmp_path, compute):
     """With dropout, accumulation and bfloat16. Sums on a GPU may differ in their last bits, so losses are near."""
     config = PretrainConfig(
         model=shape(tiny_store.vocab_size, 0.1),
-        loop=LoopConfig(steps=20, log_every=5, save_every=5, eval_every=0, precision="bfloat16", compile=compile),
+        loop=LoopConfig(steps=20, log_every=5, save_every=5, eval_every=0, precision="bfloat16", compute=compute),
         phases=(Phase(length=32, batch_size=16, micro_batch_size=8),),
     )
     undisturbed = pretrain(config, tiny_store.path, tmp_path / "one", quiet=True)
-    stopped = pretrain(config, tiny_store.path, tmp_path / "two", quiet=True, watch=lambda _, r: r["step"] == 10)
+    stopped = pretrain(
+        config, tiny_store.path, tmp_path / "two", quiet=True, on_record=lambda record: record["step"] == 10
+    )
     resumed = pretrain(config, tiny_store.path, tmp_path / "two", quiet=True)
     assert stopped is None and undisturbed["machine"]["gpu"]
     assert (resumed["steps"], resumed["tokens"]) == (20, undisturbed["tokens"])
@@ -140,7 +134,7 @@ def test_no_update_waits_for_the_device(tmp_path, precision, rule, compiled):
             torch.cuda.set_sync_debug_mode("default")
 
     loop.trainer.update = strict
-    assert loop.run() and loop.progress.updates == 9
+    assert loop.train() and loop.progress.updates == 9
 
 
 def test_an_update_that_is_not_finite_is_not_made(tmp_path):
@@ -148,7 +142,7 @@ def test_an_update_that_is_not_finite_is_not_made(tmp_path):
     loop = loop_of(model, [batch_of([64, 20, 9, 33])], tmp_path, steps=3, log_every=0, world=World(0, 1, gpu()))
     loop.trainer.weights = {"mlm": float("inf")}
     before = [p.detach().clone() for p in model.parameters()]
-    assert loop.run() and (loop.progress.step, loop.progress.updates) == (3, 0)
+    assert loop.train() and (loop.progress.step, loop.progress.updates) == (3, 0)
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
 
 
@@ -198,23 +192,12 @@ def test_dropout_of_the_flash_kernel_is_that_of_the_recipe():
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory):
-    """A pair classifier that was fine-tuned on the GPU, and its results."""
-    folder = tmp_path_factory.mktemp("tuned")
-    words = ["red", "green", "blue", "small", "large", "round"]
-    vocabulary = folder / "vocab.txt"
-    vocabulary.write_text("\n".join([*SPECIAL_TOKENS, *words]) + "\n", encoding="utf-8")
-    tokenizer = Tokenizer.load(vocabulary, lowercase=True)
-    save_folder(folder / "model", build_model(shape(len(SPECIAL_TOKENS) + len(words), 0.1), (), seed=1), tokenizer)
-    rows = [{"a": f"{x} {y}", "b": z, "label": str(z in words[:3])} for x in words for y in words for z in words]
-    given = {
-        "optim": {"lr": 3e-3},
-        "loop": {"compile": "off", "precision": "bfloat16"},
-        "epochs": 6,
-        "max_seq_length": 16,
-        "quiet": True,
-    }
-    made = finetune(folder / "model", folder / "run", train=rows, dev=rows[::3], text=("a", "b"), **given)
-    return folder / "run", rows, made
+    """The folder of a classifier that was fine-tuned on the GPU, texts, and its results."""
+    place = tiny_place(tmp_path_factory.mktemp("tuned"), 200, 60)
+    given = {"optim": {"lr": 3e-3}, "loop": {"compute": "eager", "precision": "bfloat16"}, "epochs": 6, "quiet": True}
+    files = {"train": place / "train.csv", "dev": place / "dev.csv"}
+    results = finetune(place / "model", place / "run", **files, text="text", label="label", max_seq_length=24, **given)
+    return place / "run", [line.partition(",")[2] for line in files["dev"].read_text().splitlines()[1:]], results
 
 
 def test_fine_tuning_learns(tuned):
@@ -224,12 +207,8 @@ def test_fine_tuning_learns(tuned):
 
 @pytest.mark.parametrize(("precision", "bound"), [("float32", 1e-4), ("bfloat16", 0.05)])
 def test_a_predictor_gives_the_scores_of_the_cpu(tuned, precision, bound):
-    folder, rows, _ = tuned
-    sides = []
-    for device, kind in (("cpu", "float32"), ("cuda", precision)):
-        found = Predictor(folder, device=device, precision=kind).classify(
-            [row["a"] for row in rows], [row["b"] for row in rows], all_scores=True
-        )
-        sides.append(found)
-    for ours, other in zip(*sides, strict=True):
+    folder, texts, _ = tuned
+    on_cpu = Predictor(folder, device="cpu", precision="float32").classify(texts, all_scores=True)
+    on_gpu = Predictor(folder, device="cuda", precision=precision).classify(texts, all_scores=True)
+    for ours, other in zip(on_gpu, on_cpu, strict=True):
         assert ours["scores"] == pytest.approx(other["scores"], abs=bound)

@@ -1,7 +1,7 @@
-"""The program that attacks the readers: its boxes catch what they are there for, its cases are repeatable."""
+"""The programs that attack readers and kill commands: they notice what they are there for, cases are repeatable."""
 
+import json
 import os  # noqa: F401 (the readers use it)
-import random
 import signal  # noqa: F401
 import sys
 import time  # noqa: F401
@@ -42,33 +42,40 @@ REFUSAL = "print('bertworks: in/a.txt: nothing in it; expected text', file=sys.s
     ],
 )
 def test_a_faulty_reader_is_caught(reader: str, kind: str, tmp_path: Path) -> None:
-    from box import Limits, run_case
+    from box import LengthLimits, run_case
 
-    limits = Limits(seconds=0.6 if kind == "hang" else 20, memory=1 << 28)
+    limits = LengthLimits(seconds=0.6 if kind == "hang" else 20, memory=1 << 28)
     verdict = run_case(tmp_path / "box", {"a.txt": b"text"}, lambda: exec(reader, globals()), limits)
     assert verdict.kind == kind, verdict
 
 
-@pytest.mark.parametrize("ending", [".json", ".jsonl", ".toml", ".csv", ".tsv", ".safetensors", ".txt", ""])
-def test_mutations_are_repeatable_and_change_something(ending: str) -> None:
-    import struct
-
-    from mutations import mutate
-
-    header = b'{"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}'
-    valid = {
-        ".json": b'{"a": [1, {"b": "c"}], "d": 2.5}',
-        ".jsonl": b'{"a": 1}\n{"a": 2}\n',
-        ".toml": b"a = 1\n[b]\nc = [1, 2]\n",
-        ".safetensors": struct.pack("<Q", len(header)) + header + bytes(8),
-    }.get(ending, b"a,b\nc,d\n")
-    changed = [mutate(random.Random(seed), f"x{ending}", valid, b"other bytes") for seed in range(60)]
-    assert changed == [mutate(random.Random(seed), f"x{ending}", valid, b"other bytes") for seed in range(60)]
-    assert sum(one != valid for one in changed) > 40
+# ---- kills.py
 
 
-def test_a_sentence_that_names_infinity_is_no_number():
-    import box
+@pytest.fixture
+def kills():
+    import kills
 
-    assert box._has_nan('{"a": NaN}') and box._has_nan('text\n{"a": -Infinity}\n')
-    assert not box._has_nan("not finite (NaN,\n  Infinity, or too large); expected a number\n")
+    return kills
+
+
+def write(folder: Path, seconds: float, loss: float, more: str = "") -> Path:
+    """What a run leaves, in miniature."""
+    (folder / "out").mkdir(parents=True)
+    (folder / "out/results.json").write_text(json.dumps({"seconds": seconds, "loss": loss, "machine": {"cpu": "x"}}))
+    (folder / "out/log.jsonl").write_text(json.dumps({"step": 1, "seconds": seconds, "loss": loss}) + "\n")
+    (folder / "out/curves.png").write_text(str(seconds))
+    (folder / "out/.lock").write_text("")
+    if more:
+        (folder / "out" / more).write_text("")
+    return folder
+
+
+def test_clocks_plots_and_locks_do_not_count_but_other_bytes_and_files_do(kills, tmp_path: Path) -> None:
+    one, other = (kills.contents(write(tmp_path / str(s), s, 0.5)) for s in (1.0, 2.5))
+    assert kills.differences(one, other) == {"mismatches": [], "leftovers": []}
+    changed = write(tmp_path / "b", 1.0, 0.25, ".state.safetensors.77.tmp")
+    (changed / "out/curves.png").unlink()
+    differences = kills.differences(one, kills.contents(changed))
+    assert differences["mismatches"] == ["out/curves.png", "out/log.jsonl", "out/results.json"]
+    assert differences["leftovers"] == ["out/.state.safetensors.77.tmp"]

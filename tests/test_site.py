@@ -1,38 +1,18 @@
 """The site of docs/: it builds without a warning, has every page, loads nothing from elsewhere, no link is dead."""
 
 import ast
-import functools
-import html
-import http.server
-import importlib.util
-import json
 import os
 import re
-import shlex
 import subprocess
 import sys
-import threading
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
 
-from bertworks.cli import COMMANDS
-
 ROOT = Path(__file__).parents[1]
 LOADS = {"img", "script", "iframe", "source", "video", "audio", "embed"}
-SEEN = (
-    "index",
-    "coming-from",
-    "heart",
-    "results",
-    "reference",
-    "notebooks/own-csv",
-    "serving",
-    "verbs/index",
-    "verbs/serve",
-)
 LINKS = {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "modulepreload", "prefetch", "manifest"}
 
 
@@ -88,23 +68,6 @@ def test_every_page_is_in_the_navigation():
     assert set(named) == docs | notebooks | {"reference.md"}
 
 
-def test_a_wrapped_command_is_the_same_command(monkeypatch):
-    pytest.importorskip("mkdocs")
-    monkeypatch.syspath_prepend(ROOT / "docs/site")  # as mkdocs does
-    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs/site/hooks.py")
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
-    wrapped = 0
-    for page in (ROOT / "docs").glob("*.md"):
-        for line in re.findall(r"^    ((?:bertworks|pip|torchrun) .*[^\\\n])$", page.read_text("utf-8"), re.MULTILINE):
-            lines = hooks.wrapped(line)
-            assert shlex.split("\n".join(lines).replace("\\\n", ""), comments=True) == shlex.split(line, comments=True)
-            assert all(len(one) <= hooks.WIDTH for one in lines if " --" in one[8:] and not one.startswith("#")), lines
-            wrapped += len(lines) > 1
-    assert wrapped > 20
-    assert hooks.with_tokens("[CLS] [SEP] and `[CLS] [SEP]`") == r"\[CLS\] [SEP] and `[CLS] [SEP]`"
-
-
 @pytest.mark.heavy
 def test_no_page_loads_anything_from_another_host(site, pages):
     assert len(pages) > 40 and sum(len(page.loaded) for page in pages.values()) > 300
@@ -131,26 +94,6 @@ def test_links_of_the_site_lead_to_its_files_and_headings(site, pages):
 
 
 @pytest.mark.heavy
-def test_the_site_shows_source_files_and_notebooks_that_pages_link_to(site):
-    linked = {
-        Path(os.path.normpath(page.parent / link)).relative_to(ROOT).as_posix()
-        for page in (ROOT / "docs").glob("*.md")
-        for link in re.findall(r"\]\((\.\./[^)#]+\.py)\)", page.read_text("utf-8"))
-    }
-    assert len(linked) > 5
-    for path in linked:
-        shown = (site / "repository" / f"{path}.html").read_text("utf-8")
-        first = next(line for line in (ROOT / path).read_text("utf-8").splitlines() if line.startswith("def "))
-        assert re.search(r"\w+", first[4:])[0] in shown, path
-    notebook = json.loads((ROOT / "docs/notebooks/own-csv.ipynb").read_text("utf-8"))
-    page = re.sub(r"<[^>]+>", "", (site / "notebooks/own-csv.html").read_text("utf-8"))
-    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    assert "importlib.util" in "".join(code[0]["source"]) and "importlib.util" in page
-    assert any("delivery" in "".join(output.get("data", {}).get("text/plain", "")) for output in code[-2]["outputs"])
-    assert "delivery         30        4       0" in page
-
-
-@pytest.mark.heavy
 def test_the_reference_has_every_public_name(site):
     tree = ast.parse((ROOT / "src/bertworks/__init__.py").read_text("utf-8"))
     guarded = [node for block in tree.body if isinstance(block, ast.If) for node in block.body]
@@ -158,49 +101,3 @@ def test_the_reference_has_every_public_name(site):
     page = (site / "reference.html").read_text("utf-8")
     headings = set(re.findall(r'<h2 id="bertworks\.[\w.]*?(\w+)"', page))
     assert headings == names and len(names) > 10
-
-
-@pytest.mark.heavy
-def test_every_verb_has_a_page_with_its_example_and_flags(site):
-    outputs = json.loads((ROOT / "docs/verbs/outputs.json").read_text("utf-8"))
-    for verb, flag in {
-        **dict.fromkeys(COMMANDS, "--help"),
-        "predict fill-mask": "--top-k",
-        "pretrain": "--masking.ngrams",
-    }.items():
-        page = (site / "verbs" / f"{verb.replace(' ', '-')}.html").read_text("utf-8")
-        text = html.unescape(re.sub(r"<[^>]+>", "", page))
-        assert f"bertworks {verb}" in text and f" {flag}" in text and "usage: bertworks" in text, verb
-        assert all(line in text for line in outputs.get(verb, [])), verb
-
-
-@pytest.fixture(scope="module")
-def address(site):
-    """The site behind a server of this machine."""
-    handler = functools.partial(QuietHandler, directory=str(site))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        """Print nothing."""
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_fit_the_screen_and_ask_nobody_else(address, chromium, width, scheme):
-    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    page, asked, wrong = context.new_page(), [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    for name in SEEN:
-        page.goto(f"{address}{name}.html")
-        wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-        assert wider <= 0, f"{name} is {wider} pixels wider than the screen"
-    elsewhere = [url for url in asked if not url.startswith((address, "data:", "blob:"))]
-    assert asked and not elsewhere and not wrong
-    context.close()

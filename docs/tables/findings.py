@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sources import Lines, Values, result, seeds_of, study, table, values_in
 
-from bertworks.experiments.claims import limited, verdict, with_reservation
+from bertworks.experiments.claims import limited, limited_verdict, verdict
 from bertworks.experiments.statistics import Difference, difference, difference_text, holm, p_beyond, p_text
 
 
@@ -193,7 +193,7 @@ def reserved(one: Finding, said: str) -> str:
         return said
     if one.source in ("runs", "relatives"):
         return limited(said, 2)
-    return with_reservation(said, study(one.source), (one.row, one.against)) if one.source else said
+    return limited_verdict(said, study(one.source), (one.row, one.against)) if one.source else said
 
 
 def compared(one: Finding) -> tuple[Values, Values] | None:

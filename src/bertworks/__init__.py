@@ -11,8 +11,8 @@ if _TYPE_CHECKING:
     from .api import finetune as finetune
     from .api import predict as predict
     from .api import pretrain as pretrain
-    from .apps.estimators.classifier import EncoderClassifier as EncoderClassifier
-    from .apps.estimators.vectorizer import EncoderVectorizer as EncoderVectorizer
+    from .apps.estimators.estimators import EncoderClassifier as EncoderClassifier
+    from .apps.estimators.estimators import EncoderVectorizer as EncoderVectorizer
     from .checkpoint.folder import load_encoder as load_encoder
     from .checkpoint.folder import load_model as load_model
     from .experiments.compare import compare as compare

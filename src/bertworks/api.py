@@ -19,7 +19,7 @@ from .files import InputError, shorten
 from .finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe
 from .finetuning.run import finetune as run_finetuning
 from .inference.config import FeatureConfig
-from .inference.engines import Computing, EngineName, Precision
+from .inference.engines import Precision
 from .inference.evaluation import evaluate as evaluate_rows
 from .inference.evaluation import remembered
 from .inference.feature_files import check_out, read_texts, write_features
@@ -27,6 +27,7 @@ from .inference.features import Extractor
 from .inference.file_inputs import Columns, columns_for, in_memory
 from .inference.files import Counts, check_file, predict_data, write_results
 from .inference.predictor import Predictor
+from .pretrained import name_of
 from .pretraining.job import pretrain as run_pretraining
 from .pretraining.recipe import PretrainConfig
 from .reporting.progress import is_first_process
@@ -37,12 +38,11 @@ from .tasks.checks import check_labelled_data
 from .tasks.records import could_be_path
 from .tasks.selection import DevRows, DividedRows, comma_separated
 from .tasks.table import TableForm, part_of
-from .training.run import OnStep, is_finished, out_folder, refuse_other_folder, watch_of
+from .training.loop import RecordCallback
+from .training.run import is_finished, refuse_other_folder
 
 Columned = str | Sequence[str]
 """The name of a column, or several: a list, or separated by commas."""
-
-OWN = {"kind": None, "text": "text", "label": "", "choices": ()}  # arguments of the user's own tables, with defaults
 
 
 def finetune(
@@ -59,13 +59,12 @@ def finetune(
     data: Path | str | None = None,
     encoding: str = "utf-8",
     sheet: str = "",
-    header_row: int = 0,
     train_rows: int = 0,
     dev_share: float = 0.0,
     group: str = "",
     split_seed: int = 1,
     recipe: FinetuneConfig | Path | str | None = None,
-    on_step: OnStep | None = None,
+    on_record: RecordCallback | None = None,
     quiet: bool = False,
     **fields: Any,
 ) -> RunResults:
@@ -86,25 +85,25 @@ def finetune(
     recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of the recipe are further
     arguments; a table is a dictionary, as in TOML. Own
     tables train for 3 epochs and at least 100 updates, unless fields say more.
-    on_step: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it returns
-    True, the run stops after that update and is saved, without a model yet. To end early with the best model, use
-    `patience`. quiet: print nothing.
+    on_record: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it
+    returns True, the run stops after that update and is saved, without a model yet. To end early with the best model,
+    use `patience`. quiet: print nothing.
 
     Raises InputError for unfit examples, folder or fields, with the row or the field, or if `out` belongs to another
     run.
     """
-    folder, watch = out_folder(out), watch_of(on_step)
+    folder = Path(out)
     refuse_other_folder(folder)
+    config = _finetuning_recipe(recipe, task, fields)
     columns: dict[str, Any] = {"kind": kind, "text": text, "label": label, "choices": choices}
-    config = _finetuning_recipe(recipe, task, columns, fields)
     tables: dict[str, Any] = {"data": data, "dev": dev, "train": train, "encoding": encoding, "sheet": sheet}
     division: dict[str, Any] = {"dev_share": dev_share, "group": group, "split_seed": split_seed}
-    given = {**tables, **columns, **division, "header_row": header_row, "train_rows": train_rows}
-    return _finetune_on(DividedRows(task, **given), config, model, folder, quiet, watch)
+    rows = DividedRows(task, **tables, **columns, **division, train_rows=train_rows)
+    return _finetune_on(rows, config, model, folder, quiet, on_record)
 
 
 def _finetune_on(
-    rows: DividedRows, config: FinetuneConfig, model: ModelLike, out: Path, quiet: bool, watch: Any
+    rows: DividedRows, config: FinetuneConfig, model: ModelLike, out: Path, quiet: bool, on_record: Any
 ) -> RunResults:
     """Check model and examples, then train."""
     rows.find()
@@ -115,28 +114,21 @@ def _finetune_on(
         if rows.dev_share and not quiet:
             counts = f"{len(examples.train):,} rows to train on, {len(examples.dev):,} to evaluate on"
             print(f"training file: {counts}", file=sys.stderr)
-        found = check_labelled_data(task, examples.train, examples.dev, load_tokenizer(start))
-        findings = [str(one) for one in found if one.severity != "note"]
+        problems = check_labelled_data(task, examples.train, examples.dev, load_tokenizer(start))
+        findings = [str(one) for one in problems if one.severity != "note"]
     if findings and not (quiet or is_finished(out)):
         print(*findings, sep="\n", file=sys.stderr)
-    results = run_finetuning(config, task, examples, start, out, quiet, watch)
+    results = run_finetuning(config, task, examples, start, out, quiet, on_record)
     return RunResults(out, results or {}, tuple(findings) if results else ())
 
 
-def _finetuning_recipe(
-    recipe: FinetuneConfig | Path | str | None,
-    task: str,
-    columns: dict[str, Any],
-    fields: dict[str, Any],
-) -> FinetuneConfig:
+def _finetuning_recipe(recipe: FinetuneConfig | Path | str | None, task: str, fields: dict[str, Any]) -> FinetuneConfig:
     """The recipe with the given fields. Raises InputError for a field that is unknown, unfit or without effect."""
-    known = find_task(task) if task else None
     if fields.get("teacher"):
         fields = {**fields, "teacher": str(find_model(fields["teacher"]))}
-    names = {name for name, default in OWN.items() if columns[name] not in (default, "")}
-    given = flags_of_fields(fields) | {f"--{name}" for name in names}
-    config = with_fields(starting_recipe(recipe, known, given), fields)
-    refuse_idle(idle_fields(config, bool(known)), given)
+    given = flags_of_fields(fields)
+    config = with_fields(starting_recipe(recipe, find_task(task) if task else None, given), fields)
+    refuse_idle(idle_fields(config), given)
     return config
 
 
@@ -146,7 +138,7 @@ def pretrain(
     out: Path | str,
     *,
     init: ModelLike | None = None,
-    on_step: OnStep | None = None,
+    on_record: RecordCallback | None = None,
     quiet: bool = False,
     **fields: Any,
 ) -> RunResults:
@@ -157,16 +149,13 @@ def pretrain(
     recipe: its name (`bertworks recipes list`), a .toml file, or a PretrainConfig. corpus: store made by
     `bertworks corpus build`. out: run folder to write. init: model folder, run folder or loaded model whose weights the
     run starts from, with its shape in place of the recipe's; none: random weights. Fields of the recipe are further
-    arguments; a table is a dictionary, as in TOML. on_step: called with each record of the log; when it returns True,
+    arguments; a table is a dictionary, as in TOML. on_record: called with each record of the log; when it returns True,
     the run stops after that update and is saved, without a model yet. quiet: print nothing.
 
     Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
-    folder, watch = out_folder(out), watch_of(on_step)
+    folder = Path(out)
     refuse_other_folder(folder)
-    if isinstance(fields.get("model"), (str, Path)):
-        raise InputError(f"model = {str(fields['model'])!r}; expected a table of the model's fields; "
-                         "the folder whose weights the run starts from is the argument init")  # fmt: skip
     start = None if init is None else start_folder(init, folder)
     if isinstance(recipe, PretrainConfig):
         config = recipe
@@ -175,8 +164,7 @@ def pretrain(
         shape = {} if start is None else vars(read_config(start)[0])
         fields = {f"model.{name}": value for name, value in shape.items()} | fields
     config = with_fields(config, fields)
-    results = run_pretraining(config, Path(corpus), folder, start, quiet, watch)
-    return RunResults(folder, results or {})
+    return RunResults(folder, run_pretraining(config, Path(corpus), folder, start, quiet, on_record) or {})
 
 
 def evaluate(
@@ -191,7 +179,6 @@ def evaluate(
     data: Path | str | None = None,
     encoding: str = "utf-8",
     sheet: str = "",
-    header_row: int = 0,
     precision: Precision = "float32",
 ) -> Evaluated:
     """Evaluate a fine-tuned model on development examples, and return its metrics.
@@ -204,9 +191,9 @@ def evaluate(
     """
     own = {"kind": kind, "text": text, "label": label, "choices": choices}
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
-    form: dict[str, Any] = {"encoding": encoding, "sheet": sheet, "header_row": header_row}
+    form: dict[str, Any] = {"encoding": encoding, "sheet": sheet}
     rows = remembered(DevRows(task, data, dev, **given, **form), model, given)  # type: ignore[arg-type]  # a path, in a command
-    return Evaluated(evaluate_rows(model, *rows.read(), computing=Computing(precision)))
+    return Evaluated(evaluate_rows(model, *rows.read(), precision=precision))
 
 
 def predict(
@@ -217,12 +204,10 @@ def predict(
     choices: Columned = (),
     encoding: str = "utf-8",
     sheet: str = "",
-    header_row: int = 0,
     all_scores: bool = False,
     n_best: int = 1,
     out: Path | str | None = None,
     precision: Precision = "float32",
-    engine: EngineName = "auto",
 ) -> Rows:
     """Predict a label, entities, an answer or a choice for every input, in order; each is a dictionary.
 
@@ -238,10 +223,8 @@ def predict(
     """
     file, source = None if out is None else Path(out), _file_or(data)
     check_file(file, [source], [find_model(model)])
-    predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision, engine=engine)
-    columns = Columns(
-        comma_separated(text), comma_separated(choices), TableForm(encoding, sheet, header_row=header_row)
-    )
+    predictor = model if isinstance(model, Predictor) else Predictor(model, precision=precision)
+    columns = Columns(comma_separated(text), comma_separated(choices), TableForm(encoding, sheet))
     rows = Rows(predict_data(predictor, source, columns, Counts(), all_scores, n_best))
     if file is not None:
         write_results(rows, file)
@@ -255,7 +238,6 @@ def features(
     text: Columned = (),
     encoding: str = "utf-8",
     sheet: str = "",
-    header_row: int = 0,
     layers: str = "last",
     pool: Literal["mean", "cls"] | None = None,
     words: Literal["first", "mean"] | None = None,
@@ -282,23 +264,22 @@ def features(
     if out is not None:
         check_out(Path(out), [source], [find_model(model)])  # refused before minutes of computing
     source = source if isinstance(source, str) else in_memory(source)
-    given = Columns(comma_separated(text), form=TableForm(encoding, sheet, header_row=header_row))
+    given = Columns(comma_separated(text), form=TableForm(encoding, sheet))
     columns = columns_for(read_task(find_model(model)), source, given)._replace(choices=())
     extractor = Extractor.load(model, config, device)
     if out is not None:
-        return write_features(extractor, source, columns, Path(out), {"model": str(find_model(model))})
-    found = [*extractor.stream(one for _, one in read_texts(source, columns))]
+        name = name_of(find_model(model)) or str(find_model(model))
+        return write_features(extractor, source, columns, Path(out), {"model": name})
+    results = [*extractor.stream(one for _, one in read_texts(source, columns))]
     if not pool:
-        return found
-    return np.stack([one.vectors for one in found]) if found else np.empty((0, extractor.width), np.float32)
+        return results
+    return np.stack([one.vectors for one in results]) if results else np.empty((0, extractor.width), np.float32)
 
 
 def _file_or(data: Any) -> Any:
     """The path of a file as text, other data unchanged. Raises InputError for a text that is no file."""
-    if isinstance(data, Path):
-        return str(data)  # whoever reads it says what is missing
     if not isinstance(data, str) or data == "-":
-        return data
+        return str(data) if isinstance(data, Path) else data  # reading it reports a missing file
     if not could_be_path(data) or not part_of(data)[0].is_file():
         raise InputError(f"data = {shorten(str(data))}: no such file; expected a path, or texts in a list: [text]")
     return data

@@ -15,9 +15,9 @@ Shapes: B sequences, L positions, M masked slots (a fixed number for each B and 
                        (B, L)       int64          tags; tokens without a tag and padding hold IGNORED
                        (B, 2)       int64          first and last token of an answer
     teacher_scores     (B, K)       float32        a teacher's scores, in distillation on a task
-    packed_cells       (T,)         int64          cells that are computed (model/layout.py); empty: no padding
+    packed_positions       (T,)         int64          cells that are computed (model/layout.py); empty: no padding
     masked_slots       (m,)         int64          the used slots of `masked_labels`, then some that are not used
-    last_cells         (R,)         int64          cells that the last layer computes: heads read most
+    output_positions         (R,)         int64          cells that the last layer computes: heads read most
     token_cells        (t,)         int64          cells of real tokens, in distillation
     labelled_cells     (t,)         int64          cells with a tag, in tagging
 

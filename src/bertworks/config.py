@@ -22,7 +22,7 @@ from .files import InputError, check_version, read_bytes, shorten
 from .typed import convert
 
 T = TypeVar("T")
-SCHEMA = 6  # of the recipe.toml of runs
+SCHEMA = 7  # of the recipe.toml of runs
 RECIPE_BYTES = 1 << 20  # the largest recipe; ours have some thousand
 
 RECIPES = Path(__file__).with_name("recipes")  # those that come with bertworks: KIND/NAME.toml
@@ -45,7 +45,7 @@ def find_recipe(name: str, kind: str = "") -> Path:
     listed = name.removeprefix(f"{kind}/") if kind else name  # `bertworks recipes` prints KIND/NAME
     if listed in names:
         return RECIPES / kind / f"{listed}.toml"
-    raise InputError(f"{name}: no such file, and no recipe of bertworks; expected a path, or one of {', '.join(names)}")
+    raise InputError(f"{name}: found no file and no recipe of this name; expected a path, or one of {', '.join(names)}")
 
 
 def find_beside(name: str, recipe: Path, kind: str) -> Path:
@@ -54,15 +54,15 @@ def find_beside(name: str, recipe: Path, kind: str) -> Path:
     If there is no such file, the recipe that comes with bertworks: the same path from our folder of recipes, so that a
     printed study works anywhere, or a name as in `find_recipe`. Raises InputError if that is missing too.
     """
-    if (found := recipe.parent / name).is_file():
-        return found
+    if (path := recipe.parent / name).is_file():
+        return path
     ours = Path(*(part for part in Path(name).parts if part != ".."))  # ../pretrain/study.toml, from study/
     if ours.with_suffix("").as_posix() in recipe_names() and ours.suffix == ".toml":
         return RECIPES / ours
     if name in recipe_names(kind):
         return RECIPES / kind / f"{name}.toml"
     raise InputError(
-        f"{found}: no such file (in {recipe}: {kind} = {name!r}); expected a path from that file's folder, or one of "
+        f"{path}: no such file (in {recipe}: {kind} = {name!r}); expected a path from that file's folder, or one of "
         + ", ".join(recipe_names(kind))
     )
 
@@ -103,15 +103,15 @@ def with_fields(recipe: T, fields: Mapping[str, Any]) -> T:
 
     Raises InputError with the key for an unknown field or a wrong value.
     """
-    return from_dict(type(recipe), _as_table(fields), "arguments", recipe)
+    return from_dict(type(recipe), nested(fields), "arguments", recipe)
 
 
 def flags_of_fields(fields: Mapping[str, Any]) -> set[str]:
     """The flags that set the same fields: --epochs, --optim.lr."""
-    return {f"--{key.replace('_', '-')}" for key in dotted(_as_table(fields))}
+    return {f"--{key.replace('_', '-')}" for key in dotted(nested(fields))}
 
 
-def _as_table(fields: Mapping[str, Any]) -> dict[str, Any]:
+def nested(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Fields as nested tables of plain values, as TOML has them."""
     table: dict[str, Any] = {}
     for key, value in fields.items():
@@ -149,9 +149,9 @@ def check_least(config: Any, names: tuple[str, ...], least: int, meaning: str = 
 # ---- to TOML
 
 
-def differences(found: Any, expected: Any) -> list[tuple[str, Any, Any]]:
+def differences(actual: Any, expected: Any) -> list[tuple[str, Any, Any]]:
     """The dotted keys at which two recipes differ, with both values; None where a recipe has none."""
-    one, other = dotted(_plain(found)), dotted(_plain(expected))
+    one, other = dotted(_plain(actual)), dotted(_plain(expected))
     keys = [*one, *(key for key in other if key not in one)]
     return [(key, one.get(key), other.get(key)) for key in keys if one.get(key) != other.get(key)]
 

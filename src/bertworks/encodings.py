@@ -4,10 +4,6 @@ import codecs
 
 SAMPLE = 1 << 14  # bytes that are decoded on trial
 LEAST = 0.8  # fraction of the characters beyond ASCII that must be of the scripts of an encoding's languages
-_BYTE_ORDER_MARKS = {  # the marks of UTF-32 first: one of them begins with one of UTF-16
-    "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
-    "utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
-}
 _CANDIDATES = (  # the first that fits is named: the codec, its description, and its scripts as ranges of characters
     ("cp949", "CP949 (EUC-KR, Korean Windows)", (("가", "힣"), ("ㄱ", "ㅣ"))),
     ("cp932", "Shift-JIS (Japanese Windows)", (("぀", "ヿ"), ("一", "鿿"), ("、", "〟"))),
@@ -18,9 +14,8 @@ _CANDIDATES = (  # the first that fits is named: the codec, its description, and
 
 def likely_encoding(raw: bytes) -> tuple[str, str] | None:
     """The codec and the description of the encoding that bytes look like; None if it is none of those above."""
-    for codec, marks in _BYTE_ORDER_MARKS.items():
-        if raw.startswith(marks):
-            return codec, codec.upper()
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16", "UTF-16"
     sample = raw[:SAMPLE]
     for codec, name, scripts in _CANDIDATES:
         try:

@@ -80,8 +80,8 @@ def not_found(path: Path | str, what: Literal["file", "folder", "file or folder"
     """What is there in place of a file or folder that was asked for, for a message."""
     if not os.path.exists(path):  # unlike the method, no error for a name that is too long
         return f"no such {what}"
-    found = "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else "pipe or device"
-    return f"a {found}; expected a {what}"
+    existing = "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else "pipe or device"
+    return f"a {existing}; expected a {what}"
 
 
 @contextlib.contextmanager
@@ -126,8 +126,8 @@ def remove_temporaries(folder: Path | str, name: str = "") -> None:
     The file of a process that still runs stays. Only one machine at a time may write a file (see `atomic_write`).
     """
     for path in Path(folder).glob(f".{glob.escape(name) or '*'}.*.tmp"):
-        found = re.fullmatch(r"\..+\.([0-9]+)\.tmp", path.name)
-        if found and ended(int(found[1])):
+        match = re.fullmatch(r"\..+\.([0-9]+)\.tmp", path.name)
+        if match and ended(int(match[1])):
             with contextlib.suppress(OSError):  # another process has removed it, or it is a folder
                 path.unlink()
 
@@ -290,20 +290,16 @@ def checksum(path: Path | str) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def check_version(found: object, readable: range, where: str, advice: str, kind: str = "format") -> None:
-    """Raise InputError unless `found`, the format version that a file names, is one that this version reads.
+def check_version(version: object, readable: range, where: str, advice: str, kind: str = "format") -> None:
+    """Raise InputError unless the format version of a file is one that this version of bertworks reads.
 
-    `advice` says what to do with a file that is too old or names no version; a newer one asks for a newer bertworks
-    (NewerVersion).
+    `advice` says what to do with a file that is too old or has no version. A newer one raises NewerVersion.
     """
-    if type(found) is int and found in readable:
+    if type(version) is int and version in readable:
         return
-    expected = f"a number from {readable[0]} to {readable[-1]}" if len(readable) > 1 else f"the number {readable[0]}"
-    if type(found) is not int:
-        value = "null or missing" if found is None else shorten(found)
-        raise InputError(f"{where}: {kind} is {value}; expected {expected}; {advice}")
-    if found > readable[-1]:
-        newer = f"written by a newer bertworks ({kind} {found}; this version reads up to {readable[-1]})"
+    if type(version) is int and version > readable[-1]:
+        newer = f"written by a newer bertworks ({kind} {version}; this version reads up to {readable[-1]})"
         raise NewerVersion(f"{where}: {newer}; install a newer one")
-    older = f"{kind} {shorten(found)}, older than this version reads; expected {readable[0]} or newer"
-    raise InputError(f"{where}: {older}; {advice}")
+    expected = f"{readable[0]} to {readable[-1]}" if len(readable) > 1 else str(readable[0])
+    value = "missing" if version is None else shorten(version)
+    raise InputError(f"{where}: {kind} is {value}; expected {expected}; {advice}")

@@ -29,7 +29,7 @@ _WORDS = {
 _LARGE = 1_000  # bits of an integer that is no float
 
 
-class _Misfit(Exception):
+class _Mismatch(Exception):
     """A value has another type; the message names its key."""
 
 
@@ -41,8 +41,8 @@ def convert(kind: Any, value: Any, where: str, advice: str = "", start: Any = No
     """
     try:
         return _convert(kind, value, "", start)
-    except _Misfit as problem:
-        raise InputError(f"{where}: {problem}{advice and f'; {advice}'}") from None
+    except _Mismatch as mismatch:
+        raise InputError(f"{where}: {mismatch}{advice and f'; {advice}'}") from None
 
 
 def check_fields(value: Any, kind: Any, where: str, advice: str = "restore the file") -> None:
@@ -65,7 +65,7 @@ def _convert(kind: Any, value: Any, key: str, start: Any = None) -> Any:
         return _one_of(arguments or kind, value, key)
     if origin is typing.Literal:
         if value not in arguments:
-            raise _Misfit(f"{_found(value, key)}; expected one of {', '.join(map(repr, arguments))}")
+            raise _Mismatch(f"{_describe(value, key)}; expected one of {', '.join(map(repr, arguments))}")
         return value
     if isinstance(kind, dict) or origin in (dict, Mapping):
         return _table(kind if isinstance(kind, dict) else {str: arguments[1]}, value, key)
@@ -81,10 +81,10 @@ def _one_of(kinds: Sequence[Any], value: Any, key: str) -> Any:
     for kind in kinds:
         try:
             return _convert(kind, value, key)
-        except _Misfit as problem:
-            problems.append(str(problem))
+        except _Mismatch as mismatch:
+            problems.append(str(mismatch))
     others = [problem.partition("; expected ")[2] for problem in problems[1:]]
-    raise _Misfit(" or ".join([problems[0], *(other for other in others if other not in ("", "null"))]))
+    raise _Mismatch(" or ".join([problems[0], *(other for other in others if other not in ("", "null"))]))
 
 
 def _plain(kind: Any, value: Any, key: str) -> Any:
@@ -100,17 +100,17 @@ def _plain(kind: Any, value: Any, key: str) -> Any:
         fits = isinstance(value, str if kind is Path else int if isinstance(kind, range) else kind)
     if not fits:
         words = _WORDS.get(int if isinstance(kind, range) else kind) or getattr(kind, "__name__", str(kind))
-        raise _Misfit(f"{_found(value, key)}; expected {words}")
+        raise _Mismatch(f"{_describe(value, key)}; expected {words}")
     if isinstance(kind, range) and value not in kind:
-        raise _Misfit(f"{_found(value, key)}; expected {kind[0]:,} to {kind[-1]:,}")
+        raise _Mismatch(f"{_describe(value, key)}; expected {kind[0]:,} to {kind[-1]:,}")
     if kind is float and not math.isfinite(value):
-        raise _Misfit(f"{_found(value, key)}; expected a finite number")
+        raise _Mismatch(f"{_describe(value, key)}; expected a finite number")
     return kind(value) if kind in (float, Path) else value
 
 
 def _list(kinds: Sequence[Any], value: Any, key: str) -> list[Any]:
     if len(_plain(list, value, key)) != len(kinds):
-        raise _Misfit(f"{key} has {len(value)} items; expected {len(kinds)}")
+        raise _Mismatch(f"{key} has {len(value)} items; expected {len(kinds)}")
     return [_convert(kind, item, f"{key}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True))]
 
 
@@ -121,32 +121,32 @@ def _table(kinds: Mapping[Any, Any], value: Any, key: str) -> dict[str, Any]:
     optional = {name.removesuffix("?"): kind for name, kind in kinds.items()}
     for name in kinds:
         if name in optional and name not in value:
-            raise _Misfit(f"no field {_inside(key, name)}; expected {', '.join(optional)}")
-    known = {name: kind for name, kind in optional.items() if name in value}
-    return value | {name: _convert(kind, value[name], _inside(key, name)) for name, kind in known.items()}
+            raise _Mismatch(f"no field {_inside(key, name)}; expected {', '.join(optional)}")
+    present = {name: kind for name, kind in optional.items() if name in value}
+    return value | {name: _convert(kind, value[name], _inside(key, name)) for name, kind in present.items()}
 
 
 def _dataclass(cls: Any, value: Any, key: str, start: Any) -> Any:
     if not isinstance(value, dict):
-        raise _Misfit(f"{_found(value, key)}; expected a table of {cls.__name__} fields")
+        raise _Mismatch(f"{_describe(value, key)}; expected a table of {cls.__name__} fields")
     hints, fields = typing.get_type_hints(cls), dataclasses.fields(cls)
     kinds = {field.name: hints[field.name] for field in fields}
     for name in value:
         if name not in kinds:
             near = inner_keys(name, kinds) or difflib.get_close_matches(name, kinds, 1)
             hint = f"did you mean {_inside(key, near[0])}?" if near else f"known keys: {', '.join(kinds)}"
-            raise _Misfit(f"unknown key {_inside(key, name)}; {hint}")
-    made = {f.name: f.default_factory() for f in fields if f.default_factory is not dataclasses.MISSING}
-    starts = made if start is None else vars(start)
+            raise _Mismatch(f"unknown key {_inside(key, name)}; {hint}")
+    defaults = {f.name: f.default_factory() for f in fields if f.default_factory is not dataclasses.MISSING}
+    starts = defaults if start is None else vars(start)
     items = {name: _convert(kinds[name], item, _inside(key, name), starts.get(name)) for name, item in value.items()}
     try:
         return cls(**items) if start is None else dataclasses.replace(start, **items)
     except (TypeError, ValueError) as error:  # a required field is missing, or __post_init__ refuses a value
         named = key and str(error).startswith(f"{key}.")
-        raise _Misfit(str(error) if named else f"{key or cls.__name__}: {error}") from None
+        raise _Mismatch(str(error) if named else f"{key or cls.__name__}: {error}") from None
 
 
-def _found(value: Any, key: str) -> str:
+def _describe(value: Any, key: str) -> str:
     return f"{key} = {shorten(value)}" if key else f"found {shorten(value)}"
 
 

@@ -13,13 +13,7 @@ import torch
 
 from bertworks.checkpoint import folder as folders
 from bertworks.checkpoint import metadata
-from bertworks.checkpoint.folder import (
-    load_encoder,
-    load_model,
-    load_tokenizer,
-    read_config,
-    save_folder,
-)
+from bertworks.checkpoint.folder import load_encoder, load_model, load_tokenizer, read_config, save_folder
 from bertworks.checkpoint.hf import LATEST
 from bertworks.checkpoint.locate import find_model
 from bertworks.checkpoint.start import initial_model
@@ -303,8 +297,8 @@ REFUSED = [
     ({"vocab_size": 40}, "word_embeddings.weight: found 35x16 float32, expected 40x16 float32 (vocab_size"),
     ({"num_hidden_layers": 3}, "bert.encoder.layer.2.attention.self.query.weight: missing"),
     ({"num_hidden_layers": 1}, "bert.encoder.layer.1.attention.self.query.weight: left over"),
-    ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob = 1.5; expected a rate from 0, below 1"),
-    ({"vocab_size": 10**9}, "vocab_size = 1000000000; expected a positive number of at most 16,777,216"),
+    ({"hidden_dropout_prob": 1.5}, "hidden_dropout_prob = 1.5; expected a number from 0 to 0.999"),
+    ({"vocab_size": 10**9}, "vocab_size = 1000000000; expected a number from 1 to 16,777,216"),
     ({"layer_norm_eps": -1e-12}, "layer_norm_eps = -1e-12; expected a number from 0 to 1"),
 ]
 

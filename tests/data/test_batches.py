@@ -6,24 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from bertworks.data import batches, instances
-from bertworks.data.batches import PretrainingData, instances_as_text
+from bertworks.data.batches import PretrainingData
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
+from bertworks.data.show import instances_as_text
 from bertworks.data.store import Store
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import TinyStore, tiny_texts
 
+pytest_plugins = ["support.build_fixtures"]
 
-@pytest.fixture(autouse=True)
-def small_groups(monkeypatch):
-    """Many block groups and generators in a tiny store."""
-    monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
-    monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
-    for module in (instances, batches):
-        monkeypatch.setattr(module, "DRAW_ROWS", 8)
+pytestmark = pytest.mark.usefixtures("small_groups")
 
 
 def unmasked(batch):

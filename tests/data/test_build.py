@@ -14,28 +14,11 @@ import pytest
 
 from bertworks.data import build as build_module
 from bertworks.data import worker as worker_module
-from bertworks.data.corpus import InputOptions
 from bertworks.data.store import Store
 from bertworks.files import InputError, try_lock
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.builds import content, document, documents, run
 
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer.train([document(i) for i in range(20)], TokenizerConfig(vocab_size=120))
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n\n".join(document(i) for i in range(300)))
-    return path
-
-
-@pytest.fixture
-def small_parts(monkeypatch):
-    monkeypatch.setattr(build_module, "BATCH_CHARS", 10_000)
+pytest_plugins = ["support.build_fixtures"]
 
 
 def test_workers_and_parts_do_not_change_the_store(corpus, tokenizer, tmp_path, monkeypatch):
@@ -187,47 +170,11 @@ def test_workers_end_with_a_killed_parent(tokenizer, tmp_path):
     raise AssertionError("worker processes outlive their parent")
 
 
-UNGUARDED = """
-from bertworks.data import build as b
-from bertworks.data.corpus import InputOptions
-from bertworks.tokenizer import Tokenizer
-print("running")
-config = b.BuildConfig(input=InputOptions(documents="blank-line"), workers=2)
-b.build([{corpus!r}], Tokenizer.load({tokenizer!r}), {out!r}, config, progress=False)
-"""
-
-
-@pytest.mark.parametrize(
-    "how",
-    ["script", *(pytest.param(how, marks=pytest.mark.heavy) for how in ("stdin", "module"))],
-)
-def test_a_script_without_a_guard_builds_with_workers(corpus, tokenizer, tmp_path, how):
-    tokenizer.save(tmp_path / "tokenizer")
-    run(corpus, tokenizer, tmp_path / "one")
-    names = {"corpus": str(corpus), "tokenizer": str(tmp_path / "tokenizer"), "out": str(tmp_path / "two")}
-    script = tmp_path / "a script.py" if how != "module" else tmp_path / "unguarded.py"
-    script.write_text(code := UNGUARDED.format(**names))
-    arguments = {"script": [script], "stdin": ["-"], "module": ["-m", "unguarded"]}[how]
-    given = {"input": code if how == "stdin" else None, "cwd": tmp_path if how == "module" else None}
-    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60, **given)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "running\n", "")
-    assert content(tmp_path / "two") == content(tmp_path / "one")
-
-
 def stop(corpus, tokenizer, out):
     """A build that is stopped when all parts are there."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(build_module, "plan_shards", Mock(side_effect=KeyboardInterrupt))
         run(corpus, tokenizer, out)
-
-
-def test_a_resumed_build_says_so(corpus, tokenizer, tmp_path, capsys, small_parts):
-    stop(corpus, tokenizer, tmp_path / "store")
-    config = build_module.BuildConfig(input=InputOptions(documents="blank-line"), workers=1)
-    build_module.build([corpus], tokenizer, tmp_path / "store", config)
-    assert "store: continues an unfinished build\n" in capsys.readouterr().err
-    build_module.build([corpus], tokenizer, tmp_path / "new", config)
-    assert "continues" not in capsys.readouterr().err
 
 
 def test_two_builds_of_one_store(corpus, tokenizer, tmp_path, small_parts):

@@ -1,57 +1,19 @@
 """What a build refuses and warns of: bad input, odd names, a full disk, settings that do not fit."""
 
-import contextlib
 import errno
 import sys
-from pathlib import Path
 
 import pytest
 
-from bertworks.cli import main
-from bertworks.data import build as build_module
 from bertworks.data.build import BuildConfig
 from bertworks.data.parts import PartWriter
 from bertworks.data.show import show
 from bertworks.data.store import Store
-from bertworks.data.vocabulary import check_unknown, tokenizer_of, unknown_share_of
+from bertworks.data.vocabulary import check_unknown, tokenizer_of, unknown_fraction_of
 from bertworks.files import InputError
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.builds import content, document, run
 
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer.train([document(i) for i in range(20)], TokenizerConfig(vocab_size=120))
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("\n\n".join(document(i) for i in range(300)))
-    return path
-
-
-@pytest.fixture
-def small_parts(monkeypatch):
-    monkeypatch.setattr(build_module, "BATCH_CHARS", 10_000)
-
-
-def test_a_bare_vocabulary_is_read_with_its_case_from_a_folder_with_an_odd_name(tmp_path, capsys):
-    """Published vocabularies come as a vocab.txt, which the original code reads with --do_lower_case."""
-    folder = tmp_path / "한국어 two\nlines"
-    folder.mkdir()
-    (folder / "a.txt").write_text("\n\n".join(document(i) for i in range(30)))
-    with contextlib.chdir(folder):
-        main(["tokenizer", "train", "a.txt", "--out", "tok", "--vocab-size", "120", "--uncased"])
-        line = ["corpus", "build", "a.txt", "--input.documents", "blank-line", "--workers", "1", "--tokenizer"]
-        with pytest.raises(SystemExit):
-            main([*line, "tok/vocab.txt", "--out", "unknown"])
-        assert "give --cased or --uncased" in capsys.readouterr().err and not Path("unknown").exists()
-        main([*line, "tok/vocab.txt", "--out", "bare", "--uncased"])
-        for said in ("2 documents held out", "already built"):
-            main([*line, "tok", "--out", "whole"])
-            assert said in "".join(capsys.readouterr())
-        assert Path("bare/train-00000.tokens.npy").read_bytes() == Path("whole/train-00000.tokens.npy").read_bytes()
+pytest_plugins = ["support.build_fixtures"]
 
 
 def test_a_full_disk_is_one_message_and_the_build_goes_on_later(corpus, tokenizer, tmp_path, small_parts, monkeypatch):
@@ -99,7 +61,7 @@ def test_bad_input_leaves_no_store_and_can_be_mended(tokenizer, tmp_path, small_
     assert content(tmp_path / "store") == content(tmp_path / "fresh")
 
 
-@pytest.mark.parametrize("text", ["", "\n\n \n", "\n\n\n\n"])
+@pytest.mark.parametrize("text", ["", "\n\n \n"])
 def test_an_empty_corpus(tokenizer, tmp_path, text):
     path = tmp_path / "text.txt"
     path.write_text(text)
@@ -153,7 +115,7 @@ def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp
         Store.open(tmp_path / "store")
     run(path, tokenizer, tmp_path / "store", allow_unknown=True)
     store = Store.open(tmp_path / "store")
-    assert unknown_share_of(store, tokenizer_of(store)) > 0.5
+    assert unknown_fraction_of(store, tokenizer_of(store)) > 0.5
     check_unknown(store, tokenizer_of(store))
     del store.manifest["unknown allowed"]
     with pytest.raises(InputError, match=r"\d\d% of the tokens are \[UNK\]"):
@@ -163,6 +125,12 @@ def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp
 
 
 def test_wrong_settings():
-    for settings in ({"validation_share": 1.0}, {"shard_tokens": 0}, {"max_sentence_tokens": 0}):
+    for settings in (
+        {"validation_share": 1.0},
+        {"shard_tokens": 0},
+        {"max_sentence_tokens": 0},
+        {"workers": -3},
+        {"min_validation_documents": -1},
+    ):
         with pytest.raises(InputError, match="expected"):
             BuildConfig(**settings)

@@ -5,23 +5,18 @@ import json
 import os
 import random
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from bertworks.data import build as build_module
 from bertworks.data.build import BuildConfig, build
-from bertworks.files import InputError
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from bertworks.workers import cluster as cluster_module
 from support.builds import LINES, content, document
 
-pytestmark = pytest.mark.heavy
+pytest_plugins = ["support.build_fixtures"]
+
+pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("small_parts")]
 pytest.importorskip("distributed")
 
 
@@ -36,16 +31,6 @@ def inputs(tmp_path_factory):
         lines = (json.dumps({"text": text}) for text in texts[600 + number :: 6])
         (folder / f"c{number}.jsonl").write_text("\n".join(lines))
     return folder
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return Tokenizer.train([document(i) for i in range(20)], TokenizerConfig(vocab_size=120))
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
-    monkeypatch.setattr(build_module, "BATCH_CHARS", 10_000)
 
 
 def run(inputs, tokenizer, out, **settings):
@@ -91,70 +76,3 @@ def test_killed_workers_change_nothing(inputs, tokenizer, whole, tmp_path):
             thread.join(60)
     assert len(killed) == 2
     assert content(out) == whole
-
-
-def test_a_scheduler_of_its_own(inputs, tokenizer, whole, tmp_path):
-    run(inputs, tokenizer, tmp_path / "store", scheduler="local", workers=2)
-    assert content(tmp_path / "store") == whole
-
-
-class Scheduler:
-    """A scheduler and two workers, each a process of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            self.port = server.getsockname()[1]
-        self.address, self.folder = f"tcp://127.0.0.1:{self.port}", folder
-        self.processes: list[subprocess.Popen] = []
-
-    def start(self) -> None:
-        self._run("dask_scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard")
-        for _ in range(2):
-            self._run("dask_worker", self.address, "--nthreads", "1", "--no-dashboard", "--local-directory", "dask")
-
-    def _run(self, module: str, *words: str) -> None:
-        command = [sys.executable, "-m", f"distributed.cli.{module}", *words]
-        self.processes.append(subprocess.Popen(command, cwd=self.folder, stderr=subprocess.DEVNULL))
-
-    def kill(self) -> None:
-        """Kill the scheduler, and then its workers."""
-        for process in self.processes:
-            process.kill()
-            process.wait()
-        self.processes.clear()
-
-
-def test_a_scheduler_that_restarts_ends_the_build_and_the_next_call_continues(
-    inputs, tokenizer, whole, tmp_path, monkeypatch
-):
-    out, scheduler = tmp_path / "store", Scheduler(tmp_path)
-    try:
-        scheduler.start()
-        thread = when(out, "*.tokens.npy", 20, scheduler.kill)
-        expected = rf"store: the scheduler {scheduler.address} ended or restarted; rerun the command to continue"
-        with pytest.raises(InputError, match=expected):
-            run(inputs, tokenizer, out, scheduler=scheduler.address)
-        thread.join(60)
-        assert len([*(out / ".parts").glob("*.tokens.npy")]) >= 20 and not (out / "manifest.json").exists()
-        monkeypatch.setattr(cluster_module, "PATIENCE", 1.0)
-        with pytest.raises(InputError, match="no scheduler answers"):
-            run(inputs, tokenizer, out, scheduler=scheduler.address)
-        monkeypatch.setattr(cluster_module, "PATIENCE", 60.0)
-        scheduler.start()
-        run(inputs, tokenizer, out, scheduler=scheduler.address)
-        assert content(out) == whole
-    finally:
-        scheduler.kill()
-
-
-def test_a_disk_that_workers_do_not_share(inputs, tokenizer, tmp_path, monkeypatch):
-    start = build_module.open_pool
-
-    def elsewhere(scheduler, count, make, out, config):
-        return start(scheduler, count, make, tmp_path / "elsewhere", config)
-
-    monkeypatch.setattr(build_module, "open_pool", elsewhere)
-    with pytest.raises(
-        InputError, match=r"elsewhere: not a folder on .*, where a worker runs; .* that all workers see"
-    ):
-        run(inputs, tokenizer, tmp_path / "store", scheduler="local", workers=1)

@@ -88,8 +88,6 @@ def test_jsonl_and_its_errors(tmp_path):
         ('{"body": "x"}', "line 2: no text in field 'text'; found 'body'; remove such lines"),
         ("{", "line 2: not valid JSON .*; expected one JSON object a line"),
         ('{"text": "x", "n": ' + "[" * 2000 + "]" * 2000 + "}", "line 2: too many lists"),
-        ('{"text": "x", "n": ' + "1" * 5000 + "}", "line 2: not valid JSON"),
-        (json.dumps({"k" * 5000 + str(i): i for i in range(20)}), r"line 2: no text in field 'text'; found .{,500}$"),
         ('{"text": "\\ud800"}', "line 2: byte 1 .* is not valid UTF-8"),
         ('{"text": "a\\u0000"}', "line 2: a NUL byte"),
     ):
@@ -200,21 +198,12 @@ def test_zstd_may_begin_with_a_frame_to_skip(tmp_path):
 
 KINDS = {
     "a.csv": (b"text,label\nGood,1\n", "a table"),
-    "a.tsv.gz": (gzip.compress(b"text\tlabel\n"), "a table"),
     "a.xlsx": (b"PK\x03\x04....", "a spreadsheet"),
-    "b": (b"PK\x03\x04....", "a zip archive"),
     "b.txt": (b"%PDF-1.7\n", "a PDF"),
-    "b.html": (b"Hi", "HTML or XML"),
     "wiki.xml.bz2": (bz2.compress(b"<mediawiki xmlns=''>"), "WikiExtractor for a dump"),
-    "c.npy": (b"\x93NUMPY", "no text file"),
     "1": (b"GIF89a\x10\0\x10\0", "image"),
-    "2": (b"Rar!\x1a\x07\0", "a 7z, RAR"),
-    "3": (b"{\\rtf1\\ansi", "RTF"),
     "4": (b"<!DOCTYPE html>\n", "HTML"),
-    "5": (b"<HTML lang='en'>\n<head>", "HTML"),
-    "6": (b"<!DOCTYPE book SYSTEM 'x'>", "XML"),
     "7": (b"SQLite format 3\0", "database"),
-    "8": (b"\x89PNG\r\n", "image"),
     "d.md.gz": (gzip.compress(b"# Title"), "Markdown; .* pandoc"),
 }
 
@@ -281,10 +270,8 @@ def test_order_and_selection_of_files(tmp_path):
     [
         (b"One.\nTwo \xff.\n", r"a\.txt, line 2: byte 5 \(0xff\) is not valid UTF-8"),
         (b"One.\nTwo\0.\n", r"a\.txt, line 2: a NUL byte"),
-        ("One.".encode("utf-16"), r"a\.txt, line 1: .*; it looks like UTF-16: give --encoding utf-16"),
         (b"One.\n" + b"x" * 3000, r"a\.txt, line 2: a line of more than 2,000 bytes"),
         (b'<doc id="1" title="x">\nx\n\nText that is cut off', r"a\.txt, line 1: <doc \.\.\.> has no </doc>"),
-        (WIKI.encode() + b"More text.\n", r"a\.txt, line 13: text outside of <doc"),
     ],
 )
 def test_bad_text_is_refused_by_file_and_line(tmp_path, content, message, monkeypatch):
@@ -341,6 +328,5 @@ def test_check_documents_warns():
 
     assert check_documents(documents("One. Two.", "Three. Four.")) == [] == check_documents([])
     assert "half of the first 3 documents have one sentence" in check_documents(documents("One.", "Two.", "A. B."))[0]
-    assert check_documents(documents("One. Two.")) == []  # the first of many may fill the sample alone
     wrapped = "\n".join(["This line of a book stops in the middle of the sentence and it goes", "on. Well then."] * 30)
     assert "wrapped" in check_documents(documents(wrapped, wrapped))[0]

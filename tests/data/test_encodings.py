@@ -5,13 +5,13 @@ import pytest
 from bertworks.cli import main
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions, read_documents
-from bertworks.data.encodings import as_utf8, codec_of, hint
+from bertworks.data.encodings import as_utf8, codec_of
 from bertworks.files import InputError
-from bertworks.tasks.table import TableForm, read_table
+from bertworks.tasks.table import read_table
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 
 KOREAN = "똠방각하는 좋은 영화였다.\n펲시콜라를 마셨다. Ok.\n"  # two syllables that EUC-KR lacks and CP949 has
-ENCODINGS = ["cp949", "utf-16", "utf-16-le", "utf-32", "johab"]
+ENCODINGS = ["cp949", "utf-16", "utf-32"]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
@@ -20,16 +20,6 @@ def test_declared_text_becomes_the_same_documents(tmp_path, encoding):
     path.write_bytes(KOREAN.encode(encoding))
     (found,) = read_documents([path], InputOptions(encoding=encoding))
     assert found.text == KOREAN.strip()
-
-
-def test_a_format_is_guessed_from_the_decoded_text(tmp_path):
-    path = tmp_path / "wiki_00"
-    path.write_bytes(
-        '<doc id="1" title="가">\n가\n\n본문은 여기에 있습니다, 길게도 말입니다\n</doc>\n'.encode("utf-16")
-    )
-    assert [one.text for one in read_documents([path], InputOptions(encoding="utf-16"))] == [
-        "본문은 여기에 있습니다, 길게도 말입니다"
-    ]
 
 
 def test_characters_across_blocks_of_the_file(tmp_path):
@@ -50,24 +40,6 @@ def test_wrong_bytes_are_refused_by_line(tmp_path):
         list(read_documents([path], InputOptions(encoding="utf-16")))
 
 
-def test_a_wrong_declaration_names_the_encoding_of_the_file(tmp_path):
-    path, korean = tmp_path / "a.csv", "본문,분류\n좋은 영화였다,긍정\n"
-    for written, declared, advice in (
-        ("utf-8", "cp949", "it looks like UTF-8: leave --encoding out, or convert all files to one encoding"),
-        ("utf-8", "utf-16", "it looks like UTF-8: leave --encoding out, or convert all files to one encoding"),
-        ("cp949", "utf-16", "give --encoding cp949"),
-    ):
-        path.write_bytes((korean * 40).encode(written))
-        with pytest.raises(InputError, match=f"not valid {declared}.*; .*{advice}$"):
-            list(read_table(path, ["본문"], form=TableForm(declared)))
-    path = path.rename(tmp_path / "a.txt")
-    path.write_bytes("가나.\n".encode("cp949") + b"\xff\xff.\n")
-    with pytest.raises(
-        InputError, match=r"line 2: not valid cp949 .*; mend the file, or remove .* `iconv -c -f cp949 -t utf-8`$"
-    ):
-        list(read_documents([path], InputOptions(encoding="cp949")))
-
-
 @pytest.mark.parametrize(
     ("encoding", "named"),
     [("cp949", "cp949"), ("euc-kr", "cp949"), ("utf-16", "utf-16"), ("cp932", None), ("latin-1", None)],
@@ -76,7 +48,7 @@ def test_an_undeclared_encoding_is_named(tmp_path, encoding, named):
     text = {"cp932": "これは日本語のテキストです。", "latin-1": "Éléonore à la fête"}.get(encoding, "좋은 영화였다.")
     path = tmp_path / "a.txt"
     path.write_bytes(text.encode(encoding))
-    expected = f"give --encoding {named}" if named else "give its --encoding|--encoding cp932"
+    expected = f"give the encoding {named}" if named else "give its encoding|the encoding cp932"
     with pytest.raises(InputError, match=expected):
         list(read_documents([path]))
     path.rename(tmp_path / "a.csv")
@@ -84,13 +56,7 @@ def test_an_undeclared_encoding_is_named(tmp_path, encoding, named):
         list(read_table(tmp_path / "a.csv", ["text"]))
 
 
-def test_hints():
-    assert "cp932" in hint("これは日本語です".encode("cp932")) and "gb18030" in hint("这是中文句子".encode("gb18030"))
-    assert "euc_jp" in hint("これは日本語です".encode("euc_jp")) and "utf-32" in hint("a".encode("utf-32"))
-    assert hint("가나다라마바사".encode("cp949") * 5000).endswith("give --encoding cp949")  # cut inside a character
-
-
-@pytest.mark.parametrize("encoding", ["nonsense", "base64", "rot13", ""])
+@pytest.mark.parametrize("encoding", ["nonsense", "base64", ""])
 def test_unknown_encodings_are_refused(encoding):
     with pytest.raises(InputError, match="unknown; expected a text encoding"):
         codec_of(encoding)

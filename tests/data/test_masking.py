@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from bertworks.data.instances import generator
 from bertworks.data.masking import (
     IGNORED,
-    Draws,
     MaskingConfig,
+    RandomNumbers,
     Rectangle,
-    _choose_runs,
-    _run_lengths,
+    _choose_spans,
     mask,
     max_predictions_per_seq,
 )
@@ -42,7 +41,7 @@ def masked(n, length, seed, config, most=None, draws=None):
     ids, candidates, continues, lengths = rectangle(n, length, seed)
     out = ids.copy()
     most = max_predictions_per_seq(length, config) if most is None else most
-    draws = draws or Draws.of(generator(seed), (n, length), V)
+    draws = draws or RandomNumbers.of(generator(seed), (n, length), V)
     positions, labels = mask(Rectangle(out, candidates, continues, lengths), draws, config, MASK, most)
     return ids, out, positions, labels, candidates, continues, lengths
 
@@ -110,7 +109,7 @@ def test_every_candidate_is_as_likely_as_any_other():
     config = MaskingConfig()
     ids = np.tile(np.arange(5, 45), (20000, 1))
     candidates = np.ones_like(ids, bool)
-    draws = Draws.of(generator(3), ids.shape, V)
+    draws = RandomNumbers.of(generator(3), ids.shape, V)
     positions, _ = mask(Rectangle(ids, candidates, ~candidates, np.full(len(ids), 40)), draws, config, MASK, 6)
     counts = np.bincount(positions.ravel(), minlength=40)
     assert abs(counts / 20000 - 0.15).max() < 5 * (0.15 * 0.85 / 20000) ** 0.5
@@ -121,10 +120,10 @@ def test_a_mask_is_a_function_of_its_key_and_rows_of_a_group_stand_alone(whole_w
     config = MaskingConfig(whole_word=whole_word, ngrams=ngrams)
     one, again = (masked(30, 50, 9, config) for _ in range(2))
     assert all((a == b).all() for a, b in zip(one, again, strict=True))
-    other = masked(30, 50, 9, config, draws=Draws.of(generator(10), (30, 50), V))
+    other = masked(30, 50, 9, config, draws=RandomNumbers.of(generator(10), (30, 50), V))
     assert (one[2] != other[2]).any()
     ids, out, positions, labels, candidates, continues, lengths = one
-    draws = Draws.of(generator(9), (30, 50), V)
+    draws = RandomNumbers.of(generator(9), (30, 50), V)
     for rows in (np.array([7]), np.array([3, 4, 20]), np.array([29, 0])):
         alone = ids[rows]
         rectangle_of_rows = Rectangle(alone, candidates[rows], continues[rows], lengths[rows])
@@ -161,7 +160,7 @@ def albert_choice(words, wanted, order, spans):
 @given(st.integers(1, 8), st.integers(6, 60), st.integers(0, 10**6), st.integers(2, 4), st.booleans())
 def test_ngrams_are_chosen_as_albert_does(n, length, seed, ngrams, whole_word):
     config = MaskingConfig(ngrams=ngrams, whole_word=whole_word, masked_lm_prob=0.3)
-    draws = Draws.of(generator(seed), (n, length), V)
+    draws = RandomNumbers.of(generator(seed), (n, length), V)
     *_, positions, labels, candidates, continues, lengths = masked(n, length, seed, config, draws=draws)
     chances = np.cumsum(1 / np.arange(1, ngrams + 1))
     for row in range(n):
@@ -181,28 +180,10 @@ def test_a_run_at_a_rows_end_is_cut_short_as_in_albert():
     """A start whose run would leave the row draws n as any other does: its longer runs become one."""
     candidates, spans = np.ones((1, 4), bool), np.array([[1, 1, 1, 3]])
     for order, expected in (([3, 2, 1, 0], [False, True, True, True]), ([0, 1, 2, 3], [True, True, True, False])):
-        found = _choose_runs(candidates, ~candidates, np.array([3]), np.array([order], np.float32), spans)
+        found = _choose_spans(candidates, ~candidates, np.array([3]), np.array([order], np.float32), spans)
         assert found[0].tolist() == expected
-    last_only = _choose_runs(candidates, ~candidates, np.array([1]), np.array([[3, 2, 1, 0]], np.float32), spans)
+    last_only = _choose_spans(candidates, ~candidates, np.array([1]), np.array([[3, 2, 1, 0]], np.float32), spans)
     assert last_only[0].tolist() == [False, False, False, True]
-
-
-def test_how_long_ngrams_are_and_how_much_they_cover():
-    """Starts draw 1, 2, 3 with chances of 6/11, 3/11, 2/11; then runs fill up what is wanted."""
-    rows, length = 6000, 128
-    candidates = np.ones((rows, length), bool)
-    ids, full = np.full((rows, length), 7), np.full(rows, length)
-    config = MaskingConfig(ngrams=3)
-    draws = Draws.of(generator(4), ids.shape, V)
-    drawn = np.bincount(_run_lengths(draws.spans, 3).ravel(), minlength=4)[1:] / draws.spans.size
-    assert np.abs(drawn - np.array([6, 3, 2]) / 11).max() < 0.003
-    positions, labels = mask(Rectangle(ids.copy(), candidates, candidates, full), draws, config, MASK, 20)
-    assert ((labels != IGNORED).sum(1) == 19).all()  # 15 % of 128: pieces always fill up what is wanted
-    chosen = np.zeros_like(candidates)
-    np.put_along_axis(chosen, positions[:, :19], True, axis=1)
-    together = (chosen[:, 1:] & chosen[:, :-1]).mean()
-    assert together > 2 * 0.15**2  # neighbours are chosen together far more often than by chance
-    assert np.ptp(chosen[:, 5:-5].mean(0)) < 0.06
 
 
 def test_single_masks_are_what_they_were_before_there_were_ngrams():

@@ -6,7 +6,6 @@ import textwrap
 import pytest
 import sentencex
 
-from bertworks.data import wrapping
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import Document, InputOptions, read_documents
 from bertworks.data.sentences import check_documents, split_sentences
@@ -28,6 +27,15 @@ from bertworks.tokenizer import Tokenizer, TokenizerConfig
         ["있었다 한다.", "가다 보니 늦었다", "그래서 뛰었다 하더라도 늦었다"],
         ["그렇게 본 사람도 많습니다만 아닙니다", "그러나"],
         ["합니까", "그러니까 된다.", "별 5개!!!", "추천"],
+        ["상환 금액은 1. 원금 2. 이자 3. 비용 순으로 충당한다.", "끝이다."],
+        ["다음을 더한다.", "1. 원금 2. 이자 3. 비용"],
+        ["1. 원금은 갚는다.", "2. 이자는 낸다."],
+        ["가. 원금 나. 이자 다. 비용을 더한다.", "끝이다."],
+        ["평점은 1.", "다시는 안 본다."],
+        ["정말 ㅡㅡ 별로네요 ㅡㅡ", "다시는 안 봐요."],
+        ["짜증나요ㅡㅡ;", "돈 아까워요."],
+        ["진짜 재밌어요 :)", "또 왔네요 ^_^", "좋았다. :D", "끝."],
+        ["비율은 3:1 이다.", "목록은 (가) 와 (나) 이다."],
     ],
 )
 def test_korean_rules(sentences):
@@ -50,10 +58,12 @@ def test_lines():
     assert split_sentences("하나. 둘.\n\n 셋  넷", "ko", "line") == ["하나. 둘.", "셋 넷"]
 
 
-@pytest.mark.parametrize("language", ["", "english", "korean", "de_AT", "KO"])
-def test_what_is_no_language_code_is_refused(language):
+@pytest.mark.parametrize("language", ["", "english", "de_AT", "KO", "xx", "jp", "xx-invalid", "en-invalid"])
+def test_unknown_language_codes_are_refused(language):
     with pytest.raises(InputError, match="not a language code; expected an ISO code"):
         BuildConfig(language=language)
+    for code in ("ko", "de-AT", "zh-Hant-TW", "es-419", "ceb"):
+        BuildConfig(language=code)
 
 
 def test_hangul_with_the_rules_of_another_language_is_reported():
@@ -144,79 +154,3 @@ def test_words_stay_whole_if_one_line_is_longer_and_the_ends_of_lines_are_stripp
     path.write_text("\n\n".join([f"{cut[0]}\n{URL}\n{cut[1]}", *cut[2:]]), encoding="utf-8")
     document, *_ = read_documents([path], InputOptions(paragraphs="blank-line"))
     assert document.text.split("\n") == [f"{texts[0]} {URL} {texts[1]}", *texts[2:]]
-
-
-def cut_by_columns(text, width):
-    """Lines filled to a width at which a Hangul syllable has two columns, their ends stripped."""
-    lines = [""]
-    for char in text:
-        lines += [""] if wrapping.columns(lines[-1] + char) > width else []
-        lines[-1] += char
-    return [line.strip() for line in lines]
-
-
-@pytest.mark.parametrize("width", [58, 61])
-def test_lines_filled_by_columns_are_joined_inside_words(width):
-    """Nine of ten are right, though each end was stripped; joined by blanks three of four would be wrong."""
-    words, choose = KOREAN_TEXT.split(), random.Random(0)
-    texts = [" ".join(choose.choices(words, k=80)) for _ in range(30)]
-    lines = [cut_by_columns(text, width) for text in texts]
-    given = [line for own in lines for line in [*own, ""]]
-    joined = [*wrapping.joined_paragraphs(given, 10**6)]
-    blanks = [{len(text[:i].replace(" ", "")) for i, char in enumerate(text) if char == " "} for text in texts + joined]
-    wrong = sum(len(one ^ other) for one, other in zip(blanks[:30], blanks[30:], strict=True))
-    assert wrong < 0.1 * sum(map(len, lines))
-
-
-@pytest.mark.parametrize(
-    ("line", "following", "words", "joined"),
-    [
-        ("그는 말을 했다.", "이튿날 왔다", set(), "그는 말을 했다. 이튿날 왔다"),
-        ("그는 (다시)", "이튿날 왔다", set(), "그는 (다시) 이튿날 왔다"),
-        ("그는 말을 했으", "며 웃었다", set(), "그는 말을 했으며 웃었다"),
-        ("그 값은 3.", "5라고 한다", {"3.5라고"}, "그 값은 3.5라고 한다"),
-        ("그는 이튿날", "다시 왔다", {"이튿날", "다시"}, "그는 이튿날 다시 왔다"),
-        ("그는 이튿날", "다시 왔다", {"이튿날"}, "그는 이튿날 다시 왔다"),
-        ("그는 이튿날", "다시왔다 또\n그", {"이튿날", "다시왔다", "또", "그"}, "그는 이튿날다시왔다 또 그"),
-        ("그 값은 3.", "5라고 한다", None, "그 값은 3.5라고 한다"),
-    ],
-)
-def test_what_follows_a_full_line_whose_ends_are_stripped(line, following, words, joined):
-    """A following line in which no column is free has lost no blank."""
-    assert wrapping._joined([line, *following.split("\n")], len, len(line), words) == joined
-
-
-def test_messages_of_a_chat_are_not_called_wrapped():
-    said = [
-        "오늘 회의 자료는 메일로 보내 드렸으니 확인하고 답장 부탁드려요",
-        "네 지금 보고 있어요 잠시만요",
-        "점심 먹고 다시 얘기해요 우리",
-    ]
-    for form in (
-        "2024년 3월 1일 오후 3:0{}, 김민수 : {}",
-        "[김민수] [오후 3:0{}] {}",
-        "2024. 3. 1. 오전 9:0{}, 이 : {}",
-    ):
-        lines = [form.format(i % 10, said[i % 3]) for i in range(40)]
-        (found,) = [one for one in check_documents([Document("\n".join(lines), "a")] * 2, "ko") if "lines" in one]
-        assert "an exported chat" in found and "wrapped" not in found
-    reviews = [" ".join(said[: i % 3 + 1]) + "요" * (i % 19) for i in range(60)]
-    assert not any("wrapped" in one for one in check_documents([Document("\n".join(reviews), "a")] * 2, "ko"))
-
-
-@pytest.mark.parametrize(
-    "sentences",
-    [
-        ["상환 금액은 1. 원금 2. 이자 3. 비용 순으로 충당한다.", "끝이다."],
-        ["다음을 더한다.", "1. 원금 2. 이자 3. 비용"],
-        ["1. 원금은 갚는다.", "2. 이자는 낸다."],
-        ["가. 원금 나. 이자 다. 비용을 더한다.", "끝이다."],
-        ["평점은 1.", "다시는 안 본다."],
-        ["정말 ㅡㅡ 별로네요 ㅡㅡ", "다시는 안 봐요."],
-        ["짜증나요ㅡㅡ;", "돈 아까워요."],
-        ["진짜 재밌어요 :)", "또 왔네요 ^_^", "좋았다. :D", "끝."],
-        ["비율은 3:1 이다.", "목록은 (가) 와 (나) 이다."],
-    ],
-)
-def test_lists_and_faces_in_korean_sentences(sentences):
-    assert split_sentences(" ".join(sentences), "ko") == sentences

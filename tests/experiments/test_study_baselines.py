@@ -1,5 +1,6 @@
 """Studies beside plain variants: drawn rows, chosen settings, baselines, seeds of pre-training, held-out sets."""
 
+import functools
 import math
 import random
 import shutil
@@ -7,15 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from bertworks.experiments import engine, study
-from bertworks.experiments.cells import describe, results_of
-from bertworks.experiments.choices import chosen, rows_of_run
-from bertworks.experiments.engine import Grid
-from bertworks.experiments.figures import plot_study
+from bertworks.experiments import study
+from bertworks.experiments.choices import best_setting, data_of_run
 from bertworks.experiments.plan import make_plan
-from bertworks.experiments.recipe import Variant
 from bertworks.experiments.results import measure
 from bertworks.experiments.rows import Plan, StudyInputs
+from bertworks.experiments.scheduler import RunFolder
+from bertworks.experiments.specs import describe
 from bertworks.experiments.study import Options, Runner, run_study
 from bertworks.experiments.tables import tables
 from bertworks.files import InputError, read_json, write_json
@@ -73,12 +72,6 @@ columns = [
 """
 
 
-@pytest.fixture(autouse=True)
-def fast(monkeypatch):
-    """Look for work often."""
-    monkeypatch.setattr(engine, "PAUSE", 0.05)
-
-
 def write_files(place):
     """The recipes and the data of the studies, in `place`."""
     (place / "pretrain.toml").write_text(PRETRAIN)
@@ -105,23 +98,21 @@ def planned(tmp_path, tiny_store):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, tiny_store):
     """A function that runs a study once: its plan, its results and the folder that has study/ and cells/."""
-    made = {}
 
+    @functools.cache
     def run(text: str):
-        if text not in made:
-            place = tmp_path_factory.mktemp("finished")
-            write_files(place)
-            plan = plan_in(place, text, tiny_store.path)
-            made[text] = plan, run_study(plan, place / "study", place / "cells", Options(quiet=True)), place
-        return made[text]
+        place = tmp_path_factory.mktemp("finished")
+        write_files(place)
+        plan = plan_in(place, text, tiny_store.path)
+        return plan, run_study(plan, place / "study", place / "cells", Options(quiet=True)), place
 
     return run
 
 
-def begun(finished, cells, *left):
-    """Put the cells of the study of examples in `cells`, except those that are left to be run."""
-    names = {cell.name for cell in left}
-    shutil.copytree(finished(EXAMPLES)[2] / "cells", cells, ignore=lambda _, found: names & {*found})
+def copy_runs(finished, root, *left):
+    """Put the runs of the study of examples in `root`, except those that are left to be computed."""
+    names = {run.name for run in left}
+    shutil.copytree(finished(EXAMPLES)[2] / "cells", root, ignore=lambda _, files: names & {*files})
 
 
 def values(results, row, column):
@@ -142,134 +133,128 @@ def test_a_study_of_examples_runs_with_all_its_rows(finished):
     costs = {row[0]: row for row in shown["Costs"].rows}
     assert costs["words"][1] == "-" and costs["word2vec"][1] != "-"
     assert (out / "study" / "study.png").exists()
-    before = sorted((out / "cells").rglob("results.json"), key=str)
-    times = [path.stat().st_mtime_ns for path in before]
-    assert run_study(plan, out / "study", out / "cells", Options(quiet=True)) is not None
-    assert [path.stat().st_mtime_ns for path in before] == times  # nothing was run again
+    times = {path: path.stat().st_mtime_ns for path in (out / "cells").rglob("results.json")}
+    again = run_study(plan, out / "study", out / "cells", Options(quiet=True))
+    assert again["measured"] == results["measured"]
+    assert all(path.stat().st_mtime_ns == time for path, time in times.items())  # nothing was computed again
 
 
 def test_each_run_draws_its_rows_and_a_candidate_is_judged_on_training_rows(planned):
     make, _ = planned
-    cells = make(EXAMPLES).rows[0].tuned["24"]
+    runs = make(EXAMPLES).rows[0].tuned["24"]
     train = [Example(f"train {i}", None, "positive", i) for i in range(60)]
     data = Data(train, [Example("dev", None, "positive")], more={"test": [Example("test", None, "positive")]})
-    one, other = (rows_of_run(cell.work, data) for cell in cells)
+    one, other = (data_of_run(run.spec, data) for run in runs)
     assert len(one.train) == len(other.train) == 24 and one.train != other.train and one.dev == data.dev
-    trial = rows_of_run(cells[0].work.candidates[0].work, data)
+    trial = data_of_run(runs[0].spec.candidates[0].spec, data)
     assert {*trial.train, *trial.dev} == {*one.train} and len(trial.dev) == 5 and not trial.more
-    names = {cell.name for cell in (*cells, *cells[0].work.candidates)}
+    names = {run.name for run in (*runs, *runs[0].spec.candidates)}
     assert len(names) == 4  # drawn, kept back and chosen runs are runs of their own
 
 
 def test_the_best_candidate_is_chosen_by_its_mean_over_the_choosing_seeds(planned):
     make, out = planned
     text = EXAMPLES.replace("draw = true, panel", "draw = true, choose_seeds = 2, choose.epochs = [1.0, 2.0], panel")
-    work, grid = make(text).rows[0].tuned["8"][1].work, Grid(out / "cells")
-    assert len(work.candidates) == 2 * 2 * 2
+    spec, folder = make(text).rows[0].tuned["8"][1].spec, RunFolder(out / "cells")
+    assert len(spec.candidates) == 2 * 2 * 2
     scores = {"optim.lr = 0.0001, epochs = 2": (0.5, 0.9), "optim.lr = 0.001, epochs = 1": (0.8, 0.5)}
-    for cell in work.candidates:
-        assert chosen(work, grid) is None  # some are left
-        seed, name = cell.work.config.loop.seed, cell.work.setting
+    for run in spec.candidates:
+        assert best_setting(spec, folder) is None  # some are left
+        seed, name = run.spec.config.loop.seed, run.spec.setting
         found = next((s for key, s in scores.items() if {*key.split(", ")} == {*name.split(", ")}), (0.1, 0.2))
-        finish(grid, cell, found[seed - 1])
-    name, config = chosen(work, grid)
+        finish(folder, run, found[seed - 1])
+    name, config = best_setting(spec, folder)
     assert {*name.split(", ")} == {"optim.lr = 0.0001", "epochs = 2"}
     assert (config.optim.lr, config.epochs, config.loop.seed) == (1e-4, 2.0, 2)
 
 
-def finish(grid, cell, accuracy):
+def finish(folder, run, accuracy):
     """Results of a run that never was."""
-    grid.path(cell).mkdir(parents=True)
+    folder.path(run).mkdir(parents=True)
     metrics = {"metrics": {"accuracy": accuracy}, "seconds": 1.0, "collapsed": False}
-    write_json(grid.path(cell) / "results.json", metrics)
+    write_json(folder.path(run) / "results.json", metrics)
 
 
 def test_a_candidate_that_diverges_loses_and_the_study_goes_on(planned, finished):
     make, out = planned
-    plan, grid = make(EXAMPLES), Grid(out / "cells")
+    plan, folder = make(EXAMPLES), RunFolder(out / "cells")
     final = plan.rows[0].tuned["8"][0]
-    fast_one = final.work.candidates[0]
-    assert fast_one.work.setting == "optim.lr = 0.001"
-    begun(finished, grid.folder, *final.work.candidates, *plan.rows[0].tuned["8"], *plan.rows[1].tuned["8"])
-    grid.fail(fast_one, "its loss was not finite", "diverged")
+    fast_one = final.spec.candidates[0]
+    assert fast_one.spec.setting == "optim.lr = 0.001"
+    copy_runs(finished, folder.root, *final.spec.candidates, *plan.rows[0].tuned["8"], *plan.rows[1].tuned["8"])
+    folder.fail(fast_one, "its loss was not finite", "diverged")
     results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
     entry = values(results, "both", "8")
     assert (entry["n"], entry["failed"], entry["chosen"]) == (2, [], "optim.lr = 0.0001")
     assert [one["what"] for one in results["failed"]] == [fast_one.title]  # and it is reported
 
 
-def test_a_choice_fails_if_all_candidates_diverge_or_one_cannot_run(planned):
+def test_a_choice_with_candidates_that_diverge_or_fail(planned):
     make, out = planned
     final = make(EXAMPLES).rows[0].tuned["8"][0]
     for name, outcomes in (("all", ["diverged", "diverged"]), ("one", ["failed", ""])):
-        grid = Grid(out / name)
-        for cell, outcome in zip(final.work.candidates, outcomes, strict=True):
-            grid.fail(cell, "no", outcome) if outcome else finish(grid, cell, 0.5)
-        assert grid.failure(final) == {"outcome": outcomes[0], "message": "no"}
-        assert chosen(final.work, grid) is None and not grid.left([final])
-
-
-def test_a_setting_that_diverged_with_one_seed_is_chosen_only_if_all_did(planned):
-    make, out = planned
-    text = EXAMPLES.replace("draw = true, panel", "draw = true, choose_seeds = 2, panel")
-    final, grid = make(text).rows[0].tuned["8"][0], Grid(out / "cells")
-    one, other, *slow = final.work.candidates
-    finish(grid, one, 0.9)
-    grid.fail(other, "no", "diverged")
-    for cell in slow:
-        finish(grid, cell, 0.5)
-    assert chosen(final.work, grid)[0] == "optim.lr = 0.0001"
-    shutil.rmtree(grid.path(slow[0]))
-    grid.fail(slow[0], "no", "diverged")
-    assert chosen(final.work, grid)[0] == "optim.lr = 0.001"
+        folder = RunFolder(out / name)
+        for run, outcome in zip(final.spec.candidates, outcomes, strict=True):
+            folder.fail(run, "no", outcome) if outcome else finish(folder, run, 0.5)
+        assert folder.failure(final) == {"outcome": outcomes[0], "message": "no"}
+        assert best_setting(final.spec, folder) is None and not folder.unfinished([final])
+    final = make(EXAMPLES.replace("draw = true, panel", "draw = true, choose_seeds = 2, panel")).rows[0].tuned["8"][0]
+    folder = RunFolder(out / "cells")
+    one, other, *slow = final.spec.candidates
+    finish(folder, one, 0.9)
+    folder.fail(other, "no", "diverged")
+    for run in slow:
+        finish(folder, run, 0.5)
+    assert best_setting(final.spec, folder)[0] == "optim.lr = 0.0001"  # the only setting with all its seeds
+    shutil.rmtree(folder.path(slow[0]))
+    folder.fail(slow[0], "no", "diverged")
+    assert best_setting(final.spec, folder)[0] == "optim.lr = 0.001"
 
 
 def test_the_table_has_the_setting_of_the_run_and_not_what_is_best_now(planned, finished):
     make, out = planned
-    plan, grid = make(EXAMPLES), Grid(out / "cells")
+    plan, folder = make(EXAMPLES), RunFolder(out / "cells")
     final = plan.rows[0].tuned["8"][0]
-    begun(finished, grid.folder, *final.work.candidates, *plan.rows[0].tuned["8"])
-    for cell, accuracy in zip(final.work.candidates, (0.9, 0.1), strict=True):
-        finish(grid, cell, accuracy)
+    copy_runs(finished, folder.root, *final.spec.candidates, *plan.rows[0].tuned["8"])
+    for run, accuracy in zip(final.spec.candidates, (0.9, 0.1), strict=True):
+        finish(folder, run, accuracy)
     results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
     assert values(results, "both", "8")["chosen"] == "optim.lr = 0.001"
-    assert "lr = 0.001\n" in read_json(grid.path(final) / "cell.json")["recipe"]
-    shutil.rmtree(grid.path(final.work.candidates[0]))
-    finish(grid, final.work.candidates[0], 0.0)
-    assert chosen(final.work, grid)[0] == "optim.lr = 0.0001"
-    assert values(measure(plan, grid), "both", "8")["chosen"] == "optim.lr = 0.001"
+    assert "lr = 0.001\n" in read_json(folder.path(final) / "cell.json")["recipe"]
+    shutil.rmtree(folder.path(final.spec.candidates[0]))
+    finish(folder, final.spec.candidates[0], 0.0)
+    assert best_setting(final.spec, folder)[0] == "optim.lr = 0.0001"
+    assert values(measure(plan, folder), "both", "8")["chosen"] == "optim.lr = 0.001"
 
 
-def test_a_run_that_was_begun_keeps_its_setting(planned, monkeypatch):
+def test_a_started_run_keeps_its_setting(planned, monkeypatch):
     make, out = planned
-    plan, grid = make(EXAMPLES), Grid(out / "cells")
+    plan, folder = make(EXAMPLES), RunFolder(out / "cells")
     final = plan.rows[0].tuned["8"][0]
-    for cell, accuracy in zip(final.work.candidates, (0.9, 0.1), strict=True):
-        finish(grid, cell, accuracy)
-    describe(final, grid, chosen=("optim.lr = 0.0001", FinetuneConfig()))
-    (grid.path(final) / "state").mkdir()
-    given = {}
-    monkeypatch.setattr(study, "finetune", lambda config, *_, **__: given.update(lr=config.optim.lr))
-    monkeypatch.setattr(study, "find_model", lambda path: path)
-    Runner(plan, grid, Options(quiet=True)).run(final)
-    assert given == {"lr": 1e-4}
-    (grid.path(final) / "state").rmdir()
-    Runner(plan, grid, Options(quiet=True)).run(final)
-    assert given == {"lr": 1e-3}
+    for run, accuracy in zip(final.spec.candidates, (0.9, 0.1), strict=True):
+        finish(folder, run, accuracy)
+    describe(final, folder, chosen=("optim.lr = 0.0001", FinetuneConfig()))
+    (folder.path(final) / "state").mkdir()
+    rates = []
+    monkeypatch.setattr(study, "finetune", lambda config, *_, **__: rates.append(config.optim.lr))
+    Runner(plan, folder, Options(quiet=True)).compute(final)
+    (folder.path(final) / "state").rmdir()
+    Runner(plan, folder, Options(quiet=True)).compute(final)
+    assert rates == [1e-4, 1e-3]
 
 
 def test_pre_training_seeds_are_the_unit(finished):
     plan, results, out = finished(SEEDS)
     assert results is not None and not results["left"] and not results["failed"]
     assert (results["unit"], results["pretrain_seeds"]) == ("pre-training seeds", [1, 2])
-    trained = [cell for cell in plan.cells if cell.work.kind == "pretrain"]
-    assert sorted(cell.work.config.loop.seed for cell in trained) == [1, 1, 2, 2]
-    tuned = {row.name: [cell for one in row.every for cell in one.tuned["SST-2"]] for row in plan.rows}
-    assert [cell.work.config.loop.seed for cell in tuned["both"]] == [1, 2, 3, 4]  # none is used twice
-    starts = [{cell.work.start.name for cell in cells} for cells in tuned.values()]
+    trained = [run for run in plan.runs if run.spec.kind == "pretrain"]
+    assert sorted(run.spec.config.loop.seed for run in trained) == [1, 1, 2, 2]
+    tuned = {row.name: [run for one in row.replicates for run in one.tuned["SST-2"]] for row in plan.rows}
+    assert [run.spec.config.loop.seed for run in tuned["both"]] == [1, 2, 3, 4]  # none is used twice
+    starts = [{run.spec.models[0].path for run in runs} for runs in tuned.values()]
     assert [len(some) for some in starts] == [2, 2, 1]  # random weights need a shape alone
-    entry, grid = values(results, "both", "SST-2"), Grid(out / "cells")
-    scores = [results_of(cell, grid)["metrics"]["accuracy"] for cell in tuned["both"]]
+    entry, folder = values(results, "both", "SST-2"), RunFolder(out / "cells")
+    scores = [folder.results(run)["metrics"]["accuracy"] for run in tuned["both"]]
     assert entry["values"] == {"1": sum(scores[:2]) / 2, "2": sum(scores[2:]) / 2} and entry["n"] == 2
     assert values(results, "both", "perplexity")["values"].keys() == {"1", "2"}
     note = next(sheet for sheet in tables(results) if sheet.title == "Tiny").notes[0]
@@ -279,15 +264,14 @@ def test_pre_training_seeds_are_the_unit(finished):
 @pytest.mark.parametrize(("seeds", "tuned"), [([0], [0, 1]), ([0, 1], [0, 1, 2, 3]), ([2, 3], [2, 3, 5, 6])])
 def test_each_pre_training_has_its_own_seeds_of_fine_tuning(planned, seeds, tuned):
     plan = planned[0](SEEDS.replace("\nseeds = [1, 2]", f"\nseeds = {seeds}"))
-    cells = [cell for one in plan.base.every for cell in one.tuned["SST-2"]]
-    assert [cell.work.config.loop.seed for cell in cells] == tuned
+    runs = [run for one in plan.base.replicates for run in one.tuned["SST-2"]]
+    assert [run.spec.config.loop.seed for run in runs] == tuned
 
 
 def test_one_model_folder_is_not_several_pre_trainings(planned):
     make, out = planned
-    with pytest.raises(InputError, match="model is one model folder, pre-trained once, but n counts the 2 pretrain_se"):
+    with pytest.raises(InputError, match="model is one model folder, but n counts pretrain_seeds"):
         make(SEEDS.replace('"no pairs", pretrain.objective = "mlm"', '"no pairs", model = "there"'))
-    make(SEEDS)
     with pytest.raises(InputError, match="'both': --model is one model folder"):
         make_plan(replace(make(SEEDS).inputs, model=out / "there"))
 
@@ -298,25 +282,25 @@ CLAIM = '[claim]\nrow = "both"\nagainst = "{}"\ncolumn = "{}"\nexpect = "higher"
 @pytest.mark.parametrize("which", ["candidate", "another seed of pre-training"])
 def test_every_finished_run_of_its_rows_makes_a_claim_late(planned, which):
     make, out = planned
-    grid = Grid(out / "cells")
+    folder = RunFolder(out / "cells")
     if which == "candidate":
         plan = make(EXAMPLES + CLAIM.format("words", "8"))
-        cell = plan.base.tuned["8"][0].work.candidates[0]
+        run = plan.base.tuned["8"][0].spec.candidates[0]
     else:
         plan = make(SEEDS + CLAIM.format("random", "SST-2"))
-        cell = plan.base.others[0].tuned["SST-2"][1]
-    assert measure(plan, grid)["claim"]["named_before"]
+        run = plan.base.others[0].tuned["SST-2"][1]
+    assert measure(plan, folder)["claim"]["named_before"]
     found = {"kind": "finetune", "metrics": {"accuracy": 0.5}, "seconds": 1.0, "collapsed": False}
-    grid.path(cell).mkdir(parents=True)
-    write_json(grid.path(cell) / "results.json", found)
-    assert not measure(plan, grid)["claim"]["named_before"]
+    folder.path(run).mkdir(parents=True)
+    write_json(folder.path(run) / "results.json", found)
+    assert not measure(plan, folder)["claim"]["named_before"]
 
 
 def test_results_name_the_weights_of_each_row_and_what_is_drawn(planned):
     make, out = planned
-    rows = {row["name"]: row["weights"] for row in measure(make(SEEDS), Grid(out))["rows"]}
+    rows = {row["name"]: row["weights"] for row in measure(make(SEEDS), RunFolder(out))["rows"]}
     assert rows["random"] == "random" and len({*rows.values()}) == 3
-    results = measure(make(EXAMPLES), Grid(out))
+    results = measure(make(EXAMPLES), RunFolder(out))
     rows = {row["name"]: row["weights"] for row in results["rows"]}
     assert rows["words"] == "none" and len({*rows.values()}) == 3
     assert all(column["draw"] for column in results["columns"])
@@ -329,31 +313,3 @@ def test_all_models_are_evaluated_on_one_held_out_set(finished):
     assert {*same} == {"1", "2"} and all(math.isclose(same[seed], own[seed], rel_tol=0.02) for seed in same)
     assert values(results, "both", "on pairs")["n"] == 2
     assert not values(results, "random", "on pairs")["values"]
-
-
-def test_a_picture_of_curves_over_columns(finished, tmp_path):
-    results = finished(EXAMPLES)[1]
-    svg = plot_study(results, tmp_path / "picture")[-1].read_text()
-    assert all(name in svg for name in ("word2vec", "words", "SST-2", "labelled texts"))
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        ({"baseline": True, "model": "x"}, "expected one of them"),
-        ({"baseline": True, "choose": {"epochs": [1.0]}}, "a baseline has no settings of fine-tuning"),
-        ({"static": {"width": 8}, "pretrain": {"objective": "mlm"}}, "expected one of them"),
-    ],
-)
-def test_variants_that_cannot_be(found, expected):
-    with pytest.raises(ValueError, match=expected):
-        Variant("one", **found)
-
-
-def test_a_baseline_of_a_pair_is_refused_before_any_run(planned):
-    make, out = planned
-    (out / "data" / "MRPC").mkdir()
-    for name in ("train.tsv", "dev.tsv"):
-        (out / "data" / "MRPC" / name).write_text("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n")
-    with pytest.raises(InputError, match="variant 'words', column '8': mrpc is of the kind pair"):
-        make(EXAMPLES.replace('"sst2", data = "SST-2", train_rows = 8', '"mrpc", data = "MRPC", train_rows = 8'))

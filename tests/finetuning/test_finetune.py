@@ -1,6 +1,5 @@
 """Fine-tuning: it learns, resumes to the same bytes, reports seeds and what was cut, and never swaps labels."""
 
-import csv
 import dataclasses
 import json
 import math
@@ -24,11 +23,10 @@ from bertworks.finetuning.job import ExampleFeed, Job
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune, joined_job
 from bertworks.inference.evaluation import evaluate
-from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
-from bertworks.tasks.kinds import own_task, read_rows
+from bertworks.tasks.kinds import read_rows
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import learning_rate
 from support.loops import killed_at
@@ -42,10 +40,6 @@ CONFIG = FinetuneConfig(
     batch_size=16,
     max_seq_length=16,
 )
-
-
-def parsed(argv):
-    return read_arguments(Arguments, argv, "finetune")
 
 
 @pytest.fixture(scope="module")
@@ -97,17 +91,13 @@ def test_it_learns_and_reports(finished):
     assert results["notes"] == [
         f"{results['truncation']['train']['examples']} of 200 training rows are cut to 16 tokens"
     ]
+    config, settings = read_config(run / "model")
+    assert settings["id2label"] == {"0": "bad", "1": "good"} and config.hidden_dropout_prob == 0.1
+    assert json.loads((run / "model/tokenizer_config.json").read_text())["model_max_length"] == 16
     assert not (run / "state").exists()
     kinds = [record["kind"] for record in read_log(run)]
     assert kinds.count("eval") == 7 and {"accuracy", "macro_f1", "loss"} <= read_log(run)[-1].keys()
     assert load_recipe(run / "recipe.toml", FinetuneConfig).loop.steps == results["steps"]
-
-
-def test_label_names_and_length_stay_with_the_model(finished):
-    run, _ = finished
-    config, settings = read_config(run / "model")
-    assert settings["id2label"] == {"0": "bad", "1": "good"} and config.hidden_dropout_prob == 0.1
-    assert json.loads((run / "model/tokenizer_config.json").read_text())["model_max_length"] == 16
 
 
 def test_a_finished_run_stays_as_it_is(finished, place, table):
@@ -116,10 +106,6 @@ def test_a_finished_run_stays_as_it_is(finished, place, table):
     assert finetune(changed(config, log_every=1), *table, place / "model", run, quiet=True) == results
     with pytest.raises(InputError, match="finished run with other settings, data or model"):
         finetune(CONFIG, *table, place / "model", run, quiet=True)
-    task, data = table
-    fewer = dataclasses.replace(data, train=data.train[:100])
-    with pytest.raises(InputError, match=r"Found loop.steps = 75 \(now 37\)"):
-        finetune(config, task, fewer, place / "model", run, quiet=True)
 
 
 @pytest.mark.parametrize("other", ["weights", "rows"])
@@ -177,16 +163,16 @@ def test_killed_and_stopped_from_outside(place, tmp_path):
 def test_a_signal_in_the_last_evaluation_ends_all_runs(place, table, tmp_path, monkeypatch):
     """It comes too late for the first seed; the second one must not begin."""
     config = dataclasses.replace(CONFIG, seeds=(1, 2), epochs=1)
-    judge, told = Job.judge, []
+    original, told = Job.evaluate, []
 
     def interrupted(self, *given):
         if not told:
             told.append(True)
             signal.raise_signal(signal.SIGTERM)
-        return judge(self, *given)
+        return original(self, *given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Job, "judge", interrupted)
+        patch.setattr(Job, "evaluate", interrupted)
         finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert told and not (tmp_path / "run/seed-2").exists()
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
@@ -202,9 +188,8 @@ def test_seeds_differ_and_are_summed_up(place, table, tmp_path):
     assert losses[0] != losses[1] and results["seeds"] == [1, 2] and (first["seed"], second["seed"]) == (1, 2)
     assert results["metrics"]["loss"] == pytest.approx(sum(losses) / 2)
     assert results["std"]["loss"] == pytest.approx(abs(losses[0] - losses[1]) / 2**0.5)
-    one = finetune(
-        changed(dataclasses.replace(config, seeds=()), seed=2), *table, place / "model", tmp_path / "one", True
-    )
+    second_alone = changed(dataclasses.replace(config, seeds=()), seed=2)
+    one = finetune(second_alone, *table, place / "model", tmp_path / "one", True)
     assert weights(tmp_path / "one") == weights(tmp_path / "run/seed-2") and one["metrics"] == second["metrics"]
     with pytest.raises(InputError, match="holds several runs; give one of"):
         evaluate(tmp_path / "run", table[0], table[1].dev)
@@ -242,15 +227,6 @@ def test_random_init_takes_only_the_shape(place, table, tmp_path):
     assert dataclasses.replace(ours.config, hidden_dropout_prob=0.1) == start.config
 
 
-def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_path):
-    config = dataclasses.replace(changed(keep_best="accuracy", eval_every=2, precision="bfloat16"), epochs=1)
-    results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
-    judged = [record for record in read_log(tmp_path / "run") if record["kind"] == "eval"]
-    best = max(judged, key=lambda record: record["accuracy"])
-    assert len(judged) > 3 and {name: best[name] for name in results["metrics"]} == results["metrics"]
-    assert "loss" in results["metrics"]  # of more digits than the accuracy of a few rows
-
-
 @pytest.mark.parametrize(
     ("keep_best", "scores"),
     [
@@ -262,14 +238,14 @@ def test_what_chooses_the_best_weights_is_what_is_reported(place, table, tmp_pat
 )
 def test_the_weights_of_a_run_are_evaluated_once(place, table, tmp_path, monkeypatch, keep_best, scores):
     """A run has three evaluations; a fourth comes only after the best weights came back."""
-    evaluated, seen = Job.judge, []
+    evaluated, seen = Job.evaluate, []
 
     def scored(self, model, rows):
-        judged = evaluated(self, model, rows)
+        result = evaluated(self, model, rows)
         seen.append(model.state_dict()["heads.classifier.weight"].clone())
-        return dataclasses.replace(judged, metrics=judged.metrics | {"accuracy": scores[len(seen) - 1]})
+        return dataclasses.replace(result, metrics=result.metrics | {"accuracy": scores[len(seen) - 1]})
 
-    monkeypatch.setattr(Job, "judge", scored)
+    monkeypatch.setattr(Job, "evaluate", scored)
     config = dataclasses.replace(changed(keep_best=keep_best, eval_every=5), epochs=1)
     results = finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
     assert len(seen) == len(scores) and results["metrics"]["accuracy"] == scores[-1]
@@ -277,44 +253,6 @@ def test_the_weights_of_a_run_are_evaluated_once(place, table, tmp_path, monkeyp
     assert torch.equal(kept, seen[-1])
     if len(scores) == 4:
         assert torch.equal(kept, seen[1]) and not torch.equal(kept, seen[2])
-
-
-def test_a_classifier_whose_loss_overflows_is_not_trained(place, table, tmp_path, monkeypatch):
-    """The encoder is frozen, so the gradients are finite although the loss is not."""
-    start = running.start_model
-
-    def far_off(*arguments):
-        model, fresh = start(*arguments)
-        torch.nn.init.constant_(model.heads["classifier"].bias, 2e38)
-        model.heads["classifier"].bias.data[0] *= -1
-        return model, fresh
-
-    monkeypatch.setattr(running, "start_model", far_off)
-    config = dataclasses.replace(changed(max_skipped=3), trained="head")
-    with pytest.raises(Diverged, match="loss or gradient not finite in 4 steps in a row"):
-        finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
-    assert not (tmp_path / "run" / "results.json").exists()
-
-
-def test_a_run_killed_before_it_dropped_its_state_is_tidied(finished, place, table, tmp_path):
-    run, results = finished
-    shutil.copytree(run, tmp_path / "run")
-    (tmp_path / "run" / "state").mkdir()
-    (tmp_path / "run" / ".results.json.99999999.tmp").write_text("half")
-    config = dataclasses.replace(CONFIG, epochs=6)
-    assert finetune(config, *table, place / "model", tmp_path / "run", quiet=True) == results
-    assert not (tmp_path / "run" / "state").exists() and not list((tmp_path / "run").glob(".*.tmp"))
-
-
-def test_keyed_dropout_of_the_classifier():
-    model = build_model(TINY, ("classifier",), labels=3, seed=1).train()
-    head, pooled = model.heads["classifier"], torch.ones(200, TINY.hidden_size)
-    with torch.no_grad():
-        one, two = (head(pooled, DropoutKey(1, step)) for step in (5, 6))
-        assert torch.equal(one, head(pooled, DropoutKey(1, 5))) and not torch.equal(one, two)
-        assert torch.equal(one[50:], head(pooled[50:], DropoutKey(1, 5, row=50)))
-        exact = head.eval()(pooled, DropoutKey(1, 5))
-    torch.testing.assert_close(one.mean(0), exact.mean(0), rtol=0, atol=0.01)
 
 
 def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
@@ -325,27 +263,14 @@ def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
     main([*line, str(tmp_path / "run")])
     results, told = read_json(tmp_path / "run/results.json"), capsys.readouterr().err
     assert results["steps"] == 100 and results["metrics"]["accuracy"] > 0.9
-    for said in (
-        "20 training rows",
-        "100 updates of 32 rows (160 epochs: 3 would be only 1, so min_steps = 100 is used)",
-    ):
-        assert said in told
+    assert "100 updates of 32 rows (160 epochs: 3 would be only 1, so min_steps = 100 is used)" in told
     assert sum(record["kind"] == "eval" for record in read_log(tmp_path / "run")) == 10
     for name, more in (("epochs", ["--epochs", "3"]), ("none", ["--min-steps", "0"]), ("steps", ["--loop.steps", "1"])):
         main([*line, str(tmp_path / name), *more])
         assert read_json(tmp_path / name / "results.json")["steps"] == 1
-    (tmp_path / "r.toml").write_text("epochs = 3.0\n")
-    assert parsed(["m", "--out", "o", "--recipe", str(tmp_path / "r.toml")]).config.min_steps == 0
-    assert parsed(["m", "--out", "o", "--task", "rte"]).config.min_steps == 0
-
-
-def test_the_only_update_of_a_short_run_has_a_rate(place, table, tmp_path):
-    config = dataclasses.replace(changed(steps=1), optim=OptimConfig(lr=1e-3, warmup=0.1))
-    finetune(config, *table, place / "model", tmp_path / "run", quiet=True)
-    assert read_log(tmp_path / "run")[0]["lr"] == 1e-3
-    name = "encoder.layers.0.attention.query.weight"
-    start, ours = (load_model(folder).state_dict()[name] for folder in (place / "model", tmp_path / "run/model"))
-    assert not torch.equal(start, ours)
+    for more in (["--recipe", str(tmp_path / "r.toml")], ["--task", "rte"]):
+        (tmp_path / "r.toml").write_text("epochs = 3.0\n")
+        assert read_arguments(Arguments, ["m", "--out", "o", *more], "finetune").config.min_steps == 0
 
 
 @pytest.mark.parametrize(("steps", "whole"), [(9, 0), (10, 1), (43, 4), (343, 34)])
@@ -375,13 +300,6 @@ def test_a_model_that_is_not_finite_leaves_no_results(place, table, tmp_path, mo
     assert not (tmp_path / "run/results.json").exists()
 
 
-def test_gradients_that_a_notebook_switched_off_are_computed(place, table, finished, tmp_path):
-    with torch.inference_mode():
-        results = finetune(dataclasses.replace(CONFIG, epochs=6), *table, place / "model", tmp_path / "run", quiet=True)
-        assert not torch.is_grad_enabled()
-    assert results["metrics"] == finished[1]["metrics"]
-
-
 # ---- several processes
 
 
@@ -409,20 +327,9 @@ def test_evaluation_meets_labels_by_name(finished, place, tmp_path):
     run, results = finished
     dev = read_rows(Task("t", ("text",), "label"), place / "dev.csv")
     swapped = Task("t", ("text",), "label", labels=("good", "bad"), metrics=("accuracy", "macro_f1"))
-    judged = evaluate(run, swapped, dev)
-    assert judged["metrics"] == pytest.approx(results["metrics"])
-    assert judged["predicted"] == results["predicted"] and judged["truncation"] == results["truncation"]["dev"]
-
-
-def test_judging_joins_no_other_processes(finished, place, monkeypatch):
-    """Under torchrun each process judges alone: nobody waits for anybody."""
-    task = own_task("", ("text",), "label")
-    rows = read_rows(task, place / "dev.csv")
-    alone = evaluate(finished[0], task, rows)
-    monkeypatch.setattr(torch.distributed, "init_process_group", lambda *_: pytest.fail("joined"))
-    for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
-        monkeypatch.setenv(name, value)
-    assert evaluate(finished[0], task, rows) == alone
+    result = evaluate(run, swapped, dev)
+    assert result["metrics"] == pytest.approx(results["metrics"])
+    assert result["predicted"] == results["predicted"] and result["truncation"] == results["truncation"]["dev"]
 
 
 def test_other_labels_are_refused(finished, place):
@@ -439,9 +346,9 @@ def test_a_model_with_more_labels_than_the_data(tmp_path, place):
     with torch.no_grad():
         model.heads["classifier"].bias.copy_(torch.tensor([9.0, 0.0, 0.0]))  # always the label the data has not
     save_folder(folder, model, place / "model", labels=["neutral", "bad", "good"])
-    judged = evaluate(folder, Task("t", ("text",), "label"), [Example("a", None, "good"), Example("b", None, "bad")])
-    assert judged["metrics"]["accuracy"] == 0 and judged["predicted"] == {"bad": 0, "good": 0, "neutral": 2}
-    assert judged["majority"] == 0.5  # of the two labels of the data; as in the results of a run
+    result = evaluate(folder, Task("t", ("text",), "label"), [Example("a", None, "good"), Example("b", None, "bad")])
+    assert result["metrics"]["accuracy"] == 0 and result["predicted"] == {"bad": 0, "good": 0, "neutral": 2}
+    assert result["majority"] == 0.5  # of the two labels of the data; as in the results of a run
 
 
 # ---- what is refused
@@ -455,8 +362,6 @@ def test_data_that_does_not_fit(place, table, tmp_path):
     unlabelled = dataclasses.replace(data, dev=[Example("a")])
     with pytest.raises(InputError, match="every row a label"):
         finetune(CONFIG, task, unlabelled, place / "model", tmp_path / "run", quiet=True)
-    with pytest.raises(InputError, match="no such folder"):
-        finetune(CONFIG, task, data, place / "none", tmp_path / "run", quiet=True)
 
 
 # ---- the command line
@@ -474,13 +379,6 @@ def test_the_whole_road_on_the_command_line(place, tmp_path, capsys):
     main(["evaluate", "--model", str(tmp_path / "run"), "--dev", str(place / "dev.csv"), "--out", str(tmp_path / "e")])
     accuracy = json.loads(capsys.readouterr().out)["metrics"]["accuracy"]
     assert accuracy == json.loads((tmp_path / "e").read_text())["metrics"]["accuracy"] > 0.9
-    assert "collapsed" not in "".join(capsys.readouterr())
     main(["predict", str(tmp_path / "run"), str(place / "dev.csv")])
-    out = capsys.readouterr()
-    predicted = [json.loads(line) for line in out.out.splitlines()]
-    with open(place / "dev.csv", newline="") as file:
-        labels = [row["label"] for row in csv.DictReader(file)]
-    wrong = [p for p, label in zip(predicted, labels, strict=True) if p["label"] != label]
-    # evaluation cuts a long text where prediction looks at all of it, in windows that may contradict each other
-    assert sum(p["windows"] == 1 for p in wrong) <= round((1 - accuracy) * 60) and len(wrong) < 6
-    assert "60 inputs" in out.err and predicted[0]["line"] == 2 and any(p["windows"] > 1 for p in predicted)
+    predicted = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(predicted) == 60 and predicted[0]["line"] == 2 and any(row["windows"] > 1 for row in predicted)

@@ -63,49 +63,21 @@ def test_a_column_with_a_comma_in_its_name_is_remembered(pretrained, tmp_path, c
     assert "no column ' raw'" in message
 
 
-def test_a_column_named_twice_is_refused(of_text):
-    with pytest.raises(InputError, match="columns 'text,text': 'text' is named twice; expected different columns"):
-        bertworks.predict(of_text, [{"text": "a"}], text="text,text")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"max_length": 8.5}, r"max_length is a float \(8.5\); expected an integer"),
-        ({"device": "foo"}, "device = 'foo': .*expected cpu, cuda"),
-        ({"device": "meta"}, "device = 'meta': .*expected cpu, cuda"),
-        ({"device": "cuda:99"}, "device = 'cuda:99': .*expected cpu, cuda"),
-    ],
-)
-def test_settings_of_features_are_checked(of_text, given, message):
-    with pytest.raises(InputError, match=message):
-        bertworks.features(of_text, ["a b"], **given)
-    if "device" in given:
-        with pytest.raises(InputError, match=message):
-            bertworks.Predictor(of_text, **given)
-
-
 def test_several_answers_of_a_model_that_answers_nothing_are_refused(of_text, tmp_path, capsys):
-    with pytest.raises(InputError, match="n_best = 3: the model is of the kind single; several answers need question"):
+    with pytest.raises(InputError, match="n_best = 3: the model is of the kind single; several answers need"):
         bertworks.predict(of_text, ["a b"], n_best=3)
     message = refused(capsys, "predict", of_text, "--string", "a b", "--n-best", "3", "--out", tmp_path / "a.jsonl")
     assert "leave it out" in message and not (tmp_path / "a.jsonl").exists()
 
 
-# ---- endings of names
+# ---- suffixes of names
 
 
-@pytest.mark.parametrize("ending", [".CSV", ".JSONL", ".XLSX", ".TXT"])
-def test_endings_are_known_in_capitals(of_text, tmp_path, capsys, ending):
+@pytest.mark.parametrize("suffix", [".CSV", ".TXT"])
+def test_suffixes_are_known_in_capitals(of_text, tmp_path, capsys, suffix):
     frame = pandas.DataFrame([{"text": text, "label": label} for text, label in ROWS])
-    path = tmp_path / f"a{ending}"
-    if ending == ".JSONL":
-        path.write_text("".join(json.dumps(row) + "\n" for row in frame.to_dict("records")))
-    elif ending == ".XLSX":
-        frame.to_excel(tmp_path / "b.xlsx", index=False)
-        (tmp_path / "b.xlsx").rename(path)
-    else:
-        frame.to_csv(path, index=False, sep="," if ending == ".CSV" else "\t")
+    path = tmp_path / f"a{suffix}"
+    frame.to_csv(path, index=False, sep="," if suffix == ".CSV" else "\t")
     expected = bertworks.predict(of_text, [text for text, _ in ROWS])
     assert [{**row, "line": 0} for row in bertworks.predict(of_text, str(path))] == [
         {"line": 0, **row} for row in expected
@@ -174,8 +146,8 @@ def test_a_tagger_reads_the_words_of_fine_tuning(pretrained, tmp_path, capsys, c
         found.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
     entities = [[row["entities"] for row in one] for one in found]
     assert all(one == entities[0] for one in entities) and any(entities[0])
-    judged = DevRows(dev=rows, kind="tagging", text=column, label="tags").read()
-    expected = Evaluation.prepare(LoadedModel.load(folder), *judged).run()
+    source = DevRows(dev=rows, kind="tagging", text=column, label="tags").read()
+    expected = Evaluation.prepare(LoadedModel.load(folder), *source).run()
     for row, text, units in zip(expected.files["predictions.jsonl"], entities[0], words, strict=True):
         starts = [len(between.join([*units[:i], ""])) for i in range(len(units))]
         spans = [(starts[a], starts[b - 1] + len(units[b - 1])) for _, a, b in chunks(row["predicted"])]
@@ -235,7 +207,7 @@ def test_columns_of_words_are_chosen_and_texts_stay_texts(tagger, of_text, tmp_p
         == (bertworks.predict(tagger, ["a b"])[0]["entities"])
     )
     message = refused(capsys, "predict", tagger, tmp_path / "a.conll", "--text", "lemma")
-    assert "no column 'lemma'; expected the number of a column, 1 to 3" in message
+    assert "no column 'lemma'; expected its number, 1 to 3" in message
     assert len(bertworks.predict(of_text, tmp_path / "a.conll")) == 1  # a sentence, for a classifier too
     assert len(bertworks.features(of_text, tmp_path / "a.conll", pool="mean")) == 1
     (tmp_path / "a.txt").write_text("good film\nbad film\n")  # two words in each line, but no tags

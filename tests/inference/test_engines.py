@@ -1,18 +1,17 @@
-"""Engines and precisions: the same answers by every way of computing them."""
+"""Precisions: bfloat16 gives the same answers as float32 up to its rounding."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
-import torch._inductor.config
 
 import bertworks.inference.engines as engines
 import bertworks.inference.model as inference_model
 from bertworks.checkpoint.folder import save_folder
 from bertworks.cli.__main__ import main
 from bertworks.files import InputError
-from bertworks.inference.engines import Computing, select_engine
+from bertworks.inference.engines import supported_precision
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
 from bertworks.tasks.inputs import Inputs
@@ -20,7 +19,6 @@ from support.processes import predicts_when_forked
 from support.tiny_task import TINY, tiny_folder
 
 TEXTS = ["a b c", "good film , bad film", "d", "good a b c " * 5]
-CPU = torch.device("cpu")
 HEADS = {  # head: (its kind of task, what a predictor answers)
     "classifier": ("single", lambda p: [row["scores"] for row in p.classify(TEXTS, all_scores=True, raw=True)]),
     "tagger": ("tagging", lambda p: [list(unit["scores"].values()) for text in p.tag_words(TEXTS) for unit in text]),
@@ -68,9 +66,8 @@ def test_bfloat16_changes_scores_by_its_rounding(folders, head):
 @pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])
 def test_auto_follows_the_processor(monkeypatch, fast, precision):
     monkeypatch.setattr(engines, "has_bfloat16", lambda: fast)
-    model = build_model(TINY)
-    for asked, found in {"auto": precision, "float32": "float32", "bfloat16": "bfloat16"}.items():
-        assert select_engine(model, Computing(asked), CPU).precision == found
+    for requested, expected in {"auto": precision, "float32": "float32", "bfloat16": "bfloat16"}.items():
+        assert supported_precision(requested, torch.device("cpu")) == expected
 
 
 @pytest.mark.parametrize(("new", "precision"), [(True, "bfloat16"), (False, "float32")])
@@ -78,7 +75,7 @@ def test_auto_follows_the_gpu(monkeypatch, new, precision):
     """An older GPU computes bfloat16 by emulation, which torch counts as support unless it is asked not to."""
     monkeypatch.setattr(engines, "has_bfloat16", lambda: not new)  # of the CPU beside it
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: new or including_emulation)
-    assert select_engine(build_model(TINY), Computing("auto"), torch.device("cuda")).precision == precision
+    assert supported_precision("auto", torch.device("cuda")) == precision
 
 
 def test_batches_of_vectors_are_larger_on_a_gpu(folders, monkeypatch):
@@ -96,11 +93,9 @@ def test_a_predictor_says_how_it_computes(folders, monkeypatch):
     assert shown.endswith("precision='bfloat16', engine='packed')")
 
 
-def test_unknown_names_are_refused(folders):
+def test_an_unknown_precision_is_refused(folders):
     with pytest.raises(InputError, match=r"^precision = 'int8'; expected one of auto, float32, bfloat16"):
         Predictor(folders("mlm"), precision="int8")
-    with pytest.raises(InputError, match=r"^engine = 'fast'; expected one of auto, packed, compiled"):
-        Computing(engine="fast")
 
 
 def test_the_verbs_take_a_precision(folders, capsys):
@@ -113,38 +108,3 @@ def test_the_verbs_take_a_precision(folders, capsys):
 
 def test_a_forked_process_predicts(folders):
     assert predicts_when_forked(folders("classifier"))
-
-
-def test_compiled_code_is_refused_in_a_forked_process(folders, monkeypatch):
-    monkeypatch.setattr(engines, "can_compile", lambda: True)  # nothing is compiled before the first batch
-    compiled = Predictor(folders("classifier"), device="cpu", engine="compiled")
-    assert compiled.loaded.engine.name == "compiled"
-    monkeypatch.setattr(engines.os, "getpid", lambda: -1)
-    with pytest.raises(InputError, match="engine compiled was loaded in another process"):
-        compiled.classify("a b")
-
-
-@pytest.mark.heavy  # Inductor compiles two graphs
-@pytest.mark.skipif(not engines.can_compile(), reason="needs a C++ compiler")
-def test_compiled_graphs_give_the_packed_scores(folders, monkeypatch):
-    folder, answers = folders("classifier"), HEADS["classifier"][1]
-    packed, compiled = (Predictor(folder, device="cpu", engine=name) for name in ("packed", "compiled"))
-    np.testing.assert_allclose(flat(answers(compiled)), flat(answers(packed)), rtol=0, atol=1e-5)
-    one, other = (predictor.classify(TEXTS[1])["score"] for predictor in (compiled, packed))
-    assert one == pytest.approx(other, abs=1e-5)  # one sequence has a graph of its own
-    monkeypatch.setattr(engines, "LONGEST", 4)
-    np.testing.assert_allclose(flat(answers(compiled)), flat(answers(packed)), rtol=0, atol=1e-5)
-    assert "packed" in vars(compiled.loaded.engine)  # longer sequences went there
-
-
-def test_the_engine_compiled_needs_a_compiler(folders, tmp_path):
-    predictor = Predictor(folders("mlm"), device="cpu", engine="compiled")
-    missing = torch._inductor.config.patch({"cpp.cxx": (str(tmp_path / "none"),)})  # what CXX names
-    with missing, pytest.raises(InputError, match=r"finds no C\+\+ compiler; install g\+\+"):
-        predictor.embed("a")
-
-
-def test_recurrent_layers_are_not_compiled():
-    model = build_model(dataclasses.replace(TINY, layer_type="gru"), ("classifier",), labels=2)
-    with pytest.raises(InputError, match=r"layer_type = 'gru': recurrent layers"):
-        engines.Compiled(model, "float32")

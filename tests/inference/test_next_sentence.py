@@ -50,20 +50,6 @@ def test_long_pairs_are_cut_and_counted(folder):
     assert predictor.truncated == {"examples": 1, "tokens": whole - 16}
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "said"),
-    [
-        ("a", "", "text B of a pair is '', which has no token; expected a sentence"),
-        (" ", "b", "text A of a pair is ' '"),
-        ("a", None, r"rows\[0\]\[1\] is None; expected a text"),
-        (["a"], ["b", "c"], "1 a and 2 b; expected as many of both"),
-    ],
-)
-def test_what_is_no_pair_is_refused(folder, a, b, said):
-    with pytest.raises(InputError, match=said):
-        Predictor(folder).next_sentence(a, b)
-
-
 def test_folders_without_the_head_are_refused(folder, tmp_path):
     tokenizer = Tokenizer.load(folder)
     save_folder(tmp_path / "mlm", build_model(TINY, ("mlm",), seed=1), tokenizer)

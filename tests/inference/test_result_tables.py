@@ -60,6 +60,19 @@ def test_a_table_has_the_results_of_json(place, capsys, tmp_path):
                 assert float(row["scores.bad"]) == line["scores"]["bad"]
 
 
+def test_an_earlier_file_is_replaced_with_a_notice_and_the_input_never(place, capsys, tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_text("good film\n")
+    for notice in (False, True):
+        main(["predict", str(place / "run"), str(source), "--out", str(tmp_path / "out.csv")])
+        assert ("out.csv: an earlier file, which is replaced" in capsys.readouterr().err) == notice
+    with pytest.raises(SystemExit):
+        main(["predict", str(place / "run"), str(source), "--out", str(source)])
+    with pytest.raises(InputError, match=r"a\.txt is a file that is read"):
+        bertworks.predict(place / "run", source, out=source)
+    assert source.read_text() == "good film\n"
+
+
 def test_inputs_are_echoed(place, capsys, tmp_path):
     lines = [json.loads(line) for line in predict(place, capsys, "--echo").splitlines()]
     assert [line["input"] for line in lines] == ["good film, a", "", "bad film"]
@@ -85,8 +98,8 @@ def test_predictions_are_not_written_as_what_they_are_not(place, capsys, tmp_pat
     for name in ("out.parquet", "out.xlsx"):
         with pytest.raises(SystemExit):
             predict(place, capsys, "--echo", "--out", str(tmp_path / name))
-        assert f"predictions are not written as {name[3:]}; give --out a name that" in capsys.readouterr().err
-        with pytest.raises(InputError, match=r"predictions are not written as .*; give --out a name"):
+        assert f"{name}: expected a name that ends in .jsonl" in capsys.readouterr().err
+        with pytest.raises(InputError, match=r"expected a name that ends in \.jsonl"):
             bertworks.predict(place / "run", ["good film"], out=tmp_path / name)
     assert not [*tmp_path.iterdir()]
 
@@ -98,39 +111,6 @@ def test_excel_reads_a_table_with_a_byte_order_mark(place, capsys, tmp_path):
     with pytest.raises(SystemExit):
         predict(place, capsys, "--out", str(tmp_path / "out.jsonl"), "--excel")
     assert "expected a name that ends in .csv or .tsv" in capsys.readouterr().err
-
-
-def test_texts_of_the_command_line_are_echoed_and_written(place, capsys, tmp_path):
-    line = ["predict", str(place / "run"), "--string", "good film"]
-    main(line)
-    plain = json.loads(capsys.readouterr().out)
-    main([*line, "--echo"])
-    assert json.loads(capsys.readouterr().out) == {"input": "good film", **plain}
-    main([*line, "--echo", "--out", str(tmp_path / "a.csv")])
-    assert [*read(tmp_path / "a.csv")[0]][:2] == ["input", "label"] and capsys.readouterr().out == ""
-
-
-def test_an_embedder_and_a_folder_that_is_not_there(place, capsys, tmp_path):
-    (tmp_path / "pairs.csv").write_text("a,b\n" + "".join(f"good film {x},bad film {x}\n" for x in "abcdefgh"))
-    line = ["finetune", str(place / "model"), "--train", str(tmp_path / "pairs.csv"), "--text", "a,b"]
-    line += ["--dev", str(tmp_path / "pairs.csv"), "--kind", "embedding", "--loop.steps", "1", "--max-seq-length", "16"]
-    main([*line, "--out", str(tmp_path / "run")])
-    lines = capsys.readouterr().out.splitlines()
-    assert "recall_at_1" in lines[-1] and len({line.rindex(" ") for line in lines}) == 1  # the values are a column
-    with pytest.raises(SystemExit):
-        main(["predict", str(tmp_path / "run"), "--string", "good film"])
-    assert "is an embedder: it gives vectors, and predicts no labels; use `bertworks" in capsys.readouterr().err
-    (tmp_path / "dev.tsv").write_text("sentence\tlabel\n")
-    for more in (["--dev", str(tmp_path / "pairs.csv")], ["--task", "sst2", "--data", str(tmp_path)]):
-        with pytest.raises(SystemExit):
-            main(["evaluate", str(tmp_path / "nothere"), *more])
-        assert "nothere: no such folder" in capsys.readouterr().err
-
-
-def test_thresholds_of_one_label_are_refused(place, capsys):
-    with pytest.raises(SystemExit):
-        main(["evaluate", str(place / "run"), "--dev", str(place / "table.csv"), "--save-thresholds"])
-    assert "thresholds for the kind single; expected multilabel" in capsys.readouterr().err
 
 
 def test_evaluate_knows_the_columns(place, capsys):
@@ -152,12 +132,3 @@ def test_evaluate_knows_the_columns(place, capsys):
     assert measured(place / "run", place / "plain.csv", text="text", label="label") == found[0]
     with pytest.raises(InputError, match="no column 'verdict'"):
         bertworks.evaluate(place / "run", place / "plain.csv", text="text")
-
-
-def test_a_dash_is_standard_output(place, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    printed = []
-    for more in ([], ["--out", "-"]):
-        main(["predict", str(place / "run"), str(place / "rows.csv"), "--text", "id", *more])
-        printed.append(capsys.readouterr().out)
-    assert printed[0] == printed[1] != "" and not any(tmp_path.iterdir())

@@ -1,13 +1,8 @@
 """Answers are ordered by scores: probabilities near 0 and 1 are equal by rounding, also in float64."""
 
-import json
-import shutil
-
 import pytest
 import torch
 
-from bertworks.files import InputError
-from bertworks.inference.model import LoadedModel
 from bertworks.inference.predictor import Predictor
 from support.served import heads_of
 
@@ -64,14 +59,3 @@ def test_choices_and_tags(folders):
     scores = torch.zeros(len(rows.inputs.ids), 5)
     scores[:, 3], scores[:, 2] = 1.0 + 1e-7, 1.0
     assert rows.tags(scores)[0][0] == ["B-LOC"]
-
-
-@pytest.mark.parametrize("name", ["labels", "tags"])
-def test_two_labels_of_one_name_are_refused(folders, tmp_path, name):
-    folder = shutil.copytree(folders[name], tmp_path / "model")
-    settings = json.loads((folder / "config.json").read_text())
-    settings["id2label"]["2"] = settings["id2label"]["0"]
-    (folder / "config.json").write_text(json.dumps(settings))
-    for load in (Predictor, LoadedModel.load):
-        with pytest.raises(InputError, match=r"config.json: id2label has the name '\w+' twice; expected different"):
-            load(folder)

@@ -109,18 +109,6 @@ def test_tokens_count_what_the_model_reads(pretrained, tmp_path, kind):
                 assert steps.prepare([row]).tokens.tolist() == [tokens]
 
 
-def test_results_carry_their_tokens(pretrained, tmp_path):
-    predictor = predictor_of(pretrained, tmp_path / "c", "classifier", ["one", "two"], {"kind": "pair"})
-    found = predictor.classify(["a b", LONG], ["c", "d"])
-    assert [one["tokens"] for one in found] == [6, 24] and found[0]["cut"] == 0 < found[1]["cut"]
-    predictor = predictor_of(pretrained, tmp_path / "w", "classifier", ["one", "two"], {"kind": "single"})
-    assert predictor.classify("a b")["tokens"] == 4 < 24 < predictor.classify(LONG)["tokens"]
-    predictor = predictor_of(pretrained, tmp_path / "s", "span", [], {"kind": "span"})
-    assert predictor.answer("a", "b c")["tokens"] == 6
-    predictor = predictor_of(pretrained, tmp_path / "h", "choice", [], {"kind": "choice"})
-    assert predictor.choose("a", ["b", "c d"])["tokens"] == 11
-
-
 def test_raw_scores_are_those_before_the_softmax(pretrained, tmp_path):
     predictor = predictor_of(pretrained, tmp_path / "m", "classifier", ["one", "two", "three"], {"kind": "single"})
     probabilities = predictor.classify("a b", all_scores=True)["scores"]

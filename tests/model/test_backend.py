@@ -15,10 +15,10 @@ import torch
 import bertworks
 from bertworks.model.acceleration import for_inference, load_kernels, training_method, use_kernels
 from bertworks.model.bert import Encoder
-from bertworks.model.computation import ForwardOptions
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast import backend
 from bertworks.model.fast.backend import METHODS, Facts, choose, compile_layers
+from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.initialization import initialise
 from bertworks.model.layout import Layout
@@ -146,8 +146,8 @@ def test_a_head_mask_has_a_row_for_each_layer():
 
 def test_pooled_tokens_must_be_computed():
     encoder, (ids, mask) = encoder_of("bert"), inputs()
-    with pytest.raises(ValueError, match="last_cells lacks tokens that the pooler reads"):
-        encoder(ids, mask, hidden_states=False, last_cells=torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match="output_positions lacks tokens that the pooler reads"):
+        encoder(ids, mask, hidden_states=False, output_positions=torch.tensor([1, 2]))
 
 
 def test_an_encoder_with_a_compiled_layer_is_pickled_without_it():
@@ -170,7 +170,7 @@ def test_everything_works_without_the_folder_of_faster_ways(tmp_path):
     shutil.copytree(Path(bertworks.__file__).parent, tmp_path / "bertworks", ignore=lambda folder, names: {"fast"})
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(TESTS)])}
     tests = ["parity/test_transformers.py", "pretraining/test_pretrain.py", "finetuning/test_teacher.py"]
-    tests += ["model/test_rectangular.py", "inference/test_steps.py"]
+    tests += ["model/test_exportable.py", "inference/test_steps.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -11,10 +11,10 @@ from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.checkpoint.start import concatenate, initial_model
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
+from bertworks.model.comparators import ConcatenatedEncoders
 from bertworks.model.config import ModelConfig, TopConfig
 from bertworks.model.dropout import DropoutKey, SiteDropout
 from bertworks.model.heads import build_model
-from bertworks.model.pair import Pair
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.objectives import LanguageModelObjective
 from bertworks.training.task_objectives import ClassificationObjective, TaggingObjective
@@ -62,39 +62,6 @@ def test_a_token_sees_its_side_and_no_more(direction, kind):
         moved = (vectors(model, other)[-1] - before[-1]).abs().amax(-1)[0] > 1e-9
         sees = {"both": range(9), "left": range(changed, 9), "right": range(changed + 1)}[direction]
         assert moved.nonzero().flatten().tolist() == list(sees)
-
-
-@pytest.mark.parametrize(("direction", "kind"), KINDS)
-@torch.no_grad()
-def test_padding_has_no_influence(direction, kind):
-    model, rows = shaken(build_model(shape(direction, kind), (), seed=1)).eval(), batch()
-    together, pooled = vectors(model, rows), model.encoder(rows["input_ids"], rows["attention_mask"]).pooled
-    for i, length in enumerate(LENGTHS):
-        alone = model.encoder(rows["input_ids"][i : i + 1, :length])
-        torch.testing.assert_close(together[:, i, :length], torch.stack(alone.hidden_states)[:, 0], rtol=0, atol=1e-5)
-        torch.testing.assert_close(pooled[i], alone.pooled[0], rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("direction", ["left", "right"])
-def test_the_three_ways_of_attention_agree(direction):
-    """Fused, keyed (training on a CPU), step by step (with weights shown); and their gradients."""
-    model, rows = (
-        shaken(build_model(shape(direction, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))),
-        batch(),
-    )
-    found, grads = [], []
-    for how in ({}, {"dropout": DropoutKey(1, 2)}, {"attentions": True}):
-        model.zero_grad()
-        out = model.encoder(rows["input_ids"], rows["attention_mask"], **how)
-        out.pooled.square().sum().backward()
-        found.append(out.last_hidden_state.detach())
-        grads.append(model.encoder.layers[0].attention.query.weight.grad.clone())
-    for states, grad in zip(found[1:], grads[1:], strict=True):
-        torch.testing.assert_close(states, found[0], rtol=0, atol=1e-5)
-        torch.testing.assert_close(grad, grads[0], rtol=1e-4, atol=1e-6)
-    weights = torch.stack(out.attentions)  # (layers, B, N, L, L)
-    hidden = weights.triu(1) if direction == "left" else weights[:, 0].tril(-1)
-    assert not hidden.any()
 
 
 def test_what_is_pooled():
@@ -187,7 +154,11 @@ def test_the_pair_is_both_side_by_side(tmp_path):
         folders.append(load_model(tmp_path / side).eval())
     concatenate(tmp_path / "left", tmp_path / "right", tmp_path / "pair")
     model, fresh, _ = initial_model(tmp_path / "pair", ("classifier",), ["a", "b", "c"], seed=5)
-    assert fresh == ["classifier", "pooler"] and isinstance(model.encoder, Pair) and model.encoder.width == 32
+    assert (
+        fresh == ["classifier", "pooler"]
+        and isinstance(model.encoder, ConcatenatedEncoders)
+        and model.encoder.width == 32
+    )
     rows = batch()
     out = model.eval().encode(rows)
     sides = [m.encoder(rows["input_ids"], rows["attention_mask"]) for m in folders]
@@ -206,20 +177,8 @@ def test_the_pair_is_both_side_by_side(tmp_path):
     for wrong in (("left", "left"), ("right", "left")):
         with pytest.raises(InputError, match="expected an encoder that sees the"):
             concatenate(*(tmp_path / name for name in wrong), tmp_path / "no")
-    with pytest.raises(ValueError, match="not pre-trained as one"):
+    with pytest.raises(ValueError, match="cannot be pre-trained"):
         build_model(shape("pair"))
-
-
-def test_a_pair_without_biases_has_none_in_its_pooler():
-    assert Pair(shape("pair", bias=False)).pooler.bias is None
-
-
-def test_a_mean_of_two_encoders_is_refused(tmp_path):
-    for side in ("left", "right"):
-        model = build_model(shape(side, classifier_pooling="mean"), ("mlm",))
-        save_folder(tmp_path / side, model, _tokenizer(tmp_path))
-    with pytest.raises(InputError, match=r"'mean' with direction = 'pair'; expected 'cls'.*; train them anew"):
-        concatenate(tmp_path / "left", tmp_path / "right", tmp_path / "pair")
 
 
 def _tokenizer(folder):
@@ -278,30 +237,6 @@ def test_what_a_top_gives():
     whole = out.last_hidden_state
     assert torch.equal(out.pooled[:, :3], torch.stack([whole[b, n - 1, :3] for b, n in enumerate(LENGTHS)]))
     assert torch.equal(out.pooled[:, 3:], whole[:, 0, 3:])
-
-
-def test_a_weighted_sum_learns_which_layer_matters():
-    """Labels that hang on the embeddings' layer alone draw the weights towards the lower of two layers."""
-    torch.manual_seed(0)
-    wild = dataclasses.replace(TINY, initializer_range=0.5)  # so that the layers have little in common
-    model = build_model(wild, ("classifier",), 2, seed=1, top=TopConfig(layers="weighted-sum")).eval()
-    model.freeze()
-    rows = batch((6,) * 64)
-    with torch.no_grad():
-        direction = torch.randn(16)
-        states = model.encoder(rows["input_ids"], rows["attention_mask"]).hidden_states
-        along = states[1][:, 0] @ direction
-        labels = (along > along.median()).long()
-        model.heads["classifier"].weight.copy_(torch.stack([-direction, direction]))
-        model.heads["classifier"].bias.copy_(torch.stack([along.median(), -along.median()]))
-    learned = [model.top.weighting.weights, model.top.weighting.scale]
-    optimizer = torch.optim.Adam(learned, 0.05)
-    for _ in range(60):
-        optimizer.zero_grad()
-        ClassificationObjective()(model, {**rows, "labels": labels})["task"].loss.backward()
-        optimizer.step()
-    weights = model.top.weighting.weights.softmax(0)
-    assert weights[0] > 0.6 > 0.4 > weights[1]
 
 
 def test_a_frozen_encoder_is_left_as_it_is():

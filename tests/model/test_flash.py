@@ -13,6 +13,7 @@ from torch._dynamo.backends.debugging import aot_eager
 from bertworks.model.acceleration import compile_layers
 from bertworks.model.attention import TorchAttention
 from bertworks.model.bert import Encoder
+from bertworks.model.comparators import ConcatenatedEncoders
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey, SiteDropout
 from bertworks.model.fast import attention as attention_module
@@ -21,7 +22,6 @@ from bertworks.model.fast.attention import SequenceAttention, by_flash, in_seque
 from bertworks.model.fast.backend import accelerated
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
-from bertworks.model.pair import Pair
 from bertworks.training.task_objectives import DistillationObjective
 from support.batches import batch_of
 
@@ -90,7 +90,7 @@ def test_packed_rows_give_what_the_rectangle_gives(flash, kind, lengths, some):
     for on in (True, False):
         calls = flash(on)
         encoder.zero_grad()
-        out = encoder(ids, mask, hidden_states=False, last_cells=cells)
+        out = encoder(ids, mask, hidden_states=False, output_positions=cells)
         states = out.packed[out.layout.rows(mask.flatten().nonzero().squeeze(1) if cells is None else cells)]
         grad = torch.randn(states.shape, generator=torch.Generator().manual_seed(2))
         ((states * grad).sum() + out.pooled.sum()).backward()
@@ -102,7 +102,7 @@ def test_packed_rows_give_what_the_rectangle_gives(flash, kind, lengths, some):
 @pytest.mark.parametrize("lengths", [LENGTHS["padding in every row"], LENGTHS["padding left out"]])
 def test_both_sides_of_a_pair_have_one_order_of_rows(flash, lengths):
     """The right side does not use the kernel."""
-    pair, (ids, mask) = accelerated(Pair(shape(direction="pair"))).eval(), inputs(lengths)
+    pair, (ids, mask) = accelerated(ConcatenatedEncoders(shape(direction="pair"))).eval(), inputs(lengths)
     sides = []
     for on in (True, False):
         flash(on)
@@ -165,7 +165,7 @@ def test_the_kernel_stays_within_the_budget_of_graphs(monkeypatch):
                 cells = mask.flatten().nonzero().squeeze(1)[:128].to("meta")
                 out = encoder(
                     ids.to("meta"), mask.to("meta"), layout=dataclasses.replace(layout, **tensors),
-                    hidden_states=False, last_cells=cells,
+                    hidden_states=False, output_positions=cells,
                 )  # fmt: skip
                 out.packed.float().sum().backward()
     torch._dynamo.reset()

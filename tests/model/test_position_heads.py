@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from bertworks.model import ModelConfig, build_model
-from bertworks.model.initialization import PositionHeads, start_with_position_heads
+from bertworks.model.config import ModelConfig
+from bertworks.model.heads import build_model
+from bertworks.model.initialization import start_with_position_heads
 
 CONFIG = ModelConfig(
     vocab_size=60,
@@ -64,7 +65,7 @@ def test_other_weights_are_those_of_the_usual_start():
 def test_heads_without_an_offset_stay_free():
     ours = build_model(dataclasses.replace(CONFIG, start="normal"), seed=1)
     free = [layer.attention.query.weight[128:].clone() for layer in ours.encoder.layers]
-    start_with_position_heads(ours.encoder, PositionHeads(offsets=(-1, 1)))
+    start_with_position_heads(ours.encoder, offsets=(-1, 1))
     assert all(
         torch.equal(layer.attention.query.weight[128:], rows)
         for layer, rows in zip(ours.encoder.layers, free, strict=True)
@@ -82,11 +83,16 @@ def test_one_side_has_the_offsets_that_it_sees(side, offsets):
     assert torch.equal(found.attention.query.weight[:128], model.encoder.layers[0].attention.query.weight[:128])
 
 
-@pytest.mark.parametrize("field, value", [
-    ("position_embedding_type", "rotary"), ("position_embedding_type", "sinusoidal"), ("layer_type", "gru"),
-    ("embedding_size", 32), ("hidden_size", 12), ("num_attention_heads", 1),
-])  # fmt: skip
-def test_what_has_no_such_heads_is_refused(field, value):
-    named = {"hidden_size": "heads of width 3"}.get(field, field)
-    with pytest.raises(ValueError, match=rf"start = 'position-heads' with .*{named}.*expected .*; correct"):
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("position_embedding_type", "rotary", "expected position_embedding_type = 'learned'"),
+        ("layer_type", "gru", "expected layer_type = 'attention'"),
+        ("embedding_size", 32, "expected embedding_size = 0"),
+        ("hidden_size", 12, "heads of width 3"),
+        ("num_attention_heads", 1, "expected 2 or more"),
+    ],
+)
+def test_settings_without_such_heads_are_refused(field, value, expected):
+    with pytest.raises(ValueError, match=expected):
         dataclasses.replace(CONFIG, **{field: value})

@@ -1,7 +1,6 @@
 """A word embedding table with the rows of some tokens alone is trained as the whole one is, and becomes whole again."""
 
 import copy
-import dataclasses
 
 import pytest
 import torch
@@ -56,15 +55,6 @@ def test_the_whole_table_would_have_become_the_same(change):
     assert (moved > 1e-4) == (config.weight_decay > 0)
 
 
-def test_the_rows_learn():
-    model = build_model(TINY, ("classifier",), labels=3, seed=1).eval()
-    before = model.state_dict()[TABLE].clone()
-    shrink_embeddings(model, USED)
-    trained(model, OptimConfig(0.05, warmup=0.0), range(2))
-    restore_embeddings(model)
-    assert (model.state_dict()[TABLE] - before)[USED].abs().min(1).values.max() > 0
-
-
 def test_a_token_that_no_text_has_is_no_row():
     model = build_model(TINY, ("classifier",), labels=3, seed=1)
     shrink_embeddings(model, USED)
@@ -82,12 +72,3 @@ def test_tables_that_stay_whole(heads):
     full = build_model(TINY, ("classifier",), labels=3, seed=1)
     shrink_embeddings(full, torch.arange(TINY.vocab_size))
     assert len(model.state_dict()[TABLE]) == len(full.state_dict()[TABLE]) == TINY.vocab_size
-
-
-def test_both_encoders_of_a_pair():
-    model = build_model(dataclasses.replace(TINY, direction="pair"), ("classifier",), labels=3, seed=1)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    shrink_embeddings(model, USED)
-    assert {len(p) for name, p in model.named_parameters() if name.endswith("word.weight")} == {8}
-    restore_embeddings(model)
-    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())

@@ -66,7 +66,7 @@ def test_a_hundred_steps_are_those_of_transformers(tiny_store, tmp_path):
     theirs = curve_of_transformers(peer, batches, 3e-3)
 
     optim = OptimConfig(lr=3e-3, rule="adamw", schedule="hf", warmup=0.1)
-    assert loop_of(model, Feed(batches), tmp_path / "run", optim, steps=STEPS).run()
+    assert loop_of(model, Feed(batches), tmp_path / "run", optim, steps=STEPS).train()
     ours = [record["mlm_loss"] + record["nsp_loss"] for record in read_log(tmp_path / "run")]
     assert len(ours) == STEPS and theirs[-1] < theirs[0] - 0.5  # it learns, so that there is something to compare
     assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) < 1e-4

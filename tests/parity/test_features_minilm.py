@@ -74,31 +74,6 @@ def test_pooled_as_sentence_transformers_does(minilm, theirs):
         np.testing.assert_allclose(found.vectors, theirs(text)[6].mean(0), rtol=0, atol=1e-5)
 
 
-def test_windows_over_a_long_article(minilm, theirs):
-    """Each window as a text of its own, by transformers; each piece from the window in which it stands deepest."""
-    documents = read_documents([shared("data/text/enwiki.tar.zst")])
-    text = next(document.text for document in documents if len(document.text) > 9000)[:9000]
-    extractor = Extractor.load(minilm, FeatureConfig(max_length=256))
-    found = next(extractor.stream([text]))
-    n, room = len(found.vectors), 254
-    count = 1 + -(-(n - room) // (room * 3 // 4))
-    assert count > 5 and found.ids.tolist() == extractor.tokenizer.encode(text).ids[1:-1]
-    starts = [i * (n - room) // (count - 1) for i in range(count)]
-    edges = found.offsets
-    whole = [next(iter(Extractor.load(minilm).stream([text])))]  # wider windows: other vectors
-    assert np.abs(whole[0].vectors - found.vectors).max() > 1e-2
-    for number, start in enumerate(starts):
-        part = text[edges[start, 0] : edges[start + room - 1, 1]]
-        expected = theirs(part)[6][1:-1].numpy()
-        if len(expected) != room:  # the cut goes through a word, whose pieces are others when it stands alone
-            continue
-        places = np.arange(start, start + room)
-        depth = np.array([[min(p - s, s + room - 1 - p) for s in starts] for p in places])
-        mine = depth.argmax(1) == number
-        assert mine.sum() > room // 3
-        np.testing.assert_allclose(found.vectors[places[mine]], expected[mine], rtol=0, atol=1e-5)
-
-
 @pytest.mark.heavy
 def test_real_texts_in_batches(minilm, theirs):
     """Articles of all lengths up to a window, in one stream: order, batches of similar length, offsets."""

@@ -9,7 +9,6 @@ import torch
 from bertworks.apps.export.folder import export
 from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.folder import save_folder
-from bertworks.files import InputError
 from bertworks.inference.evaluation import Evaluation
 from bertworks.inference.predictor import Predictor
 from bertworks.model.config import ModelConfig
@@ -157,13 +156,6 @@ def test_the_scores_of_a_cross_encoder(foreign, tmp_path, labels, activation, st
         exported = Predictor(tmp_path / "onnx").classify(SHORT[:2], SHORT[2:4], all_scores=True)
         np.testing.assert_allclose([[*one["scores"].values()] for one in exported], expected, atol=1e-4)
     np.testing.assert_allclose([[*one["scores"].values()] for one in ours], expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["torch.nn.modules.activation.Tanh", "their.Sigmoid"])
-def test_another_activation_function_is_refused(foreign, name):
-    folder = foreign(["a"], sentence_transformers={"activation_fn": name})
-    with pytest.raises(InputError, match=rf"activation_fn = '{name}', which is not computed here; expected torch"):
-        Predictor(folder)
 
 
 @pytest.mark.parametrize("problem", [None, "regression"])

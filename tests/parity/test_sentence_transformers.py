@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.convert.options import ConvertOptions
-from bertworks.checkpoint.folder import read_config, save_folder
+from bertworks.checkpoint.folder import save_folder
 from bertworks.checkpoint.pooling import MODES, Pooling, read_pooling, write_pooling
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
@@ -114,38 +113,14 @@ def test_the_old_layout_has_the_model_in_a_folder_below(copied, tmp_path):
     np.testing.assert_array_equal(Predictor(outer, device="cpu").embed(TEXTS), Predictor(copied).embed(TEXTS))
 
 
-def test_converted_to_a_folder_that_it_loads(tmp_path):
-    tokenizer = Tokenizer.train(TEXTS, TokenizerConfig(vocab_size=100))
-    shape = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
-    config = ModelConfig(vocab_size=tokenizer.vocab_size, max_position_embeddings=48, **shape)
-    save_folder(tmp_path / "src", build_model(config, ("mlm", "nsp"), seed=3), tokenizer, max_length=40)
-    options = ConvertOptions(to="sentence-transformers", pooling="max", normalize=True)
-    done = convert(tmp_path / "src", tmp_path / "out", options)
-    assert "heads left out: mlm, nsp" in done.notes
-    predictor = Predictor(tmp_path / "out", device="cpu")
-    assert predictor.pooling == Pooling("max", normalize=True, max_length=40)
-    found = predictor.embed(TEXTS)
+def test_a_converted_folder_keeps_its_pooling(copied, tmp_path):
+    write_pooling(copied, Pooling("max", normalize=True, max_length=24), width=16)
+    convert(copied, tmp_path / "out")
+    assert read_pooling(tmp_path / "out")[1] == Pooling("max", normalize=True, max_length=24)
+    found = Predictor(tmp_path / "out", device="cpu").embed(TEXTS)
     np.testing.assert_allclose(found, theirs(tmp_path / "out").encode(TEXTS), rtol=0, atol=1e-5)
-    convert(tmp_path / "out", tmp_path / "again", ConvertOptions(to="sentence-transformers", positions=20))
-    assert read_pooling(tmp_path / "again")[1] == Pooling("max", normalize=True, max_length=20)
-    done = convert(tmp_path / "out", tmp_path / "plain")
-    assert read_pooling(tmp_path / "plain")[1] is None and "--to sentence-transformers keeps it" in done.notes[0]
-
-
-def test_what_it_could_not_load_is_not_written(copied, tmp_path):
-    options = ConvertOptions(to="sentence-transformers")
-    with pytest.raises(InputError, match="pooling = 'best'"):
-        convert(copied, tmp_path / "out", ConvertOptions(to="sentence-transformers", pooling="best"))
-    left = ModelConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, norm="pre")
-    save_folder(tmp_path / "own", build_model(left, (), seed=3), None)
-    with pytest.raises(InputError, match="this model has no tokenizer, so sentence-transformers cannot load it"):
-        convert(tmp_path / "own", tmp_path / "out", options)
-    config = read_config(copied)[0]
-    own = build_model(replace(config, norm="pre"), (), seed=3)
-    save_folder(tmp_path / "pre", own, copied)
-    with pytest.raises(InputError, match="of a kind that transformers does not compute"):
-        convert(tmp_path / "pre", tmp_path / "out", options)
-    assert not (tmp_path / "out").exists()
+    convert(tmp_path / "out", tmp_path / "short", ConvertOptions(positions=20))
+    assert read_pooling(tmp_path / "short")[1] == Pooling("max", normalize=True, max_length=20)
 
 
 @pytest.mark.parametrize(
@@ -153,13 +128,9 @@ def test_what_it_could_not_load_is_not_written(copied, tmp_path):
     [
         ("modules.json", lambda m: [*m, {"type": "sentence_transformers.models.Dense", "path": "2"}], "models.Dense"),
         ("modules.json", lambda m: [{**m[0], "type": "my_code.Transformer"}, m[1]], "my_code.Transformer"),
-        ("modules.json", lambda m: m[:1], "its modules are Transformer; expected"),
-        ("modules.json", lambda m: {"a": 1}, "expected a list"),
         ("1_Pooling/config.json", lambda c: {**c, "pooling_mode": "best"}, "pooling = 'best'"),
         ("1_Pooling/config.json", lambda c: {**c, "pooling_mode_best_token": True}, "pooling_mode_best_token"),
-        ("sentence_bert_config.json", lambda c: {"max_seq_length": "long"}, "max_seq_length = 'long'"),
         ("config_sentence_transformers.json", lambda c: {"default_prompt_name": "q"}, "no field prompts"),
-        ("config_sentence_transformers.json", lambda c: [1], "expected a table"),
     ],
 )
 def test_what_is_not_computed_is_refused_by_name(copied, file, change, message):

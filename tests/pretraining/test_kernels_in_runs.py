@@ -23,7 +23,7 @@ ROUNDING = 0.002  # between the weights of two such runs; with other dropout mas
 
 @pytest.fixture
 def trained(tiny_store, tmp_path):
-    def run(name, compile="auto", micro=0, save_every=500, quiet=True):
+    def run(name, compute="auto", micro=0, save_every=500, quiet=True):
         model = ModelConfig(
             vocab_size=tiny_store.vocab_size,
             hidden_size=32,
@@ -36,7 +36,7 @@ def trained(tiny_store, tmp_path):
             model=model,
             optim=OptimConfig(lr=1e-3, rule="adamw", warmup=0.0),
             loop=LoopConfig(
-                steps=STEPS, precision="bfloat16", eval_every=0, log_every=1, compile=compile, save_every=save_every
+                steps=STEPS, precision="bfloat16", eval_every=0, log_every=1, compute=compute, save_every=save_every
             ),
             phases=(dataclasses.replace(Phase(32, 1.0, 16), micro_batch_size=micro),),
         )
@@ -52,7 +52,7 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def test_results_say_whether_kernels_were_used(trained):
-    with_kernels, without = (trained(compile, compile) for compile in ("auto", "off"))
+    with_kernels, without = (trained(compute, compute) for compute in ("auto", "eager"))
     assert [results["kernels"] for results, _ in (with_kernels, without)] == [True, False]
     assert 0 < apart(with_kernels[1], without[1]) < ROUNDING
     losses = [results["metrics"]["mlm_loss"] for results, _ in (with_kernels, without)]
@@ -83,7 +83,7 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
     with pytest.raises(Killed):
         trained("run", save_every=3)
     monkeypatch.setattr(Trainer, "update", update)
-    monkeypatch.setattr("bertworks.training.run.load_kernels", lambda: None)
+    monkeypatch.setattr("bertworks.training.compute.load_kernels", lambda: None)
     assert not trained("run", save_every=3, quiet=False)[0]["kernels"]
     said = " ".join("".join(capsys.readouterr()).split())
     assert "up to step 6 this run used other compiled kernels; it now uses none: it rounds differently" in said

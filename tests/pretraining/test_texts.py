@@ -27,7 +27,7 @@ def test_the_same_command_again_continues_and_other_settings_are_refused(texts, 
     assert (tmp_path / "store/manifest.json").exists()
     before = (tmp_path / "store-tokenizer/tokenizer.json").read_bytes()
     message = (
-        r"store-tokenizer: made with language 'ko', vocab_size 200; this command has language 'en', vocab_size 150"
+        r"store-tokenizer: trained with language 'ko', vocab_size 200; this command has language 'en', vocab_size 150"
     )
     with pytest.raises(InputError, match=rf"{message}.* or remove .*store and .*store-tokenizer$"):
         build_from_texts(texts, tmp_path / "store", 150, "en")
@@ -39,6 +39,8 @@ def test_a_tokenizer_of_somebody_else_is_kept(texts, tmp_path):
     folder = tmp_path / "store-tokenizer"
     Tokenizer.train([WORDS], TokenizerConfig(vocab_size=120)).save(folder)
     before = (folder / "tokenizer.json").read_bytes()
-    with pytest.raises(InputError, match=r"store-tokenizer: made with texts .*; give the earlier settings or another"):
+    with pytest.raises(
+        InputError, match=r"store-tokenizer: trained with texts .*; give the earlier settings or another"
+    ):
         build_from_texts(texts, tmp_path / "store", 200, "ko")
     assert (folder / "tokenizer.json").read_bytes() == before

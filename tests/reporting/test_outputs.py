@@ -61,19 +61,6 @@ def test_no_verb_writes_over_what_it_reads(place, capsys, line, says):
     assert content(place) == before
 
 
-@pytest.mark.parametrize("out", ["texts", "nowhere/x.json", "rows.csv/x.json"])
-@pytest.mark.parametrize("line", ["predict none rows.csv", "evaluate none --dev rows.csv", "compare none none"])
-def test_the_place_is_checked_before_the_model_is_read(place, capsys, line, out):
-    says = {
-        "texts": f"texts: a folder; expected a file to write; name a file in it, such as {Path('texts', 'out.jsonl')}",
-        "nowhere/x.json": f"{Path('nowhere/x.json')}: there is no folder nowhere; make it first",
-        "rows.csv/x.json": "rows.csv is no folder; expected one to write to; name a place in a folder",
-    }
-    with pytest.raises(SystemExit):
-        main([*line.split(), "--out", out])
-    assert says[out] in capsys.readouterr().err
-
-
 def test_functions_write_over_nothing_that_they_read(place):
     before = content(place)
     model = bertworks.Predictor("run")
@@ -115,10 +102,3 @@ def test_every_file_of_runs_and_models_is_kept():
         for path in files:
             with pytest.raises(InputError, match="which is read"):
                 check_output(path, folders=[KEPT / folder])
-
-
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="permissions do not bind this user")
-def test_a_folder_that_may_not_be_written_to_is_named(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(InputError, match="no permission to write in"):
-        check_output(tmp_path / "x.csv")

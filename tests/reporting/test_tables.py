@@ -4,7 +4,7 @@ import pytest
 from rich.cells import cell_len
 
 from bertworks.reporting.results import Rows
-from bertworks.reporting.tables import ResultTable, counted
+from bertworks.reporting.tables import ResultTable
 
 SHEET = ResultTable(
     "Runs",
@@ -26,10 +26,6 @@ def test_on_a_narrow_terminal_names_are_broken_and_numbers_stay_whole(columns, m
     assert shown.endswith("In brackets: [nothing].\n")
 
 
-def test_numbers_of_things():
-    assert [counted(n, "seed") for n in (0, 1, 2, 1200)] == ["0 seeds", "1 seed", "2 seeds", "1,200 seeds"]
-
-
 WIDE = {
     "label": "good",
     "score": 0.5,
@@ -47,14 +43,6 @@ def test_rows_print_in_80_columns(row):
     text = repr(Rows([row] * 12))
     assert max(map(cell_len, text.splitlines())) <= 80 and len(text.splitlines()) <= 17
     assert "12 rows" in text and "2 more rows" in text
-
-
-def test_no_rows_print_as_that():
-    assert repr(Rows([])) == str(Rows()) == "no rows" and Rows([])._repr_html_() == "<p>no rows</p>"
-
-
-def test_as_markdown():
-    assert SHEET.markdown().splitlines()[2:4] == ["| run | state | took |", "| --- | ---: | ---: |"]
 
 
 def test_names_end_no_cell_and_are_no_html():

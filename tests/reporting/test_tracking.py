@@ -6,7 +6,6 @@ import time
 import numpy as np
 import pytest
 
-from bertworks.files import InputError
 from bertworks.reporting import tracking
 from bertworks.reporting.tracking import EventFile, followed
 
@@ -73,9 +72,3 @@ def test_a_failure_to_track_never_ends_a_run(tmp_path, capsys):
         write_log(tmp_path)
         (tmp_path / "tensorboard").write_text("a file where the folder should be")
     assert "the run is not affected" in capsys.readouterr().err
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="package tensorboard is missing"), followed(tmp_path, "tensorboard"):
-        pass

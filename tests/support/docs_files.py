@@ -1,8 +1,10 @@
 """The files that README and the docs name, as small as they may be: their commands and snippets run on them."""
 
 import contextlib
+import itertools
 import json
 import random
+import re
 import shlex
 import shutil
 import tarfile
@@ -20,14 +22,12 @@ from .original import write_original
 KEPT = Path(__file__).parents[1] / "data_of_0_1"  # small finished runs
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 16 --model.num-attention-heads 2 --model.intermediate-size 32"
 SHALLOW = TINY.replace("layers 4", "layers 1")  # whose graphs compile in a third of the time
-ROTARY = "--model.position-embedding-type rotary --model.start normal"
 KOREAN_TOKENS = 4928  # of the vocabulary of `korean_texts`
 KOREAN = f"pretrain korean --texts korean/ --encoding cp949 --language ko {TINY} --loop.tokens 1000"
 MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
     "tokenizer train texts/ --out tok --vocab-size 8192 --uncased",
     "corpus build texts/ --tokenizer tok --out store",
     f"pretrain cpu --corpus store --out runs/base {TINY} --loop.tokens 1000",
-    f"pretrain cpu --corpus store --out runs/rotary {TINY} {ROTARY} --loop.tokens 1000",
     f"pretrain cpu --corpus store --out runs/shallow {SHALLOW} --loop.tokens 1000",
     "finetune --task sst2 --data glue/SST-2 --model runs/shallow --out runs/sst2 --epochs 1 --max-seq-length 16",
     "finetune --task mrpc --data glue/MRPC --model runs/base --out runs/mrpc --epochs 1 --max-seq-length 16",
@@ -40,7 +40,11 @@ MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
 
 
 def shortened(line: str, more: str) -> str:
-    """A command with the flags of `more`, which take the place of the command's own ones of these names."""
+    """A command with the flags of `more`, which take the place of the command's own ones of these names.
+
+    The 18 settings of the paper's grid become two.
+    """
+    line = re.sub("(study sweep .*) paper ", r"\1 optim.lr=3e-5,2e-5 ", line)
     names = {word for word in shlex.split(more) if word.startswith("--")}
     kept, dropped = list[str](), False
     for word in shlex.split(line):
@@ -62,13 +66,9 @@ def write(path: Path, rows: list[str]) -> None:
 
 def korean_texts() -> list[list[str]]:
     """The lines of twelve texts, whose vocabulary has KOREAN_TOKENS tokens."""
-    return [
-        [
-            f"{'가나다라마바사아자차카타파하'[j]}방{'은을이'[(i + j) % 3]} 좋았다. 그래서 {i}번 더 보았습니다."
-            for j in range(14)
-        ]
-        for i in range(12)
-    ]
+    syllables = "가나다라마바사아자차카타파하"
+    more = "좋았다. 그래서 {}번 더 보았습니다."
+    return [[f"{s}방{'은을이'[(i + j) % 3]} {more.format(i)}" for j, s in enumerate(syllables)] for i in range(12)]
 
 
 def write_korean(folder: Path) -> None:
@@ -76,9 +76,8 @@ def write_korean(folder: Path) -> None:
     texts = korean_texts()
     write(folder / "articles.txt", [line for lines in texts for line in (*lines, "")])
     write(folder / "news.jsonl", [json.dumps({"text": "\n".join(lines)}) for lines in texts])
-    sentences = [
-        f"{name}은 {place}에 {i}번 갔다." for i in range(9) for name in ("가방", "나방") for place in ("다방", "라방")
-    ]
+    places = itertools.product(range(9), ("가방", "나방"), ("다방", "라방"))
+    sentences = [f"{name}은 {place}에 {i}번 갔다." for i, name, place in places]
     tags = ["B-PS", "I-PS", "O", "O", "B-LC", "I-LC", *["O"] * 8]
     write(folder / "names.jsonl", [json.dumps({"character": text, "tags": tags}) for text in sentences])
     columns = ["\n".join(f"{one}\t{tag}" for one, tag in zip(text, tags, strict=True)) + "\n" for text in sentences]
@@ -99,6 +98,7 @@ def write_data(folder: Path) -> None:
         path.write_bytes(path.read_text("utf-8").encode("cp949"))
     spans = [{"text": words(rng), "label": [[0, 3, "PER"]]} for _ in range(40)]
     write(folder / "export.json", [json.dumps(spans)])
+    write(folder / "blimp/data/pairs.jsonl", [json.dumps({"sentence_good": "a b", "sentence_bad": "b a"})])
     write(folder / "questions.csv", ["a,b", *(f"{words(rng)},{words(rng)}" for _ in range(40))])
     write(folder / "pairs.csv", ["a,b,score", *(f"{words(rng)},{words(rng)},{i % 6}" for i in range(40))])
     write(folder / "own.csv", ["text,label,user", *(f"{words(rng)},{i % 2},{i // 4}" for i in range(40))])
@@ -134,10 +134,9 @@ def write_tables(folder: Path) -> None:
     for name, rows in (("train", 24), ("dev", 12)):
         texts = [f"{words(rng)},{('law', 'sport')[i % 2]}" for i in range(rows)]
         write(folder / "topics" / f"{name}.csv", ["text,topic", *texts])
-        endings = [
-            ",".join([words(rng), words(rng), *(words(rng, 2) for _ in range(4)), str(i % 4)]) for i in range(rows)
-        ]
+        choices = (",".join(words(rng, 2) for _ in range(6)) for _ in range(rows))
         header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
+        endings = [f"{row},{i % 4}" for i, row in enumerate(choices)]
         write(folder / "swag" / {"train": "train.csv", "dev": "val.csv"}[name], [header, *endings])
     shutil.copytree(folder / "data/conll2003", folder / "conll2003")
     write_korean(folder)
@@ -163,23 +162,15 @@ def write_tables(folder: Path) -> None:
     write(folder / "conll.txt", ["The DT B-NP O\nbank NN I-NP O\n", "of IN B-PP O\nSeoul NNP B-NP B-LOC\n"])
     paragraph = {"context": "It was written by Kim in 1987.", "qas": [{"id": "1", "question": "Who wrote it?"}]}
     write(folder / "questions.json", [json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]})])
-    write(
-        folder / "texts" / "bank.txt",
-        ["She put money in the bank.", "", "He sat on the bank of the river.", *["The dog saw the cat."] * 9],
-    )
+    bank = ["She put money in the bank.", "", "He sat on the bank of the river.", *["The dog saw the cat."] * 9]
+    write(folder / "texts" / "bank.txt", bank)
     with zstandard.open(folder / "books.tar.zst", "wb") as file, tarfile.open(fileobj=file, mode="w|") as books:
         books.add(folder / "texts/bank.txt", "bank.txt")
     write(folder / "small.txt", [text + "\n" for text in tiny_texts(60)])
     write(folder / "drugs.txt", ["aspirin", "ibuprofen"])
-    letters = "abcdefghij"
-    write(folder / "glove.6B.300d.txt", [f"{a}{b} 0.1 0.2 0.3 0.4" for a in letters for b in letters])
-    for task, columns, texts in (
-        ("MRPC", "index\t#1 ID\t#2 ID\t#1 String\t#2 String", 2),
-        ("SST-2", "index\tsentence", 1),
-    ):
-        ids = ["1", "2"] * (texts - 1)
-        rows = ["\t".join([str(i), *ids, *(words(rng) for _ in range(texts))]) for i in range(6)]
-        write(folder / "glue" / task / "test.tsv", [columns, *rows])
+    pairs = [f"{i}\t1\t2\t{words(rng)}\t{words(rng)}" for i in range(6)]
+    write(folder / "glue/MRPC/test.tsv", ["index\t#1 ID\t#2 ID\t#1 String\t#2 String", *pairs])
+    write(folder / "glue/SST-2/test.tsv", ["index\tsentence", *(f"{i}\t{words(rng)}" for i in range(6))])
 
 
 def write_sheet(path: Path, rows: list[list[str]]) -> None:
@@ -206,11 +197,11 @@ def write_runs(folder: Path) -> None:
 
 def write_foreign_models(folder: Path) -> None:
     """Models and vocabularies of other software that the docs name."""
-    import sentencepiece
     import torch
     from safetensors.torch import load_file
 
     from bertworks.checkpoint.folder import save_folder
+    from bertworks.checkpoint.pooling import Pooling, write_pooling
     from bertworks.model.config import ModelConfig
     from bertworks.model.heads import build_model
     from bertworks.tokenizer import Tokenizer
@@ -222,7 +213,8 @@ def write_foreign_models(folder: Path) -> None:
     for name, config in (("old-folder", bert), ("albert_base", albert)):
         save_folder(folder / name, build_model(config, seed=1), tokenizer)
     with contextlib.chdir(folder):
-        main(["convert", "old-folder", "all-MiniLM-L6-v2", "--to", "sentence-transformers", "--pooling", "mean"])
+        main(["convert", "old-folder", "all-MiniLM-L6-v2"])
+    write_pooling(folder / "all-MiniLM-L6-v2", Pooling(), width=8)
     weights = folder / "old-folder/model.safetensors"
     torch.save(load_file(weights), folder / "old-folder/pytorch_model.bin")
     weights.unlink()
@@ -231,15 +223,3 @@ def write_foreign_models(folder: Path) -> None:
     tokens = [*"abcdefghijklmnopqrstuvwxyzĠ", "un", "<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     write(folder / "roberta-base/vocab.json", [json.dumps({token: i for i, token in enumerate(tokens)})])
     write(folder / "roberta-base/merges.txt", ["#version: 0.2", "u n"])
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(tiny_texts(60)),
-        model_prefix=str(folder / "spiece"),
-        vocab_size=100,
-        hard_vocab_limit=False,
-        minloglevel=2,
-        pad_id=0,
-        unk_id=1,
-        bos_id=-1,
-        eos_id=-1,
-        control_symbols=["[CLS]", "[SEP]", "[MASK]"],
-    )

@@ -12,6 +12,9 @@ TINY = ModelConfig(
     hidden_dropout_prob=0.2,
     attention_probs_dropout_prob=0.1,
 )
+MODERN = {"position_embedding_type": "rotary", "norm": "pre", "feed_forward": "geglu", "type_vocab_size": 0}
+MODERN |= {"attention_window": 2, "global_every": 2}
+ALBERT = {"family": "albert", "embedding_size": 10, "shared_layers": "all"}
 OPTIONS = {
     "rotary": {"position_embedding_type": "rotary", "rope_theta": 100.0},
     "pre": {"norm": "pre"},
@@ -23,29 +26,13 @@ OPTIONS = {
     "untied": {"tie_word_embeddings": False},
     "left-window": {"attention_window": 2, "direction": "left"},
     "roberta": {"family": "roberta", "position_offset": 2, "pad_token_id": 1, "type_vocab_size": 1},
-    "albert": {"family": "albert", "embedding_size": 10, "shared_layers": "all", "classifier_dropout": 0.3},
+    "albert": ALBERT | {"classifier_dropout": 0.3},
     "distilbert": {"family": "distilbert", "type_vocab_size": 0},
-    "modern": {
-        "position_embedding_type": "rotary",
-        "norm": "pre",
-        "feed_forward": "geglu",
-        "attention_window": 2,
-        "global_every": 2,
-        "type_vocab_size": 0,
-    },
+    "modern": MODERN,
     "no-bias": {"bias": False},
     "mean": {"classifier_pooling": "mean"},
-    "modernbert": {
-        "family": "modernbert",
-        "position_embedding_type": "rotary",
-        "norm": "pre",
-        "feed_forward": "geglu",
-        "attention_window": 2,
-        "global_every": 2,
-        "local_rope_theta": 100.0,
-        "type_vocab_size": 0,
-        "bias": False,
-    },
-    "all": {"family": "albert", "embedding_size": 10, "shared_layers": "all", "norm": "pre", "feed_forward": "geglu"}
-    | {"position_embedding_type": "rotary", "attention_window": 2, "tie_word_embeddings": False},
+    "modernbert": MODERN | {"family": "modernbert", "local_rope_theta": 100.0, "bias": False},
+    "all": ALBERT
+    | {"norm": "pre", "feed_forward": "geglu", "position_embedding_type": "rotary", "attention_window": 2}
+    | {"tie_word_embeddings": False},
 }

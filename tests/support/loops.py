@@ -5,13 +5,12 @@ import contextlib
 import pytest
 import torch
 
-from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
 from bertworks.training.distributed import World
 from bertworks.training.identity import RunIdentity
-from bertworks.training.loop import TrainingLoop
+from bertworks.training.loop import Run, TrainingLoop
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.optim import Optimizer
-from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state
 from bertworks.training.trainer import AccumulationBatch, Trainer
 
@@ -52,7 +51,7 @@ def loop_of(model, batches, folder, optim=None, objective=None, evaluate=None, w
     if resumed:
         trainer.start_at(load_state(folder / "state", model, optimizer, IDENTITY))
     evaluate_now = evaluate and (lambda progress: evaluate())
-    return TrainingLoop(trainer, folder, IDENTITY.hash, evaluate=evaluate_now, quiet=True)
+    return TrainingLoop(trainer, Run(folder, IDENTITY, world, quiet=True), evaluate_now)
 
 
 def stopped_before(step, batches):

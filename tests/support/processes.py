@@ -2,14 +2,13 @@
 
 import os
 import queue
-import socket
 import subprocess
 import sys
 import traceback
 
 import torch
 
-from support.segments import PROCESSES
+from support.segments import PROCESSES, ranks_of
 
 FORKED = """
 import multiprocessing, sys, torch
@@ -40,11 +39,8 @@ def predicts_when_forked(folder) -> bool:
 
 def together(work, *given, size=2, timeout=60):
     """What `work(rank, *given)` returns in each of `size` joined processes, or the exception that it raised."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = str(server.getsockname()[1])
-    environment = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size), "GLOO_SOCKET_IFNAME": "lo"}
     answers = PROCESSES.Queue()
-    processes = [PROCESSES.Process(target=_one, args=(work, i, environment, given, answers)) for i in range(size)]
+    processes = [PROCESSES.Process(target=_one, args=(work, one, given, answers)) for one in ranks_of(size)]
     for process in processes:
         process.start()
     try:
@@ -58,8 +54,9 @@ def together(work, *given, size=2, timeout=60):
     return [found[i] for i in range(size)]
 
 
-def _one(work, rank, environment, given, answers):
-    os.environ.update(environment, RANK=str(rank))
+def _one(work, environment, given, answers):
+    os.environ.update(environment)
+    rank = int(environment["RANK"])
     torch.set_num_threads(1)
     try:
         answers.put((rank, work(rank, *given)))

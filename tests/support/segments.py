@@ -39,25 +39,25 @@ log_every = 1
 eval_every = 10
 save_every = 3
 precision = "{precision}"
-compile = "{compile}"
+compute = "{compute}"
 [[phases]]
 length = 24
-share = 0.6
+budget_fraction = 0.6
 batch_size = 48
 micro_batch_size = 20
 [[phases]]
 length = 40
-share = 0.4
+budget_fraction = 0.4
 batch_size = 36
 micro_batch_size = {micro}
 """
 
 
-def write_recipe(folder: Path, steps=40, dropout=0.1, precision="float32", compile="off", micro=9) -> Path:
+def write_recipe(folder: Path, steps=40, dropout=0.1, precision="float32", compute="eager", micro=9) -> Path:
     """Two phases, accumulation in unequal parts, more than an epoch of the tiny store."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "recipe.toml"
-    values = {"steps": steps, "dropout": dropout, "precision": precision, "compile": compile, "micro": micro}
+    values = {"steps": steps, "dropout": dropout, "precision": precision, "compute": compute, "micro": micro}
     path.write_text(RECIPE.format(**values))
     return path
 
@@ -79,37 +79,26 @@ def sit(argv: list[str], said: Path, environment: dict[str, str]) -> None:
         main(argv)
 
 
+def ranks_of(size: int) -> list[dict[str, str]]:
+    """The environment of each of `size` processes that train together on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size), "GLOO_SOCKET_IFNAME": "lo"}
+    return [{**shared, "RANK": str(i)} for i in range(size)]
+
+
 class Segment:
     """One process (or `size` that train together) of a run; `said` is what it printed.
 
     slow_flush: seconds that every flush of a file takes longer.
     """
 
-    def __init__(
-        self,
-        recipe: Path,
-        store: Path,
-        out: Path,
-        *more: str,
-        size: int = 1,
-        verb: str = "pretrain",
-        slow_flush: float = 0.0,
-    ):
+    def __init__(self, recipe: Path, store: Path, out: Path, *more: str, size=1, verb="pretrain", slow_flush=0.0):
         self.said = out.parent / f"{out.name}.said.txt"
         argv = [verb, str(recipe), "--corpus", str(store), "--out", str(out), *more]
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = str(server.getsockname()[1])
-        together = {
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": port,
-            "WORLD_SIZE": str(size),
-            "GLOO_SOCKET_IFNAME": "lo",
-        }
-        ranks = [{**together, "RANK": str(i)} if size > 1 else {} for i in range(size)]
-        self.processes = [
-            PROCESSES.Process(target=sit, args=(argv, self.said, {**rank, "SLOW_FLUSH": str(slow_flush)}))
-            for rank in ranks
-        ]
+        ranks = ranks_of(size) if size > 1 else [{}]
+        environments = [{**rank, "SLOW_FLUSH": str(slow_flush)} for rank in ranks]
+        self.processes = [PROCESSES.Process(target=sit, args=(argv, self.said, one)) for one in environments]
         for process in self.processes:
             process.start()
 

@@ -8,31 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertworks.tasks.base import Limits
+from bertworks.tasks.base import LengthLimits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.questions import Question, read
 from bertworks.tasks.span import SpanRows, prepare
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import shared
 
-SETTINGS = {"384": Limits(384, 128, 64), "128": Limits(128, 64, 64), "tight": Limits(48, 16, 12)}
+SETTINGS = {"384": LengthLimits(384, 128, 64), "128": LengthLimits(128, 64, 64), "tight": LengthLimits(48, 16, 12)}
 WORDS = ["the", "cat", "sat", "on", "mat", "who", "where", "?", ".", "(", ")", "40", "%", "cafe", "zurich", "in", "and"]
-KOREAN = [
-    "서울",
-    "##은",
-    "대한민국",
-    "##의",
-    "수도",
-    "##이",
-    "##다",
-    "한국",
-    "##어",
-    "##를",
-    "1989년",
-    "2월",
-    "##에",
-    ".",
-]
+KOREAN = ["서울", "##은", "대한민국", "##의", "수도", "##이", "##다", "한국", "##어", "##를", "1989년", "2월"]
+KOREAN += ["##에", "."]
 
 
 def recorded(path: str) -> Any:
@@ -42,7 +28,7 @@ def recorded(path: str) -> Any:
         return [json.loads(line) for line in lines] if ".jsonl" in file.name else json.load(lines)
 
 
-def recorded_rows(setting: str, limits: Limits | None = None) -> SpanRows:
+def recorded_rows(setting: str, limits: LengthLimits | None = None) -> SpanRows:
     """The questions whose features the original recorded, featurised by us."""
     tokenizer = Tokenizer.load(shared("data/vocab/bert-base-uncased.txt"), lowercase=True)
     questions = read(TASKS["squad2"], shared("oracle/squad/questions_dev.json"))

@@ -7,23 +7,11 @@ import numpy as np
 
 from bertworks.checkpoint.convert.tensorflow_files import masked_crc32c
 
+from .protobuf import field, varint
+
 NUMBERS = {"float32": 1, "float64": 2, "int32": 3, "int64": 9, "float16": 19}
 NUMBERS["uint16"] = 14  # numpy has no bfloat16: its bits
 MAGIC = bytes.fromhex("57fb808b247547db")
-
-
-def varint(value: int) -> bytes:
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
 
 
 def header(shards: int, endianness: int = 0) -> bytes:

@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional as F
 
 from bertworks.files import InputError
-from bertworks.tasks.answers import NOTHING_FOUND, Answer, Answers, PlainWords, final_span
-from bertworks.tasks.base import Limits
+from bertworks.tasks.answers import NO_VALID_SPAN, Answer, Answers, final_span, normal_forms
+from bertworks.tasks.base import LengthLimits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.contexts import WORD
 from bertworks.tasks.questions import read
@@ -38,7 +38,7 @@ def korean(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 # ---- the original's answers
 
 
-def recorded_answers(setting: str, version_2: bool, limits: Limits) -> tuple[SpanRows, list[Answers]]:
+def recorded_answers(setting: str, version_2: bool, limits: LengthLimits) -> tuple[SpanRows, list[Answers]]:
     """Ours from the recorded scores, which are padded to max_seq_length as they were there."""
     rows, stored = recorded_rows(setting, limits), np.load(shared(f"oracle/squad/logits_{setting}.npz"))
     scores = np.stack([stored["start_logits"], stored["end_logits"]], -1)  # (W, max_seq_length, 2)
@@ -84,7 +84,7 @@ def test_places_say_what_the_texts_say() -> None:
 
 def test_final_text_equals_the_original() -> None:
     tokenizers = {
-        lowercase: PlainWords(Tokenizer.load(shared("data/vocab/bert-base-uncased.txt"), lowercase))
+        lowercase: normal_forms(Tokenizer.load(shared("data/vocab/bert-base-uncased.txt"), lowercase))
         for lowercase in (True, False)
     }
     records = recorded("oracle/squad/final_text.jsonl.gz")
@@ -95,7 +95,7 @@ def test_final_text_equals_the_original() -> None:
 
 
 def test_final_text(tokenizer: Tokenizer) -> None:
-    plain = PlainWords(tokenizer)
+    forms = normal_forms(tokenizer)
     for predicted, original, expected in (
         ("zurich", "(Zürich),", "Zürich"),
         ("40 %", "in (40%) and", "40%"),
@@ -104,7 +104,7 @@ def test_final_text(tokenizer: Tokenizer) -> None:
         ("cat", "the \u00adcat mat", "the \u00adcat mat"),  # one is longer than the other: not aligned
         ("", "the cat", "the cat"),
     ):
-        assert original[slice(*final_span(predicted, original, plain))] == expected
+        assert original[slice(*final_span(predicted, original, forms))] == expected
 
 
 # ---- places in the context
@@ -117,7 +117,7 @@ NFC = "서울은  대한민국의\n\t수도이다. 1989년 2월에 (한국어를
 def test_places_in_hangul(korean: Tokenizer, form: str, answer: str) -> None:
     """Particles are left out, spaces stay as they are, and the last syllable of decomposed text is whole."""
     context, answer = (unicodedata.normalize(form, text) for text in (NFC, answer))
-    rows = prepare(korean, [ask(context, answer)], KORQUAD, Limits())
+    rows = prepare(korean, [ask(context, answer)], KORQUAD, LengthLimits())
     best = rows.answers(one_hot(rows), False)[0].choose()
     assert context[best.start : best.end] == answer
     if form == "NFC":
@@ -133,7 +133,7 @@ def test_decomposed_questions_and_answers_are_tokenized_composed(tmp_path: Path)
         for question in [unicodedata.normalize(form, "서울은 대한민국의 수도?")]
     )
     assert composed[0].question != apart[0].question and composed[0].answers != apart[0].answers
-    one, other = (prepare(korean, rows, KORQUAD, Limits()).inputs for rows in (composed, apart))
+    one, other = (prepare(korean, rows, KORQUAD, LengthLimits()).inputs for rows in (composed, apart))
     assert one.ids.tolist() == other.ids.tolist() and one.labels.tolist() == other.labels.tolist()
     assert one.labels[0, 0] > 0
 
@@ -141,7 +141,7 @@ def test_decomposed_questions_and_answers_are_tokenized_composed(tmp_path: Path)
 def test_places_of_stripped_accents_and_the_empty_answer(tokenizer: Tokenizer) -> None:
     context = "the  cafe\u0301 , Zu\u0308rich"
     rows = prepare(
-        tokenizer, [ask(context, "cafe\u0301"), ask(context, "Zu\u0308rich"), ask(context)], SQUAD2, Limits()
+        tokenizer, [ask(context, "cafe\u0301"), ask(context, "Zu\u0308rich"), ask(context)], SQUAD2, LengthLimits()
     )
     chosen = [one.choose() for one in rows.answers(one_hot(rows), True)]
     assert [context[one.start : one.end] for one in chosen] == ["cafe\u0301", "Zu\u0308rich", ""]
@@ -162,23 +162,23 @@ def scores_of(rows: SpanRows, starts: dict[int, float], ends: dict[int, float]) 
 
 def test_no_valid_span(tokenizer: Tokenizer) -> None:
     """Both ends in the question: the word "empty" of version 1.1; no answer in 2.0, where the original fails."""
-    rows = prepare(tokenizer, [ask("the cat sat", "cat")], SQUAD1, Limits(n_best_size=1))
+    rows = prepare(tokenizer, [ask("the cat sat", "cat")], SQUAD1, LengthLimits(n_best_size=1))
     scores = scores_of(rows, {1: 5.0, 0: 1.0}, {1: 5.0, 0: 2.0})
     assert rows.answers(scores, False)[0] == ([Answer("empty")], None)
     found = rows.answers(scores, True)[0]
-    assert found == ([Answer("", 0, 0, 1.0, 1.0, 2.0)], NOTHING_FOUND)
+    assert found == ([Answer("", 0, 0, 1.0, 1.0, 2.0)], NO_VALID_SPAN)
     assert found.choose(1e5).text == found.answered.text == ""
 
 
 def test_equal_scores_and_a_context_without_pieces(tokenizer: Tokenizer) -> None:
-    rows = prepare(tokenizer, [ask(" \u00ad ", name="a"), ask("the cat", "cat", name="b")], SQUAD2, Limits())
+    rows = prepare(tokenizer, [ask(" \u00ad ", name="a"), ask("the cat", "cat", name="b")], SQUAD2, LengthLimits())
     answers = rows.answers(torch.zeros(len(rows.inputs.ids), 2), True)
     # all scores are equal: in the order of starts, then of ends, no answer last
     assert [[one.text for one in found.best] for found in answers] == [[""], ["the", "the cat", "cat", ""]]
 
 
 def test_the_null_score_is_the_smallest_of_the_windows(tokenizer: Tokenizer) -> None:
-    rows = prepare(tokenizer, [ask("a b c a b c", "b")], SQUAD2, Limits(max_seq_length=9, doc_stride=2))
+    rows = prepare(tokenizer, [ask("a b c a b c", "b")], SQUAD2, LengthLimits(max_seq_length=9, doc_stride=2))
     begin = rows.inputs.edges[:-1]
     assert len(begin) == 2
     scores = scores_of(rows, {begin[0]: 3.0, begin[1]: 1.0}, {begin[0]: 1.0, begin[1]: 2.0, begin[0] + 5: 7.0})
@@ -203,7 +203,7 @@ def four(tokenizer: Tokenizer) -> tuple[SpanRows, torch.Tensor]:
             ask(context, "on", name="d"),
         ],
         SQUAD2,
-        Limits(),
+        LengthLimits(),
     )
     odds, places = (2, 4, 6, -5), (5, 5, 9, 6)
     scores = torch.zeros(len(rows.inputs.ids), 2)
@@ -219,26 +219,30 @@ def test_the_threshold_is_tuned_and_stored(four: tuple[SpanRows, torch.Tensor]) 
     The first best is reached between the odds of a, 2, and of b, 4.
     """
     rows, scores = four
-    judged = rows.judge(scores)
-    assert judged.settings == {"version_2": True, "null_score_diff_threshold": 3.0, "tuned_on": 4}
+    result = rows.evaluate(scores)
+    assert result.settings == {"version_2": True, "null_score_diff_threshold": 3.0, "tuned_on": 4}
     expected = {"f1": 1 / 2, "exact": 1 / 2, "f1_at_0": 1 / 4, "exact_at_0": 1 / 4}
     expected |= {"has_answer_exact": 1 / 3, "has_answer_f1": 1 / 3, "no_answer_exact": 1.0, "no_answer_f1": 1.0}
-    assert {key: judged.metrics[key] for key in expected} == pytest.approx(expected)
-    assert judged.predicted == {"answer": 2, "no answer": 2} and judged.majority == 1 / 4 and not judged.collapsed
-    assert judged.files["predictions.json"] == {"a": "cat", "b": "", "c": "", "d": "sat"}
-    assert judged.files["null_odds.json"] == {"a": 2.0, "b": 4.0, "c": 6.0, "d": -5.0}
-    again = rows.judge(scores, judged.settings)
-    assert again.metrics == judged.metrics and again.settings == {}
-    other = rows.judge(scores, {"version_2": True, "null_score_diff_threshold": 6})
+    assert {key: result.metrics[key] for key in expected} == pytest.approx(expected)
+    assert (
+        result.predicted == {"answer": 2, "no answer": 2}
+        and result.majority == 1 / 4
+        and not result.constant_predictions
+    )
+    assert result.files["predictions.json"] == {"a": "cat", "b": "", "c": "", "d": "sat"}
+    assert result.files["null_odds.json"] == {"a": 2.0, "b": 4.0, "c": 6.0, "d": -5.0}
+    again = rows.evaluate(scores, result.settings)
+    assert again.metrics == result.metrics and again.settings == {}
+    other = rows.evaluate(scores, {"version_2": True, "null_score_diff_threshold": 6})
     assert other.metrics["f1"] == 1 / 2 and other.files["predictions.json"]["c"] == "mat"
-    never = rows.judge(scores, {"version_2": True, "null_score_diff_threshold": -9})
-    assert never.collapsed and never.metrics["f1"] == never.majority
-    assert rows.judge(scores, {"version_2": False}).files["predictions.json"]["b"] == "cat"
+    never = rows.evaluate(scores, {"version_2": True, "null_score_diff_threshold": -9})
+    assert never.constant_predictions and never.metrics["f1"] == never.majority
+    assert rows.evaluate(scores, {"version_2": False}).files["predictions.json"]["b"] == "cat"
 
 
 def test_files(four: tuple[SpanRows, torch.Tensor]) -> None:
     rows, scores = four
-    files = rows.judge(scores).files
+    files = rows.evaluate(scores).files
     assert files["predictions.jsonl"] == [
         {"id": "a", "answers": ["cat"], "predicted": "cat", "start": 4, "end": 7, "exact": 1.0, "f1": 1.0},
         {"id": "b", "answers": [], "predicted": "", "start": 0, "end": 0, "exact": 1.0, "f1": 1.0},
@@ -248,20 +252,20 @@ def test_files(four: tuple[SpanRows, torch.Tensor]) -> None:
     assert json.loads(json.dumps(files)) == files
     unlabelled = [question._replace(answers=(), impossible=False) for question in rows.rows]
     with pytest.raises(InputError, match=r"question 'a': no answer; give one, or is_impossible"):
-        prepare(rows.decoder.tokenizer, unlabelled, SQUAD2, Limits()).judge(scores)
+        prepare(rows.decoder.tokenizer, unlabelled, SQUAD2, LengthLimits()).evaluate(scores)
 
 
 def test_version_1(tokenizer: Tokenizer) -> None:
     context = "the cat sat on a mat"
-    rows = prepare(tokenizer, [ask(context, "sat on", name="a"), ask(context, "mat", name="b")], SQUAD1, Limits())
-    judged = rows.judge(one_hot(rows))
-    assert judged.settings == {"version_2": False} and judged.majority == 0 and not judged.collapsed
-    assert set(judged.metrics) == {"loss", "f1", "exact"} and judged.metrics["f1"] == judged.metrics["exact"] == 1
-    assert "null_odds.json" not in judged.files
+    rows = prepare(tokenizer, [ask(context, "sat on", name="a"), ask(context, "mat", name="b")], SQUAD1, LengthLimits())
+    result = rows.evaluate(one_hot(rows))
+    assert result.settings == {"version_2": False} and result.majority == 0 and not result.constant_predictions
+    assert set(result.metrics) == {"loss", "f1", "exact"} and result.metrics["f1"] == result.metrics["exact"] == 1
+    assert "null_odds.json" not in result.files
     same = scores_of(rows, {4: 5.0, rows.inputs.edges[1] + 4: 5.0}, {5: 5.0, rows.inputs.edges[1] + 5: 5.0})
-    judged = rows.judge(same)
-    assert judged.collapsed and judged.metrics["f1"] == 0  # the cat
-    letters = replace(rows, task=KORQUAD).judge(same).metrics
+    result = rows.evaluate(same)
+    assert result.constant_predictions and result.metrics["f1"] == 0  # the cat
+    letters = replace(rows, task=KORQUAD).evaluate(same).metrics
     assert letters["character_f1"] == pytest.approx((4 / 11 + 4 / 9) / 2)  # a and t are in all three
 
 
@@ -270,7 +274,7 @@ def test_the_loss_is_the_training_loss(four: tuple[SpanRows, torch.Tensor]) -> N
     places, edges = torch.from_numpy(rows.inputs.labels), rows.inputs.edges
     windows = [scores[a:b] for a, b in pairwise(edges)]
     losses = [F.cross_entropy(one.T, place) for one, place in zip(windows, places, strict=True)]
-    assert rows.judge(scores).metrics["loss"] == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
+    assert rows.evaluate(scores).metrics["loss"] == pytest.approx(float(torch.stack(losses).mean()), rel=1e-5)
 
 
 # ---- whole data sets
@@ -288,10 +292,10 @@ def test_every_answer_that_pieces_can_spell_comes_back(task, file, vocab, exact,
     """The rest ends or begins inside a piece: 5 in 2015, a noun whose particle is no piece of its own."""
     tokenizer = Tokenizer.load(shared(f"data/vocab/{vocab}.txt"), lowercase="uncased" in vocab)
     rows = prepare(
-        tokenizer, read(task, shared("data") / file), task, Limits(max_seq_length=384, max_answer_length=400)
+        tokenizer, read(task, shared("data") / file), task, LengthLimits(max_seq_length=384, max_answer_length=400)
     )
-    judged = rows.judge(one_hot(rows))
-    told = judged.files["predictions.jsonl"]
+    result = rows.evaluate(one_hot(rows))
+    told = result.files["predictions.jsonl"]
     golds = [{q.context[start : start + len(text)] for text, start in q.answers} for q in rows.rows]
     found = [q.context[row["start"] : row["end"]] in gold for q, row, gold in zip(rows.rows, told, golds, strict=True)]
     assert sum(row["exact"] == 1 for row in told) == exact

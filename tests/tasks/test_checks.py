@@ -1,7 +1,6 @@
 """Each check of labelled data finds its planted case, and good data has no findings."""
 
 import random
-import unicodedata
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +14,6 @@ from bertworks.tasks.checks import check_labelled_data, hashes_of, seen_in_train
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.questions import Question
 from bertworks.tasks.sentences import Tagged
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import WORDS
 from support.tiny_task import tiny_folder
 
@@ -61,15 +59,11 @@ PLANTED = {
     "twice": ([*TRAIN, *(row._replace(text=row.text.upper() + "!", line=900) for row in TRAIN[:3])], [], "duplicates",
               "warning", "training examples that repeat an earlier one with its label: 3 of 243 (lines 900, 900, "),
     "two labels": ([*TRAIN, TRAIN[0]._replace(label="bad", line=900)], [], "conflicting labels", "note",
-                   f"texts with different labels: 1; {TRAIN[0].text[:18]!r}"),
+                   "training examples that have the text of an earlier one, and another label: 1 of 241 (line 900)"),
     "train in dev": (TRAIN, [*DEV, *TRAIN[:2]], "train/dev overlap", "warning",
                      "development examples that are also in train: 2 of 122 (lines 2, 3)"),
     "dev is train": (TRAIN, TRAIN[:120], "train/dev overlap", "error",
                      "development examples that are also in train: 120 of 120 (lines 2, 3, 4, ...)"),
-    "nearly train in dev": (TRAIN, [*DEV, TRAIN[0]._replace(text=TRAIN[0].text + " again")], "train/dev overlap",
-                            "note", "development examples that share most of their words with one in train: 1 of"),
-    "dev is nearly train": (TRAIN, [row._replace(text=row.text + " again") for row in TRAIN[:120]], "train/dev overlap",
-                            "error", "development examples that share most of their words with one in train: 120 of"),
 }  # fmt: skip
 
 
@@ -81,25 +75,11 @@ def test_a_planted_fault_is_found(name):
     assert text.startswith(evidence.rstrip("'"))
 
 
-def test_the_gravest_finding_is_first_and_a_finding_is_one_line():
-    first, *others = check_labelled_data(TASK, TRAIN[:40], TRAIN[:30])
-    assert first.severity == "error" and {one.severity for one in others} == {"warning"}
-    assert str(first) == f"error: {first.evidence}; {first.advice}"
-    assert str(replace(first, where="a")).startswith("error: a: development examples that are also in train: 30 of 30")
-
-
 def test_words_that_the_vocabulary_lacks_are_found(tmp_path):
     tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))
     korean = [row._replace(text=f"{row.text} 영화 아주") for row in TRAIN]
     [hit] = found(korean, tokenizer=tokenizer)
     assert hit[:2] == ("vocabulary", "warning") and "of the subwords are [UNK]; missing characters: " in hit[2]
-
-
-def test_decomposed_text_is_composed_before_words_are_looked_up():
-    tokenizer = Tokenizer.train(["영화 아주 good bad"] * 20, TokenizerConfig(vocab_size=100, lowercase=False))
-    for text in ("good 영화 아주", "good ᅲᅲ", "영화 아주"):  # lone vowels never compose
-        apart = [row._replace(text=unicodedata.normalize("NFD", text)) for row in TRAIN]
-        assert not [hit for hit in found(apart, tokenizer=tokenizer) if "NFD" in hit[2]], text
 
 
 def test_other_kinds_of_tasks():

@@ -13,7 +13,7 @@ from bertworks.files import InputError, read_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
-from bertworks.tasks.base import Limits, Task
+from bertworks.tasks.base import LengthLimits, Task
 from bertworks.tasks.choice import CHOICE, Choice
 from bertworks.tasks.kinds import load_data, read_rows
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -63,9 +63,9 @@ def place(tmp_path_factory):
 def test_it_learns_and_is_judged_the_same_again(place):
     results = read_json(place / "run/results.json")
     assert results["metrics"]["accuracy"] > 0.95 > results["majority"] + 0.4 and not results["collapsed"]
-    judged = evaluate(place / "run", TASK, read_rows(TASK, place / TASK.dev))
-    assert judged["metrics"] == pytest.approx(results["metrics"], abs=1e-6)
-    assert judged["predicted"] == results["predicted"] and sum(judged["predicted"].values()) == 60
+    result = evaluate(place / "run", TASK, read_rows(TASK, place / TASK.dev))
+    assert result["metrics"] == pytest.approx(results["metrics"], abs=1e-6)
+    assert result["predicted"] == results["predicted"] and sum(result["predicted"].values()) == 60
     settings = read_config(place / "run/model")[1]
     assert settings["architectures"] == ["BertForMultipleChoice"] and settings["bertworks_task"]["kind"] == "choice"
 
@@ -79,7 +79,7 @@ def test_the_order_of_the_choices_does_not_matter(place):
     two = [row._replace(choices=row.choices[:2]) for row in rows if row.label < 2]
     assert evaluate(place / "run", TASK, two)["metrics"]["accuracy"] > 0.95
     mixed = [rows[0], rows[1]._replace(choices=rows[1].choices[:2])]
-    with pytest.raises(InputError, match="rows with 2 and 3 choices; expected one number"):
+    with pytest.raises(InputError, match=r"rows with \[2, 3\] choices; expected one number"):
         evaluate(place / "run", TASK, mixed)
 
 
@@ -87,7 +87,7 @@ def test_features(tmp_path):
     """[CLS] text [SEP] beginning and choice [SEP], cut like any pair; a row is cut as much as its worst choice."""
     tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))
     rows = [Choice("a b", ("c d", "e"), 1, 2), Choice("a b c d", ("e f g h", "e"), 0, 3)]
-    inputs = CHOICE.prepare(tokenizer, rows, TASK, Limits(max_seq_length=8)).inputs
+    inputs = CHOICE.prepare(tokenizer, rows, TASK, LengthLimits(max_seq_length=8)).inputs
     assert len(inputs) == 2 and inputs.choices == 2 and inputs.cut.tolist() == [0, 3]
     batch = inputs.batch(np.array([1, 0]))
     assert batch["input_ids"].shape == (4, 8) and batch["labels"].tolist() == [0, 1]
@@ -104,8 +104,12 @@ def test_features(tmp_path):
 def test_the_same_choice_everywhere(tmp_path):
     tokenizer = load_tokenizer(tiny_folder(tmp_path / "model"))
     rows = [Choice("a", ("b", "c"), label, i) for i, label in enumerate((0, 1, 1))]
-    prepared = CHOICE.prepare(tokenizer, rows, replace(TASK, choices=("one", "two")), Limits())
-    same = prepared.judge(torch.tensor([[1.0], [0.0]] * 3))
-    assert same.collapsed and same.majority == pytest.approx(2 / 3) and same.metrics["accuracy"] == pytest.approx(1 / 3)
-    assert not prepared.judge(torch.tensor([[1.0], [0.0], [0.0], [1.0], [0.0], [1.0]])).collapsed
+    prepared = CHOICE.prepare(tokenizer, rows, replace(TASK, choices=("one", "two")), LengthLimits())
+    same = prepared.evaluate(torch.tensor([[1.0], [0.0]] * 3))
+    assert (
+        same.constant_predictions
+        and same.majority == pytest.approx(2 / 3)
+        and same.metrics["accuracy"] == pytest.approx(1 / 3)
+    )
+    assert not prepared.evaluate(torch.tensor([[1.0], [0.0], [0.0], [1.0], [0.0], [1.0]])).constant_predictions
     assert same.predicted == {"0": 3, "1": 0}

@@ -63,11 +63,6 @@ def test_further_development_sets():
     assert not load_data(TASKS["mnli"], shared("data/glue/MNLI")).more  # dev_mismatched.tsv is not there
 
 
-def test_qqp_row_broken_by_a_line_end(tmp_path):
-    (tmp_path / "train.tsv").write_text("id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\ta\n\tb\t0\n")
-    assert read_rows(TASKS["qqp"], tmp_path / "train.tsv") == [Example("a\n", "b", "not_duplicate", 2)]
-
-
 def test_every_literal_is_sound():
     for name, task in TASKS.items():
         assert name == task.name == find_task(name).name

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bertworks.files import InputError
-from bertworks.tasks.base import Example, Limits, Task
+from bertworks.tasks.base import Example, LengthLimits, Task
 from bertworks.tasks.choice import Choice
 from bertworks.tasks.choice import prepare as prepare_choices
 from bertworks.tasks.classification import prepare
@@ -20,7 +20,7 @@ from support.tiny_task import tiny_folder
 
 def featurise(tokenizer, examples, labels, length) -> Inputs:
     task = Task("t", labels=tuple(labels))
-    return prepare(tokenizer, examples, task, Limits(max_seq_length=length)).inputs
+    return prepare(tokenizer, examples, task, LengthLimits(max_seq_length=length)).inputs
 
 
 @pytest.mark.parametrize("length", [32, 128])
@@ -111,7 +111,9 @@ def test_inputs_of_several_requests_share_a_pass(tokenizer):
     """Each sequence is the one it was, whatever lies beside it, and each part gets its own scores back."""
     one = featurise(tokenizer, [Example("a b", "c"), Example("d")], (), 32)
     task = Task("t", kind="choice", choices=("x", "y"))
-    other = prepare_choices(tokenizer, [Choice("a b c", ("d e", "f g h"))], task, Limits(max_seq_length=48)).inputs
+    other = prepare_choices(
+        tokenizer, [Choice("a b c", ("d e", "f g h"))], task, LengthLimits(max_seq_length=48)
+    ).inputs
     both = Inputs.concat([one, other])
     assert len(both) == 4 and both.limit == 48
     for number, (part, row) in enumerate([(one, 0), (one, 1), (other, 0), (other, 1)]):

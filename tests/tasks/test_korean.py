@@ -54,21 +54,3 @@ def test_entities_point_into_hangul(tokenizer, tmp_path, monkeypatch):
         found = predictor.tag(text)
         assert [entity["text"] for entity in found] == [word for word in re.findall(r"\w+", text) if word in marked]
         assert all(text[entity["start"] : entity["end"]] == entity["text"] for entity in found)
-
-
-@pytest.mark.parametrize("form", ["NFC", "NFD"])
-def test_answers_point_into_hangul(tokenizer, tmp_path, monkeypatch, form):
-    predictor = Predictor(folder(tmp_path / "m", tokenizer, "span", {"kind": "span"}))
-    context, answer = (unicodedata.normalize(form, text) for text in (TEXTS[0], "1446년에 훈민정음을"))
-
-    def scored(model, inputs, *rest) -> torch.Tensor:
-        scores = torch.zeros(len(inputs.ids), 2)
-        pieces = tokenizer.encode("1446년에 훈민정음을").ids[1:-1]
-        for i in range(len(inputs.ids) - len(pieces)):
-            if inputs.ids[i : i + len(pieces)].tolist() == pieces:
-                scores[i, 0] = scores[i + len(pieces) - 1, 1] = 9
-        return scores
-
-    monkeypatch.setattr("bertworks.inference.model.compute_scores", scored)
-    found = predictor.answer("언제?", context)
-    assert found["text"] == answer == context[found["start"] : found["end"]]

@@ -4,7 +4,6 @@ import csv
 import json
 from types import SimpleNamespace
 
-import datasets
 import numpy as np
 import openpyxl
 import pandas
@@ -14,9 +13,8 @@ from bertworks.files import InputError
 from bertworks.inference.evaluation import _match_labels
 from bertworks.tasks.base import Example, Task
 from bertworks.tasks.catalogue import TASKS
-from bertworks.tasks.cells import as_list, truth, whole_number
 from bertworks.tasks.kinds import own_table, own_task, read_rows
-from bertworks.tasks.labels import several_labels
+from bertworks.tasks.labels import as_list, multilabel_names, truth, whole_number
 
 SEVERAL = own_task("multilabel", ("text",), "labels")
 ONE = own_task("", ("text",), "labels")
@@ -28,15 +26,13 @@ def write(path, cells):
     rows = [{"text": f"t{i}", "labels": cell} for i, cell in enumerate(cells)]
     if path.suffix == ".jsonl":
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    elif path.suffix == ".parquet":
-        pandas.DataFrame(rows).to_parquet(path)
     elif path.suffix == ".xlsx":
         book = openpyxl.Workbook()
         for row in (("text", "labels"), *((row["text"], row["labels"]) for row in rows)):
             book.active.append(row)
         book.save(path)
     else:
-        pandas.DataFrame(rows).to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+        pandas.DataFrame(rows).to_csv(path, index=False)
     return path
 
 
@@ -53,29 +49,25 @@ def labels_of(path, task=SEVERAL):
         (["Arts, Crafts|law", "Arts, Crafts", "law"], ["Arts, Crafts|law", "Arts, Crafts", "law"]),
         (["[3, 17]", "[1, 0]", "[5]"], ["3|17", "1|0", "5"]),  # numbers of classes, of which none is there twice
         (["[1]", "[0]"], ["1", "0"]),
-        (["['law']", "[]", "None", "nan"], ["law", "", "", ""]),
+        (["['law']", "[]", ""], ["law", "", ""]),
         (["law|art", "None", "nan"], ["law|art", "None", "nan"]),  # no lists: these may be names
         (["['law', 'None']", "None"], ["law|None", "None"]),
+        (["['law']", "None", "nan", "NaN", "<NA>", "null", "art"], ["law", "", "", "", "", "", "art"]),
         (["0|1", "1|0", ""], ["0|1", "1|0", ""]),
         (["3|3|17", "5", "1|0|1|7"], ["3|3|17", "5", "1|0|1|7"]),
     ],
 )
 def test_several_labels_in_a_cell(tmp_path, cells, expected):
-    for name in ("a.csv", "a.tsv", "a.xlsx", "a.jsonl", "a.parquet"):
+    for name in ("a.csv", "a.xlsx", "a.jsonl"):
         assert labels_of(write(tmp_path / name, cells)) == expected, name
     assert [row.label for row in read_rows(SEVERAL, pandas.read_json(tmp_path / "a.jsonl", lines=True))] == expected
 
 
-@pytest.mark.parametrize("form", [list, tuple, np.array, lambda values: [np.int64(value) for value in values]])
+@pytest.mark.parametrize("form", [list, np.array, lambda values: [np.int64(value) for value in values]])
 def test_vectors_and_names_in_memory(form):
-    for values, expected in (([1, 0, 1], None), ([3, 17], "3|17")):
-        rows = [{"text": "a", "labels": form(values)}]
-        for data in (rows, pandas.DataFrame(rows), *([datasets.Dataset.from_list(rows)] if form is list else [])):
-            if expected:
-                assert [row.label for row in read_rows(SEVERAL, data)] == [expected]
-            else:
-                with pytest.raises(InputError, match="may be 0 or 1 for each label"):
-                    read_rows(SEVERAL, data)
+    assert [row.label for row in read_rows(SEVERAL, [{"text": "a", "labels": form([3, 17])}])] == ["3|17"]
+    with pytest.raises(InputError, match="may be 0 or 1 for each label"):
+        read_rows(SEVERAL, pandas.DataFrame([{"text": "a", "labels": form([1, 0, 1])}]))
 
 
 def test_numbers_of_classes_in_development_rows_are_names(tmp_path):
@@ -86,51 +78,35 @@ def test_numbers_of_classes_in_development_rows_are_names(tmp_path):
         own_table(SEVERAL, train, write(tmp_path / "b.csv", ["[0, 1, 1]"]))
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
-        ["['law']", *["None", "['sea', 'law']"] * 10],
-        ["[3, 17]", *["[1, 0]", "[0]"] * 10],
-    ],
-)
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_the_whole_file_decides_how_its_parts_are_read(tmp_path, cells, ending):
-    whole = {row.line: row for row in read_rows(SEVERAL, write(tmp_path / f"a.{ending}", cells))}
-    parts = [read_rows(SEVERAL, f"{tmp_path}/a.{ending}#{part}") for part in ("train", "dev")]
-    assert all(parts) and sorted([*parts[0], *parts[1]], key=lambda row: row.line) == [*whole.values()]
-    task, data = own_table(SEVERAL, f"{tmp_path}/a.{ending}#train", f"{tmp_path}/a.{ending}#dev")
-    assert len(task.labels) >= 2 and [data.train, data.dev] == parts
+def test_the_whole_file_decides_how_its_parts_are_read(tmp_path):
+    write(tmp_path / "a.csv", ["[3, 17]", *["[1, 0]", "[0]"] * 10])
+    whole = read_rows(SEVERAL, tmp_path / "a.csv")
+    parts = [read_rows(SEVERAL, f"{tmp_path}/a.csv#{part}") for part in ("train", "dev")]
+    assert all(parts) and sorted([*parts[0], *parts[1]], key=lambda row: row.line) == whole
 
 
 @pytest.mark.parametrize(
     ("cells", "task", "message"),
     [
         (["law, sea", "law"], SEVERAL, r"line 2: label 'law, sea' may be one name or several; write several labels as"),
-        (["law, art"], KNOWN, "line 2: label 'law, art' may be one name or several"),
         (["law;art"], SEVERAL, "line 2: label 'law;art' may be one name or several"),
         (["[law, art]"], SEVERAL, r"line 2: label '\[law, art\]' is not a list of names in quotes; write"),
         (['["a|b"]'], SEVERAL, r"expected names without \|"),
         (["['law', None]"], SEVERAL, "is not a list of names in quotes"),
+        (["[1. 0. 1.]"], SEVERAL, "is not a list of names in quotes"),
+        (["1 0 1"], SEVERAL, "is not a list of names in quotes"),
         (["array(['law'], dtype=object)"], SEVERAL, "is not a list of names in quotes"),
         *[
             (cells, SEVERAL, r"line 2: label .* may be 0 or 1 for each label, without their names; give one column per")
-            for cells in (
-                ["[1, 0, 1]", "[0, 0, 0]"],
-                ["[1. 0. 1.]", "[0. 0. 0.]"],
-                ["[True, False]", "[False, True]"],
-                ["1 0 1", "0 1 1"],
-                ["[1, 0]", "[0, 1]", ""],
-                ["[1, 0, 1]", "['law']"],
-            )
+            for cells in (["[1, 0, 1]", "[0, 0, 0]"], ["[True, False]", "[False, True]"], ["[1, 0, 1]", "['law']"])
         ],
-        (["None", "[0, 1]", ""], SEVERAL, r"line 3: label '\[0, 1\]' may be 0 or 1 for each label"),
+        (["", "[0, 1]", ""], SEVERAL, r"line 3: label '\[0, 1\]' may be 0 or 1 for each label"),
         (["[1, 0, 0, 1]"], KNOWN, r"line 2: label '\[1, 0, 0, 1\]' may be 0 or 1 for each label"),
         *[
             (["['law']", odd], SEVERAL, "line 3: label .* is not a list of names in quotes")
-            for odd in ("{'law'}", "('law', 'art')", "()", "set()", "frozenset({'law'})", "tensor([1, 0])", "{1, 2}")
+            for odd in ("{'law'}", "('law', 'art')", "set()", "tensor([1, 0])")
         ],
-        (["['law', 'art']"], ONE, r"label \"\['law', 'art'\]\" is a list; expected one name; .* --kind multilabel"),
-        (["['law']"], ONE, "is a list; expected one name"),
+        (["['law', 'art']"], ONE, r"label \"\['law', 'art'\]\" is a list; expected one name; .* kind multilabel"),
     ],
 )
 def test_forms_that_could_mean_two_things_are_refused(tmp_path, cells, task, message):
@@ -145,7 +121,7 @@ def test_names_with_brackets_stay_names(tmp_path):
         "[x]",
         "f(a, b)",
     ]
-    assert several_labels(["(old) law (new)", "(1)"], {}, ["x"] * 2) == ["(old) law (new)", "(1)"]
+    assert multilabel_names(["(old) law (new)", "(1)"], {}, ["x"] * 2) == ["(old) law (new)", "(1)"]
 
 
 def test_spellings_of_one_number_or_boolean(tmp_path):

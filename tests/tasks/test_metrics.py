@@ -1,4 +1,4 @@
-"""Metrics against figures made by hand, and what guessing gives."""
+"""Metrics against figures made by hand, and what majority_score gives."""
 
 import itertools
 
@@ -10,8 +10,8 @@ from bertworks.tasks.metrics import (
     accuracy,
     exact_match,
     f1,
-    guessing,
     macro_f1,
+    majority_score,
     matthews,
     micro_f1,
     pearson,
@@ -53,15 +53,17 @@ def test_a_collapsed_run():
     assert macro_f1(np.array([0, 2]), np.array([2, 2])) == pytest.approx(1 / 3)  # class 1 is not present
 
 
-def test_guessing_is_the_best_constant_answer():
+def test_majority_score_is_the_best_constant_answer():
     rng = np.random.default_rng(0)
     for _ in range(20):
         classes = rng.integers(0, 3, 12)
         for name in ("accuracy", "macro_f1", "f1", "matthews"):
             best = max(METRICS[name](classes, np.full(12, c)) for c in range(3))
-            assert guessing(name, classes) == pytest.approx(best), name
+            assert majority_score(name, classes) == pytest.approx(best), name
         sets = (rng.random((12, 3)) < rng.random(3)).astype(np.float32)
         for name in ("micro_f1", "exact_match"):
             answers = (np.tile(np.float32(answer), (12, 1)) for answer in itertools.product((0, 1), repeat=3))
-            assert guessing(name, sets) == pytest.approx(max(METRICS[name](sets, answer) for answer in answers)), name
-    assert guessing("spearman", np.array([1.5, 2.0, 2.5], np.float32)) == 0.0
+            assert majority_score(name, sets) == pytest.approx(
+                max(METRICS[name](sets, answer) for answer in answers)
+            ), name
+    assert majority_score("spearman", np.array([1.5, 2.0, 2.5], np.float32)) == 0.0

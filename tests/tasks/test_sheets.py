@@ -1,8 +1,8 @@
-"""Tables, column files and spreadsheets: encodings, sheets, merged cells, rows of names."""
+"""Tables, column files and spreadsheets: encodings, sheets, merged cells."""
 
-import codecs
-import dataclasses
 import datetime
+import re
+import zipfile
 
 import pytest
 
@@ -62,41 +62,32 @@ def test_a_sheet(book):
 
 
 def test_which_sheet(book):
-    with pytest.raises(InputError, match=r"two\.xlsx: sheets .*expected one; name the sheet to read with --sheet"):
+    with pytest.raises(InputError, match=r"two\.xlsx: sheets .*expected one; name the sheet to read"):
         list(read_table(book / "two.xlsx", ["글"]))
-    with pytest.raises(InputError, match="no sheet 'x'; name one of them"):
+    with pytest.raises(InputError, match="sheets '자료', '다른'; expected one"):
         list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="x")))
     assert len(list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="자료")))) == 2
     (book / "locked.xlsx").write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(4096))
     with pytest.raises(InputError, match=r"locked\.xlsx: not a readable \.xlsx file"):
         list(read_table(book / "locked.xlsx", ["글"]))
-    with pytest.raises(InputError, match="sheet '다른', cell B2: the error #N/A"):
+    with pytest.raises(InputError, match="sheet '다른', cell B2: an error, or a formula"):
         list(read_table(book / "two.xlsx", ["글"], form=TableForm(sheet="다른")))
 
 
 def test_a_formula_without_a_saved_value(book):
-    import zipfile
-
     import openpyxl
 
-    made = openpyxl.Workbook()
-    made.active.append(["글", "값"])
-    made.active.append(["둘", None])
-    made.active.append(["셋", "=1+1"])
+    made = openpyxl.load_workbook(book / "a.xlsx")
+    made.active["B4"] = "=1+1"
     made.save(book / "b.xlsx")
-    with pytest.raises(InputError, match=r"b\.xlsx, sheet 'Sheet', cell B3: a formula without a saved value; open"):
+    with pytest.raises(InputError, match=r"b\.xlsx, sheet '자료', cell B4: an error, or a formula"):
         list(read_table(book / "b.xlsx", ["글"]))
-    with zipfile.ZipFile(book / "b.xlsx") as archive:
-        parts = {name: archive.read(name).decode() for name in archive.namelist()}
-    sheet = "xl/worksheets/sheet1.xml"
-    saved = {"2": ('<c r="B3">', "<v>2</v>"), "": ('<c r="B3" t="str">', "<v></v>")}  # an empty text is a value
-    for value, (cell, written) in saved.items():
-        changed = parts[sheet].replace('<c r="B3">', cell).replace("<v />", written).replace("<v/>", written)
-        changed = changed if written in changed else changed.replace("<v></v>", written)
-        with zipfile.ZipFile(book / "c.xlsx", "w") as archive:
-            for name, text in parts.items():
-                archive.writestr(name, changed if name == sheet else text)
-        assert [row.values for row in read_table(book / "c.xlsx", ["글", "값"])] == [["둘", ""], ["셋", value]]
+    for attributes, value in ((b"", b"2"), (b' t="str"', b"")):  # an empty text is a value
+        with zipfile.ZipFile(book / "b.xlsx") as archive, zipfile.ZipFile(book / "c.xlsx", "w") as copy:
+            for name in archive.namelist():
+                cell = b'<c r="B4"%b><f>1+1</f><v>%b</v></c>' % (attributes, value)
+                copy.writestr(name, re.sub(rb'<c r="B4".*?</c>', cell, archive.read(name)))
+        assert [*read_table(book / "c.xlsx", ["값"])][-1].values == [value.decode()]
 
 
 def test_damaged_sheets(book):
@@ -106,20 +97,6 @@ def test_damaged_sheets(book):
         (book / "b.xlsx").write_bytes(content)
         with pytest.raises(InputError, match=r"b\.xlsx: not a readable \.xlsx file"):
             list(read_table(book / "b.xlsx", ["글"]))
-
-
-def test_a_missing_library_names_its_extra(book, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "python_calamine", None)
-    with pytest.raises(InputError, match=r"pip install 'bertworks\[excel\]'"):
-        list(read_table(book / "a.xlsx", ["글"]))
-
-
-def test_a_byte_order_mark_is_no_text(tmp_path):
-    (tmp_path / "a.csv").write_bytes(codecs.BOM_UTF16_LE + "text\nA.\n".encode("utf-16-le"))
-    for encoding in ("utf-16", "utf-16-le"):
-        assert [row.values for row in read_table(tmp_path / "a.csv", ["text"], form=TableForm(encoding))] == [["A."]]
 
 
 def sheet_of(path, rows, *merged):
@@ -135,59 +112,10 @@ def sheet_of(path, rows, *merged):
     return path
 
 
-@pytest.mark.parametrize(
-    ("rows", "merged", "first", "expected"),
-    [
-        # a title over the names, and a label that is merged over three rows
-        (
-            [["제목", None], ["글", "값"], ["a", "x"], ["b", None], ["c", None], ["d", "y"]],
-            ["A1:B1", "B3:B5"],
-            2,
-            "xxxy",
-        ),
-        # two rows of names: those of the second count
-        ([["글", "값들", None], [None, "값", "값2"], ["a", "x", "1"], ["b", "y", "2"]], ["A1:A2", "B1:C1"], 2, "xy"),
-        # cells of the table itself are merged
-        ([["글", "값", None], ["a", "x", None], ["b", "y", None]], ["B1:C1", "B2:C2"], 1, "xy"),
-        ([["글", "값"], ["a", "x"]], [], 1, "x"),
-    ],
-)
-def test_merged_cells(tmp_path, rows, merged, first, expected):
-    path = sheet_of(tmp_path / "a.xlsx", rows, *merged)
-    task = dataclasses.replace(own_task("single", ("글",), "값"), form=TableForm(header_row=first))
-    found = read_rows(task, path)
-    assert "".join(row.label for row in found) == expected and found[0].line == first + 1
-
-
-def test_the_row_of_the_names_is_given(tmp_path, capsys):
-    rows = [["제목"], [], ["글", "값"], ["a", "x"]]
-    (tmp_path / "a.csv").write_text("제목,\n,\n글,값\na,x\n", "utf-8")
-    for path in (sheet_of(tmp_path / "a.xlsx", rows), tmp_path / "a.csv"):
-        with pytest.raises(InputError, match=r"no column '글'; found '제목'"):
-            list(read_table(path, ["글"]))
-        assert list(read_table(path, ["글", "값"], form=TableForm(header_row=3))) == [(4, ["a", "x"])]
-    assert not capsys.readouterr().err
-
-
-def test_a_sheet_of_open_document(tmp_path):
-    import zipfile
-
-    def row(*cells):
-        each = (f'<table:table-cell office:value-type="string"><text:p>{c}</text:p></table:table-cell>' for c in cells)
-        return f"<table:table-row>{''.join(each)}</table:table-row>"
-
-    names = " ".join(
-        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
-    )
-    body = f'<table:table table:name="one">{row("text", "label")}{row("a", "x")}</table:table>'
-    for name in ("spreadsheet", "body", "document-content"):
-        body = f"<office:{name}{f' {names}' * (name == 'document-content')}>{body}</office:{name}>"
-    kind = "application/vnd.oasis.opendocument.spreadsheet"
-    with zipfile.ZipFile(tmp_path / "a.ods", "w") as archive:
-        archive.writestr("mimetype", kind)
-        archive.writestr("META-INF/manifest.xml", "<manifest/>")
-        archive.writestr("content.xml", body)
-    assert list(read_table(tmp_path / "a.ods", ["text", "label"])) == [(2, ["a", "x"])]
+def test_merged_cells(tmp_path):
+    rows = [["글", "값"], ["a", "x"], ["b", None], ["c", None], ["d", "y"]]
+    found = read_rows(own_task("single", ("글",), "값"), sheet_of(tmp_path / "a.xlsx", rows, "B2:B4"))
+    assert [(row.text, row.label, row.line) for row in found] == [*zip("abcd", "xxxy", range(2, 6), strict=True)]
 
 
 def test_a_cell_far_away_is_refused(tmp_path):
@@ -197,7 +125,5 @@ def test_a_cell_far_away_is_refused(tmp_path):
     book = openpyxl.load_workbook(sheet_of(tmp_path / "a.xlsx", [["글", "값"], ["a", "x"]]))
     book.active["XFD1048576"] = "far"
     book.save(tmp_path / "a.xlsx")
-    with pytest.raises(
-        InputError, match="cells in 1,048,576 rows and 16,384 columns; expected at most 20,000,000 cells"
-    ):
+    with pytest.raises(InputError, match="cell XFD1048576: expected at most 702 columns"):
         list(read_table(tmp_path / "a.xlsx", ["글"]))

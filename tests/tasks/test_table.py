@@ -2,6 +2,7 @@
 
 import csv
 import json
+import tracemalloc
 import unicodedata
 
 import pyarrow
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from bertworks.files import InputError
-from bertworks.tasks.base import Example, Task
-from bertworks.tasks.catalogue import TASKS
-from bertworks.tasks.cells import as_list
+from bertworks.tasks.base import Task
 from bertworks.tasks.choice import Choice
-from bertworks.tasks.kinds import load_data, own_table, own_task, read_rows
-from bertworks.tasks.table import TableForm, location, names_of, read_table
+from bertworks.tasks.formats import is_quoted
+from bertworks.tasks.kinds import own_table, own_task, read_rows
+from bertworks.tasks.labels import as_list
+from bertworks.tasks.table import TableForm, locator, names_of, read_table
 
 any_text = st.text(st.characters(exclude_categories=("Cs",)), max_size=8)
 PLAIN = Task("plain", ("text",), "label", labels=("no", "yes"))
@@ -50,7 +51,6 @@ def test_tsv_takes_quotes_as_they_are(tmp_path, name):
     ("content", "expected"),
     [
         ('text\tlabel\n"Hello\t1\nworld"\t0\n', [(2, '"Hello', "1"), (3, 'world"', "0")]),
-        ('text\tlabel\r\n"Hello\t1\r\n\r\nworld"\t0\r\n', [(2, '"Hello', "1"), (4, 'world"', "0")]),
         ('text\tb\tlabel\n"Hello\tworld"\t0\n', [(2, '"Hello', "0")]),
         ('text\tlabel\n"Hello\nworld"\t0\n', [(2, "Hello\nworld", "0")]),
         ('text\tlabel\n"Hello\t1\nworld"\t0\nb\t"c\nd"\n', [(2, "Hello\t1\nworld", "0"), (4, "b", "c\nd")]),
@@ -61,11 +61,23 @@ def test_lines_that_are_whole_rows_are_rows(tmp_path, content, expected):
     assert rows(table(tmp_path / "a.tsv", content), "text", "label") == expected
 
 
+def test_quotes_are_found_line_by_line():
+    tracemalloc.start()
+    try:
+        assert is_quoted((f'"{i:500}"\t1\n' for i in range(10_000)), has_header=True)
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_tables_without_a_header(tmp_path):
     file = table(tmp_path / "a.tsv", "a\tyes\nb\tno\n")
     assert rows(file, "label", "text", header=("text", "label")) == [(1, "yes", "a"), (2, "no", "b")]
+    assert rows(table(file, '"a"\tyes\nb\tno\n'), "text", header=("text", "label")) == [(1, '"a"'), (2, "b")]
     with pytest.raises(InputError, match=r"a\.tsv, line 1: 2 cells, but the header has 3"):
         rows(file, "text", header=("id", "text", "label"))
+    with pytest.raises(InputError, match=r"a\.tsv, line 1: no column 'label'; found 'text', 'x'"):
+        rows(file, "text", "label", header=("text", "x"))
 
 
 @pytest.mark.parametrize(
@@ -83,9 +95,9 @@ def test_json(tmp_path, content):
 
 
 def test_json_lines(tmp_path):
-    content = '{"text": "a", "label": 1}\n\n{"text": "b", "label": true, "more": [1]}\n{"text": null, "label": 2.50}'
-    file = table(tmp_path / "a.jsonl", content)
-    assert rows(file, "text", "label") == [(1, "a", "1"), (3, "b", "true"), (4, "", "2.5")]
+    file = table(tmp_path / "a.jsonl", '{"text": "a", "label": 1}\n\n{"text": null, "label": 2.50}')
+    assert rows(file, "text", "label") == [(1, "a", "1"), (3, "", "2.5")]
+    assert rows(file, "text", optional=("start",)) == [(1, "a", ""), (3, "", "")]
 
 
 def test_parquet_is_read_batch_by_batch(tmp_path):
@@ -100,7 +112,7 @@ def test_parquet_cells(tmp_path):
     columns = {"text": pyarrow.array(["a", None, "c"]).dictionary_encode(), "label": [True, False, None]}
     parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
     assert rows(tmp_path / "a.parquet", "text", "label") == [(1, "a", "true"), (2, "", "false"), (3, "c", "")]
-    with pytest.raises(InputError, match=r"a\.parquet, row 1: no key 'txt'; found 'text', 'label'"):
+    with pytest.raises(InputError, match=r"a\.parquet, row 1: no column 'txt'; found 'text', 'label'"):
         rows(tmp_path / "a.parquet", "txt")
     with pytest.raises(InputError, match=r"a\.parquet, row 3: no label"):
         read_rows(Task("t"), tmp_path / "a.parquet")
@@ -109,7 +121,7 @@ def test_parquet_cells(tmp_path):
     with pytest.raises(InputError, match=r"cut\.parquet: not a readable Parquet file \(.*is it cut off\?"):
         rows(tmp_path / "cut.parquet", "text")
     parquet.write_table(pyarrow.table({"text": [b"a"]}), tmp_path / "b.parquet")
-    with pytest.raises(InputError, match=r"b\.parquet, row 1: 'text' is a bytes; expected a string"):
+    with pytest.raises(InputError, match=r"b\.parquet, row 1: 'text' is .*; expected a string"):
         rows(tmp_path / "b.parquet", "text")
 
 
@@ -119,19 +131,12 @@ def test_lists_where_they_are_asked_for(tmp_path):
     table(tmp_path / "a.jsonl", json.dumps({"words": words[0]}) + '\n{"words": [1, "\\""]}')
     for name in ("a.parquet", "a.jsonl"):
         assert [as_list(row[1]) for row in rows(tmp_path / name, "words", lists=("words",))] == words
-    with pytest.raises(InputError, match=r"a\.jsonl, line 1: 'words' is a list; expected a string$"):
+    with pytest.raises(InputError, match=r"a\.jsonl, line 1: 'words' is .*; expected a string$"):
         rows(tmp_path / "a.jsonl", "words")
     table(tmp_path / "b.jsonl", '{"words": ["a", null]}\n')
-    with pytest.raises(InputError, match=r"'words' is a list with a NoneType in it; expected a string, or a list"):
+    with pytest.raises(InputError, match=r"'words' is .*; expected a string, or a list"):
         rows(tmp_path / "b.jsonl", "words", lists=("words",))
     assert [as_list(cell) for cell in ("[x]", "[[1]]", "a", "", "[" * 5000)] == [None] * 5
-
-
-def test_optional_columns(tmp_path):
-    table(tmp_path / "a.csv", "text,start\na,7\n")
-    table(tmp_path / "a.jsonl", '{"text": "a"}\n{"text": "b", "start": 3}\n')
-    assert rows(tmp_path / "a.csv", "text", optional=("id", "start")) == [(2, "a", "", "7")]
-    assert rows(tmp_path / "a.jsonl", "text", optional=("start",)) == [(1, "a", ""), (2, "b", "3")]
 
 
 def test_a_row_that_line_ends_have_broken(tmp_path):
@@ -159,7 +164,7 @@ def test_one_table_for_both_sides(tmp_path):
     assert {row.text for row in read_rows(task, f"{file}#dev")} == {row.text for row in dev}
     with pytest.raises(InputError, match=r"all\.csv#other: expected a file that ends in"):
         rows(f"{file}#other", "text")
-    assert location("a.parquet", 3) == "a.parquet, row 3" and location("a.csv", 3) == "a.csv, line 3"
+    assert locator("a.parquet")(3) == "a.parquet, row 3" and locator("a.csv")(3) == "a.csv, line 3"
 
 
 @given(st.lists(st.tuples(any_text, any_text), max_size=5))
@@ -193,51 +198,24 @@ def test_names_of_columns_are_compared_composed(tmp_path):
 # ---- faults
 
 
-def test_long_lines_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("bertworks.tasks.formats.MAX_LINE", 100)
-    for name, content in (("a.csv", "text\n" + "x" * 101), ("a.jsonl", "\n" + " " * 101)):
-        with pytest.raises(InputError, match=rf"{name}, line 2: more than 100 bytes"):
-            rows(table(tmp_path / name, content), "text")
-
-
-def test_parquet_that_is_not_what_it_says(tmp_path):
-    """Strings that are not UTF-8, dates that are none."""
-    cells = pyarrow.array([b"a", b"\xff\xfe", b"c"])
-    strings = pyarrow.Array.from_buffers(pyarrow.string(), 3, cells.buffers())
-    parquet.write_table(
-        pyarrow.table({"text": pyarrow.Array.from_buffers(pyarrow.string(), 3, strings.buffers())}),
-        tmp_path / "a.parquet",
-    )
-    with pytest.raises(InputError, match=r"a\.parquet: not a readable Parquet file"):
-        rows(tmp_path / "a.parquet", "text")
-    days = pyarrow.array([1, 2**62], pyarrow.timestamp("ms"))
-    parquet.write_table(pyarrow.table({"text": days}), tmp_path / "b.parquet")
-    with pytest.raises(InputError, match=r"b\.parquet"):
-        rows(tmp_path / "b.parquet", "text")
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.csv", "txt,label\na,yes\n", r"a\.csv, line 1: no column 'text'; found 'txt', 'label'"),
         ("a.csv", "text,label,text\na,yes,b\n", r"a\.csv, line 1: several columns 'text'.*; rename one of them$"),
-        ("a.csv", "text,label\ra,yes\rb,no\r", r"a\.csv, the row .* line 1: new-line character"),
         ("a.csv", "text,label\na,yes\nb", r"a\.csv, line 3: 1 cell, but the header has 2; is the line cut off\?"),
-        ("a.tsv", "text\tlabel\na\tyes\tc\n", r"a\.tsv, line 2: 3 cells"),
         ("a.csv", 'text,label\na,yes\n"b,no\nc,no\n', r"a\.csv, the row that begins in line 3: .*is a quote missing"),
         ("a.csv", b"text,label\na,yes\n\xe9t\xe9,no\n", r"a\.csv, line 3: byte 0xE9 is not UTF-8"),
-        ("a.csv", "text,label\na,yes\n".encode("utf-16"), r"a\.csv: not a text file; .*give --encoding utf-16"),
+        ("a.csv", "text,label\na,yes\n".encode("utf-16"), r"a\.csv: not a text file; .*give the encoding utf-16"),
         ("a.csv", "text,label\na,yes\nb,\n", r"a\.csv, line 3: no label"),
         ("a.csv", "text,label\na,yes\nb,maybe\n", r"a\.csv, line 3: label 'maybe'; expected one of 'no', 'yes'"),
         ("a.csv", "text,label\n", r"a\.csv: no rows"),
         ("a.jsonl", '{"text": "a", "label": "yes"}\n{"text": "b", "la', r"a\.jsonl, line 2: not valid JSON"),
-        ("a.jsonl", '{"text": "a"}\n', r"a\.jsonl, line 1: no key 'label'; found 'text'"),
-        ("a.jsonl", '{"text": ["a"], "label": "yes"}\n', r"a\.jsonl, line 1: 'text' is a list; expected a string"),
+        ("a.jsonl", '{"text": "a"}\n', r"a\.jsonl, line 1: no column 'label'; found 'text'"),
+        ("a.jsonl", '{"text": ["a"], "label": "yes"}\n', r"a\.jsonl, line 1: 'text' is .*; expected a string"),
         ("a.jsonl", '{"text": "\\ud83d", "label": "yes"}\n', r"a\.jsonl, line 1: 'text' has half a character"),
         ("a.jsonl", '{"text": "a", "label": NaN}\n', r"a\.jsonl, line 1: 'label' is nan; expected a text or a finite"),
-        ("a.jsonl", b"\x1f\x8b\x08\x00", r"a\.jsonl: not a text file; .*; unpack it"),
         ("a.json", '{"text": {"0": "a"}}', r"a\.json: found .*; expected a list of objects"),
-        ("a.doc", "", r"a\.doc: expected a file that ends in \.csv"),
     ],
 )
 def test_faults_by_file_and_line(tmp_path, name, content, message):
@@ -278,10 +256,6 @@ def test_right_whatever_its_quotes_marks_and_line_ends(tmp_path, kind):
     assert read_rows(task, table(windows, file.read_bytes().rstrip(b"\n"))) == plain
 
 
-def test_an_empty_text_is_a_text(tmp_path, kind):
-    assert read_rows(TABLES[kind][0], written(tmp_path / "a.csv", kind, ""))[0].text == ""
-
-
 def test_wrong_column_cut_off_line_no_label_in_every_kind(tmp_path, kind):
     task, header, (one, _), _ = TABLES[kind]
     for column in header.split(","):
@@ -310,46 +284,16 @@ def test_a_label_that_only_dev_has(tmp_path, kind):
 # ---- labels
 
 
-def test_own_table_has_the_labels_of_its_training_file(tmp_path):
-    train = table(tmp_path / "a.csv", "question,answer,topic\na,b,x y\nc,d,law\n")
-    dev = table(tmp_path / "b.jsonl", '{"question": "e", "answer": "f", "topic": "law"}\n')
-    task, data = own_table(own_task("", ("question", "answer"), "topic"), train, dev)
-    assert task.labels == ("law", "x y")
-    assert list(data.train) == [Example("a", "b", "x y", 2), Example("c", "d", "law", 3)]
-    table(dev, '{"question": "e", "answer": "f", "topic": "Law"}\n')
-    with pytest.raises(InputError, match=r"b\.jsonl, line 1: label 'Law'; expected one of 'law', 'x y'"):
-        own_table(own_task("", ("question", "answer"), "topic"), train, dev)
-
-
-def test_numbers_as_labels_are_in_order_of_number(tmp_path):
-    file = table(tmp_path / "a.csv", "text,label\n" + "".join(f"t,{i}\n" for i in (10, 9, 2)))
-    assert own_table(own_task("", ("text",), "label"), file, file)[0].labels == ("2", "9", "10")
-
-
-def test_blanks_around_a_label_are_not_part_of_it(tmp_path):
-    file = table(tmp_path / "a.csv", "text,label\na, yes\nb,yes \nc,no\n")
-    assert [row.label for row in read_rows(PLAIN, file)] == ["yes", "yes", "no"]
-
-
 def test_several_labels_as_columns_of_0_and_1(tmp_path):
     task = own_task("multilabel", ("text",), "law,art,war")
     assert task.labels == ("law", "art", "war")
     file = table(tmp_path / "a.csv", "text,law,art,war\na,1,0,1\nb,0,0,0.0\nc,0,1.0,0\n")
     assert [row.label for row in read_rows(task, file)] == ["law|war", "", "art"]
-    file = table(tmp_path / "a.jsonl", '{"text": "a", "law": true, "art": 0, "war": 1}\n')
-    assert [row.label for row in read_rows(task, file)] == ["law|war"]
-    file = table(tmp_path / "b.csv", "text,law,art,war\na,1,0,yes\n")
-    with pytest.raises(InputError, match=r"b\.csv, line 2: 'yes' in column 'war'; expected 0 or 1, one column"):
-        read_rows(task, file)
-    for cells, expected in (("1,,1", "law|war"), ("1,0,", None)):  # nothing is a 0 where no 0 is written
-        table(tmp_path / "b.csv", f"text,law,art,war\na,{cells}\n")
-        if expected:
-            assert read_rows(task, tmp_path / "b.csv")[0].label == expected
-        else:
-            with pytest.raises(InputError, match=r"line 2: nothing in column 'war'; expected 0 or 1"):
-                read_rows(task, tmp_path / "b.csv")
-    own, data = own_table(task, tmp_path / "a.csv", tmp_path / "a.jsonl")
-    assert own.labels == ("law", "art", "war") and len(data.dev) == 1
+    assert read_rows(task, [{"text": "a", "law": True, "art": 0, "war": 1}])[0].label == "law|war"
+    assert read_rows(task, table(file, "text,law,art,war\na,1,,1\n"))[0].label == "law|war"  # no 0 is written
+    for cells, shown in (("1,0,yes", "'yes'"), ("1,0,", "nothing")):
+        with pytest.raises(InputError, match=rf"a\.csv, line 2: {shown} in column 'war'; expected 0 or 1, one column"):
+            read_rows(task, table(file, f"text,law,art,war\na,{cells}\n"))
 
 
 def test_numbers_of_a_regression(tmp_path):
@@ -368,16 +312,3 @@ def test_choices(tmp_path):
     assert read_rows(task, table(file, "begin,go,c,d\nOne.,Two,ran,sat\n"), labelled=False)[0].label is None
     with pytest.raises(InputError, match=r"a\.csv, line 2: an empty choice; expected a text in each of"):
         read_rows(task, table(file, "begin,go,c,d,label\nOne.,Two,ran, ,1\n"))
-
-
-def test_missing_folder_and_file(tmp_path):
-    with pytest.raises(InputError, match="no such folder; sst2 needs the folder with train"):
-        load_data(TASKS["sst2"], tmp_path / "none")
-    with pytest.raises(InputError, match=r"train\.tsv: no such file$"):
-        load_data(TASKS["sst2"], tmp_path)
-
-
-def test_a_table_with_semicolons_is_named(tmp_path):
-    (tmp_path / "a.csv").write_text("text;label\ngood;1\n")
-    with pytest.raises(InputError, match="is it divided by semicolons"):
-        list(read_table(tmp_path / "a.csv", ["text", "label"]))

@@ -7,8 +7,6 @@ import json
 import pickle
 import random
 import re
-import shutil
-import subprocess
 import unicodedata
 from pathlib import Path
 
@@ -17,10 +15,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from bertworks.files import InputError
-from bertworks.tokenizer import Tokenizer, TokenizerConfig, bert_rules, compose, normalize, unicode14
-from bertworks.tokenizer.bert_rules import BertRules
-from bertworks.tokenizer.check import check, misfit
-from bertworks.tokenizer.pipeline import steps
+from bertworks.tokenizer import Tokenizer, TokenizerConfig, bert_rules, compose, normalize
+from bertworks.tokenizer.bert_rules import CLASSES, BertRules
+from bertworks.tokenizer.check import check, normalizer_mismatch
 from bertworks.tokenizer.training import VocabModel, sample_lines
 from bertworks.tokenizer.wordpiece import SPECIAL_TOKENS
 from support import reference_tokenizer as reference
@@ -168,10 +165,10 @@ def test_the_classes_of_characters_are_those_of_unicode_14() -> None:
     category = {char: unicodedata.category(char) for char in ASSIGNED}
     cased = {char for char in ASSIGNED if f" {char}\u03a3".lower().endswith("\u03c2")}
     ignorable = {char for char in ASSIGNED if f"a{char}\u03a3".lower().endswith("\u03c2")} - cased
-    assert members(unicode14.CONTROL) == {c for c in ASSIGNED if reference.is_control(c)} | {"\ufffd"}
-    assert members(unicode14.NONSPACING_MARK) == {char for char in ASSIGNED if category[char] == "Mn"}
-    assert members(unicode14.PUNCTUATION) == {char for char in ASSIGNED if reference.is_punctuation(char)}
-    assert (members(unicode14.CASED), members(unicode14.CASE_IGNORABLE)) == (cased, ignorable)
+    assert members(CLASSES["control"]) == {c for c in ASSIGNED if reference.is_control(c)} | {"\ufffd"}
+    assert members(CLASSES["nonspacing_mark"]) == {char for char in ASSIGNED if category[char] == "Mn"}
+    assert members(CLASSES["punctuation"]) == {char for char in ASSIGNED if reference.is_punctuation(char)}
+    assert (members(CLASSES["cased"]), members(CLASSES["case_ignorable"])) == (cased, ignorable)
 
 
 # ---- properties
@@ -411,54 +408,11 @@ def test_rules_have_one_fingerprint_however_they_are_written(tmp_path: Path) -> 
     assert len(fingerprints | {Tokenizer.load(path, lowercase).fingerprint for lowercase in (True, False)}) == 4
 
 
-SIGMAS = [
-    "\u0391\u03a3",
-    "\u03a3",
-    "1\u03a3",
-    "1'\u03a3",
-    "a'.\u03a3'. b",
-    "a'\u03a3'b",
-    "\u03a3\u03a3\u03a3",
-    "\U0001d400\u0301\u03a3",
-    "\n\u03a3",
-]
-NODE_SCRIPT = """
-const [regexes, sigma, texts] = JSON.parse(require("fs").readFileSync(0));
-regexes.forEach((regex) => new RegExp(regex, "gu"));
-console.log(JSON.stringify(texts.map((text) => text.replaceAll(new RegExp(sigma, "gu"), "\u03c2"))));
-"""
-
-
-@pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
-def test_javascript_reads_the_regular_expressions() -> None:
-    """transformers.js compiles them with the flags "gu"."""
-    found = set()
-    for tokenizer in PROBES.values():
-        parts = json.loads(tokenizer.pipeline)
-        for step in [*steps(parts, "normalizer"), *steps(parts, "pre_tokenizer")]:
-            found |= {step["pattern"]["Regex"]} if "Regex" in step.get("pattern", {}) else set()
-    sigma = bert_rules._FINAL_SIGMA["pattern"]["Regex"]
-    assert len(found) == 4 and sigma in found
-    given = json.dumps([[*found], sigma, SIGMAS])
-    done = subprocess.run(["node", "-e", NODE_SCRIPT], input=given, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr[-300:]
-    final = [["\u03c2" if low == "\u03c2" else char for char, low in zip(t, t.lower(), strict=True)] for t in SIGMAS]
-    assert json.loads(done.stdout) == ["".join(chars) for chars in final]
-
-
 @pytest.mark.parametrize("text", ["1\u03a3", "1'\u03a3", "a\u03a3", "\u03a3", "'", "\u03a3'"])
 def test_final_sigma_takes_time_linear_in_the_text(text: str) -> None:
     """A search back to the text's beginning at every sigma would take half a minute here."""
     long = text * 40_000 + "\u03a3"
     assert PROBES[True].normalize(long) == long.lower()
-
-
-def test_literals_of_special_tokens(trained: Tokenizer) -> None:
-    text = "A [MASK] in the text"
-    assert trained.mask_id not in trained.encode(text).ids
-    assert trained.tokenize(text)[1] == "["
-    assert trained.encode(text, specials=True).ids.count(trained.mask_id) == 1
-    assert all(trained.mask_id not in ids for ids in trained.ids_of([text, "é " + text]))
 
 
 def test_batch_cut_decode(trained: Tokenizer) -> None:
@@ -499,7 +453,7 @@ def test_a_vocabulary_that_its_normalizer_contradicts(
 ) -> None:
     path = write_vocab(tmp_path / "vocab.txt", [*SPECIAL_TOKENS, *pieces.split()])
     parts = json.loads(Tokenizer.load(path, lowercase).pipeline) | BertRules(lowercase).steps  # Hangul is decomposed
-    found = misfit(Tokenizer(json.dumps(parts)))
+    found = normalizer_mismatch(Tokenizer(json.dumps(parts)))
     assert re.search(message, found) if message else not found
 
 
@@ -525,11 +479,8 @@ def test_a_trained_alphabet_has_all_of_printable_ascii(model: str, lowercase: bo
         ("vocab.txt", b"\xef\xbb\xbf[PAD]\n[UNK]\n", "begins with a byte order mark"),
         ("vocab.txt", b"[PAD]\n\xff\n", "byte 6 is not UTF-8"),
         ("vocab.txt", "[PAD]\n영화\n".encode("cp949"), r"byte 6 is not UTF-8; .*; it looks like CP949 .*: save it as"),
-        ("vocab.txt", "[PAD]\n".encode("utf-16"), r"byte 0 is not UTF-8; .*; it looks like UTF-16: save it as UTF-8"),
         ("vocab.txt", b"[PAD]\n[UNK]\na\n", r"lacks \[CLS\] or <s>, \[SEP\] or </s>, \[MASK\] or <mask>"),
-        ("tokenizer.json", b"{", "not valid JSON"),
         ("tokenizer.json", b'{"model": {"type": "WordLevel"}}', "expected one of WordPiece, BPE, Unigram"),
-        ("tokenizer.json", b'{"model": {"type": "BPE"}, "pre_tokenizer": "x"}', "cannot read"),
         ("readme.txt", b"", "no vocabulary in this folder; expected a run, model or tokenizer folder"),
     ],
 )
@@ -563,11 +514,8 @@ REPLACE = ("normalizer", "normalizers", 0, "pattern")
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("model", "type"), {"a": 1}, "its model is"),
         (("model", "vocab"), {"[PAD]": 2**70}, "do not have the ids 0 to"),
         (("model", "vocab", "e"), 2**31, "do not have the ids 0 to"),
-        (("model", "vocab", "e"), 7, "do not have the ids 0 to"),
-        (("added_tokens",), [{"id": 1}], "cannot read"),
         (REPLACE, {"Regex": "("}, "cannot read"),
         (("post_processor", "pair"), [], "post_processor"),
     ],
@@ -584,13 +532,7 @@ def test_a_hand_damaged_pipeline_is_one_message(
 
 @pytest.mark.parametrize(
     ("pattern", "content", "times", "fits"),
-    [
-        ({"String": "a"}, "aa", 34, False),
-        ({"Regex": "\\s"}, "  ", 34, False),
-        ({"Regex": "(?=a)"}, "a", 34, False),
-        ({"String": "a"}, "b" * 100, 1, True),
-        ({"String": "…"}, "...", 34, True),
-    ],
+    [({"String": "a"}, "aa", 34, False), ({"String": "a"}, "b" * 100, 1, True), ({"String": "…"}, "...", 34, True)],
 )
 def test_a_normalizer_that_makes_texts_explode_is_refused(
     trained: Tokenizer, pattern: dict[str, str], content: str, times: int, fits: bool

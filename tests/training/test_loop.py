@@ -4,7 +4,6 @@ import dataclasses
 import errno
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bertworks.data.prefetch import Prefetcher
 from bertworks.data.store import Store
 from bertworks.files import Diverged, InputError, NotWritten
 from bertworks.model.config import ModelConfig
@@ -56,7 +56,7 @@ def batches(tiny_store, count=6, size=4):
 
 def feed(tiny_store, *phases, steps=10):
     config = PretrainConfig(model=ModelConfig(**TINY), phases=phases, loop=LoopConfig(steps=steps))
-    return PretrainingFeed(config, Store.open(tiny_store.path), tiny_store.data().vocabulary, ALONE)
+    return PretrainingFeed(config, Store.open(tiny_store.path), tiny_store.data().vocabulary, ALONE, Prefetcher)
 
 
 def gradient_of(model, groups, folder):
@@ -69,7 +69,7 @@ def gradient_of(model, groups, folder):
         return clip()
 
     loop.trainer.optimizer.clip = note
-    loop.run()
+    loop.train()
     return seen[0], read_log(folder)[0]
 
 
@@ -106,7 +106,7 @@ def test_a_record_is_the_mean_since_the_last(tiny_store, tmp_path):
     groups = batches(tiny_store)
     logs = []
     for every in (1, 4):
-        assert loop_of(model_of(), groups, tmp_path / str(every), steps=10, log_every=every).run()
+        assert loop_of(model_of(), groups, tmp_path / str(every), steps=10, log_every=every).train()
         logs.append(read_log(tmp_path / str(every)))
     single, several = logs
     assert [r["step"] for r in several] == [4, 8, 10]
@@ -136,7 +136,7 @@ class Sick(PretrainingObjective):
 @pytest.mark.parametrize("used", [0.1, 1.25])
 def test_a_record_has_the_cores_that_other_programs_use(tiny_store, tmp_path, monkeypatch, used):
     monkeypatch.setattr("bertworks.model.openmp.watch", lambda: SimpleNamespace(used=used))
-    assert loop_of(model_of(), batches(tiny_store), tmp_path, steps=2).run()
+    assert loop_of(model_of(), batches(tiny_store), tmp_path, steps=2).train()
     assert [r.get("cores_used_by_others") for r in read_log(tmp_path)] == [1.25 if used > 1 else None] * 2
 
 
@@ -152,7 +152,7 @@ def test_an_update_that_is_not_finite_is_not_made(tiny_store, tmp_path, value):
         return result
 
     sick.trainer.update = watch
-    assert sick.run()
+    assert sick.train()
     assert [torch.equal(a, b) for a, b in pairwise(snapshots)] == [
         False, True, True, False, True, False, False,
     ]  # fmt: skip
@@ -177,7 +177,7 @@ def test_updates_that_are_finished_a_step_late_are_the_same(tiny_store, tmp_path
             finish_update()
 
         loop.trainer.finish_update = note
-        assert loop.run()
+        assert loop.train()
         log = [{key: value for key, value in r.items() if key not in TIMING} for r in read_log(tmp_path / str(late))]
         progress = dataclasses.asdict(loop.progress) | {"seconds": 0.0}
         found.append((log, progress, [*loop.trainer.model.state_dict().values()], finished))
@@ -188,7 +188,7 @@ def test_updates_that_are_finished_a_step_late_are_the_same(tiny_store, tmp_path
     assert a_step_late[3] == [(step, step + 1) for step in range(8)]
     with pytest.raises(Diverged, match=r"not finite in 3 steps in a row, the last at step 6\."):
         loop_of(model_of(), groups, tmp_path / "sick", objective=Sick({3, 4, 5}), steps=9, max_skipped=2,
-                log_every=0).run()  # fmt: skip
+                log_every=0).train()  # fmt: skip
 
 
 def test_too_many_in_a_row_end_the_run(tiny_store, tmp_path):
@@ -197,7 +197,7 @@ def test_too_many_in_a_row_end_the_run(tiny_store, tmp_path):
         model, batches(tiny_store), tmp_path, objective=Sick({3, 4, 5}), steps=8, max_skipped=2, save_every=2
     )
     with pytest.raises(Diverged, match=r"not finite in 3 steps in a row.*begin again with a lower optim\.lr"):
-        loop.run()
+        loop.train()
     assert load_state(tmp_path / "state", model_of(), loop.trainer.optimizer, IDENTITY).step == 4
     assert all(torch.isfinite(p).all() for p in model.parameters())
 
@@ -206,28 +206,28 @@ def test_a_watcher_sees_every_record_and_can_stop_the_run(tiny_store, tmp_path):
     """It stops as a signal does: the state is saved, and the run continues."""
     seen, groups = [], batches(tiny_store)
 
-    def watch(kind, record):
-        seen.append((kind, record["step"]))
+    def on_record(record):
+        seen.append((record["kind"], record["step"]))
         return record["step"] >= 4
 
     loop = loop_of(model_of(), groups, tmp_path, steps=9, log_every=2)
-    loop.watch = watch
-    assert not loop.run() and seen == [("train", 2), ("train", 4)] and loop.progress.step == 4
-    assert loop_of(model_of(), groups, tmp_path, steps=9, log_every=2, resumed=True).run()
+    loop.run = dataclasses.replace(loop.run, on_record=on_record)
+    assert not loop.train() and seen == [("train", 2), ("train", 4)] and loop.progress.step == 4
+    assert loop_of(model_of(), groups, tmp_path, steps=9, log_every=2, resumed=True).train()
     assert [record["step"] for record in read_log(tmp_path)] == [2, 4, 6, 8, 9]
 
 
 def test_budgets(tiny_store, tmp_path, monkeypatch):
     groups = batches(tiny_store)
     with pytest.raises(InputError, match=r"no budget: give one of loop\.steps, loop\.tokens, loop\.hours"):
-        loop_of(model_of(), groups, tmp_path / "none").run()
+        loop_of(model_of(), groups, tmp_path / "none").train()
     loop = loop_of(model_of(), groups, tmp_path / "steps", steps=5)
-    assert loop.run() and loop.progress.step == 5
+    assert loop.train() and loop.progress.step == 5
     assert loop.trainer.feed.budgets_used == [0, 0.2, 0.4, 0.6, 0.8]
 
     sizes = [int(batch["attention_mask"].sum()) for batch in groups]
     loop = loop_of(model_of(), groups, tmp_path / "tokens", tokens=sum(sizes[:4]) - 1, steps=100)
-    assert loop.run() and (loop.progress.step, loop.progress.tokens) == (4, sum(sizes[:4]))
+    assert loop.train() and (loop.progress.step, loop.progress.tokens) == (4, sum(sizes[:4]))
     assert loop.trainer.feed.budgets_used[1] == pytest.approx(sizes[0] / (sum(sizes[:4]) - 1))
 
     now = [0.0]
@@ -238,7 +238,7 @@ def test_budgets(tiny_store, tmp_path, monkeypatch):
 
     monkeypatch.setattr(trainer_module, "time", SimpleNamespace(perf_counter=clock))
     loop = loop_of(model_of(), groups, tmp_path / "hours", hours=65 / 3600, eval_every=0)
-    assert loop.run() and loop.progress.step == 7 and loop.progress.seconds == 70
+    assert loop.train() and loop.progress.step == 7 and loop.progress.seconds == 70
 
 
 def test_phases_change_at_their_share_of_the_budget(tiny_store, tmp_path):
@@ -250,7 +250,7 @@ def test_phases_change_at_their_share_of_the_budget(tiny_store, tmp_path):
         shapes.append((tuple(group.micro_batches[0][0]["input_ids"].shape), group.next_position))
         return group
 
-    assert loop_of(model_of(), watch, tmp_path, steps=10).run()
+    assert loop_of(model_of(), watch, tmp_path, steps=10).train()
     assert [shape for shape, _ in shapes] == [(4, 16)] * 7 + [(2, 24)] * 2 + [(2, 40)]
     assert [after for _, after in shapes] == [
         *((0, 0, 4 * i) for i in range(1, 8)), (1, 0, 2), (1, 0, 4), (2, 0, 2),
@@ -258,7 +258,7 @@ def test_phases_change_at_their_share_of_the_budget(tiny_store, tmp_path):
 
 
 def test_evaluation_comes_in_time_and_the_best_weights_are_kept(tiny_store, tmp_path):
-    scores, seen = iter([0.1, 0.9, 0.3, 0.2]), []
+    scores, seen = iter([0.1, 0.9, 0.3, 0.2, 0.9]), []
     model = model_of()
 
     def evaluate():
@@ -268,17 +268,16 @@ def test_evaluation_comes_in_time_and_the_best_weights_are_kept(tiny_store, tmp_
 
     loop = loop_of(model, batches(tiny_store), tmp_path, evaluate=evaluate, steps=8, eval_every=2, keep_best="accuracy")
     (tmp_path / "state").mkdir()
-    assert loop.run()
+    assert loop.train()
     evaluations = [(r["step"], r["accuracy"]) for r in read_log(tmp_path) if r["kind"] == "eval"]
     assert evaluations == [(2, 0.1), (4, 0.9), (6, 0.3), (8, 0.2)]
     assert torch.equal(model.state_dict()["heads.nsp.weight"], seen[1]) and not torch.equal(seen[1], seen[3])
-    assert loop.progress.best == 0.9
+    assert loop.progress.best == 0.9 and loop.metrics == {"accuracy": 0.9}  # evaluated once more
 
 
-@pytest.mark.parametrize("call", ["fsync", "write"])
-def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkeypatch, call):
+def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkeypatch):
     groups = batches(tiny_store)
-    assert loop_of(model_of(), groups, tmp_path, steps=4).run()
+    assert loop_of(model_of(), groups, tmp_path, steps=4).train()
     path = tmp_path / "state" / "state.safetensors"
     before = path.read_bytes()
 
@@ -287,52 +286,19 @@ def test_a_full_disk_is_said_once_and_harms_nothing(tiny_store, tmp_path, monkey
 
     model = model_of()
     loop = loop_of(model, groups, tmp_path, steps=8, save_every=2, resumed=True)
-    if call == "fsync":
-        update = loop.trainer.update
-        loop.trainer.update = lambda *a: (monkeypatch.setattr(os, "fsync", full), update(*a))[1]
-    else:
-        monkeypatch.setattr("bertworks.training.state.atomic_write", full)
+    update = loop.trainer.update
+    loop.trainer.update = lambda *a: (monkeypatch.setattr(os, "fsync", full), update(*a))[1]
     with pytest.raises(NotWritten, match=r"state\.safetensors: could not be written \(No space left on device\)"):
-        loop.run()
+        loop.train()
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["state.safetensors"]
     assert load_state(tmp_path / "state", model, loop.trainer.optimizer, IDENTITY).step == 4
 
 
-def test_a_log_that_cannot_be_written_is_said(tiny_store, tmp_path):
-    def fill(step):
-        if step == 2:
-            (tmp_path / "log.jsonl").rename(tmp_path / "kept.jsonl")
-            (tmp_path / "log.jsonl").symlink_to("/dev/full")
-
-    loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=4)
-    loop.after_step = fill
-    with pytest.raises(NotWritten, match=r"could not be written \(No space left on device\)"):
-        loop.run()
-    assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 1
-
-
-def test_resuming_in_the_middle_gives_the_same_weights(tiny_store, tmp_path):
-    groups, optim = batches(tiny_store), OptimConfig(lr=1e-3)
-    whole = loop_of(model_of(0.1), groups, tmp_path / "whole", optim, steps=9)
-    assert whole.run()
-    first = loop_of(model_of(0.1), groups, tmp_path / "parts", optim, steps=9, save_every=4)
-
-    first.trainer.feed = stopped_before(6, groups)  # after the state of step 4 was saved
-    with pytest.raises(KeyboardInterrupt):
-        first.run()
-    second = loop_of(model_of(0.1, seed=2), groups, tmp_path / "parts", optim, steps=9, resumed=True)
-    assert second.progress.step == 4 and second.run()
-    for name, value in whole.trainer.model.state_dict().items():
-        assert torch.equal(value, second.trainer.model.state_dict()[name]), name
-    losses = [[r["mlm_loss"] for r in read_log(tmp_path / name)] for name in ("whole", "parts")]
-    assert losses[0] == losses[1] and len(losses[0]) == 9
-
-
 HOLES = """
 import torch
-from bertworks.training.process import prepare_process, return_free_memory
+from bertworks.training.machine import prepare_process, return_free_memory
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -371,38 +337,41 @@ class Shift(PretrainingObjective):
 def test_an_infinite_loss_with_a_finite_gradient_is_no_update(tiny_store, tmp_path):
     groups = batches(tiny_store)
     loop = loop_of(model_of(), groups, tmp_path / "run", objective=Shift({1, 2}), steps=6, log_every=3)
-    assert loop.run() and (loop.progress.step, loop.progress.updates) == (6, 4)
+    assert loop.train() and (loop.progress.step, loop.progress.updates) == (6, 4)
     text = (tmp_path / "run" / "log.jsonl").read_text()
     assert "Infinity" not in text and "NaN" not in text
     records = read_log(tmp_path / "run")
     assert [r["skipped"] for r in records] == [2, 2]
     one = loop_of(model_of(), groups, tmp_path / "one", steps=1, log_every=1)  # the only update of that record
-    assert one.run() and records[0]["mlm_loss"] == read_log(tmp_path / "one")[0]["mlm_loss"]
+    assert one.train() and records[0]["mlm_loss"] == read_log(tmp_path / "one")[0]["mlm_loss"]
 
 
 def test_a_record_without_any_update_has_no_number_for_its_losses(tiny_store, tmp_path):
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, objective=Sick({1, 2}), steps=4, log_every=1)
-    assert loop.run()
+    assert loop.train()
     records = read_log(tmp_path)
     assert [r["mlm_loss"] is None for r in records] == [False, True, True, False]
     assert [r["grad_norm"] is None for r in records] == [False, True, True, False]
     assert "NaN" not in (tmp_path / "log.jsonl").read_text()
 
 
-def test_means_of_a_resumed_run_are_those_of_a_run_left_alone(tiny_store, tmp_path):
+def test_a_resumed_run_has_the_weights_and_the_records_of_a_run_left_alone(tiny_store, tmp_path):
     """The record after the resume covers steps from before it."""
     groups, optim = batches(tiny_store), OptimConfig(lr=1e-3)
-    assert loop_of(model_of(), groups, tmp_path / "whole", optim, steps=9, log_every=5).run()
-    first = loop_of(model_of(), groups, tmp_path / "parts", optim, steps=9, log_every=5, save_every=3)
+    whole = loop_of(model_of(0.1), groups, tmp_path / "whole", optim, steps=9, log_every=5)
+    assert whole.train()
+    first = loop_of(model_of(0.1), groups, tmp_path / "parts", optim, steps=9, log_every=5, save_every=3)
 
     first.trainer.feed = stopped_before(4, groups)  # after the state of step 3 was saved
     with pytest.raises(KeyboardInterrupt):
-        first.run()
-    second = loop_of(model_of(seed=2), groups, tmp_path / "parts", optim, steps=9, log_every=5, resumed=True)
-    assert second.run()
+        first.train()
+    second = loop_of(model_of(0.1, seed=2), groups, tmp_path / "parts", optim, steps=9, log_every=5, resumed=True)
+    assert second.progress.step == 3 and second.train()
+    states = [loop.trainer.model.state_dict() for loop in (whole, second)]
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     keys = ("step", "mlm_loss", "nsp_loss", "lr", "grad_norm", "tokens")
-    found = [[[r[key] for key in keys] for r in read_log(tmp_path / name)] for name in ("whole", "parts")]
-    assert found[0] == found[1] and [record[0] for record in found[0]] == [5, 9]
+    logs = [[[record[key] for key in keys] for record in read_log(tmp_path / name)] for name in ("whole", "parts")]
+    assert logs[0] == logs[1] and [record[0] for record in logs[0]] == [5, 9]
 
 
 def test_judging_is_in_float32_whatever_training_uses(tiny_store, tmp_path):
@@ -415,25 +384,18 @@ def test_judging_is_in_float32_whatever_training_uses(tiny_store, tmp_path):
         return {"accuracy": out.last_hidden_state.sum().item()}
 
     loop = loop_of(model, batches(tiny_store), tmp_path, evaluate=judge, steps=4, eval_every=2, precision="bfloat16")
-    assert loop.run()
+    assert loop.train()
     assert seen == [(False, torch.float32)] * 2
     assert judge()["accuracy"] == [r for r in read_log(tmp_path) if r["kind"] == "eval"][-1]["accuracy"]
     assert loop.metrics == judge()
 
 
 def test_the_best_loss_is_the_lowest_and_a_score_that_is_no_number_is_never_the_best(tiny_store, tmp_path):
-    scores = iter([math.nan, 3.0, 1.0, 2.0])
+    scores = iter([math.nan, 3.0, 1.0, 2.0, 1.0])
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, evaluate=lambda: {"mlm_loss": next(scores)}, steps=4,
                    eval_every=1, keep_best="mlm_loss")  # fmt: skip
-    assert loop.run() and loop.progress.best == 1.0
+    assert loop.train() and loop.progress.best == 1.0
     assert "NaN" not in (tmp_path / "log.jsonl").read_text()
-
-
-def test_a_metric_to_choose_by_that_nobody_measures_is_refused(tiny_store, tmp_path):
-    loop = loop_of(model_of(), batches(tiny_store), tmp_path, evaluate=lambda: {"f1": 0.5}, steps=2, eval_every=1,
-                   keep_best="accuracy")  # fmt: skip
-    with pytest.raises(InputError, match=r"loop\.keep_best = 'accuracy'; expected one of f1"):
-        loop.run()
 
 
 def test_damaged_best_weights_are_refused_by_name(tiny_store, tmp_path):
@@ -449,7 +411,7 @@ def test_damaged_best_weights_are_refused_by_name(tiny_store, tmp_path):
 
     loop._evaluate = damage
     with pytest.raises(InputError, match=r"best\.safetensors: not a whole state"):
-        loop.run()
+        loop.train()
 
 
 def stopped_at(step, loop):
@@ -472,29 +434,11 @@ def test_a_stop_in_the_last_step_does_not_wait_for_the_last_evaluation(tiny_stor
         judged.append(True)
         return {"f1": 0.5}
 
-    assert not stopped_at(4, loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4)).run()
+    assert not stopped_at(4, loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4)).train()
     assert not judged
     again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, resumed=True)
-    assert again.run() and judged == [True]
+    assert again.train() and judged == [True]
     assert [(r["kind"], r["step"]) for r in read_log(tmp_path)] == [*(("train", i) for i in range(1, 5)), ("eval", 4)]
-
-
-def test_a_stop_while_the_last_state_is_saved_does_not_wait_for_the_last_evaluation(tiny_store, tmp_path, monkeypatch):
-    def judge():
-        raise AssertionError("evaluated")
-
-    loop = loop_of(model_of(), batches(tiny_store), tmp_path, evaluate=judge, steps=4)
-    save = loop_module.Checkpoints.save
-
-    def stopped(checkpoints):
-        signal.raise_signal(signal.SIGTERM)
-        save(checkpoints)
-
-    monkeypatch.setattr(loop_module.Checkpoints, "save", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        loop.run()
-    state = load_state(tmp_path / "state", loop.trainer.model, loop.trainer.optimizer, IDENTITY)
-    assert state.step == 4
 
 
 @pytest.mark.parametrize("during", [True, False])
@@ -513,38 +457,22 @@ def test_a_stop_at_the_very_end_comes_at_once_and_leaves_one_record(tiny_store, 
     if during:
         loop.evaluate = lambda progress: judge() if progress.step == 4 else {"f1": 0.1}
         with pytest.raises(KeyboardInterrupt):
-            loop.run()
+            loop.train()
         assert judged == ["asked"]
     else:
-        assert loop.run()
+        assert loop.train()
     again = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, eval_every=2, resumed=True)
-    assert again.run()
+    assert again.train()
     kinds = [(r["kind"], r["step"]) for r in read_log(tmp_path)]
     assert kinds == [("train", 1), ("train", 2), ("eval", 2), ("train", 3), ("train", 4), ("eval", 4)]
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "expected"),
-    [
-        ("steps", -5, "0 (no such limit) or more"),
-        ("tokens", -1, "0 (no such limit) or more"),
-        ("hours", -0.5, "0 (no such limit) or more"),
-        ("hours", math.nan, "0 (no such limit) or more"),
-        ("log_every", -1, "0 or more"),
-        ("eval_every", -1, "0 or more"),
-        ("save_every", -1, "0 or more"),
-        ("max_skipped", -1, "0 or more"),
-    ],
+    ("name", "value"), [("steps", -5), ("hours", math.nan), ("log_every", -1), ("seed", -1), ("seed", 2**63)]
 )
-def test_a_negative_budget_or_rhythm_is_refused(name, value, expected):
-    with pytest.raises(ValueError, match=f"^{re.escape(f'loop.{name} = {value}; expected {expected}')}$"):
+def test_numbers_out_of_range_are_refused(name, value):
+    with pytest.raises(ValueError, match=rf"{name} = .*{value}; expected "):
         LoopConfig(**{name: value})
-
-
-@pytest.mark.parametrize("seed", [-1, 2**63, 2**64])
-def test_a_seed_that_no_generator_takes_is_refused(seed):
-    with pytest.raises(ValueError, match=r"seed = -?\d+; expected a whole number from 0 to 2\^63 - 1"):
-        LoopConfig(steps=1, seed=seed)
 
 
 def test_the_seed_of_a_gpu_is_within_its_range(tiny_store, tmp_path, monkeypatch):
@@ -571,7 +499,7 @@ def test_steps_that_compile_are_no_part_of_a_budget_in_hours(tiny_store, tmp_pat
     monkeypatch.setattr(trainer_module, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     monkeypatch.setattr(trainer_module, "graphs_made", lambda: clock.graphs)
     loop = loop_of(model_of(), feed, tmp_path, hours=4 / 3600)
-    assert loop.run()
+    assert loop.train()
     assert shares == ([0, 0, 0, 0.25, 0.5, 0.5, 0.75] if compiles else [0])
     assert loop.progress.seconds == (4 if compiles else 10)
     assert read_log(tmp_path)[0]["seconds"] == (0 if compiles else 10)

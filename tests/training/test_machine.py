@@ -8,16 +8,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bertworks.data.prefetch import Prefetcher
 from bertworks.files import InputError
 from bertworks.finetuning.job import ExampleFeed
 from bertworks.model.config import ModelConfig
 from bertworks.pretraining.job import open_training
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
-from bertworks.training import distributed, machine, process
-from bertworks.training.config import LoopConfig
+from bertworks.training import distributed, machine
+from bertworks.training.config import LoopConfig, TrainerState
 from bertworks.training.distributed import World
-from bertworks.training.progress import TrainerState
 
 GPU = torch.device("cuda", 1)
 TINY = ModelConfig(vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
@@ -48,7 +48,7 @@ def test_one_thread_reads_batches_beside_a_gpu_until_the_block_ends(gpu, monkeyp
     monkeypatch.setattr(torch.random, "fork_rng", lambda gpus: contextlib.nullcontext())
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    with process.prepared_process():
+    with machine.prepared_process():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
@@ -58,16 +58,6 @@ def test_processes_on_gpus_name_their_device_and_do_not_wait_for_ever(gpu):
     assert distributed.join_world() == World(1, 2, GPU)
     assert gpu["device"] == gpu["device_id"] == GPU
     assert gpu["backend"] == "cpu:gloo,cuda:nccl" and timedelta(0) < gpu["timeout"] <= timedelta(hours=1)
-
-
-def test_float32_is_not_tf32_on_a_gpu(gpu):
-    before = torch.get_float32_matmul_precision()
-    try:
-        distributed.join_world()
-        process.prepare_process()
-        assert torch.get_float32_matmul_precision() == "highest"
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 @pytest.mark.parametrize(("real", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
@@ -100,7 +90,7 @@ def test_uneven_parts_of_a_batch_are_together_the_batch(tiny_store, micro):
     config = PretrainConfig(model=TINY, phases=(Phase(24, 1.0, 7, micro),), loop=LoopConfig(steps=1))
     store = open_training(config, tiny_store.path, finished=True)
     vocabulary = tiny_store.data().vocabulary
-    feeds = [PretrainingFeed(config, store.store, vocabulary, world) for world in worlds(1) + worlds(3)]
+    feeds = [PretrainingFeed(config, store.store, vocabulary, world, Prefetcher) for world in worlds(1) + worlds(3)]
     whole, *parts = (feed(TrainerState(), 0.0) for feed in feeds)
     assert [row for part in parts for row in rows_of(part)] == rows_of(whole)
     assert {part.next_position for part in parts} == {whole.next_position}
@@ -111,7 +101,7 @@ def test_a_batch_smaller_than_the_processes_is_refused(tiny_store):
     config = PretrainConfig(model=TINY, phases=(Phase(24, 1.0, 2),), loop=LoopConfig(steps=1))
     store = open_training(config, tiny_store.path, finished=True).store
     with pytest.raises(InputError, match="batch_size 2 is less than the 3 processes; give each of them a row"):
-        PretrainingFeed(config, store, tiny_store.data().vocabulary, worlds(3)[2])
+        PretrainingFeed(config, store, tiny_store.data().vocabulary, worlds(3)[2], Prefetcher)
     settings = dataclasses.make_dataclass("Settings", ["batch_size"])(2)
     with pytest.raises(InputError, match="batch_size 2 is less than the 3 processes; give each of them a row"):
         ExampleFeed(SimpleNamespace(), settings, worlds(3)[0])

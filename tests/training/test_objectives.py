@@ -9,7 +9,7 @@ from bertworks.model.heads import build_model
 from bertworks.training import vocabulary_loss
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.task_objectives import ClassificationObjective, SpanObjective
-from bertworks.training.vocabulary_loss import Scorer, linear_cross_entropy
+from bertworks.training.vocabulary_loss import OutputLayer, linear_cross_entropy
 from support.batches import batch, problem
 
 TINY = ModelConfig(
@@ -38,13 +38,13 @@ def test_value_and_gradients_of_the_fused_projection(rows, unused, gpu, monkeypa
     tensors, labels = problem(unused=unused)
     expected = plain(*tensors, labels)
     gradients = torch.autograd.grad(3 * expected, tensors)
-    term = linear_cross_entropy(Scorer(*tensors), labels)
+    term = linear_cross_entropy(OutputLayer(*tensors), labels)
     torch.testing.assert_close(term.loss, expected, rtol=1e-6, atol=1e-5)
     for found, gradient in zip(torch.autograd.grad(3 * term.loss, tensors), gradients, strict=True):
         torch.testing.assert_close(found, gradient, rtol=1e-5, atol=1e-5)
     assert term.correct is None
     with torch.no_grad():
-        counted = linear_cross_entropy(Scorer(*tensors), labels)
+        counted = linear_cross_entropy(OutputLayer(*tensors), labels)
     torch.testing.assert_close(counted.loss, expected, rtol=1e-6, atol=1e-5)
     assert counted.correct == (F.linear(*tensors).argmax(-1) == labels).sum()
 
@@ -52,7 +52,7 @@ def test_value_and_gradients_of_the_fused_projection(rows, unused, gpu, monkeypa
 def test_large_scores_do_not_overflow():
     tensors, labels = problem()
     tensors = [(100 * t.detach()).requires_grad_() for t in tensors]
-    torch.testing.assert_close(linear_cross_entropy(Scorer(*tensors), labels).loss, plain(*tensors, labels))
+    torch.testing.assert_close(linear_cross_entropy(OutputLayer(*tensors), labels).loss, plain(*tensors, labels))
 
 
 def test_near_in_bfloat16(monkeypatch):
@@ -61,7 +61,7 @@ def test_near_in_bfloat16(monkeypatch):
     expected = plain(*tensors, labels)
     gradients = torch.autograd.grad(expected, tensors)
     with torch.autocast("cpu", torch.bfloat16):
-        term = linear_cross_entropy(Scorer(*tensors), labels)
+        term = linear_cross_entropy(OutputLayer(*tensors), labels)
     assert term.loss.dtype == torch.float32
     torch.testing.assert_close(term.loss, expected, rtol=0.01, atol=0)
     for found, gradient in zip(torch.autograd.grad(term.loss, tensors), gradients, strict=True):
@@ -75,12 +75,12 @@ def test_a_batch_without_predictions(M, autocast):
     tensors, _ = problem(M)
     labels = torch.full((M,), -100)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        term = linear_cross_entropy(Scorer(*tensors), labels)
+        term = linear_cross_entropy(OutputLayer(*tensors), labels)
     assert term.loss == 0
     term.loss.backward()
     assert all(t.grad is not None and not t.grad.any() for t in tensors)
     with torch.no_grad():
-        counted = linear_cross_entropy(Scorer(*tensors), labels)
+        counted = linear_cross_entropy(OutputLayer(*tensors), labels)
     assert counted.loss == 0 and counted.correct == 0 and counted.loss.dtype == torch.float32
 
 

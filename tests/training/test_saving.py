@@ -17,9 +17,8 @@ from bertworks.model.heads import build_model
 from bertworks.training import loop as loop_module
 from bertworks.training import state
 from bertworks.training import trainer as trainer_module
-from bertworks.training.config import OptimConfig
+from bertworks.training.config import OptimConfig, TrainerState
 from bertworks.training.optim import Optimizer
-from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state, snapshot
 from support.loops import IDENTITY, loop_of
 
@@ -44,7 +43,7 @@ def slow_disk(monkeypatch):
     write, disk = state.write_state, SimpleNamespace(free=threading.Event(), begun=[])
 
     def slowly(folder, what):
-        disk.begun.append(what.header["progress"])
+        disk.begun.append(what[1]["progress"])
         assert disk.free.wait(60)
         write(folder, what)
 
@@ -59,8 +58,10 @@ def weights_of(path):
 @pytest.fixture
 def checkpoints(monkeypatch):
     """The checkpoints of the loops that a test runs."""
-    made, init = [], loop_module.Checkpoints.__post_init__
-    monkeypatch.setattr(loop_module.Checkpoints, "__post_init__", lambda self: (made.append(self), init(self))[1])
+    made, init = [], loop_module.Checkpoints.__init__
+    monkeypatch.setattr(
+        loop_module.Checkpoints, "__init__", lambda self, *given: (made.append(self), init(self, *given))[1]
+    )
     return made
 
 
@@ -73,13 +74,13 @@ def test_training_continues_while_a_state_is_written(tiny_store, tmp_path, slow_
         if step == 3:
             assert len(slow_disk.begun) == 1 and not (tmp_path / "state" / "state.safetensors").exists()
             slow_disk.free.set()
-            checkpoints[0].wait()
+            checkpoints[0].check(wait=True)
             found = weights_of(tmp_path / "state" / "state.safetensors")
             assert all(torch.equal(value, found[f"model.{name}"]) for name, value in seen[2].items())
             assert not all(torch.equal(value, seen[3][name]) for name, value in seen[2].items())
 
     loop.after_step = after
-    assert loop.run()
+    assert loop.train()
     assert (
         load_state(tmp_path / "state", loop.trainer.model, loop.trainer.optimizer, IDENTITY).step == 4
     )  # the end waits
@@ -88,12 +89,12 @@ def test_training_continues_while_a_state_is_written(tiny_store, tmp_path, slow_
 def test_a_snapshot_shares_no_memory_with_training():
     model = torch.nn.Linear(3, 2)
     optimizer = Optimizer(model, OPTIM)
-    taken = snapshot(model, optimizer, TrainerState(step=1), "abc")
-    before = {name: value.clone() for name, value in taken.tensors.items()}
+    taken, _ = snapshot(model, optimizer, TrainerState(step=1), "abc")
+    before = {name: value.clone() for name, value in taken.items()}
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    assert all(torch.equal(value, before[name]) for name, value in taken.tensors.items())
+    assert all(torch.equal(value, before[name]) for name, value in taken.items())
 
 
 def test_one_state_is_written_at_a_time(tiny_store, tmp_path, slow_disk, monkeypatch):
@@ -106,7 +107,7 @@ def test_one_state_is_written_at_a_time(tiny_store, tmp_path, slow_disk, monkeyp
 
     monkeypatch.setattr(loop_module, "snapshot", note)
     threading.Timer(0.5, slow_disk.free.set).start()
-    assert loop_of(model_of(), batches(tiny_store), tmp_path, steps=3, save_every=1).run()
+    assert loop_of(model_of(), batches(tiny_store), tmp_path, steps=3, save_every=1).train()
     assert copies == [False, True, True] and len(slow_disk.begun) == 3
 
 
@@ -127,7 +128,7 @@ def test_a_disk_that_was_full_is_said_at_the_next_step(tiny_store, tmp_path, mon
 
     loop.after_step = after
     with pytest.raises(NotWritten, match=r"state\.safetensors: could not be written \(No space left on device\)"):
-        loop.run()
+        loop.train()
     assert steps == [1, 2, 3]
 
 
@@ -141,7 +142,7 @@ def test_a_run_that_diverges_leaves_the_state_that_was_being_written(tiny_store,
 
     loop.after_step = after
     with pytest.raises(Diverged):
-        loop.run()
+        loop.train()
     assert load_state(tmp_path / "state", loop.trainer.model, loop.trainer.optimizer, IDENTITY).step == 2
 
 
@@ -152,9 +153,9 @@ def test_saving_by_minutes(tiny_store, tmp_path, monkeypatch):
     monkeypatch.setattr(trainer_module.Trainer, "_seconds_since", lambda self, start, counts: 40.0)
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=8, save_minutes=2.0)
     save = loop_module.Checkpoints.save
-    noted = lambda checkpoints: (saved.append(loop.progress.step), save(checkpoints))  # noqa: E731
+    noted = lambda checkpoints, wait: (saved.append(loop.progress.step), save(checkpoints, wait))  # noqa: E731
     monkeypatch.setattr(loop_module.Checkpoints, "save", noted)
-    assert loop.run()
+    assert loop.train()
     assert saved == [3, 6, 8]
 
 
@@ -165,7 +166,7 @@ def test_the_file_is_one_that_safetensors_reads(tmp_path):
         "flag": torch.ones(3) > 0,
         "wide": torch.rand(2, 3, dtype=torch.float64), "plain": torch.rand(5, 2), "byte": torch.tensor([1, 255]).byte(),
     }  # fmt: skip
-    state.write_state(tmp_path, state.Snapshot(tensors, {"progress": '"\u00e9"', "recipe": "abc"}))
+    state.write_state(tmp_path, (tensors, {"progress": '"\u00e9"', "recipe": "abc"}))
     with safe_open(tmp_path / "state.safetensors", "pt") as file:
         assert file.metadata().items() >= {"progress": '"\u00e9"', "recipe": "abc"}.items()
         found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -1,19 +1,15 @@
 """The state file: all there, or refused with one clear message."""
 
-import json
-
 import pytest
 import safetensors
 import safetensors.torch
 import torch
 
 from bertworks import __version__
-from bertworks.files import InputError, NewerVersion
+from bertworks.files import InputError
 from bertworks.tensors import CHECKSUM, tensors_checksum
-from bertworks.training.config import OptimConfig
-from bertworks.training.identity import FORMAT
+from bertworks.training.config import OptimConfig, TrainerState
 from bertworks.training.optim import Optimizer
-from bertworks.training.progress import TrainerState
 from bertworks.training.state import load_state, snapshot, write_state
 from support.loops import identity_of
 
@@ -66,8 +62,7 @@ def test_a_cut_state_is_refused(tmp_path, kept):
 
 def test_another_file_is_not_a_state(tmp_path):
     path = tmp_path / "state.safetensors"
-    known = {"recipe": ABC.hash, "bertworks": __version__, "format": str(FORMAT)}
-    for header in (None, known, known | {"progress": "{"}, known | {"format": "x"}, {"progress": '{"stop": 3}'}):
+    for header in (None, {"recipe": ABC.hash, "bertworks": __version__}):
         safetensors.torch.save_file({"model.x": torch.zeros(2)}, path, header)
         with pytest.raises(InputError, match="remove the run folder"):
             load_state(tmp_path, *trained(0), ABC)
@@ -75,7 +70,7 @@ def test_another_file_is_not_a_state(tmp_path):
 
 def test_a_state_of_another_recipe_is_refused(tmp_path):
     write_state(tmp_path / "state", snapshot(*trained(), TrainerState(), ABC.hash))
-    with pytest.raises(InputError, match=r"other settings, data or model\. Rerun the command .*or give another --out"):
+    with pytest.raises(InputError, match=r"other settings, data or model\. Rerun the command .*or give another"):
         load_state(tmp_path / "state", *trained(0), identity_of("abd"))
 
 
@@ -97,23 +92,10 @@ def test_every_flipped_bit_is_noticed(tmp_path):
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
-        try:
+        with pytest.raises(InputError):
             load_state(tmp_path, *trained(0), ABC)
-        except InputError:
-            continue
-        assert b'"checksum"' not in flipped  # a state of an earlier version has none
     path.write_bytes(whole)
     assert load_state(tmp_path, *trained(0), ABC).step == 3
-
-
-def test_a_state_of_a_newer_version_is_refused_by_name(tmp_path):
-    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
-    alter(tmp_path / "state.safetensors", format=str(FORMAT + 1), progress='{"unknown": 1}')
-    newer = (
-        rf"state\.safetensors: written by a newer bertworks \(format {FORMAT + 1}; this version reads up to {FORMAT}\)"
-    )
-    with pytest.raises(NewerVersion, match=newer):
-        load_state(tmp_path, *trained(0), ABC)
 
 
 @pytest.mark.parametrize("other", ["0.0.9", "0.2.0", "1.1.0"])
@@ -129,50 +111,18 @@ def test_an_unfinished_run_continues_under_the_same_minor_version(tmp_path, monk
         load_state(tmp_path, *trained(0), ABC)
 
 
-def test_a_state_of_an_older_version_is_taken(tmp_path):
-    """It says nothing of the losses since the last record."""
-    model, optimizer = trained()
-    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=3, updates=3), ABC.hash))
-    known = ("step", "updates", "phase", "group", "offset", "tokens", "instances", "seconds", "skipped", "best")
-    older = {name: vars(TrainerState(step=3, updates=3))[name] for name in known}
-    alter(tmp_path / "state.safetensors", progress=json.dumps(older))
-    assert load_state(tmp_path, *trained(0), ABC) == TrainerState(step=3, updates=3)
-
-
-@pytest.mark.parametrize(
-    "progress",
-    [
-        "[]", "7", '{"step": "3"}', '{"step": -1}', '{"step": 1.5}', '{"step": true}', '{"seconds": null}',
-        '{"best": "0.5"}', '{"loss_sums": [1]}', '{"loss_sums": {"mlm": "x"}}', '{"seconds": NaN}', "[" * 9999,
-        '{"step": ' + "9" * 9999 + "}",
-    ],
-    ids=lambda text: text[:20],
-)  # fmt: skip
-def test_a_damaged_header_is_refused(tmp_path, progress):
-    model, optimizer = trained()
-    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=3, updates=3), ABC.hash))
+@pytest.mark.parametrize("progress", ["[]", '{"step": "3"', '{"unknown": 1}'])
+def test_a_header_that_is_no_progress_is_refused(tmp_path, progress):
+    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
     alter(tmp_path / "state.safetensors", progress=progress)
     with pytest.raises(InputError, match=r"state\.safetensors: not a whole state"):
         load_state(tmp_path, *trained(0), ABC)
 
 
-@pytest.mark.parametrize(
-    ("name", "tensor"),
-    [
-        ("model.0.weight", None), ("model.0.weight", torch.zeros(2)), ("model.9.weight", torch.zeros(2)),
-        ("exp_avg.0.weight", None), ("exp_avg.0.weight", torch.zeros(3, 5)), ("stranger", torch.zeros(1)),
-        ("exp_avg_sq.1.bias", torch.zeros(3).half()),
-    ],
-)  # fmt: skip
-def test_a_state_with_other_tensors_is_refused_and_changes_nothing(tmp_path, name, tensor):
-    model, optimizer = trained()
-    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=3, updates=3), ABC.hash))
+@pytest.mark.parametrize("name", ["model.0.weight", "exp_avg.0.weight"])
+def test_a_state_without_a_tensor_is_refused(tmp_path, name):
+    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
     path = tmp_path / "state.safetensors"
-    tensors = {n: t for n, t in safetensors.torch.load_file(path).items() if n != name}
-    alter(path, tensors if tensor is None else tensors | {name: tensor})
-    other, fresh = trained(1)
-    before = [t.clone() for t in (*other.parameters(), *fresh.state().values())]
-    with pytest.raises(InputError, match=rf"state\.safetensors: not a whole state \({name.removeprefix('model.')} is"):
-        load_state(tmp_path, other, fresh, ABC)
-    after = (*other.parameters(), *fresh.state().values())
-    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    alter(path, {n: t for n, t in safetensors.torch.load_file(path).items() if n != name})
+    with pytest.raises(InputError, match=r"state\.safetensors: not a whole state"):
+        load_state(tmp_path, *trained(1), ABC)

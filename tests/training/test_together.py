@@ -11,7 +11,6 @@ import torch
 
 from bertworks.config import load_recipe
 from bertworks.files import Diverged, InputError
-from bertworks.pretraining.estimate import estimate
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
@@ -64,7 +63,7 @@ def train_with_a_slow_disk(rank, folder):
             model, [batch()], folder, objective=Pull(), steps=3, eval_every=1, keep_best="accuracy",
             evaluate=lambda: {"accuracy": next(scores)}, world=world,
         )  # fmt: skip
-        assert loop.run()
+        assert loop.train()
         return model.weight.tolist()
 
 
@@ -78,7 +77,7 @@ def lose_one_update(rank, folder):
         model = linear()
         loop = loop_of(model, [batch()], folder, objective=Pull(sick=rank == 1), steps=9, max_skipped=2, world=world)
         with pytest.raises(Diverged):
-            loop.run()
+            loop.train()
         return loop.progress.step, loop.progress.updates, torch.equal(model.weight, linear().weight)
 
 
@@ -174,13 +173,3 @@ def ask(rank):
 
 def test_an_error_of_the_first_process_is_raised_in_all():
     assert together(ask) == ["no such folder here"] * 2
-
-
-def estimate_together(rank, config, store):
-    return estimate(config, store, 2)
-
-
-def test_an_estimate_of_several_processes_is_the_first_ones(tiny_store, tmp_path):
-    config = load_recipe(write_recipe(tmp_path, micro=5), PretrainConfig)
-    one, other = together(estimate_together, config, tiny_store.path)
-    assert one["hours"] > 0 and other == {}

@@ -15,9 +15,8 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import build_model
 from bertworks.training import trainer as trainer_module
-from bertworks.training.config import OptimConfig
+from bertworks.training.config import OBJECTIVES, OptimConfig
 from bertworks.training.distributed import World
-from bertworks.training.objective_specs import OBJECTIVES
 from bertworks.training.objectives import PRETRAINING
 from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective, TaggingObjective
 from support.batches import batch_of
@@ -98,7 +97,7 @@ class Copies(TorchDispatchMode):
 def on_a_gpu(monkeypatch, tmp_path):
     """A function that makes two updates of a model on the GPU, and returns the loop and the copies."""
     monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: None)
-    monkeypatch.setattr(trainer_module, "item_async", lambda norm: lambda: 1.0)
+    monkeypatch.setattr(trainer_module, "read_async", lambda values: lambda: [1.0] * len(values))
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())  # it does not know the device
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)
     monkeypatch.setattr(sys.modules["torch.optim.optimizer"], "_get_fused_kernels_supported_devices", lambda: ["meta"])
@@ -136,7 +135,7 @@ def test_adamw_does_not_wait_for_the_gpu(on_a_gpu):
 
 def test_a_batch_that_is_not_prepared_would_wait(on_a_gpu, monkeypatch):
     """So that the tests above can fail."""
-    cells = {"last_cells": torch.arange(2, device=GPU)}
+    cells = {"output_positions": torch.arange(2, device=GPU)}
     monkeypatch.setattr(type(PRETRAINING["mlm+nsp"]), "prepare", lambda self, batch: batch | cells)
     with pytest.raises(RuntimeError, match="meta"):
         on_a_gpu("mlm+nsp", PADDED)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bertworks.files import InputError
-from bertworks.workers import Cluster, Pool, WorkersLost, cluster, open_pool
+from bertworks.workers import Cluster, WorkersLost, cluster
 
 heavy = pytest.mark.heavy
 
@@ -32,17 +32,6 @@ def fail(made, message):
 
 def end(made):
     os._exit(1)
-
-
-def test_no_scheduler_is_a_pool_of_this_machine(tmp_path):
-    with open_pool("", 1, Made, tmp_path) as pool:
-        assert type(pool) is Pool and [*pool.run(number_of, [(1,), (2,)])] == [1, 2]
-
-
-def test_a_missing_library_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"dask.distributed is not installed.*pip install 'bertworks\[cluster\]'"):
-        Cluster("local", 1, Made)
 
 
 @heavy

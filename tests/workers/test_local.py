@@ -21,6 +21,10 @@ def write(folder, name):
     (folder.path / name).write_text(str(os.getpid()))
 
 
+def number_of(folder, number):
+    return number
+
+
 def fail(folder, name):
     raise ValueError(name)
 
@@ -31,6 +35,9 @@ def test_all_tasks_are_done_and_each_process_makes_its_object_once(tmp_path, cou
         for number in range(20):
             pool.submit(write, f"task-{number}")
         pool.finish()
+        pool.ended()
+        assert sorted(pool.run(number_of, ((number,) for number in range(20)))) == [*range(20)]
+        assert pool.ended() == pool.ended(wait=True) == []
     made = {path.name.removeprefix("process-") for path in tmp_path.glob("process-*")}
     assert 1 <= len(made) <= count and (str(os.getpid()) in made) == (count == 1)
     assert len(found := [path.read_text() for path in tmp_path.glob("task-*")]) == 20 and set(found) <= made
@@ -41,17 +48,6 @@ def test_what_a_task_raised_is_raised(tmp_path, count):
     with Pool(count, Folder, tmp_path) as pool, pytest.raises(ValueError, match="this one"):
         pool.submit(fail, "this one")
         pool.finish()
-
-
-def number_of(folder, number):
-    return number
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_results_come_as_tasks_end(tmp_path, count):
-    with Pool(count, Folder, tmp_path) as pool:
-        assert sorted(pool.run(number_of, ((number,) for number in range(20)))) == [*range(20)]
-        assert pool.ended() == pool.ended(wait=True) == []
 
 
 def die(folder):

@@ -11,6 +11,7 @@ from huggingface_hub.repocard_data import ModelCardData
 
 from ..files import to_json
 from ..model.config import ModelConfig
+from ..pretrained import name_of
 from .families import JINA, ROTARY
 from .names import TOP
 
@@ -37,10 +38,10 @@ def model_card(config: Facts, shape: ModelConfig, sizes: Mapping[str, int], fact
     tables of values of the run, as in results.json. `title` and `made` go into the heading, `language`, `license`,
     `datasets` and `base_model` into the front matter.
     """
-    title, made = facts.get("title", "BERT encoder"), facts.get("made", "trained with bertworks")
+    title, origin = facts.get("title", "BERT encoder"), facts.get("made", "trained with bertworks")
     run = {key: value for key, value in facts.items() if key not in _ELSEWHERE}
     lines = ["---", _front_matter(config, shape, facts), "---", "", f"# {_plain(title)}", ""]
-    lines += [_opening(config, sizes, made), "", *_section("Shape", _shape(config, shape, sizes))]
+    lines += [_opening(config, sizes, origin), "", *_section("Shape", _shape(config, shape, sizes))]
     lines += _section("Run", run) if run else []
     return "\n".join([*lines, "## Use", "", *_use(config)])
 
@@ -60,23 +61,26 @@ def _front_matter(config: Facts, shape: ModelConfig, facts: Facts) -> str:
 def origin_in_card(folder: Path) -> dict[str, Any]:
     """`license` and `base_model` (the first one) of a folder's card, where it names them.
 
-    A local folder's name is not the name of a model on a hub: without a card that names one there is no `base_model`.
+    Of a download `base_model` is its own name. The name of another local folder is not the name of
+    a model on a hub: without a card that names one there is no `base_model`.
     """
     try:
         front = metadata_load(folder / "README.md") or {}
     except Exception:  # no card, or one that another program or a person wrote: whatever yaml raises
-        return {}
-    found = {key: front.get(key) for key in ("license", "base_model")}
-    first = {key: value[0] if isinstance(value, list) and value else value for key, value in found.items()}
+        front = {}
+    values = {key: front.get(key) for key in ("license", "base_model")}
+    if (name := name_of(folder)) is not None and "/" in name:
+        values["base_model"] = name.partition("@")[0]
+    first = {key: value[0] if isinstance(value, list) and value else value for key, value in values.items()}
     return {key: value for key, value in first.items() if isinstance(value, str) and value}
 
 
-def _opening(config: Facts, sizes: Mapping[str, int], made: str) -> str:
+def _opening(config: Facts, sizes: Mapping[str, int], origin: str) -> str:
     """How the model came about, and what loads the folder."""
     if config["model_type"] == "bertworks":
         alone = "**Load it with bertworks: no class of transformers computes this model, and none loads this folder.**"
-        return f"{alone} An encoder {_plain(made)}; `model_type` is `bertworks`."
-    text = f"An encoder {_plain(made)}; `{config['architectures'][0]}` in transformers"
+        return f"{alone} An encoder {_plain(origin)}; `model_type` is `bertworks`."
+    text = f"An encoder {_plain(origin)}; `{config['architectures'][0]}` in transformers"
     if config["model_type"] != ROTARY:
         return f"{text}."
     text += f" 5.4 and newer (BERT with rotary positions has the model type `{ROTARY}` there)."
@@ -102,14 +106,14 @@ def _section(name: str, table: Facts) -> list[str]:
 
 def _use(config: Facts) -> list[str]:
     """How to load the folder, with bertworks and with transformers; or why transformers cannot."""
-    ours = ["```python", "import bertworks", "", 'model = bertworks.load_model("this folder")', "```", ""]
+    usage = ["```python", "import bertworks", "", 'model = bertworks.load_model("this folder")', "```", ""]
     if config["model_type"] == "bertworks":
-        return [*ours, "Transformers does not open this folder: it has no model type with these settings (Shape).", ""]
+        return [*usage, "Transformers does not open this folder: it has no model type with these settings (Shape).", ""]
     auto, newer = _class(config)[1], " 5.4 and newer" if config["model_type"] == ROTARY else ""
     load = 'from_pretrained("this folder")'
-    theirs = [f"from transformers import {auto}, AutoTokenizer", ""]
-    theirs += [f"tokenizer = AutoTokenizer.{load}", f"model = {auto}.{load}"]
-    return [*ours, f"In transformers{newer}:", "", "```python", *theirs, "```", ""]
+    hf_usage = [f"from transformers import {auto}, AutoTokenizer", ""]
+    hf_usage += [f"tokenizer = AutoTokenizer.{load}", f"model = {auto}.{load}"]
+    return [*usage, f"In transformers{newer}:", "", "```python", *hf_usage, "```", ""]
 
 
 def _class(config: Facts) -> tuple[str, str]:

@@ -40,14 +40,17 @@ LAYERS = {name: {row[0]: row[i] for row in _ROWS[1:]} for i, name in enumerate(_
 
 
 def _modules(prefix: str, layer: str, inside: Mapping[str, str], pooler: str, mlm: tuple[str, ...]) -> dict[str, str]:
-    """Our modules: theirs. inside: those of a layer. mlm: dense, norm, decoder, and the module with the head's bias."""
+    """Our modules: those of Hugging Face.
+
+    inside: those of a layer. mlm: dense, norm, decoder, and the module with the head's bias.
+    """
     return {
         "encoder.embeddings.word": f"{prefix}.embeddings.word_embeddings",
         "encoder.embeddings.position": f"{prefix}.embeddings.position_embeddings",
         "encoder.embeddings.token_type": f"{prefix}.embeddings.token_type_embeddings",
         "encoder.embeddings.norm": f"{prefix}.embeddings.LayerNorm",
         "encoder.embeddings.projection": f"{prefix}.encoder.embedding_hidden_mapping_in",
-        **{f"encoder.layers.{{}}.{ours}": f"{layer}.{theirs}" for ours, theirs in inside.items()},
+        **{f"encoder.layers.{{}}.{name}": f"{layer}.{hf_name}" for name, hf_name in inside.items()},
         "encoder.pooler": pooler,
         **dict(zip(("heads.mlm.dense", "heads.mlm.norm", "heads.mlm.decoder", "heads.mlm"), mlm, strict=True)),
         "heads.nsp": "cls.seq_relationship",
@@ -72,7 +75,7 @@ def _classes(name: str) -> dict[str, set[str]]:
         f"{name}ForMultipleChoice": {"choice", "pooler"},
         f"{name}ForTokenClassification": {"tagger"},
         f"{name}ForQuestionAnswering": {"span"},
-        f"{name}Model": set(),  # it may have been made without the pooler
+        f"{name}Model": set(),  # perhaps without the pooler
     }
 
 
@@ -118,7 +121,8 @@ ROBERTA = Family(
     ),
     classes={"RobertaForCausalLM": {"mlm"}, **_classes("Roberta")},
     causal="RobertaForCausalLM",
-    aliases={"xlm-roberta": "XLMRoberta", "camembert": "Camembert"},
+    aliases={"xlm-roberta": "XLMRoberta", "camembert": "Camembert", "data2vec-text": "Data2VecText"},
+    older={r"^data2vec_text\.": "roberta."},
     defaults={"vocab_size": 50265, "pad_token_id": 1},
     read=read_roberta,
     write=write_positions,

@@ -55,7 +55,7 @@ def read_config(path: Path | str) -> tuple[ModelConfig, dict[str, Any]]:
         )
         raise InputError(f"{path}: no {CONFIG}: {what}")
     settings = read_json_object(path / CONFIG)
-    hf.check_known(settings, str(path / CONFIG))
+    hf.check_supported(settings, str(path / CONFIG))
     settings = hf.by_family(settings) | cross_encoder_settings(path)
     return hf.config_from_hf(settings, str(path / CONFIG)), settings
 
@@ -134,7 +134,7 @@ class FolderContents(NamedTuple):
         """
         copies = {name: tensor.to(torch.float32, copy=True) for name, tensor in state.items()}
         if finite:
-            check_finite({self.family.their_name(name): tensor for name, tensor in copies.items()}, self.path)
+            check_finite({self.family.hf_name(name): tensor for name, tensor in copies.items()}, self.path)
         return copies
 
     def labels(self) -> list[str] | None:
@@ -226,7 +226,7 @@ def _their_tensors(model: Model) -> dict[str, Tensor]:
     family = family_of(hf.type_to_write(model.config, parts, _top(model)), parts)
     prefix = "" if model.heads or model.config.direction == "pair" else f"{family.prefix}."
     tensors = {
-        family.their_name(name).removeprefix(prefix): tensor.detach().to("cpu", torch.float32).contiguous()
+        family.hf_name(name).removeprefix(prefix): tensor.detach().to("cpu", torch.float32).contiguous()
         for name, tensor in model.state_dict().items()
     }
     tensors = family.stacked(tensors)

@@ -58,18 +58,18 @@ _OWN_KEYS = {FORMAT, TASK, TOP, *(own_key(f.name) for f in dataclasses.fields(Mo
 
 def by_family(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A config.json under its family's names: XLM-R and CamemBERT become RoBERTa, whose tensors they have."""
-    found, classes = settings.get("model_type"), settings.get("architectures")
-    if not isinstance(found, str) or found not in _ALIASES:
+    model_type, classes = settings.get("model_type"), settings.get("architectures")
+    if not isinstance(model_type, str) or model_type not in _ALIASES:
         return dict(settings)
-    family, prefix = _ALIASES[found]
+    family, prefix = _ALIASES[model_type]
     renamed: dict[str, Any] = {"model_type": family}
     if isinstance(classes, list):
-        theirs = FAMILIES[family].bare.removesuffix("Model")
-        renamed["architectures"] = [name.replace(prefix, theirs) if isinstance(name, str) else name for name in classes]
+        new = FAMILIES[family].bare.removesuffix("Model")
+        renamed["architectures"] = [name.replace(prefix, new) if isinstance(name, str) else name for name in classes]
     return {**settings, **renamed}
 
 
-def check_known(settings: Mapping[str, Any], where: str) -> None:
+def check_supported(settings: Mapping[str, Any], where: str) -> None:
     """Raises InputError for a setting whose model is not computed here, or is computed by a program of the folder."""
     check_only(settings, ONLY, where)
     programs = settings.get("auto_map")
@@ -114,19 +114,19 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
         raise InputError(f"{where}: hidden_act = {shorten(activation)}; expected one of {', '.join(ACTIVATIONS)}")
     if settings.get("is_decoder") and FAMILIES[name].causal:  # of transformers: a token sees what is left of it
         values["direction"] = "left"
-    ours = {f.name: settings.get(own_key(f.name)) for f in dataclasses.fields(ModelConfig)}
-    ours = {field: value for field, value in ours.items() if value is not None}
+    own = {f.name: settings.get(own_key(f.name)) for f in dataclasses.fields(ModelConfig)}
+    own = {field: value for field, value in own.items() if value is not None}
     if kind != "bertworks":
-        _check_own(name, ours, {**vars(ModelConfig()), **values}, where)
-    return from_dict(ModelConfig, values | ours, where)
+        _check_own(name, own, {**vars(ModelConfig()), **values}, where)
+    return from_dict(ModelConfig, values | own, where)
 
 
-def _check_own(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str) -> None:
+def _check_own(name: str, own: Mapping[str, Any], expected: Mapping[str, Any], where: str) -> None:
     """Raises InputError if one of our keys contradicts the keys of a model type, by which other software computes."""
-    for field, value in ours.items():
-        if value != theirs[field] and not _same_outputs(name, field, value):
+    for field, value in own.items():
+        if value != expected[field] and not _same_outputs(name, field, value):
             raise InputError(
-                f"{where}: {own_key(field)} = {shorten(value)}; expected {shorten(theirs[field])}, as {name}'s own "
+                f"{where}: {own_key(field)} = {shorten(value)}; expected {shorten(expected[field])}, as {name}'s own "
                 "keys say: correct or remove one of them"
             )
 
@@ -134,7 +134,7 @@ def _check_own(name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any], wh
 def _same_outputs(name: str, field: str, value: Any) -> bool:
     """Whether an encoder of this model type computes the same, though one of our keys has another value than its own.
 
-    Rates and first weights change training alone. A table of sinusoidal positions is read like a learned one.
+    Rates and initialization change training alone. A table of sinusoidal positions is read like a learned one.
     """
     if field == "position_embedding_type":
         return value == "sinusoidal" and name != ROTARY and field not in FAMILIES[name].fixed
@@ -154,7 +154,7 @@ def _check_format(settings: Mapping[str, Any], where: str) -> None:
 
 
 def _values(family: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that other software's keys stand for. Raises ValueError for what no field can say."""
+    """The fields that other software's keys set. Raises ValueError for what no field can say."""
     table = FAMILIES[family]
     given = {name: settings.get(table.keys.get(name, name)) for name in _PLAIN if name not in table.fixed}
     values = {"family": family, **table.defaults, **table.fixed}
@@ -201,15 +201,15 @@ def config_to_hf(
     """
     name = type_to_write(config, parts, top)
     family, (plain, own) = FAMILIES[name], _keys(name, config)
-    known = _known_to_transformers(name, config, parts, top)
+    is_standard = _is_standard(name, config, parts, top)
     causal = config.direction == "left" and family.causal is not None
     out = {
         "architectures": _architectures(name, config, parts, top) or [family.bare],
-        "model_type": name if known else "bertworks",
+        "model_type": name if is_standard else "bertworks",
         **plain,
         **{own_key(name): value for name, value in own.items() if value is not None},
     }
-    if not known:
+    if not is_standard:
         rate = family.keys.get("hidden_dropout_prob", "hidden_dropout_prob")
         out[rate] = f"{config.hidden_dropout_prob!r}{_ALONE}"
         out[FORMAT] = LATEST
@@ -229,7 +229,7 @@ def config_to_hf(
 def type_to_write(config: ModelConfig, parts: set[str], top: TopConfig | None) -> str:
     """The model type whose names a folder of this model has: its family's, or that of rotary positions if that fits."""
     rotary = config.family in ("bert", "roberta") and config.position_embedding_type == "rotary"
-    return ROTARY if rotary and _known_to_transformers(ROTARY, config, parts, top) else config.family
+    return ROTARY if rotary and _is_standard(ROTARY, config, parts, top) else config.family
 
 
 def _keys(name: str, config: ModelConfig) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -241,7 +241,7 @@ def _keys(name: str, config: ModelConfig) -> tuple[dict[str, Any], dict[str, Any
     return plain, {field: value for field, value in vars(config).items() if value != read[field]}
 
 
-def _known_to_transformers(name: str, config: ModelConfig, parts: set[str], top: TopConfig | None) -> bool:
+def _is_standard(name: str, config: ModelConfig, parts: set[str], top: TopConfig | None) -> bool:
     """Whether transformers computes the same by this model type, though some fields are not in its config.json."""
     family, (_, own) = FAMILIES[name], _keys(name, config)
     decoder = config.direction == "left" and family.causal is not None and "pooler" not in parts
@@ -257,7 +257,7 @@ def _has_rotary_class(config: ModelConfig, parts: set[str]) -> bool:
 
 
 def _architectures(name: str, config: ModelConfig, parts: set[str], top: TopConfig | None) -> list[str]:
-    """The classes of transformers that have these parts; none if there is no such class."""
+    """The classes of transformers that have these parts; none if no class has them."""
     family = family_of(name, parts)
     reads = parts | {"pooler"} if top is not None else parts  # with a top a class may do without its pooler
     heads = parts - {"pooler", "top"} - family.beside

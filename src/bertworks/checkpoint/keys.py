@@ -55,7 +55,7 @@ def read_jina(settings: Settings) -> dict[str, Any]:
     rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
     theta = _unscaled_theta(rope, "rope_parameters", settings.get("rope_theta", 20000.0))
     if "head_dim" in settings:
-        raise ValueError(f"head_dim = {shorten(settings['head_dim'])}; expected no such key: heads share hidden_size")
+        raise ValueError(f"head_dim = {shorten(settings['head_dim'])}; expected no head_dim: heads share hidden_size")
     return {"family": "roberta", "position_embedding_type": "rotary", "rope_theta": theta}
 
 
@@ -78,7 +78,7 @@ def write_jina(config: ModelConfig) -> dict[str, Any]:
 # ---- ModernBERT (Warner et al. 2024)
 
 _BIASES = ("attention_bias", "mlp_bias", "norm_bias", "classifier_bias")
-_SAME = (  # keys for which one field stands: the encoder has one setting for all of them
+_SAME = (  # keys that one field sets: the encoder has one setting for all of them
     (False, _BIASES),
     ("gelu", ("hidden_activation", "classifier_activation")),
     (0.0, ("embedding_dropout", "mlp_dropout")),
@@ -103,12 +103,12 @@ def write_modernbert(config: ModelConfig) -> dict[str, Any]:
 
 
 def read_modernbert(settings: Settings) -> dict[str, Any]:
-    """The fields that these keys stand for. Raises ValueError for what this encoder does not compute."""
+    """The fields that these keys set. Raises ValueError for what this encoder does not compute."""
     for usual, keys in _SAME:
         values = [settings.get(key, usual) for key in keys]
         if any(value != values[0] for value in values):
-            found = ", ".join(f"{key} = {shorten(value)}" for key, value in zip(keys, values, strict=True))
-            raise ValueError(f"{found}; expected one value: the encoder has one setting for them")
+            pairs = ", ".join(f"{key} = {shorten(value)}" for key, value in zip(keys, values, strict=True))
+            raise ValueError(f"{pairs}; expected one value: the encoder has one setting for them")
     expected: dict[str, Any] = {"decoder_bias": True, "rope_scaling": None}
     for key, only in expected.items():
         if settings.get(key, only) != only:
@@ -127,7 +127,7 @@ def read_modernbert(settings: Settings) -> dict[str, Any]:
 
 
 def _span(settings: Settings) -> Any:
-    """The attention span of local layers, on each side. Raises ValueError for none, and for two keys that differ."""
+    """The attention span of local layers in each direction. Raises ValueError for none, and if two keys differ."""
     both = settings.get("local_attention", 128)
     half = both // 2 if isinstance(both, int) else both
     span = settings.get("sliding_window", half)  # transformers 5 lets it win, older versions do not read it

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..files import InputError, flush_folder, shorten
+from ..pretrained import folder_of, name_of
 from .names import listed
 from .weights import CERTIFICATE as CERTIFICATE
 from .weights import WEIGHTS
@@ -15,7 +16,7 @@ from .weights import is_export as is_export
 from .weights import refuse_export as refuse_export
 
 CONFIG = "config.json"
-EXPECTED = "expected a model folder, a run folder, or what load_model or Predictor returns"
+EXPECTED = "expected a model folder, a run folder, a model name, or what load_model or Predictor returns"
 
 
 class InFolder(Protocol):
@@ -26,12 +27,13 @@ class InFolder(Protocol):
 
 
 ModelLike = Path | str | InFolder
-"""A model folder or run folder; a Predictor, LoadedModel or Model; the results of a run."""
+"""A model folder, run folder or model name; a Predictor, LoadedModel or Model; the results of a run."""
 
 
 def find_model(model: ModelLike) -> Path:
     """The model folder that `model` means: itself, `model/` in a run folder, or the folder that it was loaded from.
 
+    A name (`mini`, `org/name@revision`) is looked up, and downloaded if necessary (`pretrained.folder_of`).
     Raises InputError if it is no model, was loaded from no folder, or is the folder of several runs.
     """
     if not isinstance(model, str | Path):
@@ -41,7 +43,7 @@ def find_model(model: ModelLike) -> Path:
             what = what if hasattr(model, "folder") else f"({shorten(model)})"
             raise InputError(f"model: a {type(model).__name__} {what}; {EXPECTED}")
         model = folder
-    path = Path(model)
+    path = folder_of(model)
     if (path / CONFIG).exists() or not path.is_dir():
         return path
     if (path / "model").exists():
@@ -58,8 +60,9 @@ def run_folder(model: Path) -> Path:
 
 
 def run_name(model: Path) -> str:
-    """The name of a model folder, of the run where it is a run's `model/`."""
-    return run_folder(model).name
+    """The name of a model folder: of the run where it is a run's `model/`, `org/name` of a download."""
+    name = name_of(model)
+    return run_folder(model).name if name is None else name.partition("@")[0]
 
 
 def _nothing(folder: Path) -> bool:
@@ -78,8 +81,7 @@ def new_folder(out: Path | str, replaces: Callable[[Path], bool] = _nothing) -> 
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", suffix=".new", dir=out.parent) as work:
         staging, earlier = Path(work) / out.name, Path(work) / f"{out.name}.earlier"
-        with named_for(staging, out):
-            yield staging
+        yield staging
         if replaces(out):
             out.rename(earlier)
         try:
@@ -92,27 +94,13 @@ def new_folder(out: Path | str, replaces: Callable[[Path], bool] = _nothing) -> 
         _flush(out)
 
 
-@contextlib.contextmanager
-def named_for(staging: Path, out: Path) -> Iterator[None]:
-    """Errors of the block name `out` where they would name the hidden folder `staging`, or no file at all."""
-    try:
-        yield
-    except InputError as error:
-        if str(staging) not in str(error):
-            raise
-        raise type(error)(str(error).replace(str(staging), str(out))) from error
-    except OSError as error:
-        error.filename = str(error.filename or out).replace(str(staging), str(out))
-        raise
-
-
 def _refuse_existing(out: Path, replaces: Callable[[Path], bool]) -> None:
     if out.exists() and not replaces(out) and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists and is not empty; give a new folder, or empty this one")
 
 
 def move_in(temporary: Path, folder: Path) -> None:
-    """Put a finished folder in place: in one step if there is none, else file by file.
+    """Put a finished folder in place: in one step if it is new, else file by file.
 
     Where more than weights and card change, a kill between two files would leave a folder that mixes two models; so
     config.json goes first and comes back last.

@@ -155,7 +155,7 @@ def _classifier_kind(settings: Mapping[str, Any], where: str) -> str:
     that is not computed here.
     """
     if problem := settings.get("problem_type"):
-        return {theirs: ours for ours, theirs in _PROBLEMS.items()}.get(problem, "single")
+        return {hf_kind: kind for kind, hf_kind in _PROBLEMS.items()}.get(problem, "single")
     stored = settings.get("sentence_transformers") or {}
     name = stored.get("activation_fn") or settings.get("sbert_ce_default_activation_function")
     if not name:
@@ -182,6 +182,5 @@ def check_thresholds(task: Mapping[str, Any], labels: Sequence[str], where: str)
         if name not in labels or not 0 <= value <= 1:
             raise InputError(
                 f"{where}: {TASK}.thresholds has {value} for the label {shorten(name)}; expected probabilities of "
-                f"{listed([*map(shorten, labels)], LABELS)}; remove the thresholds, which may be those of another "
-                "model, and choose them with `bertworks evaluate --save-thresholds`"
+                f"{listed([*map(shorten, labels)], LABELS)}; remove or correct the thresholds"
             )

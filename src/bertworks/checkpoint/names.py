@@ -32,15 +32,15 @@ def _nothing(_: Any) -> dict[str, Any]:
 class Family:
     """What folders of one family call things: first tensors and classes, then the keys of config.json.
 
-    `weight` and `bias` have the same names on both sides.
+    `weight` and `bias` have the same names in both.
     """
 
     prefix: str  # of the encoder's tensors
-    modules: Mapping[str, str]  # ours: theirs; {} is the number of a layer
+    modules: Mapping[str, str]  # our name: that of Hugging Face; {} is the number of a layer
     classes: Mapping[str, set[str]]  # the parts each class of transformers has, beside layers and embeddings
-    causal: str | None = None  # the class whose tokens see the left side alone
+    causal: str | None = None  # the class whose tokens see the left context alone
     unread: str = ""  # beginning of tensors that some folders have, but their class does not read
-    pooler_of: Container[str] = ()  # heads whose first matrix is the pooler; without them there is none
+    pooler_of: Container[str] = ()  # heads whose first matrix is the pooler; without them no pooler is read
     aliases: Mapping[str, str] = field(default_factory=dict)  # model types of the same tensors: how their classes begin
     beside: frozenset[str] = frozenset()  # heads that no class has: written beside those of a class, which ignores them
     older: Mapping[str, str] = field(default_factory=dict)  # patterns of other names that folders have: those of today
@@ -63,17 +63,17 @@ class Family:
     def parts(self) -> dict[str, tuple[str, ...]]:
         """Heads, pooler and top: how the names of their tensors begin."""
         parts: dict[str, tuple[str, ...]] = {}
-        for ours, theirs in self.modules.items():
-            if (part := our_part(ours)) != "body":
-                parts[part] = (*parts.get(part, ()), f"{theirs.removesuffix('.{}')}.")
+        for name, hf_name in self.modules.items():
+            if (part := our_part(name)) != "body":
+                parts[part] = (*parts.get(part, ()), f"{hf_name.removesuffix('.{}')}.")
         return parts
 
     @cached_property
     def unclear(self) -> set[str]:
         """Parts that only the class of a folder tells apart, because their tensors have the same names."""
-        names = {(our_part(ours), theirs) for ours, theirs in self.modules.items()}
-        counts = Counter(theirs for _, theirs in names)
-        return _SAME_NAME | {part for part, theirs in names if counts[theirs] > 1}
+        names = {(our_part(name), hf_name) for name, hf_name in self.modules.items()}
+        counts = Counter(hf_name for _, hf_name in names)
+        return _SAME_NAME | {part for part, hf_name in names if counts[hf_name] > 1}
 
     @cached_property
     def tied(self) -> dict[str, str]:
@@ -92,7 +92,7 @@ class Family:
         """Prefix of the right encoder of a pair; the left one has the usual prefix."""
         return f"{self.prefix}_right"
 
-    def their_name(self, ours: str) -> str:
+    def hf_name(self, ours: str) -> str:
         """Hugging Face's name of our parameter, as `encoder.layers.3.attention.query.weight`. KeyError if none."""
         ours, right = re.subn(r"^encoder\.right\.", "encoder.", ours)
         ours = re.sub(r"^encoder\.left\.", "encoder.", ours)
@@ -120,7 +120,7 @@ class Family:
         out = dict(tensors)
         for end, parts in self.fused.items() if self.write_fused else ():
             first = re.compile(rf"(.*\.){re.escape(parts[0])}\.(\w+)")
-            for before, kind in (found.groups() for found in map(first.fullmatch, tensors) if found):
+            for before, kind in (match.groups() for match in map(first.fullmatch, tensors) if match):
                 out[f"{before}{end}.{kind}"] = torch.cat([out.pop(f"{before}{part}.{kind}") for part in parts])
         return out
 
@@ -132,11 +132,9 @@ class Family:
         out: dict[str, T] = {}
         buffer = re.compile(rf"({self.prefix}\.)?embeddings\.(position_ids|token_type_ids)")
         for name, tensor in tensors.items():
-            if buffer.fullmatch(name) or self.unread_in([name]):
+            full = self._of_today(name)
+            if buffer.fullmatch(full) or self.unread_in([name]):
                 continue
-            full = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
-            for other, todays in self.older.items():
-                full = re.sub(other, todays, full)
             full = f"{self.prefix}.{full}" if full.split(".")[0] in self.inside else full
             if full in out:
                 raise InputError(
@@ -145,9 +143,16 @@ class Family:
             out[full] = tensor
         return out
 
+    def _of_today(self, name: str) -> str:
+        """A tensor's name of today, for one of an older version or another model type."""
+        name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+        for other, todays in self.older.items():
+            name = re.sub(other, todays, name)
+        return name
+
     def unread_in(self, names: Iterable[str]) -> list[str]:
         """The names of learned tensors that the folder's class does not read."""
-        return sorted(name for name in names if self.unread and name.startswith(self.unread))
+        return sorted(name for name in names if self.unread and self._of_today(name).startswith(self.unread))
 
     def untied(self, tensors: Mapping[str, T]) -> dict[str, T]:
         """The tensors of a model whose decoder has its own matrix: its bias is the decoder's, not the head's."""
@@ -165,16 +170,16 @@ class Family:
         pooler has the same names as the first half of its other heads, so only the class tells.
         """
         names, classes = list(names), settings.get("architectures") or []
-        found = {part for part, prefix in self.parts.items() if any(name.startswith(prefix) for name in names)}
-        known = set[str]().union(*(self.classes.get(name, set()) for name in classes))
+        present = {part for part, prefix in self.parts.items() if any(name.startswith(prefix) for name in names)}
+        declared = set[str]().union(*(self.classes.get(name, set()) for name in classes))
         if settings.get(TOP):  # its heads may read something else
-            known.discard("pooler")
-        unclear = self.unclear - known
-        usual = "pooler" in found - unclear and self.classes.keys() >= set(classes) and not known & _SAME_NAME
-        found -= unclear - ({"classifier"} if usual else set())
-        if "pooler" not in found:
-            found.discard("nsp")
-        return found | known
+            declared.discard("pooler")
+        unclear = self.unclear - declared
+        usual = "pooler" in present - unclear and self.classes.keys() >= set(classes) and not declared & _SAME_NAME
+        present -= unclear - ({"classifier"} if usual else set())
+        if "pooler" not in present:
+            present.discard("nsp")
+        return present | declared
 
     def part_of(self, name: str, parts: Container[str]) -> str:
         """The one of a folder's `parts` that its tensor belongs to; else "body" (the encoder) or "other"."""
@@ -187,30 +192,30 @@ class Family:
 
         Raises InputError that lists every tensor that is missing, left over, of another shape, or tied but different.
         """
-        left, found, faults = dict(tensors), {}, []
+        unused, state, faults = dict(tensors), {}, []
         for name, target in expected.items():
-            theirs = self.their_name(name)
-            tensor = left.pop(theirs, None)
+            hf_name = self.hf_name(name)
+            tensor = unused.pop(hf_name, None)
             if tensor is None:
-                faults.append(f"{theirs}: missing")
+                faults.append(f"{hf_name}: missing")
             elif tensor.shape != target.shape or not tensor.is_floating_point():
                 reason = _REASONS.get(name, " by config.json")
-                faults.append(f"{theirs}: found {_form(tensor)}, expected {_form(target)}{reason}")
+                faults.append(f"{hf_name}: found {_form(tensor)}, expected {_form(target)}{reason}")
             else:
-                found[name] = tensor
+                state[name] = tensor
         for copy, original in self.tied.items():
-            if copy in left and original in tensors and not left.pop(copy).equal(tensors[original]):
+            if copy in unused and original in tensors and not unused.pop(copy).equal(tensors[original]):
                 faults.append(
                     f"{copy}: differs from {original}, to which it is tied here; if it is meant to be a matrix of its "
                     'own, config.json must say "tie_word_embeddings": false'
                 )
-        unread = [f"{name}: left over, no part of the model reads it" for name in left]
+        unread = [f"{name}: left over, no part of the model reads it" for name in unused]
         if faults or unread:
             shown = [clip(fault, 200) for fault in [*faults[: max(4, 8 - len(unread))], *unread][:8]]
             more = len(faults) + len(unread) - len(shown)
             shown += [f"... and {more} more"] if more else []
             raise InputError(f"{where}: tensors and config.json do not fit together\n  " + "\n  ".join(shown))
-        return found
+        return state
 
 
 _REASONS = {"encoder.embeddings.word.weight": " (vocab_size and the width of embeddings in config.json)"}

@@ -92,6 +92,11 @@ def read_pooling(folder: Path | str) -> tuple[Path, Pooling | None]:
             f"{folder / MODULES}: its modules are {clip(', '.join(kinds), 200) or 'none'}; expected "
             f"{', '.join(_MODULES[:2])} and perhaps {_MODULES[2]}; others are not computed here"
         )
+    for path in (module["path"] for module in modules):
+        if path and (Path(path).name != path or path == ".."):
+            raise InputError(
+                f"{folder / MODULES}: path {shorten(path)}; expected the name of a folder inside, or nothing"
+            )
     inner, pooling = (folder / module["path"] for module in modules[:2])
     settings = _table(inner / _TRANSFORMER)
     check_only(settings, ONLY[_TRANSFORMER], str(inner / _TRANSFORMER))
@@ -142,14 +147,14 @@ def _kind(name: str) -> str:
 
 
 def _table(file: Path) -> Mapping[str, Any]:
-    """The settings in a file; none if there is no such file."""
+    """The settings in a file; empty without the file."""
     return read_json_object(file) if file.exists() else {}
 
 
 def _mode(file: Path, prompt: str) -> str:
     """The pooling of a module. Raises InputError for several, for others than MODES, and for prompts left out of it."""
     if not file.exists():
-        raise InputError(f"{file}: no such file; {MODULES} says that it has the pooling")
+        raise InputError(f"{file}: missing; {MODULES} says that it has the pooling")
     settings = _table(file)
     if prompt and not settings.get("include_prompt", True):
         raise InputError(f"{file}: include_prompt is false, which is not computed here")

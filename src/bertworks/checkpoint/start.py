@@ -13,11 +13,10 @@ import torch
 
 from ..files import InputError
 from ..model.bert import Encoder
+from ..model.comparators import ConcatenatedEncoders, FeatureHead
 from ..model.config import NO_TOP, HeadName, ModelConfig, TopConfig
 from ..model.heads import Model, build_head, build_model
 from ..model.initialization import initialise, shapes_only
-from ..model.pair import SIDES, Pair
-from ..model.top import Top
 from ..reporting.outputs import check_output_folder
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
 from .locate import CONFIG, EXPECTED, ModelLike, find_model, refuse_export
@@ -69,9 +68,9 @@ def initial_model(
     expected = {name: t for name, t in model.state_dict().items() if our_part(name) not in wants - has}
     state = family.match(used, expected, str(path))
     if not isinstance(labels, int):
-        theirs = contents.labels() or []
+        folder_labels = contents.labels() or []
         for name in (name for name in state if our_part(name) in LABELLED):
-            state[name] = state[name][[theirs.index(label) for label in labels]]
+            state[name] = state[name][[folder_labels.index(label) for label in labels]]
     model.load_state_dict(contents.in_memory(state), strict=False, assign=True)
     _add_fresh(model, wants - has, count, torch.Generator().manual_seed(seed), top)
     left = {part_of[name] if part_of[name] in family.parts else name for name in tensors.keys() - used.keys()}
@@ -98,7 +97,7 @@ def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Gene
         model.encoder.pooler.to_empty(device="cpu")
         initialise(model.encoder.pooler, config.initializer_range, generator)
     if "top" in parts:
-        model.top = Top(top, config, width)
+        model.top = FeatureHead(top, config, width)
         initialise(model.top, config.initializer_range, generator)
     for name in heads_in(parts):
         model.heads[name] = build_head(name, config, labels, width if model.top is None else model.top.width)
@@ -113,16 +112,16 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
     folders = [find_model(left), find_model(right)]
     check_output_folder(out, [left, right])
     encoders = [load_encoder(folder) for folder in folders]
-    for folder, encoder, side in zip(folders, encoders, SIDES, strict=True):
+    for folder, encoder, side in zip(folders, encoders, ("left", "right"), strict=True):
         if encoder.config.direction != side:
             raise InputError(
-                f"{folder} sees {encoder.config.direction}; expected an encoder that sees the {side} side alone: "
+                f"{folder} sees {encoder.config.direction}; expected an encoder that sees the {side} context alone: "
                 f"objective = {'ltr' if side == 'left' else 'rtl'!r} in its recipe"
             )
     try:
         shapes = [dataclasses.replace(encoder.config, direction="pair") for encoder in encoders]
     except ValueError as error:
-        raise InputError(f"{folders[0]} and {folders[1]}: {error}; train them anew") from None
+        raise InputError(f"{folders[0]} and {folders[1]}: {error}; train them again") from None
     tokenizers = [load_tokenizer(folder) for folder in folders]
     if shapes[0] != shapes[1] or tokenizers[0].fingerprint != tokenizers[1].fingerprint:
         raise InputError(
@@ -131,8 +130,8 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
     save_folder(out, Model(_joined(shapes[0], *encoders), {}), tokenizers[0])
 
 
-def _joined(shape: ModelConfig, left: Encoder, right: Encoder) -> Pair:
-    pair = Pair(shape, pooler=False)
+def _joined(shape: ModelConfig, left: Encoder, right: Encoder) -> ConcatenatedEncoders:
+    pair = ConcatenatedEncoders(shape, pooler=False)
     for target, source in ((pair.left, left), (pair.right, right)):
         state = {name: tensor for name, tensor in source.state_dict().items() if not name.startswith("pooler.")}
         target.load_state_dict(state)
@@ -169,5 +168,7 @@ def start_folder(model: ModelLike, out: Path) -> Path:
         if not start.exists():
             written.rename(start)
         elif weights_checksum(start) != weights_checksum(written):
-            raise InputError(f"{out}: this run began with other weights, which are in {start}; give another --out")
+            raise InputError(
+                f"{out}: this run began with other weights, which are in {start}; give another output folder"
+            )
     return start

@@ -16,7 +16,6 @@ WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 PICKLE = "pytorch_model.bin"
 CERTIFICATE = "certificate.json"  # of an exported folder
 _FOREIGN = (PICKLE, "*.bin", "*.pt", "*.pth", "*.ckpt", "*.ckpt.index", "tf_model.h5", "*.msgpack")
-_WRAPPERS = ("module.", "_orig_mod.", "model.")
 
 
 def is_export(folder: Path) -> bool:
@@ -31,7 +30,7 @@ def refuse_export(folder: Path) -> None:
 
 
 def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
-    """The tensors of a folder, from one file or from those that an index names, without the names of wrappers.
+    """The tensors of a folder, from one file or from those that an index names.
 
     allow_pickle: read pytorch_model.bin where there is no safetensors file, by torch's restricted loader.
     Raises InputError if the folder is an export, a file is missing or damaged, or an index names other tensors.
@@ -45,25 +44,18 @@ def read_weights(path: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
             "TensorFlow checkpoints; for others use save_pretrained of transformers"
         )
     if name in (WEIGHTS, PICKLE):
-        return _unwrapped((read_pickle if name == PICKLE else _read_safetensors)(path / name))
+        return (read_pickle if name == PICKLE else _read_safetensors)(path / name)
     tensors: dict[str, Tensor] = {}
     for file, names in _shards(path).items():
         shard = _read_safetensors(file)
         if wrong := sorted(shard.keys() ^ names):
             raise InputError(f"{file}: it and {INDEX} do not agree on {clip(wrong[0])}; copy or download both again")
         tensors |= shard
-    return _unwrapped(tensors)
-
-
-def _unwrapped(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors without a prefix of all names that a wrapper added: DataParallel, torch.compile, a module around it."""
-    while tensors and (prefix := next((one for one in _WRAPPERS if all(n.startswith(one) for n in tensors)), "")):
-        tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     return tensors
 
 
 def weights_name(path: Path) -> str | None:
-    """The file of a folder that holds its weights, or the index of several; None if there is none."""
+    """The file of a folder that holds its weights, or the index of several; None without weights."""
     return next((name for name in (WEIGHTS, INDEX, PICKLE) if (path / name).exists()), None)
 
 
@@ -72,15 +64,15 @@ def _shards(path: Path) -> dict[Path, set[str]]:
     files = read_json_object(path / INDEX).get("weight_map")
     if not isinstance(files, dict) or not all(isinstance(name, str) for name in files.values()):
         raise InputError(f"{path / INDEX}: no weight_map from tensors to files; copy or download it again")
-    found: dict[Path, set[str]] = {}
+    shards: dict[Path, set[str]] = {}
     here = {file.name for file in path.iterdir()}  # names with a path in them are none of these
     for tensor, name in sorted(files.items(), key=lambda pair: pair[1]):
         if name not in here:
             raise InputError(
                 f"{path / INDEX}: names {clip(name)}, which is no file of this folder; copy or download it"
             )
-        found.setdefault(path / name, set()).add(tensor)
-    return found
+        shards.setdefault(path / name, set()).add(tensor)
+    return shards
 
 
 def weight_files(path: Path) -> list[Path]:
@@ -116,12 +108,12 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
 
 
 def read_pickle(file: Path) -> dict[str, Tensor]:
-    """The tensors of a file that torch.save wrote; nothing but tensors is made, and no code runs."""
+    """The tensors of a file that torch.save wrote; nothing but tensors is read, and no code runs."""
     try:
-        found = torch.load(file, map_location="cpu", weights_only=True)
+        state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file makes the loader raise anything: IndexError, struct.error, ...
         why = clip(str(error).splitlines()[0], 200) if str(error) else type(error).__name__
         raise InputError(f"{file}: not tensors alone, or damaged; nothing in it was executed ({why})") from None
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise InputError(f"{file}: found a {type(found).__name__}; expected tensors by their names (a state dict)")
-    return {str(name): tensor for name, tensor in found.items()}
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(f"{file}: found a {type(state).__name__}; expected tensors by their names (a state dict)")
+    return {str(name): tensor for name, tensor in state.items()}

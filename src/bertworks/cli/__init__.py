@@ -3,7 +3,7 @@
 A command is a function of the module of its first word, with the name of its last word: `compare` is compare.compare,
 `tokenizer train` is tokenizer.train, `predict fill-mask` is predict.fill_mask. A new command needs that function and a
 line in `COMMANDS`. Modules are imported when their command is called, so that `--help` is instant. In reading order:
-this file; ending.py (exit statuses, errors, Ctrl-C); arguments.py (parsing, shared arguments); the commands.
+this file; exit_status.py (exit statuses, errors, Ctrl-C); arguments.py (parsing, shared arguments); the commands.
 """
 
 import difflib
@@ -14,16 +14,16 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from .._version import __version__
-from .ending import DONE, WRONG_ARGUMENTS, explained_failures
+from .exit_status import DONE, WRONG_ARGUMENTS, explained_failures
 
 COMMANDS = {
     "demo": "Train a small BERT on this machine's text and measure it.",
     "doctor": "Examine a run, corpus, model, table or this machine.",
+    "models": "List the bundled and downloaded models.",
     "recipes": "List the recipes that come with bertworks, or print one.",
     "recipes tasks": "List the tasks that fine-tuning supports.",
     "tokenizer train": "Train a vocabulary on text.",
     "tokenizer check": "Check whether a vocabulary fits a text.",
-    "tokenizer extend": "Add words to a WordPiece vocabulary and to its model.",
     "corpus build": "Tokenize text into a corpus store.",
     "corpus show": "Show what a corpus store contains.",
     "pretrain": "Pre-train an encoder on a corpus store.",
@@ -32,7 +32,7 @@ COMMANDS = {
     "finetune": "Fine-tune on a known task or on your own table.",
     "evaluate": "Evaluate a fine-tuned model on development examples.",
     "compare": "Compare two fine-tuned models on the same examples.",
-    "study run": "Run variants of a recipe side by side.",
+    "study run": "Run the variants of a recipe, and compare them.",
     "study sweep": "Fine-tune with every setting of a grid.",
     "study report": "Print and write the tables of finished studies.",
     "study plot": "Draw the curves of runs.",
@@ -49,13 +49,13 @@ COMMANDS = {
     "serve": "Serve models over HTTP, with a web page.",
 }
 FAMILIES = {  # first words that are no command alone
-    "tokenizer": "Train, check or extend a vocabulary.",
+    "tokenizer": "Train or check a vocabulary.",
     "corpus": "Tokenize text into a corpus store, or show one.",
     "study": "Run many variants, settings or tasks, and compare them.",
     "probe": "Look into a model: a text step by step, words, layers, heads.",
 }
 GROUPS = {
-    "first steps": ("demo", "doctor", "recipes"),
+    "first steps": ("demo", "doctor", "models", "recipes"),
     "text and pre-training": ("tokenizer", "corpus", "pretrain", "distill", "convert"),
     "fine-tuning": ("finetune", "evaluate", "compare", "study"),
     "using a model": ("predict", "features", "probe", "export", "serve"),
@@ -65,12 +65,12 @@ GROUPS = {
 def function_of(command: str) -> Callable[[list[str]], None]:
     """Import the command's module and return its function, which takes the arguments behind the command."""
     words = command.replace("-", "_").split()
-    found: Callable[[list[str]], None] = getattr(importlib.import_module(f".{words[0]}", __name__), words[-1])
-    return found
+    function: Callable[[list[str]], None] = getattr(importlib.import_module(f".{words[0]}", __name__), words[-1])
+    return function
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Find the command and run it. ending.py lists the exit statuses."""
+    """Find the command and run it. exit_status.py lists the exit statuses."""
     argv = sys.argv[1:] if argv is None else argv
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names need not be UTF-8
@@ -112,7 +112,7 @@ def _listed(commands: dict[str, str]) -> list[str]:
 
 def _help() -> str:
     """Return the text of `bertworks --help`: at most 23 lines of 80 columns, a screen with its prompt."""
-    lines = ["usage: bertworks COMMAND [arguments]"]
+    lines = ["usage: bertworks COMMAND [arguments]   (COMMAND --help explains one)"]
     for heading, names in GROUPS.items():
         lines += [f"{heading}:", *_listed({f"{name:<9}": FAMILIES.get(name) or COMMANDS[name] for name in names})]
-    return "\n".join([*lines, "`bertworks COMMAND --help` explains a command and its subcommands."])
+    return "\n".join(lines)

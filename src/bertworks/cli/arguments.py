@@ -49,7 +49,7 @@ def parse(
 ) -> T:
     """Return the subcommand's `arguments`, read from the words behind it.
 
-    short: short forms of flags, with the flags that they stand for. start: other defaults; with them --help lists the
+    short: short forms of flags, with the flags that they replace. start: other defaults; with them --help lists the
     flags, and -H explains them. Raises InputError for a flag that is given twice, or a value that the arguments' own
     checks refuse; exits with status 2 for an unknown flag.
     """
@@ -87,8 +87,8 @@ def _with_flags(arguments: type[T], words: list[str]) -> type[T]:
     }
     if not flags:
         return arguments
-    made = type(arguments.__name__, (arguments,), {"__annotations__": flags, "__doc__": arguments.__doc__})
-    return dataclasses.dataclass(frozen=True)(made)
+    with_flags = type(arguments.__name__, (arguments,), {"__annotations__": flags, "__doc__": arguments.__doc__})
+    return dataclasses.dataclass(frozen=True)(with_flags)
 
 
 def parse_recipe(

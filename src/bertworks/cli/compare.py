@@ -24,14 +24,14 @@ class Arguments:
 
 
 def compare(argv: list[str]) -> None:
-    """Print the differences as a table, and write them if asked to."""
+    """Print the differences as a table, and write them with --out."""
     arguments = parse(Arguments, argv, "compare")
-    from ..experiments.compare import compare_runs, table
+    from ..experiments.compare import compare as compare_runs
     from ..files import write_json
     from ..reporting.outputs import check_output
 
     check_output(arguments.out, folders=[arguments.first, arguments.second])
-    results = compare_runs(arguments.first, arguments.second, arguments.samples, arguments.seed)
+    comparison = compare_runs(arguments.first, arguments.second, arguments.samples, arguments.seed)
     if arguments.out is not None:
-        write_json(arguments.out, results)
-    table(results).show()
+        write_json(arguments.out, comparison.details)
+    comparison.table().show()

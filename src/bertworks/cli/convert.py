@@ -18,7 +18,7 @@ class Arguments:
 
     Example:
         bertworks convert uncased_L-12_H-768_A-12/bert_model.ckpt bert-base
-        bertworks convert runs/base for-search --to sentence-transformers
+        bertworks convert runs/base longer-start --positions 2048
 
     Short: --uncased and --cased mean --do-lower-case and --no-do-lower-case.
     """
@@ -36,10 +36,10 @@ def convert(argv: list[str]) -> None:
     from ..checkpoint.convert.conversion import convert as convert_folder
 
     done = convert_folder(arguments.model, arguments.out, arguments.options)
-    print(f"{arguments.model}: {done.what}")
-    width = max(len(row.theirs) for row in done.mapping)
+    print(f"{arguments.model}: {done.source}")
+    width = max(len(row.source_name) for row in done.mapping)
     for row in done.mapping:
-        print(f"{row.theirs:<{width}} -> {row.ours}  {' x '.join(map(str, row.shape))}")
+        print(f"{row.source_name:<{width}} -> {row.name}  {' x '.join(map(str, row.shape))}")
     reasons: dict[str, list[str]] = defaultdict(list)
     for name, why in done.ignored.items():
         reasons[why].append(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..data.build import BuildConfig
 from ..data.build import build as build_store
 from .arguments import CASED, ENCODING, Flat, Positional, Texts, parse
-from .ending import INTERRUPTED, run_to_its_end
+from .exit_status import INTERRUPTED, run_to_its_end
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class BuildArguments:
     """
 
     data: Texts  # text: files, folders, globs or archives (or: --data DATA ...)
-    tokenizer: Path  # folder of a tokenizer, model or run; or a tokenizer.json, vocab.txt or .model file
+    tokenizer: Path  # folder of a tokenizer, model or run; or a tokenizer.json or vocab.txt
     out: Path  # folder to write the store to; it must be new, or hold the unfinished build
     lowercase: bool | None = None  # whether the tokenizer lower-cases; a vocab.txt alone does not record it
     config: Flat[BuildConfig] = field(default_factory=BuildConfig)
@@ -32,10 +32,11 @@ def build(argv: list[str]) -> None:
     arguments = parse(BuildArguments, argv, "corpus build", {**CASED, **ENCODING})
     from ..apps.doctor.examination import of_store
     from ..apps.doctor.listing import print_warnings
+    from ..pretrained import folder_of
     from ..reporting.tables import counted
     from ..tokenizer import Tokenizer
 
-    out, tokenizer = arguments.out, Tokenizer.load(arguments.tokenizer, arguments.lowercase)
+    out, tokenizer = arguments.out, Tokenizer.load(folder_of(arguments.tokenizer), arguments.lowercase)
     manifest = run_to_its_end(lambda: build_store(arguments.data, tokenizer, out, arguments.config), INTERRUPTED)
     counts = manifest["counts"]
     train, held_out = (counted(counts[split]["documents"], "document") for split in ("train", "validation"))
@@ -63,9 +64,10 @@ class ShowArguments:
 def show(argv: list[str]) -> None:
     """Print the store's contents."""
     arguments = parse(ShowArguments, argv, "corpus show")
-    from ..data.batches import PretrainingData, Vocabulary, instances_as_text
+    from ..data.batches import PretrainingData, Vocabulary
     from ..data.instances import InstanceConfig
     from ..data.masking import MaskingConfig
+    from ..data.show import instances_as_text
     from ..data.show import show as show_store
     from ..data.vocabulary import tokenizer_of
 

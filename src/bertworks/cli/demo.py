@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..apps.demo.config import DemoConfig, default_config
 from .arguments import Flat, parse
-from .ending import INTERRUPTED, run_to_its_end
+from .exit_status import INTERRUPTED, run_to_its_end
 
 
 @dataclass(frozen=True)

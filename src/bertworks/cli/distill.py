@@ -7,7 +7,7 @@ from typing import Literal
 from ..pretraining.recipe import DistillConfig
 from ..reporting.progress import is_first_process
 from .arguments import Flat, Positional, parse_recipe
-from .ending import run_to_its_end
+from .exit_status import run_to_its_end
 from .pretrain import draw_curves
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..tasks.selection import refuse_beside
 from ..tasks.table import part_of
 from .arguments import Flat, Positional, TrainRows, parse
-from .ending import UNSOUND
+from .exit_status import UNSOUND
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from ..files import InputError
 from ..reporting.outputs import check_output
 from .arguments import DevRows, Flat, Positional, flags_in, names_in, parse, refuse_beside
+
+BLIMP = "blimp"  # a task that needs no fine-tuning
 
 
 @dataclass(frozen=True)
@@ -18,21 +21,20 @@ class Arguments:
         bertworks evaluate runs/topics --dev dev.csv
         bertworks evaluate runs/topics --dev dev.csv --text question --label topic
         bertworks evaluate runs/base --perplexity notes.txt
+        bertworks evaluate runs/base --task blimp --data blimp/data
 
     Tables have the columns of the table that the model was fine-tuned on.
 
     Labels are matched by name, not by number.
 
-    With --perplexity, measure how well a language model predicts a text.
+    With --perplexity, measure how well a language model predicts a text; with --task blimp, how often it prefers the
+    acceptable sentence of a minimal pair.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
     rows: Flat[DevRows] = field(default_factory=DevRows)
     perplexity: str = ""  # instead of rows: file, folder or glob of text; blank lines separate documents
     out: Path | None = None  # JSON file to write the metrics to, besides printing them
-    # choose the probability above which each label is there, by its F1 on these rows, and save them in the model
-    # folder; for models of several labels (multilabel)
-    save_thresholds: bool = False
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
 
@@ -40,27 +42,26 @@ class Arguments:
 def evaluate(argv: list[str]) -> None:
     """Print the metrics, and write them if asked to."""
     arguments = parse(Arguments, argv, "evaluate")
-    from ..inference.engines import Computing
     from ..inference.evaluation import evaluate as evaluate_model
-    from ..inference.evaluation import remembered, save_thresholds
+    from ..inference.evaluation import remembered
+    from ..inference.likelihood import minimal_pairs
     from ..inference.text_perplexity import perplexity
 
-    computing, rows = Computing(arguments.precision), arguments.rows
+    rows = arguments.rows
     check_output(arguments.out, [arguments.perplexity], [arguments.model])
     if arguments.perplexity:
-        idle = flags_in(argv) & {"--task", "--kind", "--text", "--label", "--choices", "--sheet", "--save-thresholds"}
+        idle = flags_in(argv) & {"--task", "--kind", "--text", "--label", "--choices", "--sheet"}
         refuse_beside("--perplexity", {**dict.fromkeys(sorted(idle), True), "--data": rows.data, "--dev": rows.dev})
-        return _show(perplexity(arguments.model, [arguments.perplexity], None, computing, rows.encoding), arguments.out)
+        results = perplexity(arguments.model, arguments.perplexity, None, arguments.precision, rows.encoding)
+        return _show(results, arguments.out)
+    if rows.task == BLIMP:
+        if rows.data is None:
+            raise InputError(f"the task {BLIMP} needs data, the folder with its files NAME.jsonl")
+        return _show(minimal_pairs(arguments.model, rows.data, precision=arguments.precision), arguments.out)
     rows = remembered(rows, arguments.model, names_in(argv))
     check_output(arguments.out, rows.find()[1])
-    if arguments.save_thresholds:
-        chosen_on = Path(rows.find()[1][-1]).name
-        results = save_thresholds(arguments.model, *rows.read(), chosen_on)
-        _show(results, arguments.out)
-        print(results["note"], file=sys.stderr)
-        return
     task, read = rows.read()
-    results = evaluate_model(arguments.model, task, read, computing=computing)
+    results = evaluate_model(arguments.model, task, read, precision=arguments.precision)
     _show(results, arguments.out)
     for line in results.get("findings", ()):
         print(line, file=sys.stderr)

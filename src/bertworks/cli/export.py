@@ -50,8 +50,8 @@ def export(argv: list[str]) -> None:
         refuse_beside("--compare", dict.fromkeys(sorted(given - used), True))
         from ..apps.export.comparison import compare, table
 
-        found = compare(arguments.model, arguments.texts, arguments.seconds)
-        return table(found).show()
+        engines = compare(arguments.model, arguments.texts, arguments.seconds)
+        return table(engines).show()
     if "--texts" in given:
         raise InputError("--texts is a setting of --compare; add it, or leave --texts out")
     if arguments.out is None:
@@ -80,14 +80,14 @@ def _verify(folder: Path) -> None:
     from ..apps.export.certificate import verify
     from ..apps.export.samples import SCORES
 
-    found = verify(folder)
-    print(f"{folder}: {found['files']} files as certified")
-    _print_difference(f"scores, certified to differ by at most {found['limit']:.2g}", found)
+    certificate = verify(folder)
+    print(f"{folder}: {certificate['files']} files as certified")
+    _print_difference(f"scores, certified to differ by at most {certificate['limit']:.2g}", certificate)
     print(SCORES)
 
 
-def _print_difference(what: str, found: dict[str, Any]) -> None:
+def _print_difference(what: str, result: dict[str, Any]) -> None:
     from ..apps.export.samples import agreement
 
-    _, equal = agreement(found)
-    print(f"{what}: largest difference {found['largest']:.2g}, mean {found['mean']:.2g}{equal and f', {equal}'}")
+    _, equal = agreement(result)
+    print(f"{what}: largest difference {result['largest']:.2g}, mean {result['mean']:.2g}{equal and f', {equal}'}")

@@ -28,7 +28,6 @@ class Arguments:
     text: str = ""
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
-    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first
     device: Literal["cpu", "cuda"] | None = None  # where to compute; none: a GPU if there is one, else the CPU
 
 
@@ -38,9 +37,9 @@ def features(argv: list[str]) -> None:
     from .. import api
     from ..reporting.tables import counted
 
-    given = {name: getattr(arguments, name) for name in ("text", "encoding", "sheet", "header_row", "out", "device")}
+    given = {name: getattr(arguments, name) for name in ("text", "encoding", "sheet", "out", "device")}
     data = arguments.data if arguments.data == "-" else Path(arguments.data)
     done = api.features(arguments.model, data, **given, **vars(arguments.config))
     long = f", {done.windowed:,} of them through several windows" if done.windowed else ""
-    found = f"{counted(done.texts, 'text')}{long}, {counted(done.vectors, 'vector')} of width {done.width}"
-    print(f"{found}: {arguments.out}", file=sys.stderr)
+    summary = f"{counted(done.texts, 'text')}{long}, {counted(done.vectors, 'vector')} of width {done.width}"
+    print(f"{summary}: {arguments.out}", file=sys.stderr)

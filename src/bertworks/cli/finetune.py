@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from ..finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, starting_recipe
 from ..tasks.catalogue import find_task
 from .arguments import DividedRows, Flat, Positional, flags_in, parse, value_of, with_defaults
-from .ending import FAILED, run_to_its_end
+from .exit_status import FAILED, run_to_its_end
 
 T = TypeVar("T", bound=Any)  # arguments with a recipe of fine-tuning
 
@@ -76,11 +76,11 @@ def finetune(argv: list[str]) -> None:
 def read_arguments(arguments: type[T], argv: list[str], command: str) -> T:
     """The arguments. The recipe's defaults come from the task, then from --recipe."""
     name = value_of(argv, "--task")
-    known = find_task(name) if name else None
-    base = starting_recipe(value_of(argv, "--recipe"), known, flags_in(argv))
-    found = parse(arguments, argv, command, start=with_defaults(arguments, config=base))
-    refuse_idle(idle_fields(found.config, bool(name)), flags_in(argv))
-    return found
+    own_task = find_task(name) if name else None
+    base = starting_recipe(value_of(argv, "--recipe"), own_task, flags_in(argv))
+    parsed = parse(arguments, argv, command, start=with_defaults(arguments, config=base))
+    refuse_idle(idle_fields(parsed.config), flags_in(argv))
+    return parsed
 
 
 def _show(results: dict[str, Any]) -> None:

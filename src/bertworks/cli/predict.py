@@ -9,7 +9,7 @@ from ..files import InputError
 from .arguments import Positional, comma_separated, parse, required
 
 if TYPE_CHECKING:
-    from ..inference.engines import EngineName, Precision
+    from ..inference.engines import Precision
     from ..inference.predictor import Predictor
 
 
@@ -38,7 +38,6 @@ class Arguments:
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated; empty: as in fine-tuning
     encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
-    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first
     # file to write: JSON lines, or a table if it ends in .csv or .tsv; none or -: standard output
     out: Path | None = None
     echo: bool = False  # add the text of each input, or a list of its texts, to its result as `input`
@@ -47,9 +46,6 @@ class Arguments:
     n_best: int = 1  # question answering: number of answers for each question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
-    # how batches are computed. compiled: for this processor, which takes a minute or two and then computes faster; it
-    # needs a C++ compiler; auto: packed
-    engine: Literal["auto", "packed", "compiled"] = "auto"
 
 
 def predict(argv: list[str]) -> None:
@@ -66,11 +62,13 @@ def predict(argv: list[str]) -> None:
     if arguments.excel and (out is None or out.suffix not in (".csv", ".tsv")):
         raise InputError(f"--excel: found --out {out or '-'}; expected a name that ends in .csv or .tsv")
     check_file(out, [arguments.data], [arguments.model])
-    predictor = _loaded(arguments.model, arguments.precision, arguments.engine)
-    form = TableForm(arguments.encoding, arguments.sheet, header_row=arguments.header_row)
+    predictor = _loaded(arguments.model, arguments.precision)
+    form = TableForm(arguments.encoding, arguments.sheet)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
     data = [arguments.string] if arguments.string else arguments.data
     counts, how = Counts(), (arguments.all_scores, arguments.n_best, arguments.echo)
+    if out and out.is_file():
+        print(f"{out}: an earlier file, which is replaced", file=sys.stderr)
     write_results(predict_data(predictor, data, columns, counts, *how), out, arguments.excel)
     if arguments.string and not out:
         return
@@ -125,16 +123,16 @@ class NextSentenceArguments:
 def next_sentence(argv: list[str]) -> None:
     """Print the probability."""
     arguments = parse(NextSentenceArguments, argv, "predict next-sentence")
-    found = _loaded(arguments.model).next_sentence(arguments.a, arguments.b)
-    cut = f"; {found['cut']:,} tokens did not fit and were cut" if found["cut"] else ""
-    print(f"{found['score']:.4f}  B {'follows' if found['follows'] else 'does not follow'} A{cut}")
+    result = _loaded(arguments.model).next_sentence(arguments.a, arguments.b)
+    cut = f"; {result['cut']:,} tokens did not fit and were cut" if result["cut"] else ""
+    print(f"{result['score']:.4f}  B {'follows' if result['follows'] else 'does not follow'} A{cut}")
 
 
-def _loaded(model: Path, precision: "Precision" = "float32", engine: "EngineName" = "auto") -> "Predictor":
+def _loaded(model: Path, precision: "Precision" = "float32") -> "Predictor":
     """The model to predict with; what there is to know about it is printed on stderr."""
     from ..inference.predictor import Predictor
 
-    predictor = Predictor(model, precision=precision, engine=engine)
+    predictor = Predictor(model, precision=precision)
     if predictor.note:
         print(predictor.note, file=sys.stderr)
     return predictor

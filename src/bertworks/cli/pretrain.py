@@ -10,7 +10,7 @@ from ..pretraining.recipe import PretrainConfig
 from ..reporting.log import duration, mebibytes
 from ..reporting.progress import is_first_process
 from .arguments import Flat, Positional, parse_recipe, value_of
-from .ending import run_to_its_end
+from .exit_status import run_to_its_end
 
 
 @dataclass(frozen=True)
@@ -94,18 +94,18 @@ def _with_store(arguments: Arguments) -> PretrainConfig:
                          "built with the tokenizer of that folder")  # fmt: skip
     from ..pretraining.texts import build_from_texts
 
-    config, corpus, wanted = arguments.config, arguments.corpus, arguments.config.model.vocab_size
-    settings = (wanted, arguments.language, arguments.encoding)
+    config, corpus, requested = arguments.config, arguments.corpus, arguments.config.model.vocab_size
+    settings = (requested, arguments.language, arguments.encoding)
     size = run_to_its_end(lambda: build_from_texts(arguments.texts, corpus, *settings)).vocab_size
-    if size != wanted:
+    if size != requested:
         print(f"{corpus}-tokenizer: the text has {size:,} tokens, which is the model's vocabulary", file=sys.stderr)
     return replace(config, model=replace(config.model, vocab_size=size))
 
 
-def _print_estimate(found: dict[str, float]) -> None:
-    """Print what `estimate` found, in the units of a run's log."""
+def _print_estimate(estimates: dict[str, float]) -> None:
+    """Print the estimates, in the units of a run's log."""
     rows = {}
-    for name, value in found.items():
+    for name, value in estimates.items():
         if name.endswith("hours"):
             rows[name.removesuffix("hours") + "time"] = duration(value * 3600)
         else:

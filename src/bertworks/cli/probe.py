@@ -178,17 +178,19 @@ def layers(argv: list[str]) -> None:
     from ..apps.probing.items import read_items
     from ..apps.probing.model import ProbedModel
     from ..apps.probing.pictures import check_out
-    from ..tasks.base import Limits
+    from ..tasks.base import LengthLimits
 
     task, (train, dev) = arguments.rows.find()
+    if Path(train).resolve() == Path(dev).resolve():
+        print("warning: train and dev are the same file: the accuracies are of training examples", file=sys.stderr)
     check_out(arguments.out, data=(train, dev), folders=[arguments.model])
     if arguments.rows.task and arguments.rows.label not in ("", task.label):  # part_of_speech of conll2003, for example
-        task = replace(task, label=arguments.rows.label, labels=(), written=())
+        task = replace(task, label=arguments.rows.label, labels=(), raw_labels=())
     config, model = arguments.config, ProbedModel(arguments.model)
-    limits = Limits(max_seq_length=min(config.max_seq_length, model.positions))
-    learned = read_items(task, train, model.tokenizer, limits, config.train_items, config.first_seed)
-    judged = read_items(task, dev, model.tokenizer, limits, config.dev_items, config.first_seed, learned.names)
-    results = probe.probe_layers(model, learned, judged, config)
+    limits = LengthLimits(max_seq_length=min(config.max_seq_length, model.positions))
+    trained = read_items(task, train, model.tokenizer, limits, config.train_items, config.first_seed)
+    evaluated = read_items(task, dev, model.tokenizer, limits, config.dev_items, config.first_seed, trained.names)
+    results = probe.probe_layers(model, trained, evaluated, config)
     probe.sheet(results).show()
     _write(results, arguments.out, probe.plot)
 

@@ -27,15 +27,14 @@ class Arguments:
 
 def recipes(argv: list[str]) -> None:
     """Print the list, or the recipe."""
-    asked = parse(Arguments, argv, "recipes").name
-    names = recipe_names()
-    if not asked:
+    name, names = parse(Arguments, argv, "recipes").name, recipe_names()
+    if not name:
         print("\n".join(listed(names)))
         return
-    alike = [name for name in names if name.partition("/")[2] == asked] or [asked]
-    if len(alike) > 1:
-        raise InputError(f"several recipes have the name {asked}: {', '.join(alike)}; give the whole name")
-    print(find_recipe(alike[0]).read_text(encoding="utf-8"), end="")
+    matches = [one for one in names if one.partition("/")[2] == name] or [name]
+    if len(matches) > 1:
+        raise InputError(f"several recipes have the name {name}: {', '.join(matches)}; give the whole name")
+    print(find_recipe(matches[0]).read_text(encoding="utf-8"), end="")
 
 
 def listed(names: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`bertworks study run`, `sweep`, `report` and `plot`: many runs side by side."""
+"""`bertworks study run`, `sweep`, `report` and `plot`: many runs, compared."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ..config import find_recipe
 from ..finetuning.recipe import FinetuneConfig, refuse_idle
 from .arguments import DividedRows, Flat, Positional, flags_in, parse, required
-from .ending import FAILED, run_to_its_end
+from .exit_status import FAILED, run_to_its_end
 from .finetune import read_arguments
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Scheduler:
+class DaskOptions:
     """Where the runs are computed."""
 
     # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:
@@ -45,7 +45,7 @@ class RunArguments:
     minute: bool = False  # tiny models and a dozen steps, to check that the study works; the figures mean nothing
     dry_run: bool = False  # list the runs, their state and what finished ones took; start none
     keep_models: bool = False  # also keep the models of fine-tuning runs
-    on: Flat[Scheduler] = field(default_factory=Scheduler)
+    on: Flat[DaskOptions] = field(default_factory=DaskOptions)
 
 
 def run(argv: list[str]) -> None:
@@ -53,26 +53,26 @@ def run(argv: list[str]) -> None:
     arguments = parse(RunArguments, argv, "study run")
     from ..experiments.plan import make_plan
     from ..experiments.rows import StudyInputs
-    from ..experiments.study import show_cells
+    from ..experiments.study import show_runs
 
     recipe = find_recipe(arguments.recipe, "study")
     plan = make_plan(StudyInputs(recipe, arguments.corpus, arguments.data, arguments.model, arguments.minute))
     folder = arguments.cells or arguments.out / "cells"
     if arguments.dry_run:
-        show_cells(plan, folder)
+        show_runs(plan, folder)
     else:
         _run(plan, arguments.out, folder, arguments.keep_models, arguments.on)
 
 
-def _run(plan: "Plan", out: Path, cells: Path, keep_models: bool, on: Scheduler) -> None:
+def _run(plan: "Plan", out: Path, folder: Path, keep_models: bool, on: DaskOptions) -> None:
     """Run the study; print what doctor finds in a search, and the tables. Exit with status 1 if a run has failed."""
     from ..apps.doctor.examination import of_finetuning
     from ..apps.doctor.listing import print_warnings
     from ..experiments.study import Options, run_study
     from ..experiments.tables import tables
 
-    options = Options(keep_models, scheduler=on.scheduler, workers=on.workers)
-    results = run_to_its_end(lambda: run_study(plan, out, cells, options))
+    options = Options(keep_models, False, on.scheduler, on.workers)
+    results = run_to_its_end(lambda: run_study(plan, out, folder, options))
     if plan.study.search:
         print_warnings(lambda: of_finetuning(out))
     for sheet in tables(results):
@@ -103,7 +103,7 @@ class SweepArguments:
     rows: Flat[DividedRows] = field(default_factory=DividedRows)
     recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
     keep_all: bool = False  # keep the models of all runs, not of the best run alone
-    on: Flat[Scheduler] = field(default_factory=Scheduler)
+    on: Flat[DaskOptions] = field(default_factory=DaskOptions)
 
 
 def sweep(argv: list[str]) -> None:
@@ -120,7 +120,7 @@ def sweep(argv: list[str]) -> None:
     refuse_idle([(True, flags, instead)], flags_in(argv))
     task, data = arguments.rows.read_data()
     given = (Path(arguments.rows.data or ""),) if arguments.rows.task else arguments.rows.find()[1]
-    examples = Examples(task, tuple(map(Path, given)), arguments.rows.division, data)
+    examples = Examples(task, tuple(map(Path, given)), arguments.rows.split, data)
     plan = make_plan(sweep_study(arguments.config, examples, arguments.model, arguments.grid))
     _run(plan, arguments.out, arguments.out / "cells", arguments.keep_all, arguments.on)
 
@@ -140,10 +140,10 @@ class ReportArguments:
 def report(argv: list[str]) -> None:
     """Print the tables of each study, and write them."""
     arguments = parse(ReportArguments, argv, "study report")
-    from ..experiments.tables import report_study, tables
+    from ..experiments.tables import load_results, tables, write_tables
 
     for folder in arguments.folders:
-        for sheet in tables(report_study(folder)):
+        for sheet in tables(write_tables(load_results(folder), folder)):
             sheet.show()
 
 
@@ -166,5 +166,4 @@ def plot(argv: list[str]) -> None:
     arguments = parse(PlotArguments, argv, "study plot")
     from ..reporting.figures import plot_runs
 
-    for file in plot_runs(arguments.runs, arguments.out or arguments.runs[0] / "curves", arguments.x):
-        print(file)
+    print(*plot_runs(arguments.runs, arguments.out or arguments.runs[0] / "curves", arguments.x), sep="\n")

@@ -1,4 +1,4 @@
-"""`bertworks tokenizer train`, `check` and `extend`: vocabularies."""
+"""`bertworks tokenizer train` and `check`: vocabularies."""
 
 import shlex
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..data.corpus import InputOptions, read_documents
 from ..files import InputError, remove_temporaries
+from ..pretrained import folder_of
 from ..reporting.outputs import check_output
 from ..tokenizer import Tokenizer, TokenizerConfig
 from ..tokenizer.folder import WRITTEN
@@ -43,11 +44,11 @@ def train(argv: list[str]) -> None:
     if not arguments.overwrite and tokenizer.differs_from(out):
         raise InputError(f"{out} holds another tokenizer; give another --out, or --overwrite to replace it")
     tokenizer.save(out)
-    size, wanted = tokenizer.vocab_size, arguments.config.vocab_size
-    made = f"{size:,} tokens in the vocabulary"
-    if size < wanted:
-        made = f"{size:,} of {wanted:,} tokens: the text has no more; give the model --model.vocab-size {size}"
-    print(f"{out}: {made}. Next: bertworks tokenizer check {shlex.quote(str(out))} TEXTS")
+    size, requested = tokenizer.vocab_size, arguments.config.vocab_size
+    summary = f"{size:,} tokens in the vocabulary"
+    if size < requested:
+        summary = f"{size:,} of {requested:,} tokens: the text has no more; give the model --model.vocab-size {size}"
+    print(f"{out}: {summary}. Next: bertworks tokenizer check {shlex.quote(str(out))} TEXTS")
 
 
 @dataclass(frozen=True)
@@ -73,54 +74,17 @@ def check(argv: list[str]) -> None:
     """Print the figures, and whether the vocabulary fits."""
     arguments = parse(CheckArguments, argv, "tokenizer check", {**CASED, **ENCODING})
     from ..tokenizer.check import check as check_vocabulary
-    from ..tokenizer.check import misfit
+    from ..tokenizer.check import normalizer_mismatch
 
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
-    tokenizer = Tokenizer.load(arguments.tokenizer, arguments.lowercase)
+    tokenizer = Tokenizer.load(folder_of(arguments.tokenizer), arguments.lowercase)
     report = check_vocabulary(tokenizer, texts)
     if not report.words:
         raise InputError(f"{', '.join(map(str, arguments.data))}: no text to check the vocabulary with")
-    reasons = "; ".join(filter(None, (report.reason, misfit(tokenizer))))
+    reasons = "; ".join(filter(None, (report.reason, normalizer_mismatch(tokenizer))))
     missing = f"{' '.join(report.missing[:10])}{', ...' if len(report.missing) > 10 else ''}" or "none"
     print(
         f"{arguments.tokenizer} on {report.chars:,} characters: {report.words:,} words, "
         f"{report.subwords / report.words:.2f} subwords per word, {report.unknown / report.subwords:.3%} [UNK], "
         f"missing characters: {missing}\n{f'does not fit: {reasons}' if reasons else 'fits'}"
-    )
-
-
-@dataclass(frozen=True)
-class ExtendArguments:
-    """Add words to a WordPiece vocabulary, and their rows to the embedding table.
-
-    Words replace [unused] entries first; the rest is appended.
-
-    A new word's vector is the mean of its subwords': continue pre-training.
-
-    Example:
-        bertworks tokenizer extend runs/base --words terms.txt --out runs/base-terms
-    """
-
-    model: Positional[Path]  # model folder, run folder, or tokenizer folder (or: --model MODEL)
-    words: Path  # text file with a word in each line
-    out: Path  # folder to write; it must be new or empty
-
-
-def extend(argv: list[str]) -> None:
-    """Write the extended folder, and print the new words with their ids."""
-    arguments = parse(ExtendArguments, argv, "tokenizer extend")
-    from ..checkpoint.convert.extension import extend_folder
-
-    done = extend_folder(arguments.model, arguments.words, arguments.out)
-    for word, why in done.skipped.items():
-        print(f"skipped {word}: {why}")
-    vocab, added = done.tokenizer.vocab, len(done.subwords)
-    for number, _ in sorted(done.subwords.items())[:20]:
-        print(f"{number:>8}  {vocab[number]}")
-    if added > 20:
-        print(f"     ... and {added - 20:,} more")
-    print(
-        f"{arguments.out}: {added:,} words added, {done.slots:,} in place of [unused] entries, {added - done.slots:,} "
-        f"appended; {done.tokenizer.vocab_size:,} tokens in the vocabulary. Each new vector is the mean of the word's "
-        "subword vectors: continue pre-training"
     )

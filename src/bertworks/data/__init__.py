@@ -18,11 +18,11 @@ identity.py    what a store is built from, compared with what is there
 manifest.py    a store's manifest, checked
 store.py       `Store`: the corpus on disk, every token once
 vocabulary.py  the tokenizer of a store, and how well it fits
-show.py        a store on the terminal
+show.py        a store and its instances on the terminal
 instances.py   sentence offsets -> the spans of training instances, in random order
 masking.py     which positions are predicted, and what replaces their tokens
-batches.py     `PretrainingData`: spans and masks -> batches of tensors (the one file here that imports torch)
-ahead.py       the same batches, made by worker processes before training asks for them
+batches.py     `PretrainingData`: spans and masks -> batches of tensors (torch is imported here alone)
+prefetch.py    the same batches, made by worker processes ahead of training
 """
 
 from typing import TYPE_CHECKING

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import Batch
-from .instances import DRAW_ROWS, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
-from .masking import Draws, MaskingConfig, Rectangle, mask, max_predictions_per_seq
+from .instances import GENERATOR_ROWS, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
+from .masking import MaskingConfig, RandomNumbers, Rectangle, mask, max_predictions_per_seq
 from .store import Store
 
 if TYPE_CHECKING:  # the reading core needs the ids alone
@@ -43,7 +43,7 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Selection:
     """Some instances of one block group: all that is needed to make them, without the plan of the group."""
 
     key: tuple[int, ...]  # of the group's masks
@@ -72,15 +72,15 @@ class PretrainingData:
     def take(self, position: Position, count: int, rows: range | None = None) -> tuple[Batch, Position]:
         """The next `count` instances as one batch, and the position after them.
 
-        With `rows`, only those rows of the batch are made: the share of one process, or of one micro-batch.
+        With `rows`, only those rows of the batch are made: those of one process, or of one micro-batch.
         """
-        (chosen,), after = choose(self.stream, position, count, [range(count) if rows is None else rows])
-        return as_tensors(self.make(chosen)), after
+        (selections,), after = select(self.stream, position, count, [range(count) if rows is None else rows])
+        return as_tensors(self.make(selections)), after
 
-    def make(self, chosen: list[Chosen]) -> Arrays:
-        """The batch of these instances; a pure function of the store, `chosen` and the settings."""
-        made = [self._assemble(part) for part in chosen]
-        ids, lengths, a_stops, pairs, *masks = (np.concatenate(part) for part in zip(*made, strict=True))
+    def make(self, selections: list[Selection]) -> Arrays:
+        """The batch of these instances; a pure function of the store, `selections` and the settings."""
+        parts = [self._assemble(selection) for selection in selections]
+        ids, lengths, a_stops, pairs, *masks = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         column = np.arange(self.length)
         batch = {
             "input_ids": ids,
@@ -90,64 +90,64 @@ class PretrainingData:
         }
         if masks:
             positions, labels = masks
-            cells = positions + self.length * np.arange(len(ids))[:, None]
-            batch["masked_positions"] = np.where(labels >= 0, cells, 0).reshape(-1)
+            indices = positions + self.length * np.arange(len(ids))[:, None]
+            batch["masked_positions"] = np.where(labels >= 0, indices, 0).reshape(-1)
             batch["masked_labels"] = labels.reshape(-1)
         return batch
 
-    def _assemble(self, chosen: Chosen) -> list[NDArray[Any]]:
-        """Ids, lengths, first cell of segment 1 and pair labels of instances; then masked positions and labels."""
-        ids, candidates, lengths, a_stops = self._gather(chosen.plan)
-        made = [ids, lengths, a_stops, chosen.plan[:, 5]]
+    def _assemble(self, selection: Selection) -> list[NDArray[Any]]:
+        """Ids, lengths, first position of segment 1, pair labels of instances; then masked positions and labels."""
+        ids, candidates, lengths, a_stops = self._gather(selection.plan)
+        arrays = [ids, lengths, a_stops, selection.plan[:, 5]]
         if self.masking:
-            draws = self._draws(chosen.key, chosen.numbers)
+            random = self._random_numbers(selection.key, selection.numbers)
             continues = self._continues(ids, candidates) if self.masking.whole_word else candidates
-            made += mask(
+            arrays += mask(
                 Rectangle(ids, candidates, continues, lengths),
-                draws,
+                random,
                 self.masking,
                 self.vocabulary.mask_id,
                 self.max_predictions,
             )
-        return made
+        return arrays
 
     def _continues(self, ids: NDArray[np.int64], candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which cells continue the word in the cell before."""
+        """Which positions continue the word in the position before."""
         continues = self.vocabulary.continuation[ids]
         if self.vocabulary.leading_space:
             continues[:, 1:] &= candidates[:, :-1]
         return continues
 
-    def _draws(self, key: tuple[int, ...], rows: NDArray[np.int64]) -> Draws:
-        """The random numbers of these rows. Each generator draws for all its rows, of which some are taken."""
-        draws, runs = [], self.masking is not None and self.masking.ngrams > 1
-        for number, members in _runs(rows // DRAW_ROWS):
-            rng, shape = generator(*key, number), (DRAW_ROWS, self.length)
-            full = Draws.of(rng, shape, self.vocabulary.size, runs)
-            draws.append(full.rows(rows[members] % DRAW_ROWS))
-        return Draws.join(draws)
+    def _random_numbers(self, key: tuple[int, ...], rows: NDArray[np.int64]) -> RandomNumbers:
+        """The random numbers of these rows. Each generator gives those of all its rows, of which some are used."""
+        parts, spans = [], self.masking is not None and self.masking.ngrams > 1
+        for number, members in _runs(rows // GENERATOR_ROWS):
+            rng, shape = generator(*key, number), (GENERATOR_ROWS, self.length)
+            numbers = RandomNumbers.of(rng, shape, self.vocabulary.size, spans)
+            parts.append(numbers.rows(rows[members] % GENERATOR_ROWS))
+        return RandomNumbers.join(parts)
 
     def _gather(self, plan: Plan) -> tuple[NDArray[Any], ...]:
-        """Ids of each row, the cells that hold tokens of the text, lengths, and first cells of segment 1."""
+        """Ids of each row, the positions with tokens of the text, lengths, and first positions of segment 1."""
         source, candidates, lengths, a_stops = self._pairs(plan) if self.pairs else self._segments(plan)
         v = self.vocabulary
         ids = np.where(np.arange(self.length) < lengths[:, None], v.sep_id, v.pad_id)  # [SEP] wherever no text token is
         ids[:, 0] = v.cls_id
         for s in np.unique(plan[:, 0]):
-            cells = candidates & (plan[:, :1] == s)
-            ids[cells] = self.shards[s].tokens[source[cells]]
+            positions = candidates & (plan[:, :1] == s)
+            ids[positions] = self.shards[s].tokens[source[positions]]
         return ids, candidates, lengths, a_stops
 
     def _pairs(self, plan: Plan) -> tuple[NDArray[Any], ...]:
-        """[CLS] A [SEP] B [SEP]: which token of the shard each cell holds; the rest as in `_gather`.
+        """[CLS] A [SEP] B [SEP]: which token of the shard each position holds; the rest as in `_gather`.
 
         RoBERTa's layout has two separators before B, and no segment 1.
         """
         a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(1, 5))
         column = np.arange(self.length)
         a_length = a_stop - a_start
-        first = a_length + 1 + self.vocabulary.pair_separators  # cell of B's first token
-        last = first + b_stop - b_start  # cell of the last [SEP]
+        first = a_length + 1 + self.vocabulary.pair_separators  # position of B's first token
+        last = first + b_stop - b_start  # position of the last [SEP]
         in_a = (column > 0) & (column <= a_length)
         in_b = (column >= first) & (column < last)
         source = np.where(in_a, a_start + column - 1, b_start + column - first)
@@ -169,35 +169,61 @@ class PretrainingData:
 
     def batches(self, size: int, most: int) -> Iterator[Batch]:
         """The first `most` batches of one pass (for evaluation); the last may be smaller."""
-        position, made = Position(), 0
-        while position.group < self.stream.groups and made < most:
+        position, count = Position(), 0
+        while position.group < self.stream.groups and count < most:
             total = len(self.stream.group(position.group)[1])
             if total:
                 batch, position = self.take(position, min(size, total - position.offset))
                 yield batch
-                made += 1
+                count += 1
             else:
                 position = Position(position.group + 1)
 
 
-def choose(
+def select(
     stream: InstanceStream, position: Position, count: int, parts: Sequence[range]
-) -> tuple[list[list[Chosen]], Position]:
+) -> tuple[list[list[Selection]], Position]:
     """The next `count` instances of the stream, divided into `parts` by their rows; and the position after them.
 
     Rows that are in no part are left out: those of other processes.
     """
-    taken, after = stream.take(position, count)
-    chosen: list[list[Chosen]] = [[] for _ in parts]
+    instances, after = stream.take(position, count)
+    selections: list[list[Selection]] = [[] for _ in parts]
     start = 0
-    for group, numbers in taken:
+    for group, numbers in instances:
         plan, _, key = stream.group(group)
-        for part, rows in zip(chosen, parts, strict=True):
-            wanted = numbers[max(rows.start - start, 0) : max(rows.stop - start, 0)]
-            if len(wanted):
-                part.append(Chosen(key, wanted, plan[wanted]))
+        for part, rows in zip(selections, parts, strict=True):
+            inside = numbers[max(rows.start - start, 0) : max(rows.stop - start, 0)]
+            if len(inside):
+                part.append(Selection(key, inside, plan[inside]))
         start += len(numbers)
-    return chosen, after
+    return selections, after
+
+
+@dataclass(frozen=True)
+class BatchRequest:
+    """The batches of one update: their stream, where they begin in it, and their rows."""
+
+    stream: int
+    position: Position
+    count: int  # instances of the update, over all processes
+    parts: tuple[range, ...]  # rows of each micro-batch of this process
+
+
+class BatchSource:
+    """The batches of some streams, made when they are requested. prefetch.Prefetcher makes them ahead."""
+
+    def __init__(self, data: Sequence[PretrainingData]):
+        self.data = tuple(data)
+
+    def take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
+        """The micro-batches of an update, and the position after it."""
+        data = self.data[request.stream]
+        selections, after = select(data.stream, request.position, request.count, request.parts)
+        return [data.make(part) for part in selections], after
+
+    def close(self) -> None:
+        """End what makes batches."""
 
 
 def as_tensors(batch: Arrays, pinned: bool = False) -> Batch:
@@ -213,20 +239,3 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
     edges = np.flatnonzero(np.diff(values, prepend=-1))
     for start, stop in zip(edges, [*edges[1:], len(values)], strict=True):
         yield int(values[start]), slice(start, stop)
-
-
-def instances_as_text(data: PretrainingData, tokenizer: "Tokenizer", count: int) -> Iterator[str]:
-    """The first `count` instances as lines for a person to read; a predicted token is shown as `now<before>`."""
-    batch, _ = data.take(Position(), count)
-    was = {}
-    if data.masking:
-        used = batch["masked_labels"] >= 0
-        was = dict(zip(batch["masked_positions"][used].tolist(), batch["masked_labels"][used].tolist(), strict=True))
-    for row in range(count):
-        shown = []
-        for column in range(int(batch["attention_mask"][row].sum())):
-            label = was.get(row * data.length + column)
-            token = tokenizer.vocab[int(batch["input_ids"][row, column])]
-            shown.append(token if label is None else f"{token}<{tokenizer.vocab[label]}>")
-        kind = {0: "B follows A", 1: "B does not follow A"}.get(int(batch["pair_labels"][row]), "one segment")
-        yield f"{kind}: {' '.join(shown)}"

@@ -26,7 +26,7 @@ import numpy as np
 from .._version import __version__
 from ..files import InputError, NotWritten, read_json, remove_temporaries, try_lock, write_json
 from ..reporting.progress import Progress
-from ..tokenizer import Tokenizer, unknown_share
+from ..tokenizer import Tokenizer, unknown_fraction
 from ..workers import Pool, WorkersLost, open_pool
 from .config import BuildConfig as BuildConfig
 from .corpus import Reader
@@ -123,10 +123,10 @@ class _Build:
 
     def check(self) -> None:
         """Check that `out` is new or holds this build, and warn of documents that look wrong. Writes nothing."""
-        begun = self._unfinished()
-        if begun is None and self.out.is_dir() and any(item != self.parts for item in self.out.iterdir()):
+        previous = self._unfinished()
+        if previous is None and self.out.is_dir() and any(item != self.parts for item in self.out.iterdir()):
             raise InputError(f"{self.out}: this folder is not empty; expected a new one, or one that a build began")
-        if begun != self.identity_with_times():
+        if previous != self.identity_with_times():
             self._check_beginning()
 
     def identity_with_times(self) -> dict[str, Any]:
@@ -138,30 +138,30 @@ class _Build:
         path = self.parts / BUILD
         if not path.exists():
             return None
-        begun: dict[str, Any] = read_json(path)
-        self._refuse(decides_parts(begun), decides_parts(self.identity), "holds an unfinished build")
-        return begun
+        previous: dict[str, Any] = read_json(path)
+        self._refuse(decides_parts(previous), decides_parts(self.identity), "holds an unfinished build")
+        return previous
 
     def prepare(self) -> None:
         """Write down what is built, and remove what an earlier start left that is of no use now."""
         path = self.parts / BUILD
-        begun, identity = self._unfinished(), self.identity_with_times()
-        if begun != identity:
+        previous, identity = self._unfinished(), self.identity_with_times()
+        if previous != identity:
             for done in [*self.parts.glob("*.json"), *self.parts.glob(f"{NEAR}*.npy"), *self.out.glob("*.npy")]:
                 if done != path:  # that file marks the folder as a build's at every moment
                     done.unlink()
             write_json(path, identity)
-        if begun:
+        if previous:
             changed = "; input or settings changed, so only parts that did not change are reused"
-            self.progress.say(f"{self.out}: continues an unfinished build{changed if begun != identity else ''}")
+            self.progress.say(f"{self.out}: continues an unfinished build{changed if previous != identity else ''}")
         for folder in (self.out, self.parts, self.out / TOKENIZER):
             remove_temporaries(folder)
         self.tokenizer.save(self.out / TOKENIZER)
 
-    def _refuse(self, theirs: dict[str, Any], ours: dict[str, Any], what: str) -> None:
-        if different := differences(theirs, ours):
+    def _refuse(self, previous: dict[str, Any], requested: dict[str, Any], what: str) -> None:
+        if difference := differences(previous, requested):
             advice = "choose another --out, or delete this folder first"
-            raise InputError(f"{self.out}: {what} of something else ({different}); {advice}")
+            raise InputError(f"{self.out}: {what} of something else ({difference}); {advice}")
 
     def _check_beginning(self) -> None:
         reader = Reader(self.inputs, self.config.input)
@@ -172,7 +172,7 @@ class _Build:
         if not self.config.allow_unknown:
             ids = self.tokenizer.ids_of([document.text[:SAMPLE_CHARS] for document in documents])
             counts = np.bincount([i for own in ids for i in own] or [0], minlength=self.tokenizer.vocab_size)
-            refuse_unknown(unknown_share(self.tokenizer, counts), f"{_names(self.inputs)}, its beginning")
+            refuse_unknown(unknown_fraction(self.tokenizer, counts), f"{_names(self.inputs)}, its beginning")
         for warning in check_documents(documents, self.config.language, self.config.splitter):
             self.progress.say(f"warning: {warning}")
 
@@ -216,20 +216,20 @@ class _Build:
             (self.out / name).unlink(missing_ok=True)  # of a shard that held nothing but near-duplicates
         train = [entry["name"] for entry in entries if entry["documents"] and entry["name"].startswith("train")]
         if not train:
-            found = f"documents with text: {sum(part.documents for part in parts):,}"
+            count = f"documents with text: {sum(part.documents for part in parts):,}"
             advice = (
                 "give a file for each document, or tell `bertworks corpus build` how they are separated "
                 "(--input.documents blank-line or line), or hold nothing out (--validation-share 0)"
             )
-            raise InputError(f"{_names(self.inputs)}: {found}, too few to train on after holding some out; {advice}")
+            raise InputError(f"{_names(self.inputs)}: {count}, too few to train on after holding some out; {advice}")
         unigrams = unigrams_of([self.out / f"{name}.tokens.npy" for name in train], self.tokenizer.vocab_size)
-        share = unknown_share(self.tokenizer, unigrams)
-        self.progress.say(f"{self.out}: {share:.2%} of the tokens are [UNK]")
+        fraction = unknown_fraction(self.tokenizer, unigrams)
+        self.progress.say(f"{self.out}: {fraction:.2%} of the tokens are [UNK]")
         if not config.allow_unknown:
-            refuse_unknown(share, str(self.out))
+            refuse_unknown(fraction, str(self.out))
         save_array(self.out / UNIGRAMS, unigrams, self.parts)
         manifest = self._manifest(entries, parts)
-        if share > MAX_UNKNOWN:
+        if fraction > MAX_UNKNOWN:
             manifest["unknown allowed"] = True
         write_json(self.out / MANIFEST, manifest)
         return manifest
@@ -256,7 +256,7 @@ class _Build:
             libraries.append("datasketch")
         entries = [entry for entry in entries if entry["documents"]]
         shards: dict[str, Any] = {split: [e for e in entries if e["name"].startswith(split)] for split in SPLITS}
-        kept = {split: {key: sum(e[key] for e in shards[split]) for key in KINDS} for split in SPLITS}
+        sizes = {split: {key: sum(e[key] for e in shards[split]) for key in KINDS} for split in SPLITS}
         files = {name: value for entry in entries for name, value in entry.pop("files").items()}
         files |= file_entries(
             self.out, [UNIGRAMS, *(f"{TOKENIZER}/{p.name}" for p in (self.out / TOKENIZER).iterdir())]
@@ -281,7 +281,7 @@ class _Build:
                 "documents": sum(read[reason] for reason in ("documents", "empty", "short", "long")),
                 "dropped": dropped,
                 "sentences cut": text["sentences cut"],
-                **kept,
+                **sizes,
             },
             "shards": shards,
             "files": dict(sorted(files.items())),

@@ -21,7 +21,7 @@ class BuildConfig:
     splitter: Splitter = "auto"
     """what finds sentences. auto: rules for the language; line: each line of the text is a sentence"""
     validation_share: float = 0.005
-    """share of the documents held out, chosen by their hash; 0 holds out none"""
+    """fraction of the documents held out, chosen by their hash; 0 holds out none"""
     min_validation_documents: int = 2
     """hold out at least this many documents (a random next sentence needs a second document)"""
     max_sentence_tokens: int = 1024
@@ -44,10 +44,11 @@ class BuildConfig:
         if self.splitter not in ("auto", "line"):
             raise InputError(f"splitter {self.splitter!r}; expected auto or line")
         if self.near_duplicates and not LEAST <= self.near_duplicates <= GREATEST:
-            found = f"near_duplicates {self.near_duplicates}"
-            raise InputError(f"{found}; expected 0, or a similarity from {LEAST} to {GREATEST}")
+            fault = f"near_duplicates {self.near_duplicates}"
+            raise InputError(f"{fault}; expected 0, or a similarity from {LEAST} to {GREATEST}")
         if not 0 <= self.validation_share < 1:
             raise InputError(f"--validation-share {self.validation_share}; expected at least 0 and less than 1")
-        for name in ("max_sentence_tokens", "shard_tokens"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{flag_of(name)} {getattr(self, name)}; expected at least 1")
+        least = {"max_sentence_tokens": 1, "shard_tokens": 1, "min_validation_documents": 0, "workers": 0}
+        for name, value in least.items():
+            if getattr(self, name) < value:
+                raise InputError(f"{flag_of(name)} {getattr(self, name)}; expected at least {value}")

@@ -64,13 +64,13 @@ def guess_format(name: str, stream: io.BufferedReader) -> str:
     bare = bare_name(name)
     start = stream.peek(START)[:START].removeprefix(b"\xef\xbb\xbf").lstrip()
     refused = next((kind for first, kind in REFUSED_STARTS.items() if re.match(first, start)), None)
-    refused = refused or next((kind for ending, kind in REFUSED_NAMES.items() if bare.endswith(ending)), None)
+    refused = refused or next((kind for suffix, kind in REFUSED_NAMES.items() if bare.endswith(suffix)), None)
     if refused:
         raise InputError(f"{name}: {refused[0]}; {EXPECTED}; {refused[1]}")
     if re.match(PARQUET, start):
         return "parquet"
-    if found := next((kind for ending, kind in FORMATS.items() if bare.endswith(ending)), None):
-        return found
+    if format := next((kind for suffix, kind in FORMATS.items() if bare.endswith(suffix)), None):
+        return format
     return "wikiextractor" if start.startswith(b"<doc ") else "text"
 
 
@@ -101,7 +101,7 @@ class Reader:
                 for name, stream in open_streams(str(path), self._file):
                     self._where = name
                     self.counts["files"] += 1
-                    yield from self._kept(self._parsed(name, stream))
+                    yield from self._filtered(self._parsed(name, stream))
                 self._before += path.stat().st_size
 
     @contextlib.contextmanager
@@ -114,8 +114,8 @@ class Reader:
         except PermissionError:
             raise InputError(f"{self._where}: no permission to read this file") from None
         except DAMAGED as error:
-            found = f"cannot be read to its end ({type(error).__name__}: {error})"
-            raise InputError(f"{self._where}: {found}; the file is cut or damaged") from None
+            fault = f"cannot be read to its end ({type(error).__name__}: {error})"
+            raise InputError(f"{self._where}: {fault}; the file is cut or damaged") from None
 
     def _parsed(self, name: str, stream: io.BufferedReader) -> Iterator[Document]:
         format = self._format(name, stream)
@@ -129,9 +129,9 @@ class Reader:
     def _format(self, name: str, stream: io.BufferedReader) -> str:
         return self.options.format if self.options.format != "auto" else guess_format(name, stream)
 
-    def _kept(self, found: Iterable[Document]) -> Iterator[Document]:
+    def _filtered(self, documents: Iterable[Document]) -> Iterator[Document]:
         """The documents that are not left out, composed; all are counted."""
-        for document in found:
+        for document in documents:
             if (reason := self._why_dropped(document.text)) is None:
                 self.counts["documents"] += 1
                 yield Document(normalize("NFC", document.text), document.source)

@@ -15,17 +15,17 @@ BLOCK = 1 << 16
 def codec_of(encoding: str) -> str:
     """Python's name of a text encoding. Raises InputError if it knows none of this name."""
     with contextlib.suppress(LookupError, ValueError):
-        found = codecs.lookup(encoding)
-        if found._is_text_encoding and found.incrementaldecoder:
-            return found.name
+        codec = codecs.lookup(encoding)
+        if codec._is_text_encoding and codec.incrementaldecoder:
+            return codec.name
     advice = "expected a text encoding of Python, such as utf-8, cp949, euc-kr or utf-16"
-    raise InputError(f"--encoding {shorten(encoding)}: unknown; {advice}")
+    raise InputError(f"encoding {shorten(encoding)}: unknown; {advice}")
 
 
 def hint(raw: bytes) -> str:
     """What to do about bytes that are not UTF-8."""
     likely = likely_encoding(raw)
-    return f"it looks like {likely[1]}: give --encoding {likely[0]}" if likely else "give its --encoding if you know it"
+    return f"it looks like {likely[1]}: give the encoding {likely[0]}" if likely else "give its encoding if you know it"
 
 
 def as_utf8(stream: BinaryIO | Any, encoding: str, name: str) -> io.BufferedReader:
@@ -73,7 +73,7 @@ class _Recoded(io.RawIOBase):
     def _advice(self, raw: bytes) -> str:
         with contextlib.suppress(UnicodeDecodeError):
             if not codecs.getincrementaldecoder("utf-8")().decode(raw).isascii():  # the last character may be cut
-                return "it looks like UTF-8: leave --encoding out, or convert all files to one encoding"
+                return "it looks like UTF-8: leave the encoding out, or convert all files to one encoding"
         if likely_encoding(raw):
             return hint(raw)
         return f"mend the file, or remove what is not {self.encoding} with `iconv -c -f {self.encoding} -t utf-8`"

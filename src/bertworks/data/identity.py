@@ -51,11 +51,11 @@ def decides_parts(identity: dict[str, Any]) -> dict[str, Any]:
     return {**{key: identity[key] for key in ("version", "tokenizer", "splitter")}, "settings": settings}
 
 
-def differences(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+def differences(previous: dict[str, Any], requested: dict[str, Any]) -> str:
     """What differs between two builds' identities, in words; "" if they agree."""
-    before, now = ({**DEFAULTS, **flat(one.pop("settings")), **one} for one in (dict(theirs), dict(ours)))
-    found = [key for key in now if before.get(key) != now[key]]
-    return ", ".join(_difference(key, before.get(key), now[key]) for key in found)
+    before, now = ({**DEFAULTS, **flat(one.pop("settings")), **one} for one in (dict(previous), dict(requested)))
+    keys = [key for key in now if before.get(key) != now[key]]
+    return ", ".join(_difference(key, before.get(key), now[key]) for key in keys)
 
 
 def flat(settings: dict[str, Any]) -> dict[str, Any]:
@@ -64,10 +64,10 @@ def flat(settings: dict[str, Any]) -> dict[str, Any]:
     return {**inner, **{key: value for key, value in settings.items() if key != "input"}}
 
 
-def _difference(name: str, theirs: Any, ours: Any) -> str:
+def _difference(name: str, previous: Any, requested: Any) -> str:
     """What differs in one setting, in words."""
     if name == "inputs":
-        return f"inputs of {len(theirs or [])} files, now {len(ours)}, or other names or sizes"
-    before, now = (shorten(value).strip("'\"") for value in (theirs, ours))
+        return f"inputs of {len(previous or [])} files, now {len(requested)}, or other names or sizes"
+    before, now = (shorten(value).strip("'\"") for value in (previous, requested))
     what = name if name in ("version", "tokenizer", "splitter") else flag_of(name)
     return f"{what} {before}, now {now}"

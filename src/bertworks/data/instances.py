@@ -34,7 +34,7 @@ from .store import Shard
 
 BLOCK_TOKENS = 1_000_000  # about this many tokens in a block
 GROUP_BLOCKS = 16  # blocks whose instances are shuffled together
-DRAW_ROWS = 256  # instances whose masks come from one random generator
+GENERATOR_ROWS = 256  # instances whose masks come from one random generator
 
 InputFormat = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
 
@@ -46,7 +46,7 @@ Plan = NDArray[np.int64]
 class InstanceConfig:
     """How spans are cut from documents."""
 
-    short_seq_prob: float = 0.1  # share of documents, in each pass, that aim at shorter segment pairs
+    short_seq_prob: float = 0.1  # fraction of documents, in each pass, that aim at shorter segment pairs
     dupe_factor: int = 10  # number of different instances and maskings of the corpus before they repeat; 0: never
     input_format: InputFormat = "segment-pair"  # the paper's pairs, two sentences, or one segment of sentences
     # swap the segments for negative pairs, instead of a random second segment; objective "mlm+sop" sets it
@@ -62,6 +62,9 @@ class InstanceConfig:
     def has_pairs(self) -> bool:
         """Whether instances are pairs, which next-sentence prediction needs."""
         return self.input_format.endswith("pair")
+
+
+GROUP_ORDER, BLOCK_ORDER, SPANS, ROWS_AND_MASKS, CHUNK_ORDER = range(1, 6)  # the purposes of random generators
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,10 @@ def plan_document(
     both without [CLS] and [SEP]. Calls `rng` in the order of create_instances_from_document, so that the original's
     generator gives the original's instances (with swapped pairs, ALBERT's function of that name).
     """
-    first = i = 0  # sentences first to i make the current chunk
-    while i < len(offsets) - 1:
-        if offsets[i + 1] - offsets[first] < target and i + 2 < len(offsets):
+    n, first, i = len(offsets) - 1, 0, 0  # n sentences, of which first to i make the current chunk
+    while i < n:
+        is_full = offsets[i + 1] - offsets[first] >= target
+        if not is_full and i + 1 < n:
             i += 1
             continue
         sentences = i + 1 - first
@@ -137,7 +141,7 @@ def truncate_pair(a: list[int], b: list[int], longest: int, rng: random.Random) 
 
 
 class SentenceOffsets:
-    """Sentence and document offsets of one shard, and the draw of a random second segment.
+    """Sentence and document offsets of one shard, and random second segments.
 
     swaps: wrong pairs have their segments swapped, not a random second segment.
     """
@@ -167,20 +171,20 @@ class SentenceOffsets:
         return [start, end]
 
 
-def pack_sentences(shard: Shard, documents: range, room: int, gap: int) -> tuple[NDArray[np.int64], ...]:
-    """Starts and stops of spans that hold as many whole sentences as fit in `room`; every token is in one span.
+def pack_sentences(shard: Shard, documents: range, limit: int, gap: int) -> tuple[NDArray[np.int64], ...]:
+    """Starts and stops of spans that hold as many whole sentences as fit in `limit` tokens; every token is in one span.
 
-    gap: tokens that the border of two documents takes; if it is more than `room`, no span crosses one. A sentence
-    longer than `room` counts as several.
+    gap: tokens that the border of two documents takes; if it is more than `limit`, no span crosses one. A sentence
+    longer than `limit` counts as several.
     """
     edges = shard.documents[[documents.start, documents.stop]]
     offsets = shard.sentences[edges[0] : edges[1] + 1]
-    sentence, nth = expand_counts(-(-np.diff(offsets) // room))
-    starts = offsets[sentence] + room * nth
-    stops = np.minimum(starts + room, offsets[sentence + 1])
-    # With `gap` added for every border before it, the room that a span takes is the difference of two numbers.
+    sentence, nth = expand_counts(-(-np.diff(offsets) // limit))
+    starts = offsets[sentence] + limit * nth
+    stops = np.minimum(starts + limit, offsets[sentence + 1])
+    # With `gap` added for every border before it, the size of a span is the difference of two numbers.
     borders = gap * np.searchsorted(shard.documents[documents.start + 1 : documents.stop], edges[0] + sentence, "right")
-    following = np.searchsorted(stops + borders, starts + borders + room, "right").tolist()
+    following = np.searchsorted(stops + borders, starts + borders + limit, "right").tolist()
     firsts, i = [], 0
     while i < len(following):
         firsts.append(i)
@@ -214,9 +218,9 @@ def plan_block(
     separators: special tokens between the two segments of a pair (RoBERTa has two).
     """
     if not config.has_pairs:
-        room = length - 2
-        gap = 1 if config.input_format == "full-sentences" else room + 1  # one [SEP]; or too much for any span
-        start, stop = pack_sentences(shard, documents, room, gap)
+        limit = length - 2
+        gap = 1 if config.input_format == "full-sentences" else limit + 1  # one [SEP]; or too much for any span
+        start, stop = pack_sentences(shard, documents, limit, gap)
         return np.column_stack([start, stop, stop, stop, np.full(len(start), IGNORED)])
     rng = random.Random(int.from_bytes(np.random.SeedSequence(key).generate_state(4).tobytes(), "little"))
     sentences, longest = SentenceOffsets(shard, config.sentence_order), length - 2 - separators
@@ -253,15 +257,15 @@ class InstanceStream:
 
     def blocks_of(self, number: int) -> list[tuple[int, int]]:
         """The pass and the index of each block of block group `number`: what `plan` takes."""
-        this = self.pass_of(number)
-        order = generator(self.seed, 2, this).permutation(len(self.blocks))
+        pass_number = self.pass_of(number)
+        order = generator(self.seed, BLOCK_ORDER, pass_number).permutation(len(self.blocks))
         first = self._nth_group(number) * GROUP_BLOCKS
-        return [(this, int(index)) for index in order[first : first + GROUP_BLOCKS]]
+        return [(pass_number, int(index)) for index in order[first : first + GROUP_BLOCKS]]
 
-    def plan(self, this: int, index: int) -> Plan:
-        """The instances (n, 6) of one block in pass `this`."""
+    def plan(self, pass_number: int, index: int) -> Plan:
+        """The instances (n, 6) of one block in pass `pass_number`."""
         shard, documents = self.blocks[index]
-        key = (self.seed, 3, this, self.length, index)
+        key = (self.seed, SPANS, pass_number, self.length, index)
         plan = plan_block(self.shards[shard], documents, self.length, self.config, key, self.separators)
         return np.column_stack([np.full(len(plan), shard), plan])
 
@@ -272,34 +276,35 @@ class InstanceStream:
     def _nth_group(self, number: int) -> int:
         """Which group of the pass comes as block group `number`: another order in each epoch."""
         epoch, nth = divmod(number, self.groups)
-        return int(generator(self.seed, 1, epoch).permutation(self.groups)[nth])
+        return int(generator(self.seed, GROUP_ORDER, epoch).permutation(self.groups)[nth])
 
     def _make_group(self, number: int) -> tuple[Plan, NDArray[np.int64], tuple[int, ...]]:
         """Plan (n, 6) of block group `number`, the order in which its rows are read, and the key of its masks."""
         epoch, group = number // self.groups, self._nth_group(number)
         rows = np.concatenate([np.empty((0, 6), np.int64), *self.plans(number)])
-        key = (self.seed, 4, self.pass_of(number), self.length, group)
+        key = (self.seed, ROWS_AND_MASKS, self.pass_of(number), self.length, group)
         rows = rows[generator(*key).permutation(len(rows))]
-        draws = np.array_split(np.arange(len(rows)), range(DRAW_ROWS, len(rows), DRAW_ROWS))
-        shuffled = generator(self.seed, 5, epoch, group).permutation(len(draws))
-        return rows, np.concatenate([draws[draw] for draw in shuffled]), key
+        chunks = np.array_split(np.arange(len(rows)), range(GENERATOR_ROWS, len(rows), GENERATOR_ROWS))
+        # rows that share a generator of masks stay together
+        shuffled = generator(self.seed, CHUNK_ORDER, epoch, group).permutation(len(chunks))
+        return rows, np.concatenate([chunks[chunk] for chunk in shuffled]), key
 
     def take(self, position: Position, count: int) -> tuple[list[tuple[int, NDArray[np.int64]]], Position]:
         """The next `count` instances as [(block group, rows of its plan)], and the position after them."""
-        taken: list[tuple[int, NDArray[np.int64]]] = []
+        instances: list[tuple[int, NDArray[np.int64]]] = []
         empty = 0
         while count:
             order = self.group(position.group)[1]
             rows = order[position.offset : position.offset + count]
             if len(rows):
-                taken.append((position.group, rows))
+                instances.append((position.group, rows))
                 count -= len(rows)
             empty = 0 if len(rows) else empty + 1
             if empty > self.groups:
                 raise ValueError("no training instance can be made from this corpus")
             used = position.offset + len(rows)
             position = Position(position.group + 1) if used >= len(order) else Position(position.group, used)
-        return taken, position
+        return instances, position
 
 
 def _blocks(shard: Shard) -> list[range]:

@@ -74,18 +74,18 @@ def _starts(text: str) -> Iterator[int]:
     nowhere = (len(text), len(text))
     spans = iter([match.span() for match in _SPAN.finditer(text)])
     start, stop = next(spans, nowhere)
-    begun = 0
+    begin = 0
     for match in _stops(text):
         end = match.end()
         while stop <= match.start():
             start, stop = next(spans, nowhere)
         # A bracket that begins inside a sentence belongs to it to its end; a quotation may end the sentence.
-        inside = start < match.start() < stop and (end < stop or (text[start] in "([" and start > begun))
-        if inside or not _is_end(text, match, begun):
+        inside = start < match.start() < stop and (end < stop or (text[start] in "([" and start > begin))
+        if inside or not _is_end(text, match, begin):
             continue
-        begun = end + (text[end : end + 1] == " ")
-        if begun < len(text):
-            yield begun
+        begin = end + (text[end : end + 1] == " ")
+        if begin < len(text):
+            yield begin
 
 
 def _stops(text: str) -> Iterator[re.Match[str]]:
@@ -98,12 +98,12 @@ def _stops(text: str) -> Iterator[re.Match[str]]:
         end = match.end() if match else candidate.start() + 1
 
 
-def _is_end(text: str, match: re.Match[str], begun: int) -> bool:
-    """Whether the mark or ending that was found ends the sentence that begins at `begun`."""
+def _is_end(text: str, match: re.Match[str], begin: int) -> bool:
+    """Whether the mark or ending that was found ends the sentence that begins at `begin`."""
     if not match["mark"]:
         return True
     following = text[match.end() : match.end() + 12]
-    before = text[max(begun, match.start() - 40) : match.start()]  # so short that a long text takes no longer
+    before = text[max(begin, match.start() - 40) : match.start()]  # so short that a long text takes no longer
     if _QUOTED_ON.match(following) and (match["close"] or match["mark"][0] in "?!"):
         return False
     if not following.startswith(" "):
@@ -113,7 +113,7 @@ def _is_end(text: str, match: re.Match[str], begun: int) -> bool:
     if (item := _ITEM.search(before)) and _is_item(text, match, item[1]):
         return False
     if _NUMBER.search(before):
-        of_list = before.isdigit() and match.start() - begun == len(before)  # "1. ..." begins a sentence
+        of_list = before.isdigit() and match.start() - begin == len(before)  # "1. ..." begins a sentence
         return not of_list and not _OF_DATE.match(following) and not _AFTER_DATE.search(before)
     return not _ABBREVIATION.search(before)
 

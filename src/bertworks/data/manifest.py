@@ -55,8 +55,8 @@ def read_manifest(folder: Path | str) -> dict[str, Any]:
         raise InputError(f'{path}: not a corpus store\'s manifest (its "format" is not {FORMAT!r})')
     check_version(manifest.get("version"), range(1, VERSION + 1), str(path), REBUILD)
     check_fields(manifest, _FIELDS, str(path), REBUILD)
-    if found := _contradiction(manifest):
-        raise InputError(f"{path}: {found}; {REBUILD}")
+    if contradiction := _contradiction(manifest):
+        raise InputError(f"{path}: {contradiction}; {REBUILD}")
     return manifest
 
 

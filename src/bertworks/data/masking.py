@@ -1,12 +1,13 @@
 """Which positions are predicted, and what replaces their tokens (paper, 3.1 and A.1; create_masked_lm_predictions).
 
-Runs of several words are ALBERT's (4.1, and its function of that name). All work is done on a rectangle of instances at
-once. 256 instances share one random generator, so that a mask depends on (seed, pass, block group, generator) alone.
+Spans of several words are ALBERT's (4.1, and its function of that name). All work is done on a rectangle of instances
+at once. 256 instances share one random generator: a mask depends on (seed, pass, block group, generator) alone.
 
 Shapes: n instances, L positions, P predictions at most (max_predictions_per_seq).
 """
 
 from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +19,25 @@ from ..batch import IGNORED
 class MaskingConfig:
     """How many tokens are predicted, and what replaces a chosen one: [MASK], a random token, or nothing (the rest)."""
 
-    masked_lm_prob: float = 0.15  # share of the tokens that are predicted
-    mask_share: float = 0.8  # share of the chosen tokens that [MASK] replaces
-    random_share: float = 0.1  # share of the chosen tokens that a random token replaces
+    masked_lm_prob: float = 0.15  # fraction of the tokens that are predicted
+    mask_share: float = 0.8  # fraction of the chosen tokens that [MASK] replaces
+    random_share: float = 0.1  # fraction of the chosen tokens that a random token replaces
     whole_word: bool = False  # choose whole words, never some subwords of a word
-    # longest run of tokens (or whole words) chosen at once: n with a chance of 1/n (ALBERT 4.1)
+    # longest span of tokens (or whole words) chosen at once: n with a probability proportional to 1/n (ALBERT 4.1)
     ngrams: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.masked_lm_prob < 1:
-            raise ValueError(f"masked_lm_prob = {self.masked_lm_prob}; expected a share between 0 and 1")
+            raise ValueError(f"masked_lm_prob = {self.masked_lm_prob}; expected a fraction between 0 and 1")
         if min(self.mask_share, self.random_share) < 0 or self.mask_share + self.random_share > 1:
             raise ValueError(f"mask_share {self.mask_share} + random_share {self.random_share}; expected at most 1")
         if self.ngrams < 1:
             raise ValueError(f"ngrams = {self.ngrams}; expected 1 (single ones) or more")
 
     @property
-    def kept_share(self) -> float:
-        """The share of the chosen tokens that stay as they are."""
-        return round(1 - self.mask_share - self.random_share, 9)  # rounded: shares that add up to 1 leave nothing
+    def unchanged_fraction(self) -> float:
+        """The fraction of the chosen tokens that stay as they are."""
+        return round(1 - self.mask_share - self.random_share, 9)  # rounded: fractions that add up to 1 leave nothing
 
 
 def max_predictions_per_seq(length: int, config: MaskingConfig) -> int:
@@ -45,28 +46,28 @@ def max_predictions_per_seq(length: int, config: MaskingConfig) -> int:
 
 
 @dataclass(frozen=True)
-class Draws:
-    """Random numbers of instances, (n, L) each. A generator draws for all its rows; then any can be masked alone."""
+class RandomNumbers:
+    """Random numbers of instances, (n, L) each. A generator gives them for all its rows; any can be masked alone."""
 
     order: NDArray[np.float32]  # the positions with the lowest numbers are chosen
     action: NDArray[np.float32]  # what happens to a chosen position
     tokens: NDArray[np.int64]  # the random replacements
-    spans: NDArray[np.float32]  # the length of a run that begins here; (n, 0) if all runs have one token or word
+    spans: NDArray[np.float32]  # the length of a span that begins here; (n, 0) if all spans have one token or word
 
     @classmethod
-    def of(cls, rng: np.random.Generator, shape: tuple[int, int], vocab_size: int, runs: bool = True) -> "Draws":
-        """Draw for a rectangle; the lengths of runs come last, so that the rest is the same with and without them."""
+    def of(cls, rng: np.random.Generator, shape: tuple[int, int], vocab_size: int, spans: bool = True) -> Self:
+        """Numbers for a rectangle; the lengths of spans come last, so that the rest is the same without them."""
         order, action = rng.random(shape, np.float32), rng.random(shape, np.float32)
         tokens = rng.integers(0, vocab_size, shape, np.int64)
-        return cls(order, action, tokens, rng.random(shape if runs else (shape[0], 0), np.float32))
+        return cls(order, action, tokens, rng.random(shape if spans else (shape[0], 0), np.float32))
 
-    def rows(self, rows: NDArray[np.int64]) -> "Draws":
-        return Draws(self.order[rows], self.action[rows], self.tokens[rows], self.spans[rows])
+    def rows(self, rows: NDArray[np.int64]) -> "RandomNumbers":
+        return RandomNumbers(self.order[rows], self.action[rows], self.tokens[rows], self.spans[rows])
 
     @staticmethod
-    def join(parts: list["Draws"]) -> "Draws":
+    def join(parts: list["RandomNumbers"]) -> "RandomNumbers":
         """The rows of all `parts`, one after the other."""
-        return Draws(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Draws)))
+        return RandomNumbers(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(parts[0])))
 
 
 @dataclass(frozen=True)
@@ -80,38 +81,38 @@ class Rectangle:
 
 
 def mask(
-    rows: Rectangle, draws: Draws, config: MaskingConfig, mask_id: int, max_predictions: int
+    rows: Rectangle, random: RandomNumbers, config: MaskingConfig, mask_id: int, max_predictions: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Mask `rows.ids` in place; returns positions and labels, (n, P = max_predictions), 0 and -100 in unused slots."""
     ids, candidates = rows.ids, rows.candidates
-    wanted = np.rint(rows.lengths * config.masked_lm_prob).astype(np.int64).clip(1, max_predictions)
+    targets = np.rint(rows.lengths * config.masked_lm_prob).astype(np.int64).clip(1, max_predictions)
     if config.whole_word or config.ngrams > 1:
         continues = rows.continues if config.whole_word else np.zeros_like(candidates)
-        spans = _run_lengths(draws.spans, config.ngrams) if config.ngrams > 1 else np.ones(ids.shape, np.int64)
-        chosen = _choose_runs(candidates, continues, wanted, draws.order, spans)
+        lengths = _span_lengths(random.spans, config.ngrams) if config.ngrams > 1 else np.ones(ids.shape, np.int64)
+        chosen = _choose_spans(candidates, continues, targets, random.order, lengths)
     else:
-        chosen = _choose_tokens(candidates, wanted, draws.order)
+        chosen = _choose_tokens(candidates, targets, random.order)
     row, column = chosen.nonzero()
     slot = np.arange(len(row)) - np.searchsorted(row, row)  # 0, 1, 2 ... within each instance
     positions, labels = np.zeros((len(ids), max_predictions), np.int64), np.full((len(ids), max_predictions), IGNORED)
     positions[row, slot], labels[row, slot] = column, ids[row, column]
-    action = draws.action[row, column]
+    action = random.action[row, column]
     to_mask = action < config.mask_share
     to_random = ~to_mask & (action < config.mask_share + config.random_share)
     ids[row[to_mask], column[to_mask]] = mask_id
-    ids[row[to_random], column[to_random]] = draws.tokens[row[to_random], column[to_random]]
-    return positions, labels
+    ids[row[to_random], column[to_random]] = random.tokens[row[to_random], column[to_random]]
+    return positions, labels  # the rest keeps its token, and is predicted all the same (10 %)
 
 
 def _choose_tokens(
-    candidates: NDArray[np.bool_], wanted: NDArray[np.int64], order: NDArray[np.float32]
+    candidates: NDArray[np.bool_], targets: NDArray[np.int64], order: NDArray[np.float32]
 ) -> NDArray[np.bool_]:
-    """The `wanted` candidates of lowest `order` in each row."""
+    """The candidates of lowest `order` in each row, as many as its target says."""
     order = np.where(candidates, order, np.inf)
-    ranked = np.argsort(order, axis=1)[:, : wanted.max(initial=1)]
-    take = np.arange(ranked.shape[1]) < wanted[:, None]
+    ranked = np.argsort(order, axis=1)[:, : targets.max(initial=1)]
+    within = np.arange(ranked.shape[1]) < targets[:, None]
     chosen = np.zeros_like(candidates)
-    np.put_along_axis(chosen, ranked, take, axis=1)
+    np.put_along_axis(chosen, ranked, within, axis=1)
     return chosen & candidates
 
 
@@ -126,25 +127,26 @@ def _ranked(order: NDArray[np.float32]) -> NDArray[np.int64]:
     return keys % width
 
 
-def _run_lengths(draws: NDArray[np.float32], longest: int) -> NDArray[np.int64]:
-    """Lengths 1 to `longest` from uniform numbers, n with a chance proportional to 1/n (up to 3: 6/11, 3/11, 2/11)."""
-    chances = 1 / np.arange(1, longest + 1)
-    edges = np.cumsum(chances[:-1] / chances.sum()).astype(np.float32)
-    return np.searchsorted(edges, draws, "right") + 1
+def _span_lengths(random: NDArray[np.float32], longest: int) -> NDArray[np.int64]:
+    """Lengths 1 to `longest` from uniform numbers, n with probability proportional to 1/n (to 3: 6/11, 3/11, 2/11)."""
+    weights = 1 / np.arange(1, longest + 1)
+    edges = np.cumsum(weights[:-1] / weights.sum()).astype(np.float32)
+    return np.searchsorted(edges, random, "right") + 1
 
 
-def _choose_runs(
+def _choose_spans(
     candidates: NDArray[np.bool_],
     continues: NDArray[np.bool_],
-    wanted: NDArray[np.int64],
+    targets: NDArray[np.int64],
     order: NDArray[np.float32],
-    spans: NDArray[np.int64],
+    lengths: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Choose runs of whole words in each row: (n, L). The words at which runs begin come in the order of `order`.
+    """Choose spans of whole words in each row: (n, L). The words at which spans begin come in the order of `order`.
 
-    A run has `spans` words, or fewer where not all fit into what is left of `wanted`. None is chosen where not even one
-    word fits, or where a word of the run is chosen already. As in the original, a continuing subword belongs to the
-    candidate before it, and a run may cross [SEP]. Where no subword continues a word, every token is a word.
+    A span has `lengths` words, or fewer where not all fit into the budget that is left of `targets`. None is chosen
+    where not even one word fits, or where a word of the span is masked already. As in the original, a continuing
+    subword belongs to the candidate before it, and a span may cross [SEP]. Where no subword continues a word, every
+    token is a word.
 
     All rows make a step at once: each step looks at the next word of every row that is not full yet.
     """
@@ -152,27 +154,27 @@ def _choose_runs(
     every, first = np.arange(len(candidates)), candidates.argmax(1)
     starts[every, first] = candidates[every, first]  # the first candidate begins a word in any case
     word, counts = np.cumsum(starts, 1) - 1, starts.sum(1)  # (n, L) the word of each candidate; (n,) words
-    most, longest = int(counts.max(initial=1)), int(spans.max(initial=1))
-    drawn, runs = np.ones((len(counts), most), np.float32), np.ones((len(counts), most), np.int64)
-    row, cell = starts.nonzero()
-    drawn[row, word[starts]], runs[row, word[starts]] = order[row, cell], spans[row, cell]
-    sizes = np.bincount((every[:, None] * most + word)[candidates], minlength=drawn.size).reshape(drawn.shape)
+    most, longest = int(counts.max(initial=1)), int(lengths.max(initial=1))
+    priority, spans = np.ones((len(counts), most), np.float32), np.ones((len(counts), most), np.int64)
+    row, column = starts.nonzero()
+    priority[row, word[starts]], spans[row, word[starts]] = order[row, column], lengths[row, column]
+    sizes = np.bincount((every[:, None] * most + word)[candidates], minlength=spans.size).reshape(spans.shape)
     ends = np.pad(np.cumsum(sizes, 1), ((0, 0), (1, 0)))  # (n, words + 1) tokens before each word, and of all
-    taken, left, rows = np.zeros(drawn.shape, bool), wanted.copy(), every
-    for step, ranked in enumerate(_ranked(drawn).T):
-        rows = rows[(left[rows] > 0) & (step < counts[rows])]
+    masked, budget, rows = np.zeros(spans.shape, bool), targets.copy(), every
+    for step, ranked in enumerate(_ranked(priority).T):
+        rows = rows[(budget[rows] > 0) & (step < counts[rows])]
         if not len(rows):
             break
-        begin = ranked[rows]
-        stop = np.minimum(begin + runs[rows, begin], counts[rows])
+        start = ranked[rows]
+        stop = np.minimum(start + spans[rows, start], counts[rows])
         for _ in range(longest - 1):
-            stop -= (ends[rows, stop] - ends[rows, begin] > left[rows]) & (stop > begin + 1)
-        size = ends[rows, stop] - ends[rows, begin]
-        fits = size <= left[rows]
+            stop -= (ends[rows, stop] - ends[rows, start] > budget[rows]) & (stop > start + 1)
+        size = ends[rows, stop] - ends[rows, start]
+        fits = size <= budget[rows]
         for i in range(longest):
-            fits &= ~taken[rows, np.minimum(begin + i, stop - 1)]
+            fits &= ~masked[rows, np.minimum(start + i, stop - 1)]
         for i in range(longest):
-            inside = fits & (begin + i < stop)
-            taken[rows[inside], begin[inside] + i] = True
-        left[rows] -= np.where(fits, size, 0)
-    return candidates & np.take_along_axis(taken, np.maximum(word, 0), 1)
+            inside = fits & (start + i < stop)
+            masked[rows[inside], start[inside] + i] = True
+        budget[rows] -= np.where(fits, size, 0)
+    return candidates & np.take_along_axis(masked, np.maximum(word, 0), 1)

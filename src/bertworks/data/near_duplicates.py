@@ -15,7 +15,6 @@ Shapes: D texts, S values of a sketch, B bands.
 
 import random
 import re
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 
 from ..tokenizer import normalize
 
-SHINGLE, PAIR = 5, 2  # tokens, and words of a short text
+SHINGLE = 5  # tokens
 VALUES = 128  # S
 SEED = 1
 MISSED = 0.9  # weight of missed pairs in the choice of bands; other pairs are compared, which costs time alone
@@ -90,8 +89,8 @@ class Sketcher:
             values = mixed[start : start + CHUNK, None] * factors + summands  # modulo 2^32
             first, last = np.searchsorted(starts, [start, start + len(values) - 1], "right") - 1
             inside = slice(first, last + 1)  # the texts that have shingles in this chunk
-            found = np.minimum.reduceat(values, np.maximum(starts[inside] - start, 0), axis=0)
-            lowest[inside] = np.minimum(lowest[inside], found)
+            minima = np.minimum.reduceat(values, np.maximum(starts[inside] - start, 0), axis=0)
+            lowest[inside] = np.minimum(lowest[inside], minima)
         return lowest
 
     def keys(self, sketches: NDArray[np.uint32], band: int) -> NDArray[np.uint64]:
@@ -109,11 +108,11 @@ def _mixed(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 def _folded(rows: Sequence[NDArray[np.uint64]] | NDArray[np.uint64]) -> NDArray[np.uint64]:
     """One number for each column of some rows."""
-    found = np.zeros_like(rows[0])
+    key = np.zeros_like(rows[0])
     for row in rows:
-        found = (found ^ (found >> np.uint64(29))) * FACTOR + row + np.uint64(1)
-    found = (found ^ (found >> np.uint64(32))) * FACTOR
-    return found ^ (found >> np.uint64(29))
+        key = (key ^ (key >> np.uint64(29))) * FACTOR + row + np.uint64(1)
+    key = (key ^ (key >> np.uint64(32))) * FACTOR
+    return key ^ (key >> np.uint64(29))
 
 
 # ---- in a build
@@ -153,30 +152,31 @@ def similar(
     keys, digests, places = keys[order], digests[order], places[order]
     edges = np.flatnonzero(np.diff(keys)) + 1
     starts, stops = np.append(0, edges), np.append(edges, len(keys))
-    several = stops - starts > 1
-    found: list[int] = []
-    for start, stop in zip(starts[several].tolist(), stops[several].tolist(), strict=True):
-        kept: list[NDArray[np.uint32]] = []
+    repeated = stops - starts > 1
+    duplicates: list[int] = []
+    for start, stop in zip(starts[repeated].tolist(), stops[repeated].tolist(), strict=True):
+        originals: list[NDArray[np.uint32]] = []
         for row in range(start, stop):
             if row > start and (digests[row] == digests[row - 1]).all():
                 continue  # an exact duplicate
             part, document = places[row]
-            if any(np.count_nonzero(one == sketches[part][document]) >= sketcher.threshold * VALUES for one in kept):
-                found.append(row)
-            elif len(kept) < MOST:
-                kept.append(sketches[part][document])
-    return np.unique(digests[found], axis=0)
+            sketch = sketches[part][document]
+            if any(np.count_nonzero(one == sketch) >= sketcher.threshold * VALUES for one in originals):
+                duplicates.append(row)
+            elif len(originals) < MOST:
+                originals.append(sketch)
+    return np.unique(digests[duplicates], axis=0)
 
 
 def are_similar(hashes: NDArray[np.uint64], results: Sequence[Path]) -> NDArray[np.bool_]:
     """Which of `hashes`, (n, 2) and sorted, are in results of `similar`."""
-    found = np.zeros(len(hashes), np.bool_)
+    matches = np.zeros(len(hashes), np.bool_)
     for path in results:
         near = np.load(path)
         start, stop = np.searchsorted(near[:, 0], hashes[0, 0]), np.searchsorted(near[:, 0], hashes[-1, 0], "right")
-        own, theirs = (np.ascontiguousarray(one).view("S16").reshape(-1) for one in (hashes, near[start:stop]))
-        found |= np.isin(own, theirs)
-    return found
+        own, stored = (np.ascontiguousarray(one).view("S16").reshape(-1) for one in (hashes, near[start:stop]))
+        matches |= np.isin(own, stored)
+    return matches
 
 
 # ---- in memory
@@ -187,33 +187,28 @@ def duplicate_key(text: str) -> str:
     return " ".join(_WORDS.findall(normalize("NFC", text).casefold())) or text.strip()
 
 
-def word_shingles(key: str) -> Shingles:
-    """The hashes of the pairs of words of a text, given as its `duplicate_key`."""
-    return shingles(np.array([zlib.crc32(word.encode()) for word in key.split(" ")]), PAIR)
-
-
 def find_near_duplicates(
     rows: Sequence[Shingles], others: Sequence[Shingles], threshold: float = 0.8
 ) -> dict[int, int]:
     """For each of `rows` that is similar to one of `others`, the index of the first such one.
 
-    Shingles are those of `word_shingles` or `shingles`. If `others` is `rows`, a row is compared with earlier ones.
+    Shingles are those of `shingles`. If `others` is `rows`, a row is compared with earlier ones.
     Texts that agree in a band are compared exactly: the Jaccard similarity reaches the threshold.
     """
     sketcher = Sketcher(max(LEAST, threshold - MARGIN))
     index = defaultdict[tuple[int, int], list[int]](list)
-    theirs = [*_band_keys(others, sketcher)]
-    for j, keys in theirs:
+    indexed = [*_band_keys(others, sketcher)]
+    for j, keys in indexed:
         for key in keys:
             if len(index[key]) < MOST_TEXTS:
                 index[key].append(j)
-    found: dict[int, int] = {}
-    for i, keys in theirs if rows is others else _band_keys(rows, sketcher):
+    matches: dict[int, int] = {}
+    for i, keys in indexed if rows is others else _band_keys(rows, sketcher):
         for j in sorted({j for key in keys for j in index.get(key, ())}):
             if (j < i or rows is not others) and _similarity(rows[i], others[j]) >= threshold:
-                found[i] = j
+                matches[i] = j
                 break
-    return found
+    return matches
 
 
 def _band_keys(rows: Sequence[Shingles], sketcher: Sketcher) -> Iterator[tuple[int, list[tuple[int, int]]]]:

@@ -91,13 +91,13 @@ def _decoded(raw: bytes, where: str) -> str:
         text = raw.decode()
         if "\0" not in text:
             return text
-        found = "a NUL byte"
+        fault_text = "a NUL byte"
     except UnicodeDecodeError as fault:
-        found = f"byte {fault.start + 1} (0x{raw[fault.start]:02x}) is not valid UTF-8"
+        fault_text = f"byte {fault.start + 1} (0x{raw[fault.start]:02x}) is not valid UTF-8"
     advice = "if all files are, or convert this one to UTF-8"
     if not likely_encoding(raw):  # else the advice would drop every letter of text in another encoding
         advice = "convert it, or remove such bytes with `iconv -c -f utf-8 -t utf-8` or `tr -d '\\000'`"
-    raise InputError(f"{where}: {found}; {hint(raw)}, {advice}")
+    raise InputError(f"{where}: {fault_text}; {hint(raw)}, {advice}")
 
 
 class _Paragraphs:
@@ -136,24 +136,24 @@ def _text(lines: Lines, options: InputOptions) -> Iterator[Document]:
 
 
 def _wikiextractor(lines: Lines, options: InputOptions) -> Iterator[Document]:
-    paragraphs, begun, title = _Paragraphs(options), 0, ""
+    paragraphs, first_line, title = _Paragraphs(options), 0, ""
     for line in lines:
         line = line.strip()
         if line.startswith("<doc "):
-            begun, found = lines.number, re.search(r'title="(.*)"', line)
-            title = html.unescape(found[1]) if found else ""
+            first_line, match = lines.number, re.search(r'title="(.*)"', line)
+            title = html.unescape(match[1]) if match else ""
         elif line == "</doc>":
-            yield paragraphs.take(f"{lines.name}, line {begun}")
-            begun = 0
-        elif line and not begun:
+            yield paragraphs.take(f"{lines.name}, line {first_line}")
+            first_line = 0
+        elif line and not first_line:
             raise InputError(f"{lines.where}: text outside of <doc ...>: {line[:60]!r}; expected WikiExtractor output")
         elif line:
             line = html.unescape(line).strip() if "&" in line else line
             first = not paragraphs.lines and line == title
             if not first and not _is_heading(line):
                 paragraphs.add(line)
-    if begun:
-        where = f"{lines.name}, line {begun}"
+    if first_line:
+        where = f"{lines.name}, line {first_line}"
         raise InputError(f"{where}: <doc ...> has no </doc>; the file was cut; extract it again, or leave it out")
 
 
@@ -216,13 +216,13 @@ def _cells(name: str, file: BinaryIO, column: str) -> Iterator[bytes]:
     table = pq.ParquetFile(file)
     schema = table.schema_arrow
     if column not in schema.names:
-        found = f"no column {column!r}; found {list_names(schema.names)}"
-        raise InputError(f"{name}: {found}; give another --input.text-field {COMMANDS}")
+        fault = f"no column {column!r}; found {list_names(schema.names)}"
+        raise InputError(f"{name}: {fault}; give another --input.text-field {COMMANDS}")
     kind = schema.field(column).type
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not (pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_null(plain)):
-        found = f"column {column!r} holds {kind}; expected text"
-        raise InputError(f"{name}: {found}; give another --input.text-field {COMMANDS}")
+        fault = f"column {column!r} holds {kind}; expected text"
+        raise InputError(f"{name}: {fault}; give another --input.text-field {COMMANDS}")
     for batch in table.iter_batches(batch_size=64, columns=[column]):
         values = batch.column(0).cast(plain).cast(pa.large_binary())
         yield from (value or b"" for value in values.to_pylist())

@@ -40,19 +40,19 @@ class PartWriter:
         for text, own in zip(texts, sentences, strict=True):
             words = text.split()
             counts.update(characters=len(text), words=len(words), bytes=len(text.encode()))
-            found = self._cut([item for item in itertools.islice(encoded, len(own)) if item], counts)
-            if found:
-                rows.append((_digest(words), found))
+            pieces = self._cut([item for item in itertools.islice(encoded, len(own)) if item], counts)
+            if pieces:
+                rows.append((_digest(words), pieces))
             else:
                 counts["no tokens"] += 1
         rows.sort(key=lambda row: row[0])  # stable: of equal texts the one read first stays first
         size = self.dtype.itemsize
-        documents = [np.frombuffer(b"".join(found), self.dtype) for _, found in rows]
-        lengths = (len(sentence) // size for _, found in rows for sentence in found)
+        documents = [np.frombuffer(b"".join(pieces), self.dtype) for _, pieces in rows]
+        lengths = (len(sentence) // size for _, pieces in rows for sentence in pieces)
         arrays: dict[str, NDArray[Any]] = {
             "counts": np.array([counts[name] for name in COUNTS]),
             "digests": np.frombuffer(b"".join(digest for digest, _ in rows), ">u8").astype(np.uint64).reshape(-1, 2),
-            "documents": np.cumsum([0, *(len(found) for _, found in rows)], dtype=np.int64),
+            "documents": np.cumsum([0, *(len(pieces) for _, pieces in rows)], dtype=np.int64),
             "sentences": np.cumsum([0, *lengths], dtype=np.int64),
         }
         if self.sketcher:
@@ -130,8 +130,8 @@ class Part:
         Digests are hashes of documents as pairs of numbers that sort as the hashes do, (D, 2). A map is not kept open:
         a build may have thousands of parts.
         """
-        found: NDArray[Any] = np.load(_file(self.path, name), mmap_mode="r")
-        return found
+        values: NDArray[Any] = np.load(_file(self.path, name), mmap_mode="r")
+        return values
 
     @property
     def documents(self) -> int:

@@ -15,7 +15,7 @@ import sentencex
 from .corpus import Document
 from .korean import RULES_VERSION, korean_sentences
 from .languages import KOREAN, base_of
-from .wrapping import looks_like_chat, looks_wrapped
+from .wrapping import looks_wrapped
 
 Splitter = Literal["auto", "line"]
 
@@ -98,17 +98,15 @@ def check_documents(documents: Iterable[Document], language: str = "en", splitte
     texts = [document.text for document in documents]
     lines = [line for text in texts for line in text.split("\n")[:100]]
     letters = [char for line in lines for char in line if char.isalpha()]
-    found = []
+    notes = []
     if texts and statistics.median(len(split_sentences(text, language, splitter)) for text in texts) < 2:
-        found.append(
+        notes.append(
             f"half of the first {len(texts):,} documents have one sentence at most, and next-sentence prediction needs "
             "neighbours: check how documents are separated (--input.documents, --input.format), or pre-train with "
             "--objective mlm"
         )
-    if looks_like_chat(lines):
-        found.append("lines begin with a time and a name, as in an exported chat: remove these; do not join the lines")
-    elif looks_wrapped(lines):
-        found.append("lines end in mid-sentence: the text looks wrapped; join them with --input.paragraphs blank-line")
+    if looks_wrapped(lines):
+        notes.append("lines end in mid-sentence: the text looks wrapped; join them with --input.paragraphs blank-line")
     if base_of(language) != KOREAN and sum("가" <= char <= "힣" for char in letters) > len(letters) / 2:
-        found.append(f"most letters are Hangul, and the language is {language!r}: give --language ko")
-    return found
+        notes.append(f"most letters are Hangul, and the language is {language!r}: give --language ko")
+    return notes

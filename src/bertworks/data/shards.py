@@ -27,9 +27,9 @@ class ShardPlan:
     last: NDArray[np.int64]
 
 
-def plan_shards(parts: Sequence[Part], share: float, min_held_out: int, shard_tokens: int) -> list[ShardPlan]:
+def plan_shards(parts: Sequence[Part], fraction: float, min_held_out: int, shard_tokens: int) -> list[ShardPlan]:
     """Divide the documents by hash: those below an edge are held out, and each side has equal ranges, one a shard."""
-    edge = _held_out_edge(parts, share, min_held_out)
+    edge = _held_out_edge(parts, fraction, min_held_out)
     tokens = np.zeros(2, np.int64)
     for part in parts:
         below = _tokens_before(part, int(_documents_below(part, [edge])[0]))
@@ -46,9 +46,9 @@ def plan_shards(parts: Sequence[Part], share: float, min_held_out: int, shard_to
     return [*plans["train"], *plans["validation"]]
 
 
-def _held_out_edge(parts: Sequence[Part], share: float, min_held_out: int) -> int:
-    """Documents whose hash is below this number are held out: `share` of them on average, at least `min_held_out`."""
-    if share == 0:
+def _held_out_edge(parts: Sequence[Part], fraction: float, min_held_out: int) -> int:
+    """Documents whose hash is below this number are held out: `fraction` on average, at least `min_held_out`."""
+    if fraction == 0:
         return 0
     lowest: NDArray[np.uint64] = np.empty(0, np.uint64)
     for part in parts:
@@ -57,7 +57,7 @@ def _held_out_edge(parts: Sequence[Part], share: float, min_held_out: int) -> in
     if len(lowest) < 2:
         return HASHES  # nothing to divide: no document is left to train on, and the build refuses that
     needed = min(min_held_out, len(lowest) - 1)
-    return max(int(share * HASHES), int(lowest[needed - 1]) + 1 if needed else 0)
+    return max(int(fraction * HASHES), int(lowest[needed - 1]) + 1 if needed else 0)
 
 
 def _documents_below(part: Part, edges: list[int]) -> NDArray[np.int64]:

@@ -7,10 +7,13 @@ from rich.console import Console
 from rich.table import Table
 
 from ..reporting.tables import counted
+from ..tokenizer import Tokenizer
+from .batches import PretrainingData
 from .identity import flat
+from .instances import Position
 from .manifest import KINDS, SPLITS, flag_of
 from .store import Store
-from .vocabulary import tokenizer_of, unknown_share_of
+from .vocabulary import tokenizer_of, unknown_fraction_of
 
 INPUTS = 5  # names of inputs that are shown
 
@@ -48,8 +51,25 @@ def _facts(store: Store) -> Iterator[tuple[str, str]]:
     yield "documents read", f"{counts['documents']:,}"
     yield "left out", ", ".join(f"{count:,} {reason}" for reason, count in counts["dropped"].items() if count) or "none"
     yield "sentences cut", f"{counts['sentences cut']:,} (longer than --max-sentence-tokens)"
-    yield "[UNK]", f"{unknown_share_of(store, tokenizer_of(store)):.2%} of the training tokens"
+    yield "[UNK]", f"{unknown_fraction_of(store, tokenizer_of(store)):.2%} of the training tokens"
     yield "tokenizer", f"{tokenizer['vocab_size']:,} tokens, fingerprint {tokenizer['fingerprint']}"
     yield "splitter", store.manifest.get("splitter", "not recorded")
     yield "made with", ", ".join(f"{name} {version}" for name, version in store.manifest["versions"].items())
     yield from ((flag_of(key), str(value)) for key, value in flat(store.manifest["settings"]).items())
+
+
+def instances_as_text(data: PretrainingData, tokenizer: Tokenizer, count: int) -> Iterator[str]:
+    """The first `count` instances as lines for a person to read; a predicted token is shown as `now<before>`."""
+    batch, _ = data.take(Position(), count)
+    was = {}
+    if data.masking:
+        used = batch["masked_labels"] >= 0
+        was = dict(zip(batch["masked_positions"][used].tolist(), batch["masked_labels"][used].tolist(), strict=True))
+    for row in range(count):
+        shown = []
+        for column in range(int(batch["attention_mask"][row].sum())):
+            label = was.get(row * data.length + column)
+            token = tokenizer.vocab[int(batch["input_ids"][row, column])]
+            shown.append(token if label is None else f"{token}<{tokenizer.vocab[label]}>")
+        kind = {0: "B follows A", 1: "B does not follow A"}.get(int(batch["pair_labels"][row]), "one segment")
+        yield f"{kind}: {' '.join(shown)}"

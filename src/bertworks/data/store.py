@@ -1,4 +1,4 @@
-"""The on-disk token store: every token of the corpus once, with sentence and document offsets (contract 1).
+"""The on-disk token store: every token of the corpus once, with sentence and document offsets.
 
     STORE/manifest.json                    what this is, how it was built, counts, sizes and checksums; written last
     STORE/tokenizer/                       the tokenizer that made the ids, so that a store needs nothing beside it
@@ -14,7 +14,6 @@ no copy in a store; training instances are computed from the offsets. A folder w
 
 import hashlib
 import json
-import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,15 +29,6 @@ from .manifest import REBUILD, SPLITS, read_manifest
 TOKENIZER = "tokenizer"
 UNIGRAMS = "unigrams.npy"
 ARRAYS = ("tokens", "sentences", "documents")
-DAMAGED = (
-    OSError,
-    ValueError,
-    TypeError,
-    SyntaxError,
-    ArithmeticError,
-    RecursionError,
-    MemoryError,
-)  # of NumPy for a bad header
 CHUNK = 1 << 20  # values of an array that are checked at once
 
 
@@ -64,7 +54,7 @@ class Shard:
 
     @cached_property
     def documents(self) -> NDArray[np.int64]:
-        """Offsets into `sentences`' sentences, (n_documents + 1,)."""
+        """Sentence numbers, (n_documents + 1,): document j has sentences documents[j] to documents[j + 1] - 1."""
         return self._array("documents")
 
     def shape(self, array: str) -> int:
@@ -158,10 +148,10 @@ class Store:
 def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
     if not path.is_file():
         raise InputError(f"{path}: missing; {REBUILD}")
-    found = path.stat().st_size
-    if found != expected["bytes"]:
+    size = path.stat().st_size
+    if size != expected["bytes"]:
         raise InputError(
-            f"{path}: {found:,} bytes; expected {expected['bytes']:,}: the file was cut or changed; {REBUILD}"
+            f"{path}: {size:,} bytes; expected {expected['bytes']:,}: the file was cut or changed; {REBUILD}"
         )
     if verify and (digest := checksum(path)) != expected["checksum"]:
         raise InputError(f"{path}: checksum {digest}; expected {expected['checksum']}: the file was altered; {REBUILD}")
@@ -172,19 +162,19 @@ def _check_header(path: Path, length: int, dtype: str) -> None:
     expected = ((length,), np.dtype(dtype))
     try:
         values = np.lib.format.open_memmap(path, mode="r")
-    except (*DAMAGED, tokenize.TokenError) as error:
+    except Exception as error:  # NumPy raises errors of a dozen kinds for a bad header
         raise InputError(f"{path}: not a readable .npy file ({shorten(str(error))}); {REBUILD}") from None
     if (values.shape, values.dtype) != expected:
-        found, wanted = f"{values.dtype} {shorten(values.shape)}", f"{expected[1]} {expected[0]}"
-        raise InputError(f"{path}: {found}; expected {wanted} after the manifest; {REBUILD}")
+        form, expected_form = f"{values.dtype} {shorten(values.shape)}", f"{expected[1]} {expected[0]}"
+        raise InputError(f"{path}: {form}; expected {expected_form} after the manifest; {REBUILD}")
 
 
 def _check_offsets(shard: Shard, array: str, last: int, verify: bool) -> None:
     """Raise InputError if the offsets do not begin at 0 and end at `last`, or (with `verify`) do not rise."""
     values: NDArray[np.int64] = getattr(shard, array)
     if (values[0], values[-1]) != (0, last):
-        found = f"offsets from {values[0]:,} to {values[-1]:,}"
-        raise InputError(f"{shard.path(array)}: {found}; expected 0 to {last:,} after the manifest; {REBUILD}")
+        edges = f"offsets from {values[0]:,} to {values[-1]:,}"
+        raise InputError(f"{shard.path(array)}: {edges}; expected 0 to {last:,} after the manifest; {REBUILD}")
     for start in range(0, len(values) - 1, CHUNK) if verify else ():
         block = values[start : start + CHUNK + 1]
         rises = block[1:] > block[:-1]

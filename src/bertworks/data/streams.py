@@ -34,11 +34,11 @@ def find_files(inputs: Sequence[str | Path]) -> list[Path]:
     """
     if not inputs:
         raise InputError("no input given; name files, folders or globs of text")
-    found: dict[Path, Path] = {}
+    files: dict[Path, Path] = {}
     for item in inputs:
         for path in _expand(item):
-            found.setdefault(path.resolve(), path)
-    return list(found.values())
+            files.setdefault(path.resolve(), path)
+    return list(files.values())
 
 
 def _expand(item: str | Path) -> list[Path]:

@@ -14,18 +14,11 @@ RAGGED = 16  # columns by which the lines of wrapped text differ
 HEAD, HEAD_CHARS = 1_000, 1 << 20  # lines and characters that are looked at before lines are joined
 ENDS = ".,?!)]}…。」』》〉"  # after which a word begins
 _HANGUL = re.compile("[가-힣]")
-_TIME = r"(?:오전|오후|AM|PM)? ?\d{1,2}:\d{2}"
-_MESSAGE = re.compile(rf"\[[^\]]{{1,40}}\] ?\[{_TIME}|\d{{2,4}} ?[년./-].{{1,20}}? {_TIME}")  # of KakaoTalk's exports
 
 
 def columns(text: str) -> int:
     """The width of a text."""
     return len(text) + sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-
-
-def looks_like_chat(lines: Sequence[str]) -> bool:
-    """Whether these lines are messages of an exported chat: a third begins with a time and a name."""
-    return len(lines) >= 20 and 3 * sum(bool(_MESSAGE.match(line)) for line in lines) > len(lines)
 
 
 def looks_wrapped(lines: Sequence[str]) -> bool:
@@ -103,5 +96,5 @@ def _is_cut(line: str, following: str, words: Set[str], full: bool, blanks: rang
     if not full or line[-1] in ENDS or 0 not in blanks:
         return False
     end, beginning = line.split()[-1], following.split()[0]
-    known = {part for part in (end, beginning) if part in words}
-    return 1 not in blanks or not ({end, beginning} <= known or any(len(part) > 1 for part in known))
+    parts = {part for part in (end, beginning) if part in words}
+    return 1 not in blanks or not ({end, beginning} <= parts or any(len(part) > 1 for part in parts))

@@ -1,16 +1,16 @@
-"""Experiments: grids of runs on one engine, and what their results show.
+"""Experiments: studies, each of many runs, and their results.
 
 Files in reading order:
 
-    engine.py        cells, claims, resuming and failures of any folder of runs
-    spread.py        the cells on the workers of a dask scheduler
+    scheduler.py     runs of a folder: claimed, computed, resumed, and their failures recorded
+    dask_runner.py   the runs on the workers of a dask scheduler
     recipe.py        a study as its TOML file describes it
-    search.py        sweeps; the best setting and the best model of a search
-    cells.py         the runs of a study, named by what determines their outcome
-    rows.py          the rows of a study, and their cells
+    specs.py         the specification of each run, whose hash names the run's folder
+    rows.py          the rows of a study, and their runs
     plan.py          from a study's file to its rows
-    minute.py        the tiny sizes of --minute
-    choices.py       combinations of settings, and settings that are chosen on training rows
+    smoke.py         the tiny sizes of --minute
+    choices.py       combinations of settings, and settings that are chosen on training examples
+    search.py        sweeps; the best setting and the best model of a search
     baselines.py     baselines without an encoder
     study.py         running a study
     statistics.py    paired differences over seeds; metrics of many resamples, for the bootstrap
@@ -18,5 +18,5 @@ Files in reading order:
     results.py       results.json of a study
     tables.py        the tables of a study
     figures.py       the picture of a study
-    compare.py       two runs on the same development rows: differences with intervals
+    compare.py       two runs on the same development examples: differences with intervals
 """

@@ -1,7 +1,7 @@
 """Baselines without an encoder: a logistic regression over bags of words, or over a word and its neighbours.
 
     single      TF-IDF of words and of pairs of neighbouring words
-    tagging     for each word: the word, its first and last letters, its shape, and those of two words on each side.
+    tagging     for each word: the word, its first and last letters, its shape, and those of two words before and after.
                 Each word is tagged by itself
 
 scikit-learn fits them. The strength of the regularisation is chosen on a part of the training rows, never on the
@@ -16,17 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ..config import check_least, check_seed
 from ..files import InputError
 from ..tasks.base import Data, Task
-from ..tasks.draws import split_rows
 from ..tasks.kinds import with_labels
 from ..tasks.metrics import METRICS
+from ..tasks.sampling import hold_out_rows
 from ..tasks.sentences import Tagged
 from ..tasks.tags import score_tags
 
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # C: the inverse of the weight of the L2 penalty
-NEIGHBOURS = 2  # words on each side that describe a word
+NEIGHBOURS = 2  # words before and after a word that are its features too
 ENDS = 3  # letters of the first and of the last part of a word
 Predict = Callable[[Sequence[Any]], list[Any]]  # the answers for rows: labels, or the tags of each row
 
@@ -35,36 +34,33 @@ Predict = Callable[[Sequence[Any]], list[Any]]  # the answers for rows: labels, 
 class BaselineConfig:
     """Settings of a baseline; its regularisation is chosen."""
 
-    seed: int = 1  # of the training rows that are kept back to choose by
+    seed: int = 1  # of the held-out training examples by which it is chosen
     max_iter: int = 1000  # iterations of the optimiser, at most
-
-    def __post_init__(self) -> None:
-        check_least(self, ("max_iter",), 1)
-        check_seed(self.seed)
 
 
 def fit_baseline(task: Task, data: Data, config: BaselineConfig = BaselineConfig()) -> dict[str, Any]:
     """`metrics` on the development rows, named as those of a fine-tuning; the chosen `strength`; `kept_back`.
 
-    kept_back: the first metric on the training rows that were kept back, for each strength. Raises InputError for
-    another kind of task than single and tagging, and for fewer than two training rows.
+    kept_back: the first metric on the held-out training rows, for each strength. Raises InputError for another kind of
+    task than single and tagging, and for fewer than two training rows.
     """
     check_kind(task)
     task = with_labels(task, data.train)
-    fit, judge = (_fit_tags, _judge_tags) if task.kind == "tagging" else (_fit_texts, _judge_texts)
-    kept, back = split_rows(data.train, config.seed)
-    if not back:
+    fit, score = (_fit_tags, _score_tags) if task.kind == "tagging" else (_fit_texts, _score_texts)
+    train, held_out = hold_out_rows(data.train, config.seed)
+    if not held_out:
         raise InputError(f"{task.name}: {len(data.train)} training rows; expected two or more; give more rows")
-    scores = {c: judge(task, back, fit(kept, c, config)(back))[task.metrics[0]] for c in STRENGTHS}
+    scores = {c: score(task, held_out, fit(train, c, config)(held_out))[task.metrics[0]] for c in STRENGTHS}
     strength = max(STRENGTHS, key=lambda c: scores[c])
     predict = fit(data.train, strength, config)
     answers = predict(data.dev)
-    more = {name: judge(task, rows, predict(rows)) for name, rows in data.more.items()}
+    metrics = score(task, data.dev, answers)
+    for name, rows in data.more.items():
+        metrics |= {f"{key}_{name}": value for key, value in score(task, rows, predict(rows)).items()}
     return {
         "kind": "baseline",
         "task": task.name,
-        "metrics": judge(task, data.dev, answers)
-        | {f"{key}_{name}": value for name, found in more.items() for key, value in found.items()},
+        "metrics": metrics,
         "strength": strength,
         "kept_back": {f"{c:g}": score for c, score in scores.items()},
         "collapsed": len({*_flat(answers)}) == 1 < len({*_flat([_truth(row) for row in data.dev])}),
@@ -73,7 +69,7 @@ def fit_baseline(task: Task, data: Data, config: BaselineConfig = BaselineConfig
 
 
 def check_kind(task: Task) -> None:
-    """Raises InputError for a kind of task that no baseline knows."""
+    """Raises InputError for a kind of task that has no baseline."""
     if task.kind not in ("single", "tagging"):
         raise InputError(f"{task.name} is of the kind {task.kind}; a baseline expects single or tagging; leave it out")
 
@@ -88,7 +84,7 @@ def _flat(answers: list[Any]) -> Iterator[str]:
 
 
 def _regression(features: Any, labels: Sequence[str], strength: float, config: BaselineConfig) -> Any:
-    """A fitted logistic regression; where there is one label alone, what answers with it."""
+    """A fitted logistic regression; of a single label a classifier that always answers with it."""
     from sklearn.dummy import DummyClassifier
     from sklearn.linear_model import LogisticRegression
 
@@ -104,13 +100,12 @@ def _fit_texts(rows: Sequence[Any], strength: float, config: BaselineConfig) -> 
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    model = _regression(
-        vectors.fit_transform([row.text for row in rows]), [row.label for row in rows], strength, config
-    )
-    return lambda some: list(map(str, model.predict(vectors.transform([row.text for row in some]))))
+    features = vectors.fit_transform([row.text for row in rows])
+    model = _regression(features, [row.label for row in rows], strength, config)
+    return lambda rows: list(map(str, model.predict(vectors.transform([row.text for row in rows]))))
 
 
-def _judge_texts(task: Task, rows: Sequence[Any], answers: list[str]) -> dict[str, float]:
+def _score_texts(task: Task, rows: Sequence[Any], answers: list[str]) -> dict[str, float]:
     true, predicted = (
         np.array([task.labels.index(label) for label in labels]) for labels in ([row.label for row in rows], answers)
     )
@@ -127,36 +122,34 @@ def _fit_tags(rows: Sequence[Tagged], strength: float, config: BaselineConfig) -
     features = vectors.fit_transform(_words(rows))
     model = _regression(features, [tag for row in rows for tag in row.tags or ()], strength, config)
 
-    def predict(some: Sequence[Tagged]) -> list[list[str]]:
-        tags = iter(map(str, model.predict(vectors.transform(_words(some)))))
-        return [list(itertools.islice(tags, len(row.units))) for row in some]
+    def predict(rows: Sequence[Tagged]) -> list[list[str]]:
+        tags = iter(map(str, model.predict(vectors.transform(_words(rows)))))
+        return [list(itertools.islice(tags, len(row.units))) for row in rows]
 
     return predict
 
 
-def _judge_tags(task: Task, rows: Sequence[Tagged], answers: list[list[str]]) -> dict[str, float]:
-    found = score_tags([row.tags or () for row in rows], answers)
-    whole = found.entities
-    return {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall, "accuracy": found.accuracy}
+def _score_tags(task: Task, rows: Sequence[Tagged], answers: list[list[str]]) -> dict[str, float]:
+    scores = score_tags([row.tags or () for row in rows], answers)
+    entities = scores.entities
+    return {"f1": entities.f1, "precision": entities.precision, "recall": entities.recall, "accuracy": scores.accuracy}
 
 
 def _words(rows: Sequence[Tagged]) -> list[dict[str, Any]]:
-    """What describes each word of all rows."""
-    return [features for row in rows for features in _described([row.text[a:b] for a, b in row.units])]
+    """The features of each word of all rows."""
+    return [features for row in rows for features in _features([row.text[a:b] for a, b in row.units])]
 
 
-def _described(words: list[str]) -> Iterator[dict[str, Any]]:
-    each = [
+def _features(words: list[str]) -> Iterator[dict[str, Any]]:
+    own: list[dict[str, Any]] = [
         {"word": word.lower(), "begin": word[:ENDS].lower(), "end": word[-ENDS:].lower(), "shape": shape_of(word)}
         for word in words
     ]
+    outside = [{"outside": True}] * NEIGHBOURS  # of the sentence
+    padded = [*outside, *own, *outside]
     for i in range(len(words)):
-        features: dict[str, Any] = {}
-        for offset in range(-NEIGHBOURS, NEIGHBOURS + 1):
-            there = 0 <= i + offset < len(words)
-            found = each[i + offset] if there else {"outside": True}  # of the sentence
-            features |= {f"{offset} {name}": value for name, value in found.items()}
-        yield features
+        window = zip(range(-NEIGHBOURS, NEIGHBOURS + 1), padded[i : i + 2 * NEIGHBOURS + 1], strict=True)
+        yield {f"{offset} {name}": value for offset, word in window for name, value in word.items()}
 
 
 def shape_of(word: str) -> str:

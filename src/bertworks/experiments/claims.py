@@ -1,7 +1,7 @@
-"""The claim of a study: the one comparison that is named before its runs, and what they show of it.
+"""The claim of a study: the one comparison that is named before its runs, and its verdict.
 
-All other comparisons are exploratory. Where a table has several, Holm's correction says which of them hold together at
-5 %. A claim gets no verdict if it was named after its runs, or if a run of its rows collapsed to one answer.
+All other comparisons are exploratory. If a table has several, Holm's correction determines which of them hold together
+at 5 %. A claim gets no verdict if it was named after its runs, or if a run of its rows collapsed to one answer.
 """
 
 import math
@@ -20,31 +20,31 @@ NO_ENCODER = ("random", "none")  # weights of rows whose fine-tuning starts from
 PRINTED = 0.0005  # below half of the last digit that tables print, 0.1 points, a difference has no direction
 
 
-def verdict(found: Difference | None, expect: str, margin: float = 0.0, p: float | None = None) -> str:
-    """What a difference shows of an expected one ("higher", "lower", "equal" within `margin`).
+def verdict(observed: Difference | None, expect: str, margin: float = 0.0, p: float | None = None) -> str:
+    """Whether a difference is the expected one ("higher", "lower", "equal" within `margin`).
 
     p: corrected for other comparisons; none: the difference's own. Equality is shown by an interval within the margin,
     and its opposite by an interval wholly outside; corrected, `p` is then that of `p_beyond`.
     """
-    if found is None:
+    if observed is None:
         return "not run"
     if expect == "equal":
-        low, high = found.interval or (-math.inf, math.inf)
+        low, high = observed.interval or (-math.inf, math.inf)
         if low > margin or high < -margin:
             return "the opposite is shown" if p is None or p <= LEVEL else "not shown"
         return "shown" if -margin <= low and high <= margin else "not shown"
-    p = found.p if p is None else p
-    right, sure = (found.mean > 0) == (expect == "higher"), p is not None and p <= LEVEL
-    if right and (sure or abs(found.mean) >= PRINTED):
-        return "shown" if sure else "direction only"
-    return "the opposite is shown" if sure else "not shown"
+    p = observed.p if p is None else p
+    expected, significant = (observed.mean > 0) == (expect == "higher"), p is not None and p <= LEVEL
+    if expected and (significant or abs(observed.mean) >= PRINTED):
+        return "shown" if significant else "direction only"
+    return "the opposite is shown" if significant else "not shown"
 
 
 def claim_results(claim: Claim, base: str, named_before: bool) -> dict[str, Any]:
     """The claim as results.json has it. named_before: whether no run of its two rows was finished when it was named."""
-    found = asdict(claim) | {"against": claim.against or base, "named_before": named_before}
-    beyond = found.pop("beyond")
-    return found | ({"beyond": list(beyond)} if beyond else {})
+    results = asdict(claim) | {"against": claim.against or base, "named_before": named_before}
+    beyond = results.pop("beyond")
+    return results | ({"beyond": list(beyond)} if beyond else {})
 
 
 def claimed_rows(claim: dict[str, Any]) -> tuple[str, ...]:
@@ -66,27 +66,27 @@ def claimed(results: dict[str, Any]) -> Difference | None:
 
 
 def claim_table(results: dict[str, Any]) -> ResultTable | None:
-    """The claim of a study: what was expected, what was found, and what that shows. None if the study names none."""
+    """The claim of a study: the expected difference, the observed one and the verdict. None if the study has none."""
     claim = results.get("claim")
     if claim is None:
         return None
     column: dict[str, Any] = next((c for c in results["columns"] if c["name"] == claim["column"]), {"percent": True})
-    found, percent = claimed(results), column["percent"]
+    observed, percent = claimed(results), column["percent"]
     unit = results.get("unit", UNIT)
     unit = DRAWS if column.get("draw") and unit == UNIT else unit
-    left, cells = len(results["left"]), len(results["cells"])
+    left, runs = len(results["left"]), len(results["cells"])
     within = f" within {claim['margin']:g}" if claim["expect"] == "equal" else ""
-    effect = "-" if found is None or found.effect is None else f"{found.effect:+.1f}"
+    effect = "-" if observed is None or observed.effect is None else f"{observed.effect:+.1f}"
     rows = [
         ("comparison", comparison_text(claim)),
         ("finding of the source", claim["finding"]),
         ("expected here", claim["expect"] + within),
-        ("difference", difference_text(found, percent) + (" points" if percent and found else "")),
-        ("p, paired t-test", _p(found, claim)),
+        ("difference", difference_text(observed, percent) + (" points" if percent and observed else "")),
+        ("p, paired t-test", _p(observed, claim)),
         ("effect size, Hedges's g of paired differences", effect),
-        ("n", f"{found.n if found else 0} {unit}"),
-        ("verdict", _claim_verdict(found, results, percent)),
-        ("runs of the study", f"{cells}, of which {left} have not been run" if left else f"{cells}, all of them run"),
+        ("n", f"{observed.n if observed else 0} {unit}"),
+        ("verdict", _claim_verdict(observed, results, percent)),
+        ("runs of the study", f"{runs}, of which {left} have not been run" if left else f"{runs}, all of them run"),
     ]
     named = "before its rows were run" if claim["named_before"] else "after its rows were run"
     return ResultTable(results["title"], ("claim", "result"), rows, (f"The claim was named {named}.",))
@@ -99,11 +99,11 @@ def comparison_text(claim: dict[str, Any]) -> str:
     return f"{text}, minus {beyond[0]} against {beyond[1]}" if beyond else text
 
 
-def _claim_verdict(found: Difference | None, results: dict[str, Any], percent: bool) -> str:
+def _claim_verdict(observed: Difference | None, results: dict[str, Any], percent: bool) -> str:
     """The verdict of a study's claim, or why it has none."""
     claim = results["claim"]
     names = claimed_rows(claim)
-    if found is None:
+    if observed is None:
         return "not run"
     if not claim["named_before"]:
         return "none (exploratory)"
@@ -111,10 +111,10 @@ def _claim_verdict(found: Difference | None, results: dict[str, Any], percent: b
     if collapsed := sum(entry["collapsed"] for entry in entries):
         return f"none ({collapsed} of the runs collapsed to one answer)"
     margin = claim["margin"] / (100 if percent else 1)
-    return with_reservation(verdict(found, claim["expect"], margin), results, names)
+    return limited_verdict(verdict(observed, claim["expect"], margin), results, names)
 
 
-def with_reservation(shown: str, results: dict[str, Any], names: Sequence[str]) -> str:
+def limited_verdict(shown: str, results: dict[str, Any], names: Sequence[str]) -> str:
     """Limit a verdict on these rows to the encoders that they start from, unless n counts encoders."""
     if results.get("unit", UNIT) == UNITS:
         return shown
@@ -123,25 +123,25 @@ def with_reservation(shown: str, results: dict[str, Any], names: Sequence[str]) 
 
 
 def limited(shown: str, encoders: int) -> str:
-    """A verdict that holds for so many encoders; what is not shown needs no limit."""
-    sure = shown in ("shown", "the opposite is shown") and encoders
-    return f"{shown}, for {'these two encoders' if encoders > 1 else 'this encoder'}" if sure else shown
+    """A verdict that holds for this number of encoders; "not shown" needs no limit."""
+    significant = shown in ("shown", "the opposite is shown") and encoders
+    return f"{shown}, for {'these two encoders' if encoders > 1 else 'this encoder'}" if significant else shown
 
 
 def weights_of(row: dict[str, Any]) -> str:
-    """What identifies the weights that a row starts from; of older results its start and the tokens of its training.
+    """An identifier of the weights that a row starts from; of older results its start and the tokens of its training.
 
-    Model folders of the user have no name there, so that each counts as another one.
+    Older results have no name of the user's model folders, so that each counts as another one.
     """
     if row.get("weights"):
         return str(row["weights"])
     return "random" if row["tokens"] == 0 else str((row["start"] or row["name"], row["tokens"]))
 
 
-def _p(found: Difference | None, claim: dict[str, Any]) -> str:
-    """p of no difference, which says nothing of a claim of equality."""
-    if found is None or found.n < 2 or claim["expect"] == "equal":
+def _p(observed: Difference | None, claim: dict[str, Any]) -> str:
+    """p of no difference, which does not test a claim of equality."""
+    if observed is None or observed.n < 2 or claim["expect"] == "equal":
         return "-"
-    if found.p is None:
+    if observed.p is None:
         return "none, the differences do not vary"
-    return p_text(found.p) + ("" if claim["named_before"] else " without correction")
+    return p_text(observed.p) + ("" if claim["named_before"] else " without correction")

@@ -1,33 +1,34 @@
-"""Is the second run better than the first? Both are evaluated on the same development rows, example by example.
+"""Is the second run better than the first? Both are evaluated on the same development examples, one by one.
 
 The difference of a metric has a 95 % interval from the paired bootstrap (Efron and Tibshirani, 1993): examples are
-resampled with replacement, the same ones for both runs. It says what other development rows might have given, not what
-other seeds might: give folders of several seeds for that, which are paired by seed. McNemar's exact test is of the
-examples that only one of the two has right.
+resampled with replacement, the same ones for both runs. The interval covers other development examples, not other
+seeds: give folders of several seeds for these, which are paired by seed. McNemar's exact test is over the examples that
+only one of the two runs predicts correctly.
 
 Shapes: n examples, R resamples, P pairs of runs, S numbers per example (statistics.py).
 """
 
+import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from ..files import InputError, not_found, shorten
+from ..files import InputError
 from ..reporting.results import COLLAPSED, Printed, RunResults
 from ..reporting.run_files import METRICS, PREDICTIONS, RESULTS, read_json_lines, read_results, seed_folders
 from ..reporting.tables import ResultTable, points
 from ..tasks.tags import chunks
-from ..typed import check_fields
 from . import statistics as resampling
 from .statistics import LEVEL, Floats
 
-PLACE, TRUTH = ("id", "line"), ("label", "gold", "answers")  # fields of a row: where it is, and what is true of it
+PLACE, TRUTH = ("id", "line"), ("label", "gold", "answers")  # fields of a row: its place in the file, its true answer
 SAME_ROWS = "fine-tune both with the same dev, or with the same train, dev_share, group and split_seed"
+SYSTEMS = ("first", "second")
 RunLike = Path | str | RunResults
 
 
@@ -35,7 +36,7 @@ RunLike = Path | str | RunResults
 class Comparison(Printed):
     """The second run minus the first."""
 
-    details: dict[str, Any]  # all that `compare_runs` found, as `bertworks compare --out` writes it
+    details: dict[str, Any]  # all results, as `bertworks compare --out` writes them
 
     @property
     def metrics(self) -> dict[str, dict[str, Any]]:
@@ -43,7 +44,7 @@ class Comparison(Printed):
         return dict(self.details["metrics"])
 
     def table(self) -> ResultTable:
-        return table(self.details)
+        return _table(self.details)
 
 
 def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 1) -> Comparison:
@@ -51,125 +52,101 @@ def compare(first: RunLike, second: RunLike, samples: int = 10_000, seed: int = 
 
         bertworks.compare("runs/one", "runs/other").metrics["accuracy"]["interval"]
 
-    first, second: run folders, or what `bertworks.finetune` returned. samples: bootstrap samples of the intervals.
-    Raises InputError if one is not finished, or they differ in task or development rows.
+    first, second: run folders with one seed or several, or what `bertworks.finetune` returned. samples: bootstrap
+    samples of the intervals. `details` has `collapsed` if a run predicts the same for every row ("second, seed 3").
+    Raises InputError if one is not finished, or they differ in task, kind of folder or development rows.
     """
-    for name, run in (("first", first), ("second", second)):
-        if not isinstance(run, (RunResults, str, Path)):
-            raise InputError(f"{name} is a {type(run).__name__}; expected a run folder, or what finetune returned")
-    one, other = (run.folder if isinstance(run, RunResults) else run for run in (first, second))
-    return Comparison(compare_runs(one, other, samples, seed))
-
-
-def compare_runs(first: Path | str, second: Path | str, samples: int = 10_000, seed: int = 1) -> dict[str, Any]:
-    """The second run minus the first, as fractions: `metrics` with `interval` of each, `mcnemar`, and by seed.
-
-    `collapsed`, where it is so: which runs predict the same for every row ("second, seed 3").
-
-    Run folders, or folders with several seeds inside. Raises InputError if one is not finished, or they differ in task,
-    kind of folder or development rows.
-    """
+    folders = [Path(run.folder if isinstance(run, RunResults) else run) for run in (first, second)]
     if samples < 100 or seed < 0:
         raise InputError(f"{samples} samples, seed = {seed}; expected 100 samples or more, and a seed of 0 or more")
-    pairs, left_out = _pairs(first, second)
+    pairs, left_out = _pairs(*folders)
     runs = [run for pair in pairs.values() for run in pair]
     start, form = runs[0], form_of(runs[0])
     for run in runs:
         _check_same_rows(start, run)
     names = [name for name in form.measures if all(name in run.results["metrics"] for run in runs)]
     if not names:
-        raise InputError(f"{first}: metrics {', '.join(start.results['metrics'])}; none that can be compared")
+        raise InputError(f"{folders[0]}: metrics {', '.join(start.results['metrics'])}; none that can be compared")
     values = [np.concatenate([_numbers(run, start, form, names) for run in pair], 1) for pair in pairs.values()]
     measures = {name: form.measures[name] for name in names}
     collapsed = [
-        side if number is None else f"{side}, seed {number}"
+        system if number is None else f"{system}, seed {number}"
         for number, pair in pairs.items()
-        for side, run in zip(("first", "second"), pair, strict=True)
+        for system, run in zip(SYSTEMS, pair, strict=True)
         if run.results.get("collapsed") is True
     ]
-    return {
+    details = {
         "kind": "comparison",
         "task": start.results["task"],
-        "runs": [str(first), str(second)],
-        "seeds": [one for one in pairs if one is not None],
-        "left_out": left_out,  # seeds that only one side has
+        "runs": list(map(str, folders)),
+        "seeds": [number for number in pairs if number is not None],
+        "left_out": left_out,  # seeds that only one of the two has
         "examples": len(start.rows),
         "samples": samples,
         "seed": seed,
         "metrics": _differences([*pairs.values()], np.concatenate(values, 1), measures, (samples, seed)),
-        "mcnemar": [_mcnemar(rows, form.right) for rows in values] if form.right else [],
-        **({"collapsed": collapsed} if collapsed else {}),
+        "mcnemar": [_mcnemar(rows, form.correct) for rows in values] if form.correct else [],
     }
+    return Comparison(details | ({"collapsed": collapsed} if collapsed else {}))
 
 
 # ---- runs
 
 
-class Outcome(NamedTuple):
-    """A finished run: its results, and what it predicted for each development row."""
+class FinishedRun(NamedTuple):
+    """Its results, and what it predicted for each development row."""
 
     folder: Path
     results: dict[str, Any]
     rows: list[dict[str, Any]]
 
 
-def _pairs(first: Path | str, second: Path | str) -> tuple[dict[Any, tuple[Outcome, Outcome]], list[Any]]:
+def _pairs(first: Path, second: Path) -> tuple[dict[Any, tuple[FinishedRun, FinishedRun]], list[Any]]:
     """The runs by the seeds that both folders have, and the other seeds; a single run is under None."""
-    one, other = (read_runs(Path(folder)) for folder in (first, second))
+    one, other = (_read_runs(folder) for folder in (first, second))
     if (None in one) != (None in other):
         raise InputError(f"{first} and {second}: a single run and a folder of seeds; give two of a kind")
-    found = {seed: (run, other[seed]) for seed, run in one.items() if seed in other}
-    if not found:
-        seeds = " and ".join(", ".join(map(str, side)) for side in (one, other))
+    pairs = {seed: (run, other[seed]) for seed, run in one.items() if seed in other}
+    if not pairs:
+        seeds = " and ".join(", ".join(map(str, runs)) for runs in (one, other))
         raise InputError(f"no seed in common ({seeds}); give runs with the same seeds, or two single runs")
-    return found, sorted({*one, *other} - {*found})
+    return pairs, sorted({*one, *other} - {*pairs})
 
 
-def read_runs(folder: Path) -> dict[Any, Outcome]:
+def _read_runs(folder: Path) -> dict[Any, FinishedRun]:
     """The run in `folder`, under None, or those of its seeds. Raises InputError if one is missing or unfinished."""
-    if not folder.is_dir():
-        raise InputError(f"{folder}: {not_found(folder, 'folder')}; runs are folders that `bertworks finetune` wrote")
-    return {seed: read_run(run) for seed, run in seed_folders(folder).items()} or {None: read_run(folder)}
+    return {seed: _read_run(run) for seed, run in seed_folders(folder).items()} or {None: _read_run(folder)}
 
 
-def read_run(folder: Path) -> Outcome:
-    """The run in `folder`. Raises InputError if there is none, or if it is not finished."""
-    path, expected = folder / RESULTS, "expected a finished run of `bertworks finetune`"
+def _read_run(folder: Path) -> FinishedRun:
+    path, expected = folder / RESULTS, "give a finished run of `bertworks finetune`"
     if not path.exists():
-        raise InputError(f"{folder} is not finished (no {RESULTS}); {expected}; rerun its command to finish it")
-    results = read_results(path, {"kind?": str})
-    if (kind := results.get("kind")) != "finetune":
-        raise InputError(f"{folder}: results of the kind {shorten(kind)}; {expected}")
-    check_fields(results, {"task": str, "metrics": METRICS, "predicted": {str: int}}, str(path))
-    rows = read_json_lines(folder / PREDICTIONS, {})
+        raise InputError(f"{folder} is not finished (no {RESULTS}); {expected}, or rerun its command to finish it")
+    schema = {"kind": Literal["finetune"], "task": str, "metrics": METRICS, "predicted": {str: int}}
+    results, rows = read_results(path, schema, expected), read_json_lines(folder / PREDICTIONS, {})
     if not rows:
         raise InputError(f"{folder / PREDICTIONS}: no rows in it; restore it, or fine-tune again in a new folder")
-    return Outcome(folder, results, rows)
+    return FinishedRun(folder, results, rows)
 
 
-def _check_same_rows(first: Outcome, run: Outcome) -> None:
-    """Raises InputError if the runs are not of one task and on the same rows.
+def _check_same_rows(first: FinishedRun, run: FinishedRun) -> None:
+    """Raises InputError if the runs differ in task or rows.
 
-    Rows are the same if their ids or lines and their labels are. Where the texts are known to be the same, the labels
+    Rows are the same if their ids or lines and their labels are. If the texts are equal by their hash, the labels
     decide: the lines of a row differ between a .csv, a .jsonl and rows in memory. Runs of older versions have no hash
     of their texts.
     """
     if run.results["task"] != first.results["task"]:
         tasks = f"{first.folder} is of the task {first.results['task']}, {run.folder} of {run.results['task']}"
         raise InputError(f"{tasks}; expected one task")
-    if len(run.rows) != len(first.rows):
-        raise InputError(
-            f"{run.folder / PREDICTIONS} has {len(run.rows)} rows, {first.folder / PREDICTIONS} {len(first.rows)}; "
-            f"only runs on the same development rows can be compared: {SAME_ROWS}"
-        )
     texts = [one.results.get("dev_texts") for one in (first, run)]
     names = TRUTH if texts[0] is not None and texts[0] == texts[1] else (*PLACE, *TRUTH)
-    for number, rows in enumerate(zip(first.rows, run.rows, strict=True), 1):
-        one, other = ({name: row[name] for name in names if name in row} for row in rows)
-        if one != other:
+    for number, rows in enumerate(itertools.zip_longest(first.rows, run.rows), 1):
+        expected, row = (row and {name: row[name] for name in names if name in row} for row in rows)
+        if expected != row:
             raise InputError(
-                f"{run.folder / PREDICTIONS}, line {number}: {other}; {first.folder / PREDICTIONS} has {one} there. "
-                f"Only runs on the same development rows can be compared: {SAME_ROWS}"
+                f"{run.folder / PREDICTIONS}, line {number}: {row or 'missing'}; {first.folder / PREDICTIONS} has "
+                f"{expected or 'no such line'}. Only runs on the same development rows can be compared: {SAME_ROWS}"
             )
 
 
@@ -179,13 +156,13 @@ def _check_same_rows(first: Outcome, run: Outcome) -> None:
 class Form(NamedTuple):
     """How the predictions of a kind of task become numbers."""
 
-    numbers: Callable[[Outcome, Outcome], Any]  # (n, S), of a run; the other one has the label names
+    numbers: Callable[[FinishedRun, FinishedRun], Any]  # (n, S), of a run; the other one has the label names
     measures: dict[str, resampling.Measure]
-    right: Callable[[Floats], Any] | None = None  # which examples are right, for McNemar
+    correct: Callable[[Floats], Any] | None = None  # which examples are predicted correctly, for McNemar
 
 
-def form_of(run: Outcome) -> Form:
-    """By the look of the first row, and by the metrics. Raises InputError if it is not known."""
+def form_of(run: FinishedRun) -> Form:
+    """By the fields of the first row, and by the metrics. Raises InputError if it is unknown."""
     row, metrics = run.rows[0], run.results["metrics"]
     if "gold" in row:
         return Form(_tags, resampling.TAGS)
@@ -201,24 +178,24 @@ def form_of(run: Outcome) -> Form:
     return Form(_classes, resampling.CLASSES, lambda rows: rows[:, 0] == rows[:, 1])
 
 
-def _numbers(run: Outcome, first: Outcome, form: Form, names: Sequence[str]) -> Floats:
+def _numbers(run: FinishedRun, first: FinishedRun, form: Form, names: Sequence[str]) -> Floats:
     """(n, S) the predictions. Raises InputError if they do not give the metrics that the results have."""
     try:
         rows = np.array(form.numbers(run, first), np.float64)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{run.folder / PREDICTIONS}: {type(error).__name__}: {error}; restore the file") from None
     for name in names:
-        found = float(form.measures[name](np.ones((1, len(rows))), rows)[0])
+        value = float(form.measures[name](np.ones((1, len(rows))), rows)[0])
         expected = run.results["metrics"][name]
-        if not abs(found - expected) <= 1e-5:  # NaN too
+        if not abs(value - expected) <= 1e-5:  # NaN too
             raise InputError(
-                f"{run.folder}: {PREDICTIONS} gives {name} {found:.6f}, results.json has {expected:.6f}; one of the "
+                f"{run.folder}: {PREDICTIONS} gives {name} {value:.6f}, results.json has {expected:.6f}; one of the "
                 "two files has been changed"
             )
     return rows
 
 
-def _classes(run: Outcome, first: Outcome) -> list[tuple[int, int]]:
+def _classes(run: FinishedRun, first: FinishedRun) -> list[tuple[int, int]]:
     """Numbers of the true and the predicted class."""
     numbers = {name: i for i, name in enumerate(first.results["predicted"])}
     return [
@@ -227,24 +204,24 @@ def _classes(run: Outcome, first: Outcome) -> list[tuple[int, int]]:
     ]
 
 
-def _columns(*names: str) -> Callable[[Outcome, Outcome], list[list[float]]]:
+def _columns(*names: str) -> Callable[[FinishedRun, FinishedRun], list[list[float]]]:
     """A function that returns these fields of a run's rows, as they are."""
     return lambda run, first: [[row[name] for name in names] for row in run.rows]
 
 
-def _labels(run: Outcome, first: Outcome) -> list[list[bool]]:
+def _labels(run: FinishedRun, first: FinishedRun) -> list[list[bool]]:
     """(n, 2 K) which labels are true, then which are predicted."""
-    cells = [[set(row[key].split("|")) for key in ("label", "predicted")] for row in run.rows]
-    return [[name in cell for cell in pair for name in first.results["predicted"]] for pair in cells]
+    pairs = [[set(row[key].split("|")) for key in ("label", "predicted")] for row in run.rows]
+    return [[name in labels for labels in pair for name in first.results["predicted"]] for pair in pairs]
 
 
-def _tags(run: Outcome, first: Outcome) -> list[tuple[int, ...]]:
-    """(n, 5) entities that are right, found, there; units that are right, all."""
+def _tags(run: FinishedRun, first: FinishedRun) -> list[tuple[int, ...]]:
+    """(n, 5) numbers of correct, predicted and true entities; of correct units, and of all."""
     numbers = list[tuple[int, ...]]()
     for row in run.rows:
-        there, found = set(chunks(row["gold"])), set(chunks(row["predicted"]))
-        same = sum(a == b for a, b in zip(row["gold"], row["predicted"], strict=True))
-        numbers.append((len(there & found), len(found), len(there), same, len(row["gold"])))
+        true, predicted = set(chunks(row["gold"])), set(chunks(row["predicted"]))
+        correct = sum(a == b for a, b in zip(row["gold"], row["predicted"], strict=True))
+        numbers.append((len(true & predicted), len(predicted), len(true), correct, len(row["gold"])))
     return numbers
 
 
@@ -252,69 +229,64 @@ def _tags(run: Outcome, first: Outcome) -> list[tuple[int, ...]]:
 
 
 def _differences(
-    pairs: Sequence[tuple[Outcome, Outcome]],
+    pairs: Sequence[tuple[FinishedRun, FinishedRun]],
     rows: Floats,
     measures: dict[str, resampling.Measure],
     bootstrap: tuple[int, int],
 ) -> dict[str, Any]:
-    """For each metric the values of both sides, their difference, and its interval; rows: (n, P * 2 * S).
+    """For each metric the values of both runs, their difference, and its interval; rows: (n, P * 2 * S).
 
     bootstrap: number of samples, and their seed.
     """
-    different, draws = resampling.resamples(rows, *bootstrap)
-    sides = np.hsplit(different, 2 * len(pairs))  # first and second run of each pair in turn
-    drawn = np.concatenate(
-        [
-            [
-                np.mean([measure(some, b) - measure(some, a) for a, b in zip(sides[::2], sides[1::2], strict=True)], 0)
-                for measure in measures.values()
-            ]
-            for some in draws
-        ],
-        axis=1,
-    )  # (metrics, R)
-    found = {}
-    for name, values in zip(measures, drawn, strict=True):
-        first, second = ([pair[side].results["metrics"][name] for pair in pairs] for side in (0, 1))
-        differences = [b - a for a, b in zip(first, second, strict=True)]
-        found[name] = {
+    distinct, batches = resampling.resamples(rows, *bootstrap)
+    systems = np.hsplit(distinct, 2 * len(pairs))  # first and second run of each pair in turn
+    pairwise = list(zip(systems[::2], systems[1::2], strict=True))
+    resampled = [
+        [np.mean([measure(counts, b) - measure(counts, a) for a, b in pairwise], 0) for measure in measures.values()]
+        for counts in batches
+    ]
+    differences = {}
+    for name, values in zip(measures, np.concatenate(resampled, axis=1), strict=True):  # (metrics, R)
+        first, second = ([pair[i].results["metrics"][name] for pair in pairs] for i in (0, 1))
+        observed = [b - a for a, b in zip(first, second, strict=True)]
+        differences[name] = {
             "first": statistics.fmean(first),
             "second": statistics.fmean(second),
-            "difference": statistics.fmean(differences),
+            "difference": statistics.fmean(observed),
             "interval": np.percentile(values, [50 * LEVEL, 100 - 50 * LEVEL]).tolist(),
-            "differences": differences,
-            "sd": statistics.stdev(differences) if len(pairs) > 1 else None,
+            "differences": observed,
+            "sd": statistics.stdev(observed) if len(pairs) > 1 else None,
         }
-    return found
+    return differences
 
 
-def _mcnemar(rows: Floats, right: Callable[[Floats], Any]) -> dict[str, Any]:
-    """Examples that only one run has right, and the exact two-sided p of so unequal a share if both were equal."""
-    first, second = (right(side) for side in np.hsplit(rows, 2))
+def _mcnemar(rows: Floats, correct: Callable[[Floats], Any]) -> dict[str, Any]:
+    """Examples that only one run predicts correctly, and the exact two-sided p of so unequal a split by chance."""
+    first, second = (correct(predictions) for predictions in np.hsplit(rows, 2))
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     p = stats.binomtest(only_first, only_first + only_second).pvalue if only_first + only_second else 1.0
     return {"only_first": only_first, "only_second": only_second, "p": float(p)}
 
 
-def table(results: dict[str, Any]) -> ResultTable:
-    """What `compare_runs` found, in hundredths."""
+def _table(results: dict[str, Any]) -> ResultTable:
+    """A comparison in percent."""
     seeds = results["seeds"]
     rows = []
-    for name, one in results["metrics"].items():
-        low, high = (f"{100 * end:+.2f}" for end in one["interval"])
-        spread = (points(one["sd"]),) if seeds else ()
-        difference = f"{100 * one['difference']:+.2f}"
-        rows.append((name, points(one["first"]), points(one["second"]), difference, f"{low} to {high}", *spread))
-    header = ("metric", "first", "second", "difference", "95 % interval", *(("sd over seeds",) if seeds else ()))
-    notes = [f"first: {results['runs'][0]}", f"second: {results['runs'][1]}"]
+    for name, metric in results["metrics"].items():
+        low, high = (f"{100 * end:+.2f}" for end in metric["interval"])
+        sd = (points(metric["sd"]),) if seeds else ()
+        difference = f"{100 * metric['difference']:+.2f}"
+        rows.append((name, points(metric["first"]), points(metric["second"]), difference, f"{low} to {high}", *sd))
+    header = ("metric", *SYSTEMS, "difference", "95 % interval", *(("sd over seeds",) if seeds else ()))
+    notes = [f"{system}: {run}" for system, run in zip(SYSTEMS, results["runs"], strict=True)]
     notes += [f"seeds: {', '.join(map(str, seeds))}"] if seeds else []
     if results["left_out"]:
-        notes.append(f"seeds of one side only, left out: {', '.join(map(str, results['left_out']))}")
+        notes.append(f"seeds that only one of the two has, left out: {', '.join(map(str, results['left_out']))}")
     notes += [f"warning: {run}: {COLLAPSED}" for run in results.get("collapsed", [])]
     for number, test in enumerate(results["mcnemar"]):
-        who = f"seed {seeds[number]}: " if seeds else ""
+        seed = f"seed {seeds[number]}: " if seeds else ""
         notes.append(
-            f"{who}{test['only_first']:,} right by the first alone, {test['only_second']:,} by the second alone; "
+            f"{seed}{test['only_first']:,} right by the first alone, {test['only_second']:,} by the second alone; "
             f"McNemar's exact p = {test['p']:.3g}"
         )
     return ResultTable(f"{results['task']}: {results['examples']:,} rows of dev", header, rows, tuple(notes))

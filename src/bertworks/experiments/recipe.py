@@ -9,7 +9,7 @@
     [paper."100/0/0"] MNLI = 84.3           the figure shown beside ours
     [claim] row = "100/0/0", column = "MNLI", ...   the one comparison that the study is for (claims.py)
 
-plan.py expands it to cells, study.py runs them, results.py, tables.py and figures.py show what came out.
+plan.py expands it to runs, study.py computes them, results.py, tables.py and figures.py show the results.
 """
 
 from dataclasses import dataclass, field, replace
@@ -17,15 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..config import check_least, check_seed, load_recipe
-from ..training.objective_specs import OBJECTIVES
+from ..training.config import OBJECTIVES
 
 FORMAT = 1  # of a study's results.json
 HELD_OUT = {  # metrics of pre-training on held-out text
-    f"{term}_{metric}"
-    for objective in OBJECTIVES.values()
-    for term in objective.terms
+    f"{term}_{metric}" for objective in OBJECTIVES.values() for term in objective.terms
     for metric in ("loss", "accuracy", "perplexity")
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,21 +34,21 @@ class Variant:
     pretrain: dict[str, Any] = field(default_factory=dict)  # fields of the pre-training recipe that differ
     finetune: dict[str, Any] = field(default_factory=dict)  # the same of the fine-tuning recipe, in every column
     snapshots: tuple[int, ...] = ()  # steps of the pre-training whose snapshots are rows of their own
-    concat: tuple[str, ...] = ()  # no pre-training of its own: the models of two other variants side by side
+    concat: tuple[str, ...] = ()  # no pre-training of its own: the models of two other variants, concatenated
     model: str = ""  # no pre-training of its own: this model folder
     # no pre-training of its own: word2vec on the store, with these settings of StaticConfig
     static: dict[str, Any] = field(default_factory=dict)
     baseline: bool = False  # no model at all: a logistic regression (baselines.py)
-    # {field of the fine-tuning recipe: [values]}: the setting is chosen on training rows that are kept back
+    # {field of the fine-tuning recipe: [values]}: the setting is chosen on held-out training examples
     choose: dict[str, Any] = field(default_factory=dict)
-    row: bool = True  # false: no row of its own, only made for others to be put side by side
+    row: bool = True  # false: no row of its own, only a part of concatenated models
     line: str = ""  # of a study with an axis: the curve that this row is a point of
     x: float | None = None  # its value on the axis; of snapshots the step
 
     def __post_init__(self) -> None:
-        given = [name for name in ("pretrain", "concat", "model", "static", "baseline") if getattr(self, name)]
-        if len(given) > 1 or (self.snapshots and given and given != ["pretrain"]):
-            raise ValueError(f"variant {self.name!r} has {' and '.join(given)}; expected one of them")
+        kinds = [name for name in ("pretrain", "concat", "model", "static", "baseline") if getattr(self, name)]
+        if len(kinds) > 1 or (self.snapshots and kinds and kinds != ["pretrain"]):
+            raise ValueError(f"variant {self.name!r} has {' and '.join(kinds)}; expected one of them")
         if self.concat and len(self.concat) != 2:
             raise ValueError(f"variant {self.name!r}: concat names {len(self.concat)} variants; expected two")
         if self.baseline and (self.finetune or self.choose):
@@ -84,9 +82,8 @@ class Column:
         if bool(self.task) == bool(self.pretrain):
             raise ValueError(f"column {self.name!r}: expected either task or pretrain")
         if self.pretrain and self.pretrain not in HELD_OUT:
-            raise ValueError(
-                f"column {self.name!r}: pretrain = {self.pretrain!r}; expected {', '.join(sorted(HELD_OUT))}"
-            )
+            expected = ", ".join(sorted(HELD_OUT))
+            raise ValueError(f"column {self.name!r}: pretrain = {self.pretrain!r}; expected {expected}")
         check_least(self, ("train_rows", "dev_rows"), 0)
         check_least(self, ("choose_seeds",), 1)
         if self.evaluate and not self.pretrain:
@@ -109,7 +106,7 @@ class Claim:
     expect: Literal["higher", "lower", "equal"]  # what the paper's finding predicts for the row
     finding: str  # what the paper found, in one phrase with its figure
     against: str = ""  # the row that it is compared with; none: the base variant
-    beyond: tuple[str, ...] = ()  # two rows, whose difference is subtracted: what the claim is about is the interaction
+    beyond: tuple[str, ...] = ()  # two rows, whose difference is subtracted: the claim is about the interaction
     margin: float = 1.0  # for "equal": the largest difference that counts as none, in points or the metric's unit
 
 
@@ -124,7 +121,7 @@ class Study:
     finetune: str  # file of the fine-tuning recipe
     pretrain: str = ""  # file of the pre-training recipe; none: every variant has a model of its own
     name: str = ""  # none: that of the file
-    size: Literal["cpu", "paper"] = "cpu"  # hours on two cores, or what the paper did
+    size: Literal["cpu", "paper"] = "cpu"  # hours on two cores, or the paper's sizes
     seeds: tuple[int, ...] = (1, 2, 3)  # of fine-tuning
     # of pre-training: every variant is pre-trained with each, and fine-tuned from each with seeds that differ; a
     # figure is then a mean over the seeds of fine-tuning, and n counts pre-trainings. None: once, by the recipe
@@ -132,76 +129,60 @@ class Study:
     source: str = ""  # which table of which paper
     axis: str = ""  # what the rows' x is, if they are points of curves
     paper_axis: str = ""  # the same of the paper's curves
-    paper: dict[str, Any] = field(
-        default_factory=dict
-    )  # {variant: {column: figure}}; curves {line: {column: [[x, figure]]}}
+    # {variant: {column: figure}}; curves {line: {column: [[x, figure]]}}
+    paper: dict[str, dict[str, float | list[tuple[float, ...]]]] = field(default_factory=dict)
     claim: Claim | None = None  # none: all differences are exploratory
     notes: tuple[str, ...] = ()  # sentences below the table
     search: bool = False  # the best variant is chosen on development data, and the best model of each task is kept
 
     def __post_init__(self) -> None:
-        for what, found in (("variants", self.variants), ("columns", self.columns)):
-            names = [one.name for one in found]
-            if not names or len({*names}) < len(names):
-                raise ValueError(f"{what} {', '.join(names) or 'none'}; expected one or more, and names that differ")
-        if not self.seeds or len({*self.seeds}) < len(self.seeds):
-            raise ValueError("expected one seed or more, and seeds that differ")
+        variants, columns = ([item.name for item in items] for items in (self.variants, self.columns))
+        for what, values in (("variants", variants), ("columns", columns), ("seeds", self.seeds)):
+            if not values or len({*values}) < len(values):
+                listed = ", ".join(map(str, values)) or "none"
+                raise ValueError(f"{what} {listed}; expected one or more, and no two equal ones")
         if len({*self.pretrain_seeds}) < len(self.pretrain_seeds):
             raise ValueError("expected pretrain_seeds that differ")
         check_seed(*self.seeds, *self.pretrain_seeds)
+        shown = [variant for variant in self.variants if variant.row]
+        rows = [variant.name for variant in shown]
         if self.base or not self.search:
-            _check_known("base", self.base, [variant.name for variant in self.variants if variant.row])
+            _check_name("base", self.base, rows)
         for name in (name for variant in self.variants for name in variant.concat):
-            _check_known("concat", name, [variant.name for variant in self.variants])
-        self._check_paper()
-        self._check_claim()
-
-    def _check_claim(self) -> None:
-        """Raises ValueError if the claim is about rows or a column that the study lacks."""
-        if self.claim is None:
-            return
-        rows = [v.name for v in self.variants if v.row]
-        rows += [f"{v.name}, step {step:,}" for v in self.variants if v.row for step in v.snapshots]
-        pair, beyond = (self.claim.row, self.claim.against or self.base), self.claim.beyond
-        if len(beyond) not in (0, 2):
-            raise ValueError(f"claim: beyond names {len(beyond)} rows; expected two, or none")
-        for name in (*pair, *beyond):
-            _check_known("claim", name, rows)
-        _check_known("claim", self.claim.column, [column.name for column in self.columns])
-
-    def _check_paper(self) -> None:
-        """Raises ValueError if a figure of the paper belongs to no row or column."""
-        rows = [name for variant in self.variants for name in (variant.name, variant.line)]
+            _check_name("concat", name, [variant.name for variant in self.variants if not variant.baseline])
         for row, figures in self.paper.items():
-            _check_known("paper", row, rows)
-            if not isinstance(figures, dict):
-                raise ValueError(f"paper: {row!r} has {figures!r}; expected a table of columns")
-            for column, figure in figures.items():
-                _check_known("paper", column, [column.name for column in self.columns])
-                pairs = figure if isinstance(figure, list) else [[0, figure]]
-                if not all(len(pair) == 2 and all(isinstance(n, int | float) for n in pair) for pair in pairs):
-                    raise ValueError(f"paper: {row!r} has {figure!r}; expected a number, or [x, number] pairs")
+            _check_name("paper", row, [*variants, *(variant.line for variant in self.variants)])
+            for column in figures:
+                _check_name("paper", column, columns)
+        if self.claim:
+            pair, beyond = (self.claim.row, self.claim.against or self.base), self.claim.beyond
+            if len(beyond) not in (0, 2):
+                raise ValueError(f"claim: beyond names {len(beyond)} rows; expected two, or none")
+            rows += [f"{variant.name}, step {step:,}" for variant in shown for step in variant.snapshots]
+            for name in (*pair, *beyond):
+                _check_name("claim", name, rows)
+            _check_name("claim", self.claim.column, columns)
 
-    def with_columns(self, columns: tuple[Column, ...]) -> "Study":
-        """The same with some of its columns."""
-        names = {column.name for column in columns}
-        paper = {row: {c: f for c, f in figures.items() if c in names} for row, figures in self.paper.items()}
+    def without(self, names: list[str]) -> "Study":
+        """The same without some of its columns."""
+        columns = tuple(column for column in self.columns if column.name not in names)
+        paper = {row: {c: f for c, f in figures.items() if c not in names} for row, figures in self.paper.items()}
         return replace(self, columns=columns, paper=paper)
 
     def figure(self, row: str, column: str) -> float | None:
-        """What the paper printed; None if it did not, or printed a curve."""
-        found: Any = self.paper.get(row, {}).get(column)
-        return None if isinstance(found, list) else found
+        """The paper's figure; None if it has none, or a curve."""
+        figure = self.paper.get(row, {}).get(column)
+        return None if isinstance(figure, list) else figure
 
-    def curve(self, line: str, column: str) -> list[list[float]]:
-        """The paper's curve, as [x, figure] pairs; none if it has none."""
-        found: Any = self.paper.get(line, {}).get(column)
-        return found if isinstance(found, list) else []
+    def curve(self, line: str, column: str) -> list[tuple[float, ...]]:
+        """The paper's curve, as [x, figure] pairs; [] if it has none."""
+        curve = self.paper.get(line, {}).get(column)
+        return curve if isinstance(curve, list) else []
 
 
-def _check_known(what: str, name: str, known: list[str]) -> None:
-    if name not in known:
-        listed = ", ".join(repr(one) for one in dict.fromkeys(known) if one)
+def _check_name(what: str, name: str, names: list[str]) -> None:
+    if name not in names:
+        listed = ", ".join(repr(one) for one in dict.fromkeys(names) if one)
         raise ValueError(f"{what}: {name!r} is no row or column of the study; expected one of {listed}")
 
 

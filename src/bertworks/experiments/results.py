@@ -1,8 +1,8 @@
-"""What came out of a study: values, means, differences from the base variant, costs, and the paper's figures.
+"""results.json of a study: values, means, differences from the base variant, costs, and the paper's figures.
 
-A difference has a 95 % interval from Student's t over the differences of equal seeds: it says what other seeds of
-fine-tuning might have given, and with three of them it is wide. `bertworks compare` of two cells says what other
-development rows might have given. tables.py shows it all as tables.
+A difference has a 95 % interval from Student's t over the differences of equal seeds. It covers other seeds of
+fine-tuning, and with three seeds it is wide. The interval of `bertworks compare` of two runs covers other development
+examples. tables.py shows the results as tables.
 """
 
 import math
@@ -15,18 +15,18 @@ from safetensors import safe_open
 from ..checkpoint.folder import find_model
 from ..checkpoint.weights import weight_files
 from ..typed import check_fields
-from .cells import results_of, setting_of
 from .claims import UNIT, UNITS, claim_results, claimed_rows
-from .engine import Grid
 from .recipe import FORMAT, Column
 from .rows import Plan, Row
+from .scheduler import RunFolder
+from .specs import Tuning, setting_of
 from .statistics import paired
 
 
-def measure(plan: Plan, grid: Grid, before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Everything that is known so far, as results.json has it; `before` is what it had when it was last written."""
+def measure(plan: Plan, folder: RunFolder, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """All results so far, as results.json has them; before: the results that it had when it was last written."""
     study = plan.study
-    measured = [_measured(row, column, plan, grid) for row in plan.rows for column in study.columns]
+    measured = [_measured(row, column, plan, folder) for row in plan.rows for column in study.columns]
     _compare(measured, plan)
     return {
         "kind": "study",
@@ -37,26 +37,26 @@ def measure(plan: Plan, grid: Grid, before: dict[str, Any] | None = None) -> dic
         "size": study.size,
         "minute": plan.inputs.minute,
         "base": study.base,
-        "claim": _claim(plan, grid, before or {}),
+        "claim": _claim(plan, folder, before or {}),
         "seeds": list(plan.seeds),
         "unit": UNITS if study.pretrain_seeds else UNIT,
-        "pretrain_seeds": [one.seed for one in plan.base.every if one.seed is not None],
+        "pretrain_seeds": [row.seed for row in plan.base.replicates if row.seed is not None],
         "corpus": plan.corpus,
         "columns": [_column(column) for column in study.columns],
-        "rows": [_row(row, grid) for row in plan.rows],
+        "rows": [_row(row, folder) for row in plan.rows],
         "measured": measured,
         "axis": study.axis,
         "paper_axis": study.paper_axis,
         "paper_curves": _curves(plan),
         "notes": list(study.notes),
-        "cells": {cell.name: {"what": cell.title, "state": grid.state(cell)} for cell in plan.cells},
-        "left": [{"cell": c.name, "what": c.title, "busy": grid.busy(c)} for c in grid.left(plan.cells)],
-        "failed": grid.failures(plan.cells),
-        "machines": _machines(plan, grid),
+        "cells": {run.name: {"what": run.title, "state": folder.state(run)} for run in plan.runs},
+        "left": [{"cell": run.name, "what": run.title} for run in folder.unfinished(plan.runs)],
+        "failed": folder.failures(plan.runs),
+        "machines": _machines(plan, folder),
     }
 
 
-def _claim(plan: Plan, grid: Grid, before: dict[str, Any]) -> dict[str, Any] | None:
+def _claim(plan: Plan, folder: RunFolder, before: dict[str, Any]) -> dict[str, Any] | None:
     """The study's claim, and whether it was named before any run of its two rows was finished.
 
     Runs of all seeds of pre-training count, and those that choose a setting. A column without fine-tuning has those of
@@ -65,13 +65,13 @@ def _claim(plan: Plan, grid: Grid, before: dict[str, Any]) -> dict[str, Any] | N
     claim = plan.study.claim
     if claim is None:
         return None
-    found = claim_results(claim, plan.study.base, named_before=True)
-    if before.get("claim") in (found, found | {"named_before": False}):
+    results = claim_results(claim, plan.study.base, named_before=True)
+    if before.get("claim") in (results, results | {"named_before": False}):
         return before["claim"]
-    rows = (one for row in plan.rows if row.name in claimed_rows(found) for one in row.every)
-    cells = [cell for row in rows for cell in row.tuned.get(claim.column) or row.trained]
-    cells += [one for cell in cells for one in cell.trials]
-    return found | {"named_before": not any(grid.state(cell) == "done" for cell in cells)}
+    rows = [one for row in plan.rows if row.name in claimed_rows(results) for one in row.replicates]
+    runs = [run for row in rows for run in row.tuned.get(claim.column) or row.trained]
+    runs += [candidate for run in runs for candidate in run.candidates]
+    return results | {"named_before": not any(folder.state(run) == "done" for run in runs)}
 
 
 def _column(column: Column) -> dict[str, Any]:
@@ -84,14 +84,14 @@ def _column(column: Column) -> dict[str, Any]:
 # ---- values
 
 
-def _measured(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
-    """One row in one column: the value of each seed, and what they amount to."""
-    found = _held_out(row, column, grid) if column.pretrain else _tuned(row, column, plan, grid)
-    values = list(found["values"].values())
+def _measured(row: Row, column: Column, plan: Plan, folder: RunFolder) -> dict[str, Any]:
+    """One row in one column: the value of each seed, their mean and standard deviation."""
+    entry = _held_out(row, column, folder) if column.pretrain else _tuned(row, column, plan, folder)
+    values = list(entry["values"].values())
     return {
         "row": row.name,
         "column": column.name,
-        **found,
+        **entry,
         "n": len(values),
         "mean": statistics.fmean(values) if values else None,
         "sd": statistics.stdev(values) if len(values) > 1 else None,
@@ -99,51 +99,51 @@ def _measured(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any
     }
 
 
-def _tuned(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
+def _tuned(row: Row, column: Column, plan: Plan, folder: RunFolder) -> dict[str, Any]:
     """The task's metric of each seed; keys are seeds, as text for JSON's sake.
 
     With several seeds of pre-training these are the keys, and a value is the mean over its seeds of fine-tuning.
     """
-    each = {str(one.seed): _of_seeds(one, column, plan, grid) for one in row.every}
+    entries = {str(one.seed): _of_seeds(one, column, plan, folder) for one in row.replicates}
     if not row.others:
-        return each[str(row.seed)]
-    whole = {seed: found["values"].values() for seed, found in each.items() if len(found["values"]) == len(plan.seeds)}
+        return entries[str(row.seed)]
+    values = {seed: entry["values"].values() for seed, entry in entries.items()}
     return {
-        "values": {seed: statistics.fmean(values) for seed, values in whole.items()},
-        "collapsed": sum(found["collapsed"] for found in each.values()),
-        "failed": [one for found in each.values() for one in found["failed"]],
+        "values": {seed: statistics.fmean(each) for seed, each in values.items() if len(each) == len(plan.seeds)},
+        "collapsed": sum(entry["collapsed"] for entry in entries.values()),
+        "failed": [failure for entry in entries.values() for failure in entry["failed"]],
     }
 
 
-def _of_seeds(row: Row, column: Column, plan: Plan, grid: Grid) -> dict[str, Any]:
+def _of_seeds(row: Row, column: Column, plan: Plan, folder: RunFolder) -> dict[str, Any]:
     """The metric of each seed of fine-tuning that is finished, and the settings that were chosen for these, if any."""
     values, collapsed, failed, settings = {}, 0, [], dict[str, None]()
-    for seed, cell in zip(plan.seeds, row.tuned.get(column.name, ()), strict=False):
-        results = results_of(cell, grid)
+    for seed, run in zip(plan.seeds, row.tuned.get(column.name, ()), strict=False):
+        results = folder.results(run)
         if results is not None:
-            name = column.metric or cell.work.task.metrics[0]  # type: ignore[union-attr]
-            check_fields(results, {"metrics": {name: float}}, f"the results of {cell.title} ({grid.path(cell)})")
+            name = column.metric or run.spec.task.metrics[0]  # type: ignore[union-attr]
+            check_fields(results, {"metrics": {name: float}}, f"the results of {run.title} ({folder.path(run)})")
             values[str(seed)] = results["metrics"][name]
             collapsed += bool(results["collapsed"])
-            settings |= dict.fromkeys([setting_of(cell, grid)])
-        elif failure := grid.failure(cell):
+            settings |= dict.fromkeys([setting_of(run, folder)])
+        elif failure := folder.failure(run):
             failed.append({"seed": seed, **failure})
-    found = {"chosen": " or ".join(settings)} if any(settings) else {}
-    return {"values": values, "collapsed": collapsed, "failed": failed, **found}
+    chosen = {"chosen": " or ".join(settings)} if any(settings) else {}
+    return {"values": values, "collapsed": collapsed, "failed": failed, **chosen}
 
 
-def _held_out(row: Row, column: Column, grid: Grid) -> dict[str, Any]:
-    """A metric on held-out text for each seed of pre-training; none of snapshots and of two models side by side.
+def _held_out(row: Row, column: Column, folder: RunFolder) -> dict[str, Any]:
+    """A metric on held-out text for each seed of pre-training; none of snapshots and of concatenated models.
 
-    Where the column names one held-out set for all, those have one too.
+    If the column names one held-out set for all variants, snapshots and concatenated models have a value too.
     """
     values, failed = {}, []
-    for one in row.every:
+    for one in row.replicates:
         trained = () if row.random else one.trained
-        cells = one.tuned.get(column.name, ()) if column.evaluate else trained
-        single = column.evaluate or (len(cells) == 1 and one.start.step is None)
-        results = results_of(cells[0], grid) if cells and single else None
-        failed += [{"seed": one.seed, **failure} for cell in cells if (failure := grid.failure(cell))]
+        runs = one.tuned.get(column.name, ()) if column.evaluate else trained
+        single = column.evaluate or (len(runs) == 1 and one.start.step is None)
+        results = folder.results(runs[0]) if runs and single else None
+        failed += [{"seed": one.seed, **failure} for run in runs if (failure := folder.failure(run))]
         value = _metric(results["metrics"] if results else {}, column.pretrain)
         if value is not None:
             values["" if one.seed is None else str(one.seed)] = value
@@ -185,26 +185,25 @@ def _against(name: str, plan: Plan) -> str:
 # ---- costs, and where it ran
 
 
-def _row(row: Row, grid: Grid) -> dict[str, Any]:
+def _row(row: Row, folder: RunFolder) -> dict[str, Any]:
     """The costs of a row: its pre-training up to its snapshot (none for random weights), and all its fine-tuning."""
-    found = [cell for one in row.every for cell in one.trained]
-    trained = () if row.random else tuple({cell.name: cell for cell in found}.values())
-    runs = [results for cell in trained if (results := results_of(cell, grid))]
-    whole = len(runs) == len(trained)
+    trained = {} if row.random else {run.name: run for one in row.replicates for run in one.trained}
+    runs = [results for run in trained.values() if (results := folder.results(run))]
+    complete = len(runs) == len(trained)
+    has_tokens = complete and (bool(runs) or row.random)  # a model folder of the user has no record of its tokens
     step = row.start.step
-    known = whole and (bool(runs) or row.random)  # nothing is known of a model folder from elsewhere
-    shares = [1.0 if step is None else step / results["steps"] for results in runs]
-    tuning = {cell.name: cell for cell in row.cells if cell.work.kind in ("finetune", "baseline")}.values()
-    tuned = [results for cell in tuning if (results := results_of(cell, grid))]
+    fractions = [1.0 if step is None else step / results["steps"] for results in runs]
+    tuning = {run.name: run for run in row.runs if isinstance(run.spec, Tuning)}
+    tuned = [results for run in tuning.values() if (results := folder.results(run))]
     return {
         "name": row.name,
         "line": row.line,
         "x": row.x,
-        "start": row.start.name.as_posix() if row.start.needs else "",
+        "start": row.start.path.as_posix() if row.start.run else "",
         "weights": row.weights,
-        "parameters": parameters(row.start.path(grid)) if row.shape else None,
-        "tokens": sum(r["tokens"] * share for r, share in zip(runs, shares, strict=True)) if known else None,
-        "pretrain_seconds": sum(r["seconds"] * s for r, s in zip(runs, shares, strict=True)) if whole else None,
+        "parameters": parameters(row.start.path_in(folder)) if row.start.shape else None,
+        "tokens": sum(r["tokens"] * f for r, f in zip(runs, fractions, strict=True)) if has_tokens else None,
+        "pretrain_seconds": sum(r["seconds"] * f for r, f in zip(runs, fractions, strict=True)) if complete else None,
         "finetune_seconds": sum(results["seconds"] for results in tuned),
         "steps": step or (runs[0]["steps"] if len({run["steps"] for run in runs}) == 1 else None),
     }
@@ -219,21 +218,19 @@ def parameters(folder: Path) -> int | None:
     return total or None
 
 
-def _machines(plan: Plan, grid: Grid) -> list[dict[str, Any]]:
-    """Where the cells ran, each machine once."""
-    keys, found = ("cpu", "kind", "gpu", "threads", "torch", "bertworks", "commit"), {}
-    for cell in plan.cells:
-        machine = (results_of(cell, grid) or {}).get("machine", {})
-        some = {key: machine[key] for key in keys if key in machine}
-        found[str(some)] = some
-    return [some for some in found.values() if some]
+def _machines(plan: Plan, folder: RunFolder) -> list[dict[str, Any]]:
+    """Where the runs were computed, each machine once."""
+    keys, machines = ("cpu", "kind", "gpu", "threads", "torch", "bertworks", "commit"), {}
+    for run in plan.runs:
+        facts = (folder.results(run) or {}).get("machine", {})
+        machine = {key: facts[key] for key in keys if key in facts}
+        machines[str(machine)] = machine
+    return [machine for machine in machines.values() if machine]
 
 
-def _curves(plan: Plan) -> dict[str, dict[str, list[list[float]]]]:
+def _curves(plan: Plan) -> dict[str, dict[str, list[tuple[float, ...]]]]:
     """The paper's curves by column and line, without empty ones."""
-    found: dict[str, dict[str, list[list[float]]]] = {}
-    for column in plan.study.columns:
-        for line in dict.fromkeys(row.line for row in plan.rows if row.line):
-            if pairs := plan.study.curve(line, column.name):
-                found.setdefault(column.name, {})[line] = pairs
-    return found
+    lines, columns = dict.fromkeys(row.line for row in plan.rows if row.line), plan.study.columns
+    curves = {column.name: {line: plan.study.curve(line, column.name) for line in lines} for column in columns}
+    curves = {name: {line: pairs for line, pairs in by_line.items() if pairs} for name, by_line in curves.items()}
+    return {name: by_line for name, by_line in curves.items() if by_line}

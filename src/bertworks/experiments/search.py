@@ -20,11 +20,11 @@ from typing import Any
 from ..config import from_dict, to_toml
 from ..files import InputError, read_json, shorten, write_json
 from ..finetuning.recipe import FinetuneConfig
-from .cells import StudyCell, results_of
 from .choices import combinations
-from .engine import Grid
 from .recipe import Column, Study, Variant
 from .rows import Examples, Plan, StudyInputs
+from .scheduler import RunFolder
+from .specs import StudyRun
 
 SWEEPS: dict[str, dict[str, list[Any]]] = {
     "paper": {"batch_size": [16, 32], "optim.lr": [5e-5, 3e-5, 2e-5], "epochs": [2.0, 3.0, 4.0]},  # A.3
@@ -38,7 +38,7 @@ SWEEPS: dict[str, dict[str, list[Any]]] = {
 def grid_of(name: str) -> dict[str, list[Any]]:
     """The values of each field of a grid: of the paper, or of one's own such as "optim.lr=1e-4,3e-4 epochs=3".
 
-    Blanks beside a comma are ignored. Raises InputError if it is no grid.
+    Spaces beside a comma are ignored. Raises InputError if it is no grid.
     """
     if name in SWEEPS:
         return SWEEPS[name]
@@ -56,9 +56,9 @@ def grid_of(name: str) -> dict[str, list[Any]]:
     return grid
 
 
-def _not_a_grid(name: str, found: str) -> InputError:
+def _not_a_grid(name: str, problem: str) -> InputError:
     expected = f'{", ".join(SWEEPS)}, or fields with their values, each once, such as "optim.lr=1e-4,3e-4 epochs=3"'
-    return InputError(f"grid {shorten(name)}: {found}; expected {expected}")
+    return InputError(f"grid {shorten(name)}: {problem}; expected {expected}")
 
 
 def _parsed(value: str) -> Any:
@@ -78,27 +78,22 @@ def check_settings_of(name: str, config: FinetuneConfig) -> None:
         from_dict(FinetuneConfig, table, f"grid {setting}", config)
 
 
-def _table(config: FinetuneConfig) -> dict[str, Any]:
-    """All fields of a recipe, as a study's file has those that differ."""
-    teacher = str(Path(config.teacher).absolute()) if config.teacher else ""  # workers have other working directories
-    table = tomllib.loads(to_toml(replace(config, teacher=teacher, seeds=())))
-    return {name: value for name, value in table.items() if name != "schema"}
-
-
 def sweep_study(config: FinetuneConfig, examples: Examples, model: Path, name: str) -> StudyInputs:
     """A grid of settings on one task. Raises InputError for an unknown grid, or one that does not fit the recipe."""
     check_settings_of(name, config)
     task, more = examples.task.name, {"min_steps": 0} if "epochs" in grid_of(name) else {}
     variants = (Variant(setting, finetune=more | table) for setting, table in combinations(grid_of(name)).items())
-    columns = (Column(task, task=task, finetune=_table(config)),)
+    teacher = str(Path(config.teacher).absolute()) if config.teacher else ""  # workers have other working directories
+    fields = tomllib.loads(to_toml(replace(config, teacher=teacher, seeds=())))
+    column = Column(task, task=task, finetune={key: value for key, value in fields.items() if key != "schema"})
     study = Study(
-        f"Sweep {name}: {task}", "", tuple(variants), columns, "",
+        f"Sweep {name}: {task}", "", tuple(variants), (column,), "",
         name=f"sweep of {task}", seeds=config.seeds or (config.loop.seed,), search=True,
     )  # fmt: skip
     return StudyInputs(Path(f"grid {name}"), model=model, study=study, examples={task: examples})
 
 
-# ---- what a search chooses
+# ---- the best setting and the best models
 
 
 @dataclass(frozen=True)
@@ -106,37 +101,37 @@ class Search:
     """Chooses settings and models among the finished runs of a study that is a search."""
 
     plan: Plan
-    grid: Grid
+    folder: RunFolder
     out: Path
 
     @property
     def groups(self) -> dict[str, list[Column]]:
         """The columns that have the same runs, by their task, or by the first one's name if the task has others."""
-        found: dict[str, list[Column]] = {}
-        keys: dict[tuple[str, ...], str] = {}
-        for column in (one for one in self.plan.study.columns if one.task):
-            runs = tuple(cell.name for cell in self._runs(column))
-            key = keys.setdefault(runs, column.name if column.task in found else column.task)
-            found.setdefault(key, []).append(column)
-        return found
+        by_runs: dict[tuple[str, ...], list[Column]] = {}
+        for column in (column for column in self.plan.study.columns if column.task):
+            by_runs.setdefault(tuple(run.name for run in self._runs(column)), []).append(column)
+        groups: dict[str, list[Column]] = {}
+        for columns in by_runs.values():
+            groups[columns[0].name if columns[0].task in groups else columns[0].task] = columns
+        return groups
 
-    def _runs(self, column: Column) -> list[StudyCell]:
+    def _runs(self, column: Column) -> list[StudyRun]:
         """The runs of fine-tuning in a column, in the order of work."""
-        tuned = [cell for row in self.plan.rows for one in row.every for cell in one.tuned.get(column.name, ())]
-        return [cell for cell in tuned if cell.work.kind == "finetune"]
+        tuned = [run for row in self.plan.rows for one in row.replicates for run in one.tuned.get(column.name, ())]
+        return [run for run in tuned if run.spec.kind == "finetune"]
 
     def best(self) -> dict[str, dict[str, Any]]:
         """The best finished run of each task, as results.json has it; of equal ones the first."""
         groups, best = self.groups, {}
         for task, columns in groups.items():
-            found = [(cell, results) for cell in self._runs(columns[0]) if (results := results_of(cell, self.grid))]
-            if not found:
+            runs = [(run, results) for run in self._runs(columns[0]) if (results := self.folder.results(run))]
+            if not runs:
                 continue
-            metric = found[0][0].work.task.metrics[0]  # type: ignore[union-attr]
-            cell, results = max(found, key=lambda pair: (not pair[1]["collapsed"], pair[1]["metrics"][metric]))
+            metric = runs[0][0].spec.task.metrics[0]  # type: ignore[union-attr]
+            run, results = max(runs, key=lambda pair: (not pair[1]["collapsed"], pair[1]["metrics"][metric]))
             best[task] = {
-                "run": cell.name,
-                "what": cell.title,
+                "run": run.name,
+                "what": run.title,
                 "metric": metric,
                 "value": results["metrics"][metric],
                 "collapsed": results["collapsed"],
@@ -147,39 +142,40 @@ class Search:
     def prune(self) -> None:
         """Remove the models of all finished runs but the best of each task; results and predictions stay.
 
-        Any number of processes may do so at any time: the run that is the best at the end is the best from its own end.
+        Any number of processes may call this at any time: the run that is the best at the end is the best from its own
+        end.
         """
-        cells = {cell.name: cell for columns in self.groups.values() for cell in self._runs(columns[0])}
-        finished = [name for name, cell in cells.items() if self.grid.state(cell) == "done"]
-        best = {one["run"] for one in self.best().values()}  # those that end from here on are left alone
-        for name in {*finished} - best:
-            shutil.rmtree(self.grid.folder / name / "model", ignore_errors=True)
+        runs = {run.name: run for columns in self.groups.values() for run in self._runs(columns[0])}
+        finished = {name for name, run in runs.items() if self.folder.state(run) == "done"}
+        best = {one["run"] for one in self.best().values()}  # read later: runs that end meanwhile are left alone
+        for name in finished - best:
+            shutil.rmtree(self.folder.root / name / "model", ignore_errors=True)
 
     def choose(self, measured: list[dict[str, Any]]) -> dict[str, str]:
         """The chosen variant in each column, by the mean of the first column that has the same runs.
 
-        A setting of which a seed has failed is chosen only where no setting has all of them.
+        A setting of which a seed has failed is chosen only if no setting has all of them.
         """
-        found: dict[str, str] = {}
+        chosen: dict[str, str] = {}
         for columns in self.groups.values() if len(self.plan.rows) > 1 else ():
-            known = [entry for entry in measured if entry["column"] == columns[0].name and entry["n"]]
-            if known:
-                row = max(known, key=lambda entry: (entry["n"], entry["mean"]))["row"]
-                found |= dict.fromkeys((column.name for column in columns), row)
-        return found
+            entries = [entry for entry in measured if entry["column"] == columns[0].name and entry["n"]]
+            if entries:
+                row = max(entries, key=lambda entry: (entry["n"], entry["mean"]))["row"]
+                chosen |= {column.name: row for column in columns}
+        return chosen
 
     def place_models(self) -> None:
         """Copy the best run's model of each task to its place in OUT, unless it is there."""
         for best in self.best().values():
-            place, run = self.out / best["model"], self.grid.folder / best["run"]
+            place, model = self.out / best["model"], self.folder.root / best["run"] / "model"
             note = place.with_name("best.json")
             if place.exists() and note.exists() and read_json(note) == best:
                 continue
-            if not (run / "model").exists():
-                raise InputError(f"{run} has lost its model to a better run; remove the folder to train it again")
+            if not model.exists():
+                raise InputError(f"{model.parent} lost its model to a better run; remove the folder to repeat the run")
             temporary = place.with_name(".model.tmp")
             shutil.rmtree(temporary, ignore_errors=True)
-            shutil.copytree(run / "model", temporary)
+            shutil.copytree(model, temporary)
             note.unlink(missing_ok=True)
             shutil.rmtree(place, ignore_errors=True)
             temporary.rename(place)

@@ -4,10 +4,11 @@ All tables of variants and columns are made by one builder, `_grid`.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..files import InputError, write_text
+from ..files import InputError, shorten, write_text
 from ..reporting.run_files import RESULTS, read_results
 from ..reporting.tables import ResultTable, counted
 from .claims import claim_table
@@ -27,27 +28,21 @@ def load_results(folder: Path) -> dict[str, Any]:
     path = folder / RESULTS
     if not path.exists():
         raise InputError(f"{folder}: no {RESULTS} of a study; expected the --out of `bertworks study run`")
-    found: dict[str, Any] = read_results(path, {"kind?": str}, REPAIR)
-    if (found.get("kind"), found.get("format")) != ("study", FORMAT):
-        what = f"{found.get('kind')} in format {found.get('format')!r}"
-        raise InputError(f"{path}: results of a {what}; expected those of a study in format {FORMAT}; {REPAIR}")
+    results: dict[str, Any] = read_results(path, {}, REPAIR)
+    if (results.get("kind"), results.get("format")) != ("study", FORMAT):
+        kind = f"{shorten(results.get('kind'))} in format {shorten(results.get('format'))}"
+        raise InputError(f"{path}: results of a {kind}; expected those of a study in format {FORMAT}; {REPAIR}")
     try:
-        tables(found)
+        tables(results)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: its tables cannot be made ({type(error).__name__}: {error}); {REPAIR}") from None
-    return found
-
-
-def report_study(folder: Path) -> dict[str, Any]:
-    """Write study.md again from the results.json in a study's folder, and return those results."""
-    results = load_results(folder)
-    write_tables(results, folder)
     return results
 
 
-def write_tables(results: dict[str, Any], folder: Path) -> None:
-    """Write study.md in a study's folder."""
+def write_tables(results: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Write study.md in a study's folder; returns the results."""
     write_text(folder / "study.md", tables_text(results, folder))
+    return results
 
 
 def tables_text(results: dict[str, Any], folder: Path) -> str:
@@ -64,9 +59,9 @@ def tables(results: dict[str, Any]) -> list[ResultTable]:
     """The claim first, the figures, the differences from the base variant, the paper's curves, settings, and costs."""
     claim = claim_table(results)
     figures = _figures(results, "Figures" if claim else results["title"])
-    found = [*([claim] if claim else []), figures, _differences(results), *_paper_curves(results)]
-    found += [_settings(results), *([] if results.get("best") else [_costs(results)])]
-    return [sheet for sheet in found if sheet.rows]
+    sheets = [*([claim] if claim else []), figures, _differences(results), *_paper_curves(results)]
+    sheets += [_settings(results), *([] if results.get("best") else [_costs(results)])]
+    return [sheet for sheet in sheets if sheet.rows]
 
 
 Show = Callable[[dict[str, Any], dict[str, Any]], str]  # an entry of a column as text, "-" if there is nothing to show
@@ -80,26 +75,26 @@ def _grid(results: dict[str, Any], title: str, show: Show, notes: Sequence[str],
     entries = {(entry["row"], entry["column"]): entry for entry in results["measured"]}
     columns, names = results["columns"], [row["name"] for row in results["rows"]]
     shown = {name: [show(entries[name, column["name"]], column) for column in columns] for name in names}
-    used = [i for i in range(len(columns)) if not sparse or any(cells[i] != "-" for cells in shown.values())]
+    used = [i for i in range(len(columns)) if not sparse or any(texts[i] != "-" for texts in shown.values())]
     if len(names) == 1 and len(columns) > 1:
         lines = [(columns[i]["name"], shown[names[0]][i]) for i in used]
         return ResultTable(title, ("column", names[0]), lines, tuple(notes))
-    rows = [(name, *(cells[i] for i in used)) for name, cells in shown.items() if not sparse or {*cells} != {"-"}]
+    rows = [(name, *(texts[i] for i in used)) for name, texts in shown.items() if not sparse or {*texts} != {"-"}]
     return ResultTable(title, ("variant", *(columns[i]["name"] for i in used)), rows, tuple(notes))
 
 
 def _figures(results: dict[str, Any], title: str) -> ResultTable:
-    several = results.get("pretrain_seeds") or []
+    pretrain_seeds = results.get("pretrain_seeds") or []
 
     def show(entry: dict[str, Any], column: dict[str, Any]) -> str:
-        """63.1 ± 0.4 (n 2) †1 *84.4*: ours, of how many seeds if not all, collapsed ones among them, the paper's."""
+        """63.1 ± 0.4 (n 2) †1 *84.4*: ours, the number of seeds if not all, of collapsed runs, the paper's."""
         parts = []
         if entry["n"]:
-            spread = f" ± {_number(entry['sd'], column)}" if entry["sd"] is not None else ""
-            parts.append(_number(entry["mean"], column) + spread)
+            deviation = f" ± {_number(entry['sd'], column)}" if entry["sd"] is not None else ""
+            parts.append(_number(entry["mean"], column) + deviation)
         if entry["failed"]:
             parts.append("/".join(dict.fromkeys(one["outcome"] for one in entry["failed"])))
-        expected = 1 if "" in entry["values"] else len(several or results["seeds"])
+        expected = 1 if "" in entry["values"] else len(pretrain_seeds or results["seeds"])
         if 0 < entry["n"] < expected:
             parts.append(f"(n {entry['n']})")
         if entry["collapsed"]:
@@ -115,14 +110,14 @@ def _figures(results: dict[str, Any], title: str) -> ResultTable:
 
 
 def _differences(results: dict[str, Any]) -> ResultTable:
-    found = differences(results)
-    tested = {key: one.p for key, one in found.items() if one.p is not None}
+    compared = differences(results)
+    tested = {key: one.p for key, one in compared.items() if one.p is not None}
     holding = {key for key, p in zip(tested, holm([*tested.values()]), strict=True) if p <= LEVEL}
 
     def show(entry: dict[str, Any], column: dict[str, Any]) -> str:
         """-1.2 (-3.0 to +0.6) ‡ *-0.5*: ours, whether it holds after Holm's correction, the paper's."""
         key = (entry["row"], entry["column"])
-        parts = [difference_text(found[key], column["percent"])] if key in found else []
+        parts = [difference_text(compared[key], column["percent"])] if key in compared else []
         parts += ["‡"] * (key in holding)
         if entry["paper_difference"] is not None:
             parts.append(f"*{entry['paper_difference']:+.{1 if column['percent'] else 2}f}*")
@@ -135,15 +130,15 @@ def _differences(results: dict[str, Any]) -> ResultTable:
     if any(entry["against"] != results["base"] for entry in results["measured"]):
         notes.append(f"Snapshots: from {results['base']} at the same step.")
     sheet = _grid(results, f"Differences from {results['base']}", show, notes)
-    compared = {row for row, _ in found}
-    return ResultTable(sheet.title, sheet.header, [row for row in sheet.rows if row[0] in compared], sheet.notes)
+    names = {row for row, _ in compared}
+    return replace(sheet, rows=[row for row in sheet.rows if row[0] in names])
 
 
 def differences(results: dict[str, Any]) -> dict[tuple[str, str], Difference]:
     """Each row's difference from the row that it is compared with, by row and column, where both have been run."""
     values = {(entry["row"], entry["column"]): entry["values"] for entry in results["measured"]}
     pairs = ((e, difference(values[e["against"], e["column"]], e["values"])) for e in results["measured"])
-    return {(e["row"], e["column"]): found for e, found in pairs if found and e["row"] != e["against"]}
+    return {(e["row"], e["column"]): one for e, one in pairs if one and e["row"] != e["against"]}
 
 
 def _paper_curves(results: dict[str, Any]) -> list[ResultTable]:
@@ -161,7 +156,7 @@ def _paper_curves(results: dict[str, Any]) -> list[ResultTable]:
 
 
 def _settings(results: dict[str, Any]) -> ResultTable:
-    """Which setting each variant has in each column, where it was chosen on training rows."""
+    """The setting of each variant in each column that was chosen on training rows."""
     note = "Chosen on a fifth of the training rows that was kept back, never on development rows."
     return _grid(results, "Chosen settings", lambda entry, column: entry.get("chosen") or "-", [note], sparse=True)
 
@@ -205,19 +200,19 @@ def _notes(results: dict[str, Any]) -> list[str]:
     notes += [f"{one['what']} {one['outcome']}: {one['message']}" for one in results.get("failed", [])]
     if left := len(results["left"]):
         empty = f"{sum(not entry['n'] for entry in measured)} of {len(measured)}"
-        cells = len(results["cells"])
-        notes.append(f"A dash is a missing figure: {empty}. Of the study's {cells} runs {left} have not been run.")
+        runs = len(results["cells"])
+        notes.append(f"A dash is a missing figure: {empty}. Of the study's {runs} runs {left} have not been run.")
     return [*notes, *results["notes"]]
 
 
 def _seeds_note(results: dict[str, Any]) -> str:
-    """What the means and deviations are over."""
+    """The seeds over which the means and deviations are taken."""
     tested = [column["name"] for column in results["columns"] if column.get("metric", "").endswith("_test")]
     on_test = f" ({', '.join(tested)}: on test data)" if tested else ""
-    seeds, several = results["seeds"], results.get("pretrain_seeds")
+    seeds, pretrain_seeds = results["seeds"], results.get("pretrain_seeds")
     over = f"{counted(len(seeds), 'seed')} of fine-tuning ({', '.join(map(str, seeds))}), on development data{on_test}"
-    if several:
-        pretrained = counted(len(several), "seed")
+    if pretrain_seeds:
+        pretrained = counted(len(pretrain_seeds), "seed")
         return f"Mean ± standard deviation over {pretrained} of pre-training. Each value is a mean over {over}."
     once = " A variant is pre-trained once: what another seed of pre-training would change is in no interval."
     return f"Mean ± standard deviation over {over}." + ("" if results.get("best") else once)

@@ -18,20 +18,20 @@ from torch import Tensor
 from ..checkpoint.folder import find_model, load_tokenizer, read_config
 from ..checkpoint.weights import weights_checksum
 from ..files import Diverged, InputError, read_json
+from ..model.comparators import LayerChoice
 from ..model.config import NO_TOP, ModelConfig
 from ..model.heads import Model
-from ..model.layer_choice import LayerChoice
-from ..tasks.base import Data, Judged, Kind, Prepared, Task
+from ..pretrained import name_of
+from ..tasks.base import Data, EvaluationResult, Prepared, Task, TaskType
 from ..tasks.inputs import Inputs, Order, compute_scores
 from ..tasks.kinds import kind_of, with_labels
 from ..tasks.rows import hash_of_texts
-from ..tasks.table import form_facts
-from ..tokenizer import Tokenizer, unknown_share
+from ..tokenizer import Tokenizer, unknown_fraction
+from ..training.config import TrainerState
 from ..training.distributed import World
 from ..training.identity import RunIdentity
-from ..training.loop import Watch
+from ..training.loop import RecordCallback
 from ..training.objectives import Objective
-from ..training.progress import TrainerState
 from ..training.task_objectives import ClassificationObjective
 from ..training.trainer import AccumulationBatch
 from .recipe import FinetuneConfig
@@ -50,16 +50,16 @@ class ExampleFeed:
 
     def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
         rows = self.order.rows(progress.step)
-        mine, micro = self.world.local_range(len(rows)), self.config.micro_batch_size or len(rows)
+        own_rows, micro = self.world.local_range(len(rows)), self.config.micro_batch_size or len(rows)
         longest = self.inputs.padded_length(rows)
-        made = []
-        for start in mine[::micro]:
-            chosen = rows[start : min(start + micro, mine.stop)]
-            batch = self.inputs.batch(chosen, longest)
+        micro_batches = []
+        for start in own_rows[::micro]:
+            numbers = rows[start : min(start + micro, own_rows.stop)]
+            batch = self.inputs.batch(numbers, longest)
             if self.teacher is not None:
-                batch["teacher_scores"] = self.teacher[torch.from_numpy(chosen)]
-            made.append((batch, start * self.inputs.choices))
-        return AccumulationBatch(made, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))
+                batch["teacher_scores"] = self.teacher[torch.from_numpy(numbers)]
+            micro_batches.append((batch, start * self.inputs.choices))
+        return AccumulationBatch(micro_batches, (0, *divmod((progress.step + 1) * len(rows), len(self.inputs))))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Job:
 
     config: FinetuneConfig
     task: Task  # with its labels
-    kind: Kind
+    kind: TaskType
     data: Data
     folder: Path
     tokenizer: Tokenizer
@@ -79,7 +79,7 @@ class Job:
     teacher: TeacherScores | None  # scores of the training rows
     world: World
     quiet: bool
-    watch: Watch | None = None  # see TrainingLoop
+    on_record: RecordCallback | None = None
 
     @classmethod
     def of(cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: World, quiet: bool) -> "Job":
@@ -110,6 +110,7 @@ class Job:
     @property
     def facts(self) -> dict[str, Any]:
         """What the results of every run have."""
+        form = {"encoding": self.task.form.encoding, "sheet": self.task.form.sheet}
         return {
             "examples": {"train": len(self.data.train), "dev": len(self.data.dev)},
             "dev_texts": hash_of_texts(self.data.dev),
@@ -117,8 +118,8 @@ class Job:
             "notes": list(self.notes),
             **({"teacher": self.teacher.facts} if self.teacher else {}),
             "data": self.data.source,
-            **form_facts(self.task.form),
-            "model": str(self.folder),
+            **{name: value for name, value in form.items() if value not in ("utf-8", "")},
+            "model": name_of(self.folder) or str(self.folder),
         }
 
     @property
@@ -140,27 +141,27 @@ class Job:
     @property
     def weights(self) -> dict[str, float]:
         """Of the terms in the loss."""
-        share = self.config.soft_share
-        return {} if self.teacher is None else {"task": 1 - share, "soft": share}
+        fraction = self.config.soft_share
+        return {} if self.teacher is None else {"task": 1 - fraction, "soft": fraction}
 
     def identity(self, config: FinetuneConfig) -> RunIdentity:
         """What determines the outcome of a run."""
         return RunIdentity(config, self.start)
 
-    def judge(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> Judged:
+    def evaluate(self, model: Model, rows: Prepared, settings: dict[str, Any] | None = None) -> EvaluationResult:
         """The model on labelled rows. settings: those tuned on the development set; None: they are tuned now.
 
         Raises Diverged if scores or loss are not finite, as those of weights that are not.
         """
         scores = compute_scores(model, rows.inputs, self.world)
         finite = bool(torch.isfinite(scores).all())
-        judged = rows.judge(scores, settings) if finite else Judged({"loss": math.nan})
-        if not math.isfinite(judged.metrics["loss"]):
+        result = rows.evaluate(scores, settings) if finite else EvaluationResult({"loss": math.nan})
+        if not math.isfinite(result.metrics["loss"]):
             raise Diverged(
-                "the model cannot be judged on the development rows: its scores or its loss there are not finite. "
-                "Begin again with a lower optim.lr or a longer optim.warmup, and another --out"
+                "the model cannot be evaluated on the development rows: its scores or its loss there are not finite. "
+                "Begin again with a lower optim.lr or a longer optim.warmup, and another output folder"
             )
-        return judged
+        return result
 
     def say(self, text: str) -> None:
         if not self.quiet and self.world.main:
@@ -171,8 +172,8 @@ def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
     """The fraction of [UNK] among the tokens of the training rows, if there is any."""
     counts = np.bincount(train.ids, minlength=tokenizer.vocab_size)
     counts[[tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]] = 0
-    share = unknown_share(tokenizer, counts)
-    return (f"{share:.2%} of the tokens of the training rows are [UNK]",) if share else ()
+    fraction = unknown_fraction(tokenizer, counts)
+    return (f"{fraction:.2%} of the tokens of the training rows are [UNK]",) if fraction else ()
 
 
 def _negatives(config: FinetuneConfig, task: Task, world: World) -> tuple[str, ...]:
@@ -180,8 +181,8 @@ def _negatives(config: FinetuneConfig, task: Task, world: World) -> tuple[str, .
     together = rows_of_a_pass(config, world)
     if task.kind != "embedding" or task.label or together == config.batch_size:
         return ()
-    found = f"a text has at most {together - 1:,} negatives instead of {config.batch_size - 1:,}"
-    return (f"{found}: those of its micro-batch; micro_batch_size and processes change the loss of this task",)
+    number = f"a text has at most {together - 1:,} negatives instead of {config.batch_size - 1:,}"
+    return (f"{number}: those of its micro-batch; micro_batch_size and processes change the loss of this task",)
 
 
 # ---- settings
@@ -203,13 +204,13 @@ def check_settings(config: FinetuneConfig, task: Task, shape: ModelConfig, world
         raise InputError(f"trained = {trained}, but the layers of the model share their weights; give all or head")
     if task.kind == "embedding":
         _check_embedding(config, task, world)
-    known = (*task.metrics, "loss")
-    if config.loop.keep_best and config.loop.keep_best not in known:
-        raise InputError(f"loop.keep_best = {config.loop.keep_best!r}; expected one of {', '.join(known)}")
+    metrics = (*task.metrics, "loss")
+    if config.loop.keep_best and config.loop.keep_best not in metrics:
+        raise InputError(f"loop.keep_best = {config.loop.keep_best!r}; expected one of {', '.join(metrics)}")
     if config.patience and not config.loop.keep_best:
         raise InputError(
             f"patience = {config.patience} without loop.keep_best, whose best value it waits for; give it one of "
-            f"{', '.join(known)}"
+            f"{', '.join(metrics)}"
         )
 
 

@@ -1,18 +1,17 @@
 """The recipe of fine-tuning. The paper's settings are in its sections 3.2, 4.1 and A.3."""
 
-import functools
 import math
 import tomllib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from ..config import check_least, check_seed, find_recipe, from_dict, load_recipe
+from ..config import check_least, check_seed, find_recipe, load_recipe, with_fields
 from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
-from ..tasks.base import Limits, Task
-from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
+from ..tasks.base import LengthLimits, Task
+from ..training.config import MAX_BATCH_SIZE, LoopConfig, OptimConfig
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
 LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
@@ -20,7 +19,7 @@ MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_
 
 
 @dataclass(frozen=True)
-class FinetuneConfig(Limits):
+class FinetuneConfig(LengthLimits):
     """A fine-tuning recipe. The defaults are the original code's for GLUE."""
 
     optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
@@ -50,8 +49,8 @@ class FinetuneConfig(Limits):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch_size > MOST_ROWS:
-            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MOST_ROWS:,} rows per update")
+        if self.batch_size > MAX_BATCH_SIZE:
+            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MAX_BATCH_SIZE:,} per update")
         check_least(self, ("batch_size", "length_window"), 1)
         check_least(self, ("patience", "min_steps"), 0)
         if not 0 < self.epochs < math.inf:
@@ -71,11 +70,7 @@ class FinetuneConfig(Limits):
     @classmethod
     def for_task(cls, task: Task) -> "FinetuneConfig":
         """The defaults, with what the task has different."""
-        table: dict[str, Any] = {}
-        for key, value in task.defaults.items():
-            *path, name = key.split(".")
-            functools.reduce(lambda inner, part: inner.setdefault(part, {}), path, table)[name] = value
-        return from_dict(cls, table, f"defaults of {task.name}")
+        return with_fields(cls(), task.defaults)
 
     def resolved(self, examples: int, seed: int) -> "FinetuneConfig":
         """The recipe of one run: its seed and its number of steps."""
@@ -130,24 +125,24 @@ Idle = tuple[object, set[str], str]
 """Whether flags are idle, which ones, and what to use instead."""
 
 
-def idle_fields(config: FinetuneConfig, task: bool) -> list[Idle]:
-    """The flags that would change nothing beside others; task: whether a known task is trained."""
+def idle_fields(config: FinetuneConfig) -> list[Idle]:
+    """The flags that would change nothing beside others."""
     loop = config.loop
     budget = loop.steps or loop.tokens or loop.hours
     return [
-        (
-            task,
-            {"--text", "--label", "--kind", "--choices", "--dev"},
-            "--task has columns and files of its own; leave the flag out, or use --train and --dev",
-        ),
-        (config.seeds, {"--loop.seed"}, "--seeds names the seeds; leave one out"),
+        (config.seeds, {"--loop.seed"}, "seeds has the seeds of all runs; leave one out"),
         (budget, {"--epochs", "--min-steps"}, "loop.steps, loop.tokens or loop.hours is the budget; leave one out"),
-        (not config.teacher, {"--temperature", "--soft-share"}, "there is no teacher; add --teacher FOLDER"),
+        (
+            not config.teacher,
+            {"--temperature", "--soft-share"},
+            "there is no teacher; give its folder as teacher",
+        ),
     ]
 
 
 def refuse_idle(conditions: Iterable[Idle], given: Collection[str]) -> None:
     """Raises InputError for a given flag that would change nothing, and says what to use instead."""
     for applies, flags, instead in conditions:
-        if applies and (found := sorted(flags & {*given})):
-            raise InputError(f"{', '.join(found)} would have no effect: {instead}")
+        if applies and (idle := sorted(flags & {*given})):
+            names = ", ".join(flag.removeprefix("--").replace("-", "_") for flag in idle)
+            raise InputError(f"{names} would have no effect: {instead}")

@@ -27,27 +27,25 @@ from ..model.config import HeadName
 from ..model.heads import Model, build_model
 from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
 from ..reporting.tables import counted
-from ..tasks.base import Data, Judged, Limits, Task
+from ..tasks.base import Data, EvaluationResult, LengthLimits, Task
 from ..tasks.checks import hashes_of
 from ..tasks.kinds import OWN_TABLE
 from ..tasks.rows import sample
 from ..tasks.span_files import SPANS
+from ..training.compute import prepare_model
+from ..training.config import TrainerState
 from ..training.distributed import World, joined_world
 from ..training.identity import RECIPE
-from ..training.loop import TrainingLoop, Watch
-from ..training.machine import check_memory
+from ..training.loop import RecordCallback, Run, TrainingLoop
+from ..training.machine import check_memory, prepared_process
 from ..training.optim import Optimizer
-from ..training.process import prepared_process
-from ..training.progress import TrainerState
 from ..training.run import (
     ANEW,
-    Run,
     finished,
     open_run,
     refuse_other_folder,
     resume_run,
     run_facts,
-    train,
     write_results,
 )
 from ..training.trainer import Trainer
@@ -57,7 +55,12 @@ from .recipe import FinetuneConfig
 
 @contextlib.contextmanager
 def joined_job(
-    config: FinetuneConfig, task: Task, data: Data, model: Path | str, quiet: bool = False, watch: Watch | None = None
+    config: FinetuneConfig,
+    task: Task,
+    data: Data,
+    model: Path | str,
+    quiet: bool = False,
+    on_record: RecordCallback | None = None,
 ) -> Iterator[Job]:
     """A job among all processes that train together; prints what was left out. Raises InputError like `Job.of`."""
     folder = find_model(model)
@@ -68,7 +71,7 @@ def joined_job(
         if world.main and not quiet:
             counts = f"{len(data.train):,} training rows and {len(data.dev):,} development rows"
             print(f"{task.name}: tokenizing {counts}", file=sys.stderr)
-        job = replace(Job.of(config, task, data, folder, world, quiet), watch=watch)
+        job = replace(Job.of(config, task, data, folder, world, quiet), on_record=on_record)
         for note in job.notes:
             job.say(note)
         yield job
@@ -81,17 +84,17 @@ def finetune(
     model: Path | str,
     out: Path | str,
     quiet: bool = False,
-    watch: Watch | None = None,
+    on_record: RecordCallback | None = None,
 ) -> dict[str, Any] | None:
-    """Train and judge, or resume, and write the run folder; None if the run was stopped before its end.
+    """Train and evaluate, or resume, and write the run folder; None if the run was stopped before its end.
 
     `model`: the folder to start from, or the run folder that has it. Returned and written to results.json: `metrics`
     (on dev, fractions; of several seeds their mean, then `std` and `runs` too), `truncation`, `seed` or `seeds`, ...
-    watch: called with the kind and the values of each record of the log; when it returns True, the run is saved and
+    on_record: called with each record of the log; when it returns True, the run is saved and
     stops. Raises InputError for unfit data, folder or settings, or if `out` belongs to a run with other ones.
     """
     refuse_other_folder(Path(out))
-    with joined_job(config, task, data, model, quiet, watch) as job:
+    with joined_job(config, task, data, model, quiet, on_record) as job:
         return run_seeds(job, Path(out)) if config.seeds else run_seed(job, config.loop.seed, Path(out))
 
 
@@ -119,10 +122,10 @@ def _check_folder(job: Job, out: Path) -> None:
     `compare` and `doctor` take all seeds of a folder as one, also those that this command does not name.
     """
     path = out / RESULTS
-    found = read_results(path, {}, ANEW) if path.exists() else {"kind": "finetune"}
-    if found.get("kind") != "finetune" or "recipe" in found:
-        what = " ".join(str(found[key]) for key in ("kind", "study", "task") if key in found)
-        raise InputError(f"{out} has the results of something else ({what}); give another --out")
+    results = read_results(path, {}, ANEW) if path.exists() else {"kind": "finetune"}
+    if results.get("kind") != "finetune" or "recipe" in results:
+        what = " ".join(str(results[key]) for key in ("kind", "study", "task") if key in results)
+        raise InputError(f"{out} has the results of something else ({what}); give another output folder")
     for seed, folder in seed_folders(out).items():
         finished(folder, job.identity(job.config.resolved(len(job.train), seed)))
 
@@ -130,14 +133,12 @@ def _check_folder(job: Job, out: Path) -> None:
 def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     """One run with one seed."""
     run = SeedRun(job, seed, out)
-    names = ["", *(f"_{name}" for name in job.more)]
-    metrics = {f"{key}{end}": float for end in names for key in ("loss", *job.task.metrics)}
-    schema = {"metrics": metrics, "collapsed": bool, "seconds": float}  # what seeds and studies read
-    with open_run(run.run, schema, keep_state=False) as results:
+    with open_run(run.run, keep_state=False) as results:
         if results is not None:
             return results
         loop = run.loop()
-        if not train(run.run, loop, [opening(job, run.config)]):
+        job.say(opening(job, run.config))
+        if not loop.train():
             return None
         return write_results(out, run.save(loop), job.world)
 
@@ -147,77 +148,72 @@ class SeedRun:
 
     def __init__(self, job: Job, seed: int, out: Path):
         self.job, self.config = job, job.config.resolved(len(job.train), seed)
-        self.run = Run(out, job.identity(self.config), job.world, job.quiet, job.watch)
+        self.run = Run(out, job.identity(self.config), job.world, job.quiet, job.on_record)
         self.fresh: list[str] = []  # parts of the model with new weights
-        self.judged: Judged | None = None  # the last evaluation
+        self.evaluation: EvaluationResult | None = None  # the last evaluation
 
     def loop(self) -> TrainingLoop:
         """The loop, new or resumed. The model has the embeddings of its texts alone until it is saved."""
         job, config = self.job, self.config
         self.model, self.fresh = start_model(config, job.folder, job.kind.head, job.task.labels)
-        self.model.to(job.world.device)
-        tokens = len(job.train.ids) / max(1, len(job.train))  # of a row, with all its choices
-        layers = self.model.config.num_hidden_layers
-        frozen = layers - config.trained_layers(layers)
-        check_memory(self.model.config, rows_of_a_pass(config, job.world), tokens, job.world.device, frozen)
-        if not config.optim.scales_by_norm:
+        self.model = prepare_model(self.model, config.loop, self.run)
+        rows, shape = rows_of_a_pass(config, job.world), self.model.config
+        tokens = rows * len(job.train.ids) / max(1, len(job.train))
+        layers = config.trained_layers(shape.num_hidden_layers)
+        check_memory(tokens, shape.hidden_size, layers, job.world.device)
+        if config.loop.compute != "reference" and not config.optim.scales_by_norm:
             shrink_embeddings(self.model, job.tokens)
         feed = ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None)
         optimizer = Optimizer(self.model, config.whole_warmup)
         loop = TrainingLoop(
             Trainer(self.model, job.objective, feed, optimizer, job.world, config.loop, job.weights),
-            self.run.out,
-            self.run.identity.hash,
-            evaluate=self.evaluate,
-            watch=job.watch,
+            self.run,
+            self.evaluate,
             patience=config.patience,
-            quiet=job.quiet,
         )
-        resume_run(self.run, loop)
+        resume_run(loop)
         return loop
 
     def evaluate(self, progress: TrainerState) -> dict[str, float]:
         """The metrics of the weights as they are now."""
         if self.config.loop.budget_used(progress) >= 1:
             self.job.say(f"evaluating on {len(self.job.data.dev):,} development rows")
-        self.judged = self.job.judge(self.model, self.job.dev)
-        return self.judged.metrics
+        self.evaluation = self.job.evaluate(self.model, self.job.dev)
+        return self.evaluation.metrics
 
     def save(self, loop: TrainingLoop) -> dict[str, Any]:
         """Write the model folder and the predictions on dev; returns what results.json has."""
         job, config = self.job, self.config
-        if loop.has_reloaded:  # the best weights came back
-            self.evaluate(loop.progress)
-        judged = self.judged
-        assert judged is not None
+        evaluation = self.evaluation
+        assert evaluation is not None
         if loop.stopped_early:
             waited, best = counted(config.patience, "evaluation"), config.loop.keep_best
             job.say(f"ended at step {loop.progress.step:,} after {waited} without a better {best}; "
                     "the best weights are kept")  # fmt: skip
-        metrics = dict(judged.metrics)
+        metrics = dict(evaluation.metrics)
         for name, rows in job.more.items():
-            other = job.judge(self.model, rows, judged.settings).metrics
+            other = job.evaluate(self.model, rows, evaluation.settings).metrics
             metrics |= {f"{key}_{name}": value for key, value in other.items()}
         results = {
             "kind": "finetune",
             "task": job.task.name,
             "metrics": metrics,
-            "majority": judged.majority,
-            "predicted": judged.predicted,
-            **judged.details,
-            "collapsed": judged.collapsed,
-            "tuned": judged.settings,
+            "majority": evaluation.majority,
+            "predicted": evaluation.predicted,
+            **evaluation.details,
+            "collapsed": evaluation.constant_predictions,
+            "tuned": evaluation.settings,
             **job.facts,
             **({"stopped_early": loop.stopped_early} if config.patience else {}),
             "random_init": config.random_init,
             "fresh": self.fresh,
-            **run_facts(self.run, loop),
+            **run_facts(loop),
         }
         if job.world.main:
-            self._write(results, judged)
+            self._write(results, evaluation)
         return results
 
-    def _write(self, results: dict[str, Any], judged: Judged) -> None:
+    def _write(self, results: dict[str, Any], evaluation: EvaluationResult) -> None:
         """The model folder, the predictions on dev, a few examples of it, and hashes of the training examples."""
         job, task, out, length = self.job, self.job.task, self.run.out, self.config.max_seq_length
         # without paths of this machine, and without a hash that tells a reader nothing
@@ -225,15 +221,15 @@ class SeedRun:
         facts |= {"title": f"{run_name(job.folder)} fine-tuned on {task.name}", **_origin(job)}
         stored = {"kind": task.kind, "name": task.name, **_columns(task, job.data.train)}
         if task.kind == "span":
-            stored |= {f.name: getattr(self.config, f.name) for f in fields(Limits) if f.name != "max_seq_length"}
+            stored |= {f.name: getattr(self.config, f.name) for f in fields(LengthLimits) if f.name != "max_seq_length"}
         if task.kind == "embedding" and task.label:
             stored["scale"] = task.scale
-        stored |= judged.settings
+        stored |= evaluation.settings
         restore_embeddings(self.model)
         save_folder(out / "model", self.model, job.tokenizer, facts, list(task.labels) or None, length, stored)
         if task.kind == "embedding":
             write_pooling(out / "model", Pooling(max_length=length), self.model.config.hidden_size)
-        for name, content in {**judged.files, EXAMPLES: sample(job.data.dev)}.items():
+        for name, content in {**evaluation.files, EXAMPLES: sample(job.data.dev)}.items():
             if name.endswith(".jsonl"):
                 write_text(out / name, "".join(to_json(row) + "\n" for row in content))
             else:
@@ -283,10 +279,10 @@ def opening(job: Job, config: FinetuneConfig) -> str:
 
 def _origin(job: Job) -> dict[str, Any]:
     """Where a model comes from, for its card: what the card of its beginning says, and public data."""
-    found: dict[str, Any] = origin_in_card(job.folder)
+    origin: dict[str, Any] = origin_in_card(job.folder)
     if job.config.random_init:
-        found.pop("base_model", None)
-    return found | ({"datasets": [job.task.dataset]} if job.task.dataset else {})
+        origin.pop("base_model", None)
+    return origin | ({"datasets": [job.task.dataset]} if job.task.dataset else {})
 
 
 def _columns(task: Task, rows: Sequence[Any]) -> dict[str, Any]:
@@ -305,10 +301,10 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
     results = {
         **{key: runs[0][key] for key in shared if key in runs[0]},
         "seeds": list(config.seeds),
-        **_spread([run["metrics"] for run in runs]),
+        **_mean_and_std([run["metrics"] for run in runs]),
         "runs": [run["metrics"] for run in runs],
         "collapsed": [run["collapsed"] for run in runs],
-        "without_collapsed": {"n": len(sound), **_spread(sound)},
+        "without_collapsed": {"n": len(sound), **_mean_and_std(sound)},
         "seconds": sum(run["seconds"] for run in runs),
     }
     if world.main:
@@ -316,10 +312,10 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
     return write_results(out, results, world)
 
 
-def _spread(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+def _mean_and_std(runs: list[dict[str, float]]) -> dict[str, dict[str, float]]:
     """`metrics`: the mean of each; `std`: its sample standard deviation, 0 of a single run. Empty of none."""
     values = {name: [run[name] for run in runs] for name in (runs[0] if runs else ())}
     return {
-        "metrics": {name: statistics.fmean(found) for name, found in values.items()},
-        "std": {name: statistics.stdev(found) if len(found) > 1 else 0.0 for name, found in values.items()},
+        "metrics": {name: statistics.fmean(scores) for name, scores in values.items()},
+        "std": {name: statistics.stdev(scores) if len(scores) > 1 else 0.0 for name, scores in values.items()},
     }

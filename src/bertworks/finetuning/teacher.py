@@ -18,7 +18,7 @@ from ..checkpoint.metadata import labels_of, task_of
 from ..checkpoint.names import LABELS, listed
 from ..files import InputError
 from ..model.heads import Model
-from ..tasks.base import Data, Kind, Limits, Task
+from ..tasks.base import Data, LengthLimits, Task, TaskType
 from ..tasks.inputs import compute_scores
 from ..training.distributed import World
 
@@ -34,7 +34,7 @@ class TeacherScores:
 
 
 def score_with_teacher(
-    path: Path | str, task: Task, kind: Kind, data: Data, limits: Limits, world: World
+    path: Path | str, task: Task, kind: TaskType, data: Data, limits: LengthLimits, world: World
 ) -> TeacherScores:
     """Scores of a fine-tuned folder, or run folder. Raises InputError if it does not fit the task or its labels."""
     folder = find_model(path)
@@ -48,7 +48,7 @@ def score_with_teacher(
     facts = {
         "name": run_name(folder),
         "parameters": sum(p.numel() for p in model.parameters()),
-        "metrics": prepared.judge(scores[1]).metrics,
+        "metrics": prepared.evaluate(scores[1]).metrics,
     }
     return TeacherScores(scores[0], facts)
 
@@ -56,13 +56,13 @@ def score_with_teacher(
 def _order(folder: Path, model: Model, task: Task) -> list[int]:
     """The teacher's output for each label of the task."""
     if task.kind not in KINDS:
-        raise InputError(f"--teacher with a task of the kind {task.kind}; expected one of {', '.join(KINDS)}")
+        raise InputError(f"a teacher with a task of the kind {task.kind}; expected one of {', '.join(KINDS)}")
     settings = read_config(folder)[1]
     if "classifier" not in model.heads:
         raise InputError(f"{folder} has no classifier; expected a teacher fine-tuned on {task.name}")
-    found = task_of(settings, "classifier")["kind"]
-    if (found == "regression") != (task.kind == "regression") or found == "multilabel":
-        raise InputError(f"the teacher {folder} was fine-tuned for the kind {found}; expected one for {task.kind}")
+    kind = task_of(settings, "classifier")["kind"]
+    if (kind == "regression") != (task.kind == "regression") or kind == "multilabel":
+        raise InputError(f"the teacher {folder} was fine-tuned for the kind {kind}; expected one for {task.kind}")
     if task.kind == "regression":
         return [0]
     names = labels_of(settings, str(folder / "config.json")) or []

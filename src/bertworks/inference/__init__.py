@@ -13,6 +13,7 @@ In reading order:
     files.py              predictions for every line or row of a file (`bertworks predict`)
     evaluation.py         metrics on labelled rows (`bertworks evaluate`)
     text_perplexity.py    how well a language model predicts any text (`bertworks evaluate --perplexity`)
+    likelihood.py         how likely a text is, and minimal pairs (`bertworks evaluate --task blimp`)
     features.py           vectors of texts from any layers: `Extractor`
     feature_files.py      files of such vectors (`bertworks features`)
 """

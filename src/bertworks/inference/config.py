@@ -28,4 +28,6 @@ class FeatureConfig:
             if getattr(self, name) not in allowed:
                 raise InputError(f"{name} = {getattr(self, name)!r}; expected {', '.join(map(str, allowed))}")
         if self.words and (self.pool or self.specials):
-            raise InputError(f"words cannot stand beside {'pool' if self.pool else 'specials'}; leave one of them out")
+            raise InputError(
+                f"words cannot be combined with {'pool' if self.pool else 'specials'}; leave one of them out"
+            )

@@ -2,32 +2,27 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ..checkpoint.folder import read_task
-from ..checkpoint.locate import CONFIG, ModelLike, find_model, refuse_export, run_folder
-from ..checkpoint.metadata import TASK, stored_scale
+from ..checkpoint.locate import ModelLike, find_model, run_folder
+from ..checkpoint.metadata import stored_scale
 from ..checkpoint.names import LABELS, listed
 from ..checkpoint.pooling import Pooling, read_pooling
 from ..checkpoint.start import network_of
-from ..files import InputError, read_json_object, write_json
-from ..tasks.base import Judged, Prepared, Task
+from ..files import InputError
+from ..tasks.base import EvaluationResult, Prepared, Task
 from ..tasks.calibration import probabilities
 from ..tasks.checks import seen_in_training
-from ..tasks.classification import ClassRows
 from ..tasks.kinds import kind_of
-from ..tasks.labels import alike_label
+from ..tasks.labels import same_label
 from ..tasks.rows import checked_rows
 from ..tasks.selection import DevRows
 from ..tasks.tagging import match_types
-from .engines import FLOAT32, Computing
+from .engines import Precision
 from .model import LoadedModel
-
-IN_MEMORY = "rows in memory"
-CHOSEN_HERE = "the metrics after are on the rows that chose the thresholds, so a little too good; evaluate on others"
 
 
 @dataclass(frozen=True)
@@ -54,16 +49,16 @@ class Evaluation:
         prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
         return cls(loaded, prepared, order, task, len(rows))
 
-    def run(self, batch_size: int = 64) -> Judged:
+    def run(self, batch_size: int = 64) -> EvaluationResult:
         """Metrics and predictions of the model as it is now."""
         if self.task.kind == "embedding":
             pooling = read_pooling(self.loaded.folder)[1] or Pooling()
-            return self.prepared.judge(self.loaded.pooled(self.prepared.inputs, pooling))
-        return self.judge(self.scores(batch_size))
+            return self.prepared.evaluate(self.loaded.pooled(self.prepared.inputs, pooling))
+        return self.evaluate(self.scores(batch_size))
 
-    def judge(self, scores: Tensor) -> Judged:
+    def evaluate(self, scores: Tensor) -> EvaluationResult:
         """Metrics and predictions from the scores of all rows, in the order of the data's labels."""
-        return self.prepared.judge(scores, self.loaded.settings)
+        return self.prepared.evaluate(scores, self.loaded.settings)
 
     def scores(self, batch_size: int = 64) -> Tensor:
         """The scores of all rows, in the order of the data's labels."""
@@ -78,13 +73,13 @@ def evaluate(
     task: Task,
     rows: Sequence[Any],
     max_seq_length: int | None = None,
-    computing: Computing = FLOAT32,
+    precision: Precision = "float32",
 ) -> dict[str, Any]:
     """The task's metrics of a fine-tuned model on labelled rows, `predicted` counts and `truncation`.
 
     `collapsed`, where it is so: the model gives every row the same answer, although the true ones differ.
 
-    model: folder, or a loaded model, which keeps its own `max_seq_length` and `computing`.
+    model: folder, or a loaded model, which keeps its own `max_seq_length` and `precision`.
 
     `findings`: a warning if many of the rows are training examples of the run; left out otherwise.
 
@@ -96,18 +91,18 @@ def evaluate(
     """
     loaded = getattr(model, "loaded", model)
     if not isinstance(loaded, LoadedModel):
-        loaded = LoadedModel.load(find_model(model), max_seq_length, computing=computing, network=network_of(model))
+        loaded = LoadedModel.load(find_model(model), max_seq_length, precision=precision, network=network_of(model))
     evaluation = Evaluation.prepare(loaded, task, rows)
-    judged = evaluation.run()
+    result = evaluation.run()
     folder = loaded.folder if loaded.folder.name.strip(".") else loaded.folder.resolve()
     findings = [str(one) for one in seen_in_training(run_folder(folder), evaluation.task, rows)]
     return {
         "task": task.name,
-        "metrics": judged.metrics,
-        **({"majority": judged.majority} if judged.majority else {}),
-        "predicted": judged.predicted,
-        **({"collapsed": True} if judged.collapsed else {}),
-        **judged.details,
+        "metrics": result.metrics,
+        **({"majority": result.majority} if result.majority else {}),
+        "predicted": result.predicted,
+        **({"collapsed": True} if result.constant_predictions else {}),
+        **result.details,
         "examples": evaluation.rows,
         "truncation": evaluation.prepared.inputs.truncation(),
         **({"findings": findings} if findings else {}),
@@ -125,56 +120,23 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
     text = task.get("words") or task.get("text")
     if not text:
         return rows
-    found = {"kind": task.get("kind"), "text": text, "label": task.get("label", ""), "choices": task.get("choices", ())}
-    return replace(rows, **{name: value for name, value in found.items() if name not in given})
-
-
-def save_thresholds(model: Path | str, task: Task, rows: Sequence[Any], chosen_on: str = "") -> dict[str, Any]:
-    """Choose the probability above which each label is there, by its F1 on these rows, and save them in the folder.
-
-    For models of several labels a row. Returns `thresholds`, by label, and the metrics on the same rows `before` and
-    `after`; those after are a little too good, because the thresholds were chosen on them, as `note` says. The folder
-    also gets the number of rows and `chosen_on`, their name (left out: that they were in memory). `Predictor`,
-    `evaluate` and the server use what the folder says. Raises InputError if the model is of another kind or an export.
-    """
-    loaded = LoadedModel.load(model)
-    refuse_export(loaded.folder)
-    if task.kind != "multilabel":
-        expected = "leave --save-thresholds out, or give --kind multilabel"
-        raise InputError(f"thresholds for the kind {task.kind}; expected multilabel: {expected}")
-    evaluation = Evaluation.prepare(loaded, task, rows)
-    prepared = evaluation.prepared
-    assert isinstance(prepared, ClassRows)
-    scores = evaluation.scores()
-    chosen = prepared.thresholds(scores)
-    source = {"rows": evaluation.rows, "chosen_on": chosen_on or IN_MEMORY}
-    results = {
-        "thresholds": chosen,
-        "thresholds_from": source,
-        "note": CHOSEN_HERE,
-        "before": prepared.judge(scores, loaded.settings).metrics,
-        "after": prepared.judge(scores, {**loaded.settings, "thresholds": chosen}).metrics,
-        "examples": evaluation.rows,
-    }
-    path = loaded.folder / CONFIG
-    settings = read_json_object(path)
-    write_json(path, {**settings, TASK: {**loaded.settings, "thresholds": chosen, "thresholds_from": source}})
-    return results
+    own = {"kind": task.get("kind"), "text": text, "label": task.get("label", ""), "choices": task.get("choices", ())}
+    return replace(rows, **{name: value for name, value in own.items() if name not in given})
 
 
 def _match_labels(loaded: LoadedModel, task: Task) -> tuple[Task, list[int]]:
     """The task with the model's further labels after its own, and the model's output for each label."""
     names = loaded.labels
-    known = {label: alike_label(label, names) for label in task.labels}
-    unknown = [label for label, name in known.items() if name is None]
+    matches = {label: same_label(label, names) for label in task.labels}
+    unknown = [label for label, name in matches.items() if name is None]
     if unknown and task.kind == "tagging" and match_types(task.labels, names, str(loaded.folder)):
-        return replace(task, labels=names, written=()), []
+        return replace(task, labels=names, raw_labels=()), []
     if unknown:
         raise InputError(
             f"{loaded.folder} knows the labels {listed(names, LABELS)}; the data of {task.name} also has "
             f"{listed(unknown, LABELS)}. Labels are matched by name: use data with the model's names, or a model that "
             "was fine-tuned on this task"
         )
-    further = [name for name in names if name not in known.values()]
-    order = [names.index(name) for name in (*known.values(), *further) if name is not None]
-    return replace(task, labels=(*task.labels, *further), written=()), order
+    further = [name for name in names if name not in matches.values()]
+    order = [names.index(name) for name in (*matches.values(), *further) if name is not None]
+    return replace(task, labels=(*task.labels, *further), raw_labels=()), order

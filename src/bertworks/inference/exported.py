@@ -22,14 +22,14 @@ from ..checkpoint.locate import CERTIFICATE, CONFIG
 from ..checkpoint.metadata import labels_of, top_of
 from ..checkpoint.names import heads_in
 from ..files import InputError, check_version, checksum, read_json_object
+from ..model.exportable import STATES
 from ..model.heads import Model, build_model
-from ..model.rectangular import STATES
 from ..typed import check_fields
 from .engines import INPUTS
 
 FORMAT = 1
 CARD = "README.md"  # which users may edit
-READ = (".json", ".txt", ".model", ".onnx")  # endings of files that are read where they are found
+READ = (".json", ".txt", ".model", ".onnx")  # suffixes of files that are read where they exist
 SENTENCE = "sentence_embedding"
 _OUTPUTS = {  # of a head
     "mlm": ("logits",),
@@ -41,7 +41,7 @@ _OUTPUTS = {  # of a head
     "span": ("start_logits", "end_logits"),
 }
 _LOGITS = 1 << 26  # scores of the vocabulary that a pass may return: 256 MB
-_FORM = {
+_SCHEMA = {
     "export": {"files": {str: str}},
     "graph": {
         "to": str,
@@ -67,10 +67,10 @@ def outputs_of(model: Model) -> dict[str, str]:
 def read_certificate(folder: Path) -> dict[str, Any]:
     """The certificate of an exported folder. Raises InputError if it is damaged, or of another version."""
     file = folder / CERTIFICATE
-    found = read_json_object(file)
-    check_version(found.get("format"), range(1, FORMAT + 1), str(file), "export again")
-    check_fields(found, _FORM, str(file), "export again")
-    return found
+    certificate = read_json_object(file)
+    check_version(certificate.get("format"), range(1, FORMAT + 1), str(file), "export again")
+    check_fields(certificate, _SCHEMA, str(file), "export again")
+    return certificate
 
 
 def check_export(folder: Path) -> None:
@@ -135,8 +135,8 @@ class Exported:
         """Scores of a head before any softmax: (B, K), of a token head (B, L, K)."""
         if head == "choice":  # its graph takes choices as an axis of their own
             batch = {name: batch[name][:, None] for name in INPUTS}
-        found = self._run(batch, _OUTPUTS[head])
-        return torch.stack(found, -1) if head == "span" else found[0]
+        outputs = self._run(batch, _OUTPUTS[head])
+        return torch.stack(outputs, -1) if head == "span" else outputs[0]
 
     def masked(self, batch: Batch, positions: Tensor) -> Tensor:
         """(M, V) scores of the masked-LM head at (M,) positions of the flattened batch."""

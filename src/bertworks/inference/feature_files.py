@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from ..files import InputError, atomic_write, safetensors_header
 from ..reporting.outputs import check_output, naming
-from ..tasks.table import ending_of
+from ..tasks.table import suffix_of
 from .features import Extractor, Text
 from .file_inputs import Columns, read_inputs
 
-ENDING = ".safetensors"
+SUFFIX = ".safetensors"
 _ROWS: dict[str, tuple[str, tuple[int, ...]]] = {  # number type and shape of a row of each array but the vectors
     "lines": ("int64", ()),
     "edges": ("int64", ()),
@@ -99,8 +99,8 @@ def read_texts(data: Any, columns: Columns) -> Iterator[tuple[int, Text]]:
 
 def check_out(out: Path, data: Iterable[Any] = (), folders: Iterable[Any] = ()) -> None:
     """Raises InputError if the file has another ending, or as `check_output`."""
-    if ending_of(out) != ENDING:
-        raise InputError(f"{out}: expected a name that ends in {ENDING}")
+    if suffix_of(out) != SUFFIX:
+        raise InputError(f"{out}: expected a name that ends in {SUFFIX}")
     check_output(out, data, folders)
 
 

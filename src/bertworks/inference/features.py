@@ -26,10 +26,10 @@ from ..checkpoint.start import network_of
 from ..files import InputError
 from ..model.acceleration import for_inference
 from ..model.bert import Encoder
-from ..model.layer_choice import LayerChoice
+from ..model.comparators import LayerChoice
 from ..tasks.contexts import Contexts, tokenize_contexts
 from ..tasks.inputs import Inputs
-from ..tasks.rows import check_integer, in_chunks, texts_or_pairs_of
+from ..tasks.rows import check_integer, in_chunks, text_rows_of
 from ..tasks.sequences import Frames, Integers, Spans, Windows, edges_of, even_windows, frame, ranges
 from ..tokenizer import Tokenizer
 from .config import FeatureConfig
@@ -64,8 +64,8 @@ class Chunk:
         """The features of each text, copied out of the chunk's."""
         pooled = self.features.offsets is None
         for i, (a, b) in enumerate(pairwise(self.edges.tolist())):
-            cells = i if pooled else slice(a, b)
-            vectors, *names = (None if part is None else part[cells].copy() for part in self.features)
+            rows = i if pooled else slice(a, b)
+            vectors, *names = (None if part is None else part[rows].copy() for part in self.features)
             yield Features(vectors, *names)  # type: ignore[arg-type]
 
 
@@ -81,7 +81,7 @@ class Extractor:
     ):
         """The encoder is put into evaluation mode and moved to the device.
 
-        Raises InputError if it has no such layers or fewer positions than `config.max_length`, or there is no GPU.
+        Raises InputError for layers that it does not have, fewer positions than `config.max_length`, or a missing GPU.
         """
         self.config = config or FeatureConfig()
         shape, tokens = encoder.config, self.config.max_length
@@ -122,15 +122,17 @@ class Extractor:
     def chunks(self, texts: Iterable[Text]) -> Iterator[Chunk]:
         """The same, many texts at a time: what files are written from.
 
-        Raises InputError if a row is neither text nor pair, or the first text of a pair leaves no room for the second.
+        Raises InputError if a row is neither text nor pair, or the first text of a pair is too long.
         """
         characters = CHARACTERS if self.config.pool else min(CHARACTERS, 2 * VALUES // self.width)
-        for pairs, group in groupby(texts_or_pairs_of(texts), lambda text: not isinstance(text, str)):
+        for count, group in groupby(text_rows_of(texts), len):
+            if count not in (1, 2):
+                raise InputError(f"texts has a row of {count} texts; expected texts (str) or pairs of texts")
             for some in in_chunks(group, TEXTS, characters):
-                yield self._chunk(some, 2 if pairs else 1)
+                yield self._chunk(some, count)
 
-    def _chunk(self, texts: list[Any], C: int) -> Chunk:
-        contexts = tokenize_contexts(self.tokenizer, [part for text in texts for part in text] if C == 2 else texts)
+    def _chunk(self, rows: list[tuple[str, ...]], C: int) -> Chunk:
+        contexts = tokenize_contexts(self.tokenizer, [text for row in rows for text in row])
         tokens = _tokens_of(contexts, C, self.tokenizer)
         windows = _windows_of(tokens, contexts, self.max_length)
         edges, row, named = self._rows(tokens, contexts, C)
@@ -181,15 +183,15 @@ class Extractor:
         for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
             batch = to_device(inputs.batch(rows), self.device)
             targets = torch.from_numpy(target[inputs.tokens(rows)])
-            wanted = (targets >= 0).nonzero().squeeze(1)
-            cells = batch["attention_mask"].flatten().nonzero().squeeze(1)[wanted.to(self.device)]
-            out.index_add_(0, targets[wanted], self._states(batch, cells, choice).cpu())
+            counted = (targets >= 0).nonzero().squeeze(1)
+            positions = batch["attention_mask"].flatten().nonzero().squeeze(1)[counted.to(self.device)]
+            out.index_add_(0, targets[counted], self._states(batch, positions, choice).cpu())
         counts = np.bincount(target[target >= 0], minlength=count)
         if counts.max(initial=0) > 1:
             out /= torch.from_numpy(counts).clamp(min=1)[:, None]
         return out
 
-    def _states(self, batch: Batch, cells: Tensor, choice: LayerChoice) -> Tensor:
+    def _states(self, batch: Batch, positions: Tensor, choice: LayerChoice) -> Tensor:
         """(., W) float32: what the choice of layers gives at some of the (B * L) cells."""
         single = len(choice.states) == 1
         out = self.encoder(
@@ -199,8 +201,8 @@ class Extractor:
             hidden_states=not single,
             depth=choice.depth,
         )
-        rows, states = out.layout.rows(cells), out.states
-        if states is None:  # the one that is asked for is the last that was computed
+        rows, states = out.layout.rows(positions), out.states
+        if states is None:  # the requested one is the last that was computed
             only: Tensor = out.packed[rows].float()
             return only
         return choice.combine({i: states[i][rows].float() for i in choice.states})
@@ -268,13 +270,13 @@ def _tokens_of(contexts: Contexts, C: int, tokenizer: Tokenizer) -> _Tokens:
 
 
 def _windows_of(tokens: _Tokens, contexts: Contexts, max_length: int) -> Windows:
-    """Windows over the last part of each text. Raises InputError if the first text of a pair leaves no room."""
-    length, room = tokens.parts[-1].length, max_length - tokens.before - 1
-    narrow = np.flatnonzero((length > room) & (room < max_length // 4))
+    """Windows over the last part of each text. Raises InputError if the first text of a pair is too long."""
+    length, capacity = tokens.parts[-1].length, max_length - tokens.before - 1
+    narrow = np.flatnonzero((length > capacity) & (capacity < max_length // 4))
     if len(narrow):
         text, count = contexts.texts[2 * narrow[0]], tokens.parts[0].length[narrow[0]]
         raise InputError(
             f"the first text of a pair, {text[:40]!r} and so on, has {count} tokens: that leaves too "
             f"little of {max_length} for windows over the second; put the longer text second"
         )
-    return even_windows(length, room)
+    return even_windows(length, capacity)

@@ -14,34 +14,33 @@ from typing import Any, NamedTuple
 from ..files import InputError, not_found
 from ..tasks.base import Task
 from ..tasks.catalogue import TASKS
-from ..tasks.cells import as_list
 from ..tasks.column_files import ENDINGS, is_column_file
-from ..tasks.draws import in_part, rows_in_part
 from ..tasks.formats import decoded
+from ..tasks.labels import as_list
 from ..tasks.questions import read as read_questions
 from ..tasks.records import EXPECTED, Source, is_table, refuse_no_rows, source_of
 from ..tasks.rows import text_rows_of
+from ..tasks.sampling import in_part, rows_in_part
 from ..tasks.sentences import Tagged, between_blanks, between_words, words_of
 from ..tasks.sentences import read as read_sentences
-from ..tasks.span_files import read_spans
 from ..tasks.table import (
     PLAIN,
     TABLES,
     MissingColumn,
     TableForm,
-    ending_of,
     has_objects,
     locator,
     names_of,
     part_of,
     read_table,
+    suffix_of,
 )
 
 TEXT = ".txt"  # a table, or lines of text (`_is_table`)
 TEXT_COLUMNS = {"span": ("question", "context")}  # of a kind, by default; of all other kinds: text
 
 
-class Item(NamedTuple):
+class InputRow(NamedTuple):
     """One input of a file."""
 
     name: dict[str, Any]  # its line in the file, or the id of a question
@@ -64,7 +63,7 @@ class Columns(NamedTuple):
     characters: bool = False  # whether these words are characters
 
 
-def read_inputs(data: Any, kind: str, columns: Columns) -> Iterator[Item]:
+def read_inputs(data: Any, kind: str, columns: Columns) -> Iterator[InputRow]:
     """The inputs of a file for a folder of this kind, or of data in memory: texts, tuples of texts, or a table.
 
     Raises InputError with file and line, or with the row.
@@ -77,7 +76,7 @@ def read_inputs(data: Any, kind: str, columns: Columns) -> Iterator[Item]:
     if is_table(data) and (table := source_of(data, "data", (*columns.text, *columns.choices))):
         yield from _of_table(table, kind, columns)
     else:
-        yield from (Item({"line": number}, row) for number, row in enumerate(text_rows_of(data, "data"), 1))
+        yield from (InputRow({"line": number}, row) for number, row in enumerate(text_rows_of(data, "data"), 1))
 
 
 def in_memory(data: Any) -> Any:
@@ -86,56 +85,54 @@ def in_memory(data: Any) -> Any:
     return data if hasattr(data, "__len__") else [*data]
 
 
-def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[Item]:
-    ending = ending_of(path)
-    if kind == "tagging" or ending in ENDINGS:
+def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[InputRow]:
+    suffix = suffix_of(path)
+    if kind == "tagging" or suffix in ENDINGS:
         task = Task("prediction", ("character",) if columns.characters else columns.text[:1], form=columns.form)
         given = not columns.found and task.text[0].isdecimal()
-        if ending in ENDINGS or (path.is_file() and is_column_file(path, task, tagged_only=not given)):
+        if suffix in ENDINGS or (path.is_file() and is_column_file(path, task, tagged_only=not given)):
             return _of_sentences(path, part, columns, task, kind == "tagging")
-    if ending == ".json" and kind == "span":
+    if suffix == ".json" and kind == "span":
         return _of_questions(path, part, columns)
-    items: Iterator[Item]
-    if kind == "tagging" and (spans := read_spans(path, (columns.text[0], ""), columns.form, labelled=False)):
-        items = (Item({"line": line}, (text,)) for line, text, _ in spans)
-    elif _is_table(path, columns):
+    items: Iterator[InputRow]
+    if _is_table(path, columns):
         items = _of_table(path, kind, columns)
     else:
-        items = (Item({"line": number}, (line,)) for number, line in _lines(str(path), columns.form.encoding))
+        items = (InputRow({"line": number}, (line,)) for number, line in _lines(str(path), columns.form.encoding))
     return (item for item in items if in_part(item.texts[int(kind == "span")], part)) if part else items
 
 
 def _is_table(path: Path, columns: Columns) -> bool:
     """Whether a file is a table; a .txt is one if its text columns are given, or its first line names them."""
-    if ending_of(path) != TEXT:
-        return ending_of(path) in TABLES
+    if suffix_of(path) != TEXT:
+        return suffix_of(path) in TABLES
     if not columns.found and columns.text not in (("text",), *TEXT_COLUMNS.values()):
         return True
     names = names_of(path, columns.form)
     return len(names) > 1 and {*columns.text, *columns.choices} <= {*names}
 
 
-def _of_questions(path: Path, part: str, columns: Columns) -> Iterator[Item]:
+def _of_questions(path: Path, part: str, columns: Columns) -> Iterator[InputRow]:
     task = Task("prediction", columns.text, kind="span", form=columns.form)
     for question in rows_in_part(read_questions(task, path, False), part):
-        yield Item({"id": question.id}, (question.question, question.context))
+        yield InputRow({"id": question.id}, (question.question, question.context))
 
 
-def _of_sentences(path: Path, part: str, columns: Columns, task: Task, words: bool) -> Iterator[Item]:
+def _of_sentences(path: Path, part: str, columns: Columns, task: Task, words: bool) -> Iterator[InputRow]:
     """The sentences of a file with a word per line. words: whether a tagger reads them."""
     if columns.found and not task.text[0].isdecimal() and not columns.characters:
         task = replace(task, text=("words",))  # a name that fine-tuning stored may be that of another format
     for row in rows_in_part(read_sentences(task, path, labelled=False), part):
-        yield Item({"line": row.line}, (row.text,), row if words else None)
+        yield InputRow({"line": row.line}, (row.text,), row if words else None)
 
 
-def _of_table(source: Source, kind: str, columns: Columns) -> Iterator[Item]:
+def _of_table(source: Source, kind: str, columns: Columns) -> Iterator[InputRow]:
     """The inputs of a table. Raises InputError with the row."""
-    wanted = (*columns.text, *columns.choices)
+    columns_read = (*columns.text, *columns.choices)
     lists, place = (columns.text if kind == "tagging" else ()), locator(source)
     try:
-        for line, cells in read_table(source, wanted, lists=lists, form=columns.form):
-            texts: Sequence[str] = cells
+        for line, values in read_table(source, columns_read, lists=lists, form=columns.form):
+            texts: Sequence[str] = values
             words: Sequence[str] | Tagged | None = None
             if lists and (columns.text == columns.words or (has_objects(source) and as_list(texts[0]) is not None)):
                 if as_list(texts[0]) is None and not columns.characters:
@@ -145,9 +142,9 @@ def _of_table(source: Source, kind: str, columns: Columns) -> Iterator[Item]:
                     texts = [between_words(columns.characters).join(words)]
             if columns.choices and len(columns.text) == 2:  # the second text begins every choice (tasks/choice.py)
                 texts = [texts[0], *(f"{texts[1]} {choice}" for choice in texts[2:])]
-            yield Item({"line": line}, texts, words)
+            yield InputRow({"line": line}, texts, words)
     except MissingColumn as error:
-        raise InputError(f"{error}; name the text column, or two with a comma between, with --text") from None
+        raise InputError(f"{error}; name the text column, or two, as text") from None
 
 
 def _lines(file: str, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -176,9 +173,9 @@ def columns_for(settings: Mapping[str, Any], data: Any, columns: Columns) -> Col
 
 
 def _names_of(data: Any, form: TableForm) -> tuple[str, ...]:
-    """The names of a table's columns; () of a file that is not there, and of what is no table."""
+    """The names of a table's columns; () for a missing file, and for data without columns."""
     if isinstance(data, str):
         path = part_of(data)[0]
-        return names_of(path, form) if ending_of(path) in (*TABLES, TEXT) else ()
+        return names_of(path, form) if suffix_of(path) in (*TABLES, TEXT) else ()
     source = source_of(data, "data") if is_table(data) and len(data) else None
     return () if source is None else names_of(source)

@@ -22,17 +22,16 @@ from ..checkpoint.pooling import Pooling
 from ..files import InputError, shorten
 from ..model import openmp
 from ..model.acceleration import for_inference
+from ..model.exportable import STATES
 from ..model.heads import Model
-from ..model.openmp import one_thread_after_fork
-from ..model.rectangular import STATES
-from ..tasks.base import Limits
+from ..tasks.base import LengthLimits
 from ..tasks.inputs import Inputs, compute_scores
 from ..tasks.kinds import KINDS
 from ..tasks.rows import check_integer
 from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.distributed import World
-from .engines import FLOAT32, Computing, Engine, select_engine
+from .engines import Engine, Packed, Precision, check_precision, supported_precision
 from .exported import Exported, check_export, empty_model, open_engine
 
 BATCH = 32  # sequences a forward pass
@@ -48,9 +47,9 @@ class LoadedModel:
     tokenizer: Tokenizer
     labels: tuple[str, ...]  # names of the outputs of a classifier or tagger; () for every other head
     settings: dict[str, Any]  # `kind` and what fine-tuning stored, such as a tuned threshold; {} without a task
-    limits: Limits
+    limits: LengthLimits
     device: torch.device
-    computing: Computing = FLOAT32
+    precision: Precision = "float32"  # of weights and products (engines.py)
 
     @property
     def texts_a_row(self) -> int:
@@ -65,7 +64,7 @@ class LoadedModel:
         path: Path | str,
         max_length: int | None = None,
         device: str | None = None,
-        computing: Computing = FLOAT32,
+        precision: Precision = "float32",
         network: Model | None = None,
     ) -> "LoadedModel":
         """The model of a model folder, run folder or exported folder, with or without a supervised head.
@@ -75,10 +74,11 @@ class LoadedModel:
         device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
         max_length is no integer or exceeds the positions, or an export shall compute in another precision than its own.
         """
+        check_precision(precision)
         if max_length is not None:
             check_integer(max_length, "max_length")
         openmp.watch()
-        one_thread_after_fork()
+        openmp.one_thread_after_fork()
         folder = find_model(path)
         config, whole = read_config(folder)
         exported = is_export(folder)
@@ -92,20 +92,19 @@ class LoadedModel:
         positions = config.max_length
         if max_length is not None and not 3 <= max_length <= positions:
             raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
-        stored = {f.name: settings[f.name] for f in fields(Limits) if f.name in settings}
-        limits = Limits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
+        stored = {f.name: settings[f.name] for f in fields(LengthLimits) if f.name in settings}
+        limits = LengthLimits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
         if exported and str(device or "cpu") != "cpu":
             raise InputError(f"device = {device!r}, but {folder} is an export for CPUs; leave it out, or give cpu")
-        if exported and (computing.precision not in ("auto", "float32") or computing.engine != "auto"):
+        if exported and precision == "bfloat16":
             raise InputError(
-                f"{folder} is an export, which has the precision and engine that it was exported with; leave precision "
-                "and engine out, or export again"
+                f"{folder} is an export, which has a precision of its own; leave precision out, or export again"
             )
         where = device_of("cpu" if exported else device)
         names = _output_names(folder, model, whole)
         check_thresholds(settings, names, str(folder / CONFIG))
         model = model if exported else model.to(where)
-        return cls(folder, model, tokenizer, names, settings, limits, where, computing)
+        return cls(folder, model, tokenizer, names, settings, limits, where, precision)
 
     @functools.cached_property
     def network(self) -> Model:
@@ -117,7 +116,7 @@ class LoadedModel:
         """What computes scores and vectors; of an exported folder the engine that it was made for."""
         if is_export(self.folder):
             return open_engine(self.folder, self.model)
-        return select_engine(self.model, self.computing, self.device)
+        return Packed(self.model, supported_precision(self.precision, self.device))
 
     @property
     def kind(self) -> str:
@@ -141,11 +140,11 @@ class LoadedModel:
     def check_kind(self, kind: str) -> None:
         """Raises InputError if the folder was not fine-tuned for this kind of task; single and pair count as one."""
         self.check_head(kind)
-        found, outputs = self.kind, len(self.labels)
-        if kind == "regression" and found == "single" and outputs == 1:
+        own_kind, outputs = self.kind, len(self.labels)
+        if kind == "regression" and own_kind == "single" and outputs == 1:
             return  # of other software: its probability is compared with the numbers
-        if found != kind and {found, kind} & {"regression", "multilabel"}:
-            raise InputError(f"{self.folder} was fine-tuned for the kind {found}; expected one for {kind}")
+        if own_kind != kind and {own_kind, kind} & {"regression", "multilabel"}:
+            raise InputError(f"{self.folder} was fine-tuned for the kind {own_kind}; expected one for {kind}")
         if kind == "regression" and outputs > 1:
             raise InputError(f"{self.folder} has {outputs} outputs; expected one for {kind}")
 
@@ -176,7 +175,7 @@ class LoadedModel:
 
     @torch.no_grad()
     def token_scores(
-        self, inputs: Inputs, wanted: NDArray[np.bool_], batches: Iterable[Integers]
+        self, inputs: Inputs, requested: NDArray[np.bool_], batches: Iterable[Integers]
     ) -> Iterator[tuple[Integers, Tensor]]:
         """The scores of the masked-LM head at the wanted (T,) tokens: for each batch their numbers, and (., V) scores.
 
@@ -184,9 +183,9 @@ class LoadedModel:
         """
         for rows in batches:
             batch, tokens = to_device(inputs.batch(rows), self.device), inputs.tokens(rows)
-            here = torch.from_numpy(wanted[tokens]).to(self.device)
-            cells = batch["attention_mask"].flatten().nonzero().squeeze(1)[here]
-            yield tokens[wanted[tokens]], self.check_finite(self.engine.masked(batch, cells))
+            here = torch.from_numpy(requested[tokens]).to(self.device)
+            positions = batch["attention_mask"].flatten().nonzero().squeeze(1)[here]
+            yield tokens[requested[tokens]], self.check_finite(self.engine.masked(batch, positions))
 
     def check_finite(self, values: Tensor) -> Tensor:
         """The same values. Raises InputError if one is NaN or infinite."""
@@ -201,7 +200,7 @@ class LoadedModel:
 def device_of(name: str | None) -> torch.device:
     """The device of this name; None: the GPU if there is one, else the CPU.
 
-    Raises InputError for a name that is none of a CPU or a GPU, or a GPU that is not there.
+    Raises InputError for other names, and for a GPU that does not exist.
     """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))

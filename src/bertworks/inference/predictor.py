@@ -26,10 +26,11 @@ from ..checkpoint.start import network_of
 from ..tasks.base import PreparedRows
 from ..tasks.choice import ChoiceRows, Chosen
 from ..tasks.classification import ClassRows
-from ..tasks.rows import check_count, in_chunks, rows_of, text_pairs_of, texts_of
+from ..tasks.rows import check_integer, in_chunks, text_pairs_of, texts_of
 from ..tasks.span import SpanRows
 from ..tasks.tagging import TagRows, Unit
-from .engines import Computing, EngineName, Precision
+from .engines import Precision
+from .likelihood import Method, log_likelihoods
 from .model import LoadedModel
 from .pretraining_heads import MaskFiller, NextSentence
 from .steps import Embedder, HeadSteps, Steps
@@ -57,17 +58,15 @@ class Predictor:
         folder: ModelLike,
         max_length: int | None = None,
         device: str | None = None,
-        precision: Precision = Computing.precision,
-        engine: EngineName = Computing.engine,
+        precision: Precision = "float32",
     ):
         """folder: model folder, run folder, exported folder, or a loaded model (a LoadedModel keeps its settings).
 
         max_length: tokens an input may have; by default the length of fine-tuning, else the model's positions.
 
         device: by default the GPU if there is one. precision: number type of weights and products; auto is bfloat16
-        where the processor multiplies it faster, else float32. engine: packed, or compiled for this processor, for
-        which the first batch waits half a minute or more (engines.py). Raises InputError if the folder (or run folder)
-        is incomplete or damaged, or max_length exceeds its positions.
+        where the processor multiplies it faster, else float32. Raises InputError if the folder (or run folder) is
+        incomplete or damaged, or max_length exceeds its positions.
         """
         place, self.pooling = read_pooling(find_model(folder))
         if isinstance(folder, LoadedModel):
@@ -75,8 +74,7 @@ class Predictor:
         else:
             if max_length is None and self.pooling and self.pooling.max_length:
                 max_length = min(self.pooling.max_length, read_config(place)[0].max_length)
-            computing, network = Computing(precision, engine), network_of(folder)
-            self.loaded = LoadedModel.load(place, max_length, device, computing, network)
+            self.loaded = LoadedModel.load(place, max_length, device, precision, network_of(folder))
         self.folder, self.model, self.tokenizer = self.loaded.folder, self.loaded.network, self.loaded.tokenizer
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
@@ -104,12 +102,23 @@ class Predictor:
         one token. Raises InputError if the folder has no masked-LM head, a text has no [MASK] or loses one by being
         cut, a target is not one token, or top_k is below 1.
         """
-        check_count(top_k, "top_k")
+        check_integer(top_k, "top_k", 1)
         filler, single = self.mask_filler, isinstance(text, str)
         targets = list(texts_of(targets, "targets"))
         scored = self.scored(filler, texts_of([text] if single else text))
-        results = (found for prepared, scores in scored for found in prepared.decode(scores, top_k, targets))
+        results = (candidates for prepared, scores in scored for candidates in prepared.decode(scores, top_k, targets))
         return next(results) if single else list(results)
+
+    def score(self, texts: Texts, method: Method = "word-l2r") -> Any:
+        """The log-likelihood of a text in nats, of a masked LM its pseudo-log-likelihood; lists give lists.
+
+        Higher is likelier. Sums over tokens, so compare texts of similar length under one model. method: word-l2r masks
+        the later tokens of a word with each token; plain masks one token at a time (likelihood.py). Raises InputError
+        if the folder has no masked-LM head, or a text has no token or more than the model reads.
+        """
+        single = isinstance(texts, str)
+        values = log_likelihoods(self.loaded, list(texts_of([texts] if single else texts)), method).tolist()
+        return values[0] if single else values
 
     # ---- pairs of sentences
 
@@ -144,7 +153,8 @@ class Predictor:
         `pairs` and `texts` differ in length.
         """
         single = isinstance(texts, str)
-        results = list(self.stream(self.classifier, [(texts, pairs)] if single else rows_of(texts, pairs), raw))
+        rows = [(texts, pairs)] if single else text_pairs_of(texts, pairs, ("texts", "pairs"))
+        results = list(self.stream(self.classifier, rows, raw))
         if not all_scores:
             for result in results:
                 del result["scores"]
@@ -180,7 +190,7 @@ class Predictor:
     def answer(self, questions: Texts, contexts: Texts) -> Any:
         """The span of a context of any length that answers a question, as `Answered`; lists give lists.
 
-        A folder that was fine-tuned with unanswerable questions may answer that there is none, by its own threshold.
+        A folder that was fine-tuned with unanswerable questions may give no answer, by its own threshold.
         Raises InputError if the folder has no span head, or there are not as many contexts as questions.
         """
         single = isinstance(questions, str)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..files import InputError, shorten
 from ..tasks.inputs import Inputs
-from ..tasks.rows import check_count, pairs_of, text_of
+from ..tasks.rows import check_integer, pairs_of, text_of
 from ..tasks.sequences import Integers, cut_pairs, frame
 from ..tokenizer import Tokenizer, normalize
 from .model import BATCH, LoadedModel
@@ -45,15 +45,15 @@ class MaskFiller(Steps["MaskRows"]):
     chunk = 128  # rows; each mask has a score for every token of the vocabulary
 
     def __init__(self, loaded: LoadedModel):
-        """Raises InputError if the folder has no masked-LM head, or its encoder sees one side of a word only."""
+        """Raises InputError if the folder has no masked-LM head, or its encoder attends in one direction only."""
         super().__init__(loaded)
         folder, model = loaded.folder, loaded.model
         if "mlm" not in model.heads:
             raise InputError(f"{folder} has no masked-LM head, so it cannot fill masks; use a pre-trained folder")
         if model.config.direction != "both":
             raise InputError(
-                f"{folder} is a language model that sees only the {model.config.direction} side of a word, so it "
-                "cannot fill masks; use a masked language model"
+                f"{folder} is a language model with attention to the {model.config.direction} only, so it cannot "
+                "fill masks; use a masked language model"
             )
 
     def prepare(self, rows: Sequence[str]) -> "MaskRows":
@@ -72,10 +72,10 @@ class MaskFiller(Steps["MaskRows"]):
         inputs = Inputs.from_ids([encoding.ids for encoding in encodings], tokenizer, limit, cut)
         return MaskRows(inputs, rows, counts, tokenizer)
 
-    def costs(self, inputs: Inputs) -> Integers:
+    def token_costs(self, inputs: Inputs) -> Integers:
         """A mask counts as many tokens more: it has a score for every token of the vocabulary."""
         masks = np.add.reduceat((inputs.ids == self.loaded.tokenizer.mask_id).astype(np.int64), inputs.edges[:-1])
-        costs: Integers = super().costs(inputs) + MASK_COST * masks
+        costs: Integers = super().token_costs(inputs) + MASK_COST * masks
         return costs
 
     def count(self, inputs: Inputs) -> int:
@@ -86,8 +86,8 @@ class MaskFiller(Steps["MaskRows"]):
         masked = inputs.ids == self.loaded.tokenizer.mask_id  # (T,)
         number = np.cumsum(masked) - 1  # of the mask at each token
         scores = torch.empty(self.count(inputs), self.loaded.model.config.vocab_size)
-        for tokens, found in self.loaded.token_scores(inputs, masked, inputs.by_length(BATCH)):
-            scores[torch.from_numpy(number[tokens])] = found.cpu()
+        for tokens, logits in self.loaded.token_scores(inputs, masked, inputs.by_length(BATCH)):
+            scores[torch.from_numpy(number[tokens])] = logits.cpu()
         return scores
 
 
@@ -105,7 +105,7 @@ class MaskRows(TextRows):
         targets: words to choose from, each one token; () chooses from the whole vocabulary. Raises InputError if top_k
         is below 1, or a target is not one token.
         """
-        check_count(top_k, "top_k")
+        check_integer(top_k, "top_k", 1)
         # a padded embedding table has more rows than the tokenizer has tokens
         allowed = torch.tensor(self._ids(targets) or range(self.tokenizer.vocab_size))
         best = allowed[scores[:, allowed].topk(min(top_k, len(allowed))).indices]  # probabilities may be rounded to 0
@@ -121,8 +121,8 @@ class MaskRows(TextRows):
         vocabulary, best, results = self.tokenizer.vocab, [row[0] for row in ids], []
         for m, (row, values) in enumerate(zip(ids, scores, strict=True)):
             texts = (self._filled(text, [*best[:m], i, *best[m + 1 :]]) for i in row)
-            cells = zip(row, values, texts, strict=True)
-            results.append([Candidate(id=i, token=vocabulary[i], score=p, text=filled) for i, p, filled in cells])
+            columns = zip(row, values, texts, strict=True)
+            results.append([Candidate(id=i, token=vocabulary[i], score=p, text=filled) for i, p, filled in columns])
         return results
 
     def _filled(self, text: str, tokens: list[int]) -> str:
@@ -136,16 +136,16 @@ class MaskRows(TextRows):
         """The token of each target, which may be written as in the vocabulary, such as ##s."""
         tokenizer = self.tokenizer
         numbers = {token: i for i, token in enumerate(tokenizer.vocab)} if targets else {}
-        found = []
+        allowed = []
         for target in targets:
             ids = tokenizer.ids_of([tokenizer.inside(normalize("NFC", target))])[0]
             if len(ids) == 1 and ids != [tokenizer.unk_id]:
-                found += ids
+                allowed += ids
             elif target in numbers:
-                found.append(numbers[target])
+                allowed.append(numbers[target])
             else:
                 raise InputError(f"targets: {target!r} is {len(ids)} tokens or unknown; expected words of one token")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(allowed))
 
 
 # ---- next sentences
@@ -189,8 +189,8 @@ class NextSentence(Steps["FollowingRows"]):
         for row, lengths in zip(rows, zip(first.length.tolist(), second.length.tolist(), strict=True), strict=True):
             if 0 in lengths:
                 number = lengths.index(0)
-                found = f"text {'AB'[number]} of a pair is {shorten(row[number])}, which has no token"
-                raise InputError(f"{found}; expected a sentence; leave the pair out")
+                empty = f"text {'AB'[number]} of a pair is {shorten(row[number])}, which has no token"
+                raise InputError(f"{empty}; expected a sentence; leave the pair out")
         cut = total - first.length - second.length
         return FollowingRows(Inputs.unlabelled(frame(tokenizer, first, second), tokenizer, limit, cut))
 

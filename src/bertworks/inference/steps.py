@@ -70,7 +70,7 @@ class Steps(ABC, Generic[P]):
             return [self.forward(part) for part in parts]
         return list(self.forward(Inputs.concat(parts)).split([self.count(part) for part in parts]))
 
-    def costs(self, inputs: Inputs) -> Integers:
+    def token_costs(self, inputs: Inputs) -> Integers:
         """(S,) the work of each sequence, as the number of tokens that take as long to compute."""
         tokens: Integers = np.diff(inputs.edges)
         return tokens

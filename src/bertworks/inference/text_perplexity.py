@@ -1,10 +1,11 @@
 """How well a language model predicts any text (`bertworks evaluate --perplexity`).
 
 A left-to-right model predicts every token from those before it: the exponential of its mean loss is the perplexity. A
-masked LM sees both sides, so it has no perplexity; its `masked_perplexity` is the exponential of the mean loss at a
-share MASKED of the tokens, all replaced by [MASK] in one pass. It is not the pseudo-perplexity of Salazar et al.
-(2020), who mask one token at a time. The masks are drawn by a fixed seed and the number of the document, so two models
-of one vocabulary predict the same tokens. Neither figure can be compared across vocabularies, nor one with the other.
+masked LM attends in both directions, so it has no perplexity; its `masked_perplexity` is the exponential of the mean
+loss at the fraction MASKED of the tokens, all replaced by [MASK] in one pass. It is not the pseudo-perplexity of
+Salazar et al. (2020), who mask one token at a time. The masks are drawn by a fixed seed and the number of the document,
+so two models of one vocabulary predict the same tokens. Neither figure can be compared across vocabularies, nor one
+with the other.
 
 A document longer than the model's input is read in windows that do not overlap; each begins without context. Special
 tokens are not predicted. The interval is the bootstrap's over documents: what other documents might have given.
@@ -28,7 +29,7 @@ from ..data.corpus import Document, InputOptions, Reader
 from ..files import InputError
 from ..tasks.inputs import Inputs
 from ..tokenizer import Tokenizer
-from .engines import FLOAT32, Computing
+from .engines import Precision
 from .model import LoadedModel
 
 MASKED = 0.15  # share of the tokens of a window that a masked LM predicts, at least one
@@ -42,7 +43,7 @@ def perplexity(
     model: Path | str,
     inputs: Path | str | Sequence[Path | str],
     max_length: int | None = None,
-    computing: Computing = FLOAT32,
+    precision: Precision = "float32",
     encoding: str = "utf-8",
 ) -> dict[str, Any]:
     """`perplexity` of a left-to-right or right-to-left model, `masked_perplexity` of a masked LM, on files of text.
@@ -52,7 +53,7 @@ def perplexity(
     `predicted` ones, `unknown` (their share of [UNK]). Raises InputError if the folder has no language-model head or
     the files have no text.
     """
-    loaded = LoadedModel.load(model, max_length, computing=computing)
+    loaded = LoadedModel.load(model, max_length, precision=precision)
     if "mlm" not in loaded.model.heads:
         raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
     inputs = [inputs] if isinstance(inputs, (str, Path)) else inputs
@@ -102,7 +103,7 @@ def _sums(loaded: LoadedModel, windows: Sequence[tuple[int, int, list[int]]]) ->
     labels = np.concatenate([labels for _, labels in questions])  # (T,)
     owner = np.repeat([number for number, _, _ in windows], np.diff(inputs.edges))
     _, document = np.unique(owner, return_inverse=True)
-    values = (_losses(loaded, inputs, labels), labels != IGNORED)
+    values = (losses_at(loaded, inputs, labels), labels != IGNORED)
     return np.stack([np.bincount(document, one) for one in values], 1)
 
 
@@ -110,24 +111,32 @@ def _question(loaded: LoadedModel, document: int, nth: int, window: list[int]) -
     """The tokens that the model reads, with special tokens, and the token to predict at each of them, or -100.
 
     A masked LM predicts MASKED of the tokens, drawn by the number of the document and of its window. Other models
-    predict every token of the text from its neighbour on the side that they see.
+    predict every token of the text from its neighbour in the direction of their attention.
     """
     tokenizer, direction = loaded.tokenizer, loaded.model.config.direction
     ids = np.array([tokenizer.cls_id, *window, tokenizer.sep_id])
-    labels = np.full(len(ids), IGNORED, np.int64)
-    if direction == "both":
-        draw = np.random.default_rng((SEED, document, nth))
-        chosen = 1 + draw.permutation(len(window))[: max(1, round(MASKED * len(window)))]
-        labels[chosen] = ids[chosen]
-        ids[chosen] = tokenizer.mask_id
-    elif direction == "left":
-        labels[:-2] = ids[1:-1]
-    else:
-        labels[2:] = ids[1:-1]
+    if direction != "both":
+        return ids.tolist(), next_token_labels(ids, direction)
+    labels = np.full_like(ids, IGNORED)
+    draw = np.random.default_rng((SEED, document, nth))
+    chosen = 1 + draw.permutation(len(window))[: max(1, round(MASKED * len(window)))]
+    labels[chosen] = ids[chosen]
+    ids[chosen] = tokenizer.mask_id
     return ids.tolist(), labels
 
 
-def _losses(loaded: LoadedModel, inputs: Inputs, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+def next_token_labels(ids: NDArray[np.int64], direction: str) -> NDArray[np.int64]:
+    """The labels of a model that sees the tokens on its `left` or `right`: every token but the special ones at its
+    neighbour on that side."""
+    labels = np.full_like(ids, IGNORED)
+    if direction == "left":
+        labels[:-2] = ids[1:-1]
+    else:
+        labels[2:] = ids[1:-1]
+    return labels
+
+
+def losses_at(loaded: LoadedModel, inputs: Inputs, labels: NDArray[np.int64]) -> NDArray[np.float64]:
     """(T,) the loss at each token that predicts, in nats; 0 at the others."""
     losses = np.zeros(len(inputs.ids))
     batches = inputs.by_length(tokens=max(256, SCORES // loaded.model.config.vocab_size))

@@ -1,8 +1,8 @@
-"""Self-attention (Vaswani et al. 2017, section 3.2; original code modeling.py): who sees whom, the scaled dot product,
-rotary positions.
+"""Self-attention (Vaswani et al. 2017, section 3.2; original code modeling.py): the scaled dot product, masks, rotary
+positions.
 
-`Attention` is the definition; `TorchAttention` computes the same by torch's function, which returns no weights. Other
-ways to compute it, sooner on certain machines, are in fast/attention.py.
+`Attention` is the definition; `TorchAttention` computes the same by torch's function, which returns no weights. Faster
+implementations for some machines are in fast/attention.py.
 
 Shapes: B sequences, L positions, T tokens of a batch without its padding, R of them that the last layer returns, N
 heads, H head size. q, k, v and the context are (B, N, L, H), weights (B, N, L, L).
@@ -27,30 +27,30 @@ class Attention:
 
     layout: Layout
     heads: int  # N
-    visible: Tensor | None  # (B or 1, 1, 1 or L, L), True for keys that a query may see; None: all
+    attention_mask: Tensor | None  # (B or 1, 1, 1 or L, L), True for keys that a query attends to; None: all
     rotations: Tensor | None  # (2, L, H / 2), of rotary positions; None without them
     head_mask: Tensor | None = None  # (N,) factors of the heads
-    weights: list[Tensor] | None = None  # to which the weights are appended; None: they are not kept
-    cells: Tensor | None = None  # (R,) flat positions of the rows that the layer returns; None: all
+    weights: list[Tensor] | None = None  # to which the weights are appended; None: they are not stored
+    output_positions: Tensor | None = None  # (R,) flat positions of the rows that the layer returns; None: all
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor, dropout: SiteDropout) -> Tensor:
         """Queries, keys and values of all tokens, (T, N H) each, to their contexts, (T, N H) or (R, N H)."""
         return self.of_projections((q, k, v), dropout)
 
     def of_projections(self, projections: Sequence[Tensor], dropout: SiteDropout) -> Tensor:
-        """The same, also of one (T, 3 N H) with queries, keys and values side by side."""
+        """The same, also of one (T, 3 N H) with queries, keys and values concatenated."""
         B, L = self.layout.B, self.layout.L
         q, k, v = split_heads([self.layout.unpack(rows).view(B, L, -1) for rows in projections], self.heads)
         if self.rotations is not None:
             q, k = rotate(q, self.rotations), rotate(k, self.rotations)
-        context = self.context(q, k, v, self.visible, dropout)  # (B, N, L, H)
-        return self.layout.pack(context.transpose(1, 2).reshape(B * L, -1), self.cells)
+        context = self.context(q, k, v, self.attention_mask, dropout)  # (B, N, L, H)
+        return self.layout.pack(context.transpose(1, 2).reshape(B * L, -1), self.output_positions)
 
-    def context(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: SiteDropout) -> Tensor:
-        """The means of the values, weighted by how well query and key agree."""
+    def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
+        """The means of the values, weighted by the agreement of query and key."""
         scores = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]))  # (B, N, L, L)
-        if visible is not None:
-            scores = torch.where(visible, scores, torch.finfo(scores.dtype).min)
+        if attention_mask is not None:
+            scores = torch.where(attention_mask, scores, torch.finfo(scores.dtype).min)
         weights = torch.softmax(scores, -1)
         if self.weights is not None:
             self.weights.append(weights)
@@ -61,15 +61,15 @@ class Attention:
 
     def select(self, x: Tensor) -> Tensor:
         """The rows that the layer returns, (T, D) to (T, D) or (R, D)."""
-        return x if self.cells is None else self.layout.select(x, self.cells)
+        return x if self.output_positions is None else self.layout.select(x, self.output_positions)
 
 
 @dataclass(frozen=True, eq=False)
 class TorchAttention(Attention):
     """Attention by torch's function, which draws the dropout itself."""
 
-    def context(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: SiteDropout) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, visible, dropout.rate)
+    def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attention_mask, dropout.rate)
 
 
 def split_heads(projections: Sequence[Tensor], N: int) -> list[Tensor]:
@@ -85,53 +85,52 @@ def split_heads(projections: Sequence[Tensor], N: int) -> list[Tensor]:
 def global_and_local(
     kind: type[Attention], config: ModelConfig, layout: Layout, device: torch.device, local_mask: bool = True
 ) -> tuple[Attention, Attention]:
-    """The attention of layers that see every token, and of those that see `attention_window` tokens on each side.
+    """The attention of global layers, and of local layers: over `attention_window` tokens to the left and to the right.
 
-    local_mask: build the (L, L) mask of the latter; False where blocks replace it.
+    local_mask: build the (L, L) mask of local layers; False where blocks replace it.
     """
     c, N = config, config.num_attention_heads
     if c.layer_type != "attention":
         return (kind(layout, N, None, None),) * 2
     rotary, H = c.position_embedding_type == "rotary", c.hidden_size // N
-    rotations = rotation(layout.L, H, c.rope_theta, device) if rotary else None
-    everywhere = kind(layout, N, visible_keys(layout, c.direction, device), rotations)
+    positions = torch.arange(layout.L, device=device)
+    rotations = rotation(positions, H, c.rope_theta) if rotary else None
+    global_attention = kind(layout, N, build_attention_mask(layout, c.direction, device), rotations)
     if not c.attention_window:
-        return everywhere, everywhere
+        return global_attention, global_attention
     if rotary and c.local_rope_theta:
-        rotations = rotation(layout.L, H, c.local_rope_theta, device)
-    nearby = visible_keys(layout, c.direction, device, c.attention_window) if local_mask else None
-    return everywhere, kind(layout, N, nearby, rotations)
+        rotations = rotation(positions, H, c.local_rope_theta)
+    local_attention_mask = build_attention_mask(layout, c.direction, device, c.attention_window) if local_mask else None
+    return global_attention, kind(layout, N, local_attention_mask, rotations)
 
 
-def visible_keys(layout: Layout, direction: str, device: torch.device, window: int = 0) -> Tensor | None:
-    """True for keys that a query may see, (B, 1, 1, L), or (B or 1, 1, L, L) if queries differ; None: all.
+def build_attention_mask(layout: Layout, direction: str, device: torch.device, window: int = 0) -> Tensor | None:
+    """True for keys that a query attends to, (B, 1, 1, L), or (B or 1, 1, L, L) if queries differ; None: all.
 
-    direction: "left" or "right" leaves that side alone. window: so many tokens on each side; 0: all. A query always
-    sees itself, padding too: a softmax over nothing is not a number.
+    direction: "left" or "right": attention to that context only. window: number of tokens in each direction; 0: all.
+    Every query, also of padding, attends to itself: a softmax over nothing is not a number.
     """
     real, L = None if layout.mask is None else layout.mask[:, None, None, :], layout.L
     window = window if layout.static or window < L - 1 else 0
     if direction == "both" and not window:
         return real
-    side = torch.ones(L, L, dtype=torch.bool, device=device)
-    if direction != "both":
-        side = side.tril() if direction == "left" else side.triu()
-    if window:
-        side = side.triu(-window).tril(window)
-    side = side[None, None]
-    return side if real is None else side & (real | torch.eye(L, dtype=torch.bool, device=device))
+    key = torch.arange(L, device=device)
+    query = key[:, None]
+    left, right = (0 if direction == "right" else window or L), (0 if direction == "left" else window or L)
+    in_reach = ((key >= query - left) & (key <= query + right))[None, None]
+    return in_reach if real is None else in_reach & (real | (key == query))
 
 
 # ---- rotary positions (Su et al. 2021)
 #
-# Queries and keys are rotated by an angle that grows with their position, so their product depends on the distance
-# alone. Nothing is learned, and no table limits the length.
+# Queries and keys are rotated by an angle that grows with their position, so their product depends only on the
+# distance. There are no parameters, and no table limits the length.
 
 
-def rotation(L: int, H: int, theta: float, device: torch.device) -> Tensor:
-    """(2, L, H / 2): cosines and sines of each position's angles; pair i turns by theta ** (-2 i / H) a position."""
-    rates = theta ** (-torch.arange(0, H, 2, dtype=torch.float64, device=device) / H)
-    angles = torch.arange(L, device=device)[:, None] * rates
+def rotation(positions: Tensor, H: int, theta: float) -> Tensor:
+    """(2, L, H / 2): cosines and sines of the angles of positions (L,); pair i has theta ** (-2 i / H) per position."""
+    rates = theta ** (-torch.arange(0, H, 2, dtype=torch.float64, device=positions.device) / H)
+    angles = positions[:, None] * rates
     return torch.stack([angles.cos(), angles.sin()]).float()
 
 

@@ -2,12 +2,12 @@
 
 Attention is the only operation that mixes tokens; everything else works on single token vectors. Therefore attention
 and dropout are passed in: embeddings, attention, feed-forward network and layer do not depend on padding, devices or
-optimized implementations. Only Encoder knows the layout of a batch. attention.py and dropout.py have the definitions,
-fast/ has faster ways to compute them. BERT's relatives are settings of the same modules (config.py); recurrent.py and
-pair.py have the encoders that the paper compares with.
+optimized implementations. Only Encoder uses the layout of a batch. attention.py and dropout.py have the definitions,
+fast/ has faster implementations. BERT's relatives are settings of the same modules (config.py); recurrent.py and
+comparators.py have the encoders that the paper compares with.
 
 Shapes: B sequences, L positions, T tokens of a batch without its padding (layout.py), E embedding width, D hidden
-width, I feed-forward width, V vocabulary.
+width, I feed-forward width, V vocabulary. The paper's L, H and A are `num_hidden_layers`, D and `num_attention_heads`.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .attention import Attention
-from .computation import EncoderOutput, ForwardOptions, Reference
 from .config import ModelConfig
 from .dropout import POOLER_SITE, Dropout, DropoutKey, LayerDropout, SiteDropout
+from .forward import EncoderOutput, ForwardOptions, Reference
 from .layout import Layout
 from .recurrent import RecurrentLayer
 
@@ -181,58 +181,52 @@ class Encoder(nn.Module):
         attentions: bool = False,
         head_mask: Tensor | None = None,
         depth: int | None = None,
-        last_cells: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> EncoderOutput:
         """Encode a batch.
 
         attention_mask: 1 or True for real tokens. token_type_ids: segment of each token, all 0 if left out.
         layout: the batch's, if it is known (layout.py). The others: see ForwardOptions. Raises ValueError if the
-        sequences are longer than `max_length`, or if recurrent layers are asked for attention.
+        sequences are longer than `max_length`, or if attention weights of recurrent layers are requested.
         """
         B, L = input_ids.shape
         if (limit := self.config.max_length) < L:
             raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
-        options = ForwardOptions(dropout, hidden_states, attentions, head_mask, depth, last_cells)
-        computation = self.backend.select(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
-        layout, key = computation.layout, dropout if self.training else None
-        inputs = layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
-        x = self.embeddings(*inputs, computation.dropout.embeddings)  # (T, D)
+        options = ForwardOptions(dropout, hidden_states, attentions, head_mask, depth, output_positions)
+        plan = self.backend.select(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
+        inputs = plan.layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
+        x = self.embeddings(*inputs, plan.dropout.embeddings)  # (T, D)
         states = [x]
-        for i, (attention, layer_dropout) in enumerate(computation.layers):
+        for i, attention in enumerate(plan.attentions):
             layer = self.layers[i % len(self.layers)]  # ALBERT has one layer, which it computes n times
-            x = computation.apply(layer, x, attention, layer_dropout)
+            x = plan.apply(layer, x, attention, plan.dropout.layers[i])
             states = [*states, x] if hidden_states else [x]
-        complete = options.is_complete(self.config)
+        complete = len(plan.attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:
             states[-1] = self.final_norm(states[-1])
-        layout = computation.output_layout  # of the rows that the last layer returned
+        weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
+        layout = plan.output_layout  # of the rows that the last layer returned
         return EncoderOutput(
             packed=states[-1],
             layout=layout,
-            pooled=self._pool(states[-1], layout, key) if complete and self.pooler is not None else None,
+            pooled=self._pool(states[-1], layout, dropout) if complete and self.pooler is not None else None,
             states=tuple(states) if hidden_states else None,
-            attentions=computation.weights if attentions else None,
+            attentions=tuple(weights) if attentions else None,
         )
 
-    @property
-    def is_last_divisible(self) -> bool:
-        """Whether the last layer can be computed for some tokens alone."""
-        pools_all = self.pooler is not None and self.config.classifier_pooling == "mean"
-        return self.config.layer_type == "attention" and bool(self.layers) and not pools_all
-
-    def pooled_cells(self, layout: Layout, device: torch.device) -> Tensor:
+    def pooled_positions(self, layout: Layout, device: torch.device) -> Tensor:
         """(B,) flat positions of the tokens that the pooler reads, unless it reads the mean of all."""
-        return layout.end_cells(device, last=self.config.direction == "left")
+        return layout.end_positions(device, last=self.config.direction == "left")
 
     def _pool(self, x: Tensor, layout: Layout, key: DropoutKey | None) -> Tensor:
         """(T, D) to (B, D)."""
         if self.config.classifier_pooling == "mean":
             x = layout.mean(x)  # (B, D)
         else:
-            cells = self.pooled_cells(layout, x.device)
-            if layout.is_subset and x.is_cpu and not layout.has(cells):
-                raise ValueError("last_cells lacks tokens that the pooler reads; add Encoder.pooled_cells")
-            x = x[layout.rows(cells)]  # (B, D)
+            positions = self.pooled_positions(layout, x.device)
+            if layout.is_subset and x.is_cpu and not layout.has(positions):
+                raise ValueError("output_positions lacks tokens that the pooler reads; add Encoder.pooled_positions")
+            x = x[layout.rows(positions)]  # (B, D)
         if self.pooler_dropout is not None:
             x = self.pooler_dropout(x, key)
         return self.pooler(x)  # type: ignore[no-any-return, misc]

@@ -5,8 +5,9 @@ rotary positions (Su et al. 2021), pre-LayerNorm (Xiong et al. 2020), GeGLU (Sha
 alternation with global (Beltagy et al. 2020; Warner et al. 2024).
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh", "linear"]  # bert.py has their functions
 ACTIVATIONS: tuple[str, ...] = get_args(Activation)
@@ -31,18 +32,44 @@ FAMILY_RULES = {
     "distilbert": FamilyRules(pooler_activation="relu", pooler_without_head=False),
     "modernbert": FamilyRules(pooler_activation="linear", pooler_without_head=False, transform=True, first_norm=False),
 }
-_MAY_BE_ZERO = (  # numbers that turn something off
-    "type_vocab_size",
-    "num_hidden_layers",
-    "pad_token_id",
-    "embedding_size",
-    "position_offset",
-    "attention_window",
+_LARGEST = 1 << 24
+# Smallest and largest value of numbers; of other whole numbers: 1 and _LARGEST
+_LIMITS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("type_vocab_size", "pad_token_id", "embedding_size", "position_offset"), (0, _LARGEST)),
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), (0, 0.999)),
+    "num_hidden_layers": (0, 1_000),
+    "attention_window": (0, 1 << 31),
+    "global_every": (1, 1 << 31),
+    "layer_norm_eps": (0, 1),
+    "initializer_range": (0, 1e3),
+    "rope_theta": (1, 1e12),
+    "local_rope_theta": (0, 1e12),
+}
+# A field and its values that require values of another field
+_REQUIRED: tuple[tuple[str, tuple[str, ...], str, tuple[Any, ...]], ...] = (
+    ("layer_type", ("lstm", "gru"), "position_embedding_type", ("learned", "sinusoidal")),
+    ("layer_type", ("lstm", "gru"), "shared_layers", ("none",)),
+    ("layer_type", ("lstm", "gru"), "norm", ("post",)),
+    ("layer_type", ("lstm", "gru"), "feed_forward", ("dense",)),
+    ("layer_type", ("lstm", "gru"), "attention_window", (0,)),
+    ("layer_type", ("lstm", "gru"), "bias", (True,)),
+    ("position_embedding_type", ("rotary",), "position_offset", (0,)),
+    ("start", ("position-heads",), "position_embedding_type", ("learned",)),
+    ("start", ("position-heads",), "layer_type", ("attention",)),
+    ("start", ("position-heads",), "embedding_size", (0,)),
+    ("direction", ("pair",), "classifier_pooling", ("cls",)),  # its pooler reads one token of each encoder
 )
-_LARGEST = 1 << 24  # of any number but these: beyond it a config is a slip or an attack
-_LARGEST_OF = {"num_hidden_layers": 1_000, "attention_window": 1 << 31, "global_every": 1 << 31}
-_RANGES = {"layer_norm_eps": (0.0, 1.0), "initializer_range": (0.0, 1e3), "rope_theta": (1.0, 1e12)}
-_RANGES |= {"local_rope_theta": (0.0, 1e12)}
+
+
+def check_fields(config: Any, limits: Mapping[str, tuple[float, float]], prefix: str = "") -> None:
+    """Raises ValueError for a value that its Literal type excludes, or that is outside its limits."""
+    for field in fields(config):
+        name, value = field.name, getattr(config, field.name)
+        if get_origin(field.type) is Literal and value not in get_args(field.type):
+            raise ValueError(f"{prefix}{name} = {value!r}; expected one of {', '.join(get_args(field.type))}")
+        low, high = limits.get(name, (0, 0))
+        if value is not None and name in limits and not low <= value <= high:
+            raise ValueError(f"{prefix}{name} = {value}; expected a number from {low} to {high:,}")
 
 
 @dataclass(frozen=True)
@@ -64,7 +91,7 @@ class ModelConfig:
     pad_token_id: int = 0  # token id that fills up a batch
     # learned: a table of vectors (BERT); sinusoidal: a fixed table (Vaswani et al. 2017); rotary: no table
     position_embedding_type: Literal["learned", "sinusoidal", "rotary"] = "learned"
-    # which tokens a token sees: both sides, left or right of itself; pair: one encoder for each side
+    # context of a token: both directions, left or right; pair: a left and a right encoder, concatenated
     direction: Literal["both", "left", "right", "pair"] = "both"
     layer_type: Literal["attention", "lstm", "gru"] = "attention"  # lstm, gru: recurrent layers, for comparison
     # tensor names in its folder, pooler
@@ -80,7 +107,7 @@ class ModelConfig:
     # geglu: the activation of one half times another half
     feed_forward: Literal["dense", "geglu"] = "dense"
     rope_theta: float = 10000.0  # base of rotary positions' wavelengths
-    # attention span of local layers, in tokens on each side; 0: no layer is local
+    # attention span of local layers, in tokens to the left and to the right; 0: no layer is local
     attention_window: int = 0
     # with an attention span: layers 0, n, 2 n, ... see all tokens, the others are local
     global_every: int = 3
@@ -88,8 +115,8 @@ class ModelConfig:
     classifier_dropout: float | None = None
     # the decoder of the masked-LM head shares the word embedding table
     tie_word_embeddings: bool = True
-    # first weights: normal (the paper's truncated normal); position-heads (for learned positions): some attention heads
-    # begin by looking at a token's neighbours
+    # initialization: normal (the paper's truncated normal); position-heads (for learned positions): some attention
+    # heads attend to a token's neighbours from the beginning
     start: Literal["normal", "position-heads"] = "normal"
     # matrices and LayerNorms add a bias; false: only the last matrix of each head does (ModernBERT)
     bias: bool = True
@@ -99,92 +126,35 @@ class ModelConfig:
     classifier_pooling: Literal["cls", "mean"] = "cls"
 
     def __post_init__(self) -> None:
-        self._check_choices()
-        self._check_numbers()
-        if self.layer_type != "attention":
-            self._check_recurrent()
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size = {self.hidden_size} is not divisible by num_attention_heads = {self.num_attention_heads}"
-            )
-        self._check_positions()
-        self._check_effects()
+        """Raises ValueError for values outside their limits, and for settings that exclude each other."""
+        sizes = {field.name: (1, _LARGEST) for field in fields(self) if field.type is int}
+        check_fields(self, sizes | _LIMITS)
+        for name, values, other, allowed in _REQUIRED:
+            value, actual = getattr(self, name), getattr(self, other)
+            if value in values and actual not in allowed:
+                expected = " or ".join(map(repr, allowed))
+                raise ValueError(f"{name} = {value!r} with {other} = {actual!r}; expected {other} = {expected}")
+        if message := next(self._conflicts(), None):
+            raise ValueError(message)
 
-    def _check_choices(self) -> None:
-        known = {f.name: get_args(f.type) for f in fields(self) if get_origin(f.type) is Literal}
-        for name, choices in known.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} = {getattr(self, name)!r}; expected one of {', '.join(choices)}")
-
-    def _check_numbers(self) -> None:
-        for name in (f.name for f in fields(self) if f.type is int):
-            least, most = 0 if name in _MAY_BE_ZERO else 1, _LARGEST_OF.get(name, _LARGEST)
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name} = {getattr(self, name)}; expected a positive number of at most {most:,}")
-        for name, (lowest, highest) in _RANGES.items():
-            if not lowest <= getattr(self, name) <= highest:
-                raise ValueError(f"{name} = {getattr(self, name)}; expected a number from {lowest:g} to {highest:g}")
-        for name in (f.name for f in fields(self) if f.name.endswith(("dropout", "dropout_prob"))):
-            if not 0 <= (getattr(self, name) or 0) < 1:
-                raise ValueError(f"{name} = {getattr(self, name)}; expected a rate from 0, below 1")
-
-    def _check_recurrent(self) -> None:
-        if self.direction == "both" and self.hidden_size % 2:
-            raise ValueError(f"hidden_size = {self.hidden_size}; recurrent layers that read both ways need an even one")
-        plain = {"shared_layers": "none", "norm": "post", "feed_forward": "dense", "attention_window": 0, "bias": True}
-        unlike = [f"{name} = {getattr(self, name)!r}" for name, value in plain.items() if getattr(self, name) != value]
-        if self.position_embedding_type == "rotary":
-            unlike.append("position_embedding_type = 'rotary'")
-        if unlike:
-            raise ValueError(f"layer_type = {self.layer_type!r} with {', '.join(unlike)}; recurrent layers have none")
-
-    def _check_positions(self) -> None:
-        rotary, width = self.position_embedding_type == "rotary", self.hidden_size // self.num_attention_heads
-        if rotary and (width % 2 or self.position_offset):
-            raise ValueError(
-                f"rotary positions with heads of width {width} and position_offset = {self.position_offset}; "
-                "expected an even width and an offset of 0"
-            )
-        if self.start == "position-heads":
-            self._check_position_heads()
+    def _conflicts(self) -> Iterator[str]:
+        """What is wrong with several settings together."""
+        D, N, offset = self.hidden_size, self.num_attention_heads, self.position_offset
+        rotary, position_heads = self.position_embedding_type == "rotary", self.start == "position-heads"
+        if D % N:
+            yield f"hidden_size = {D} is not divisible by num_attention_heads = {N}"
+        if (rotary or position_heads) and D // N % 2:
+            yield f"rotary positions or position heads with heads of width {D // N}; expected an even width"
+        if position_heads and N == 1:  # the subspace of positions would leave words no dimension
+            yield "start = 'position-heads' with num_attention_heads = 1; expected 2 or more"
+        if self.layer_type != "attention" and self.direction == "both" and D % 2:
+            yield f"hidden_size = {D}; recurrent layers that read in both directions need an even one"
         if self.max_length < 1:
-            raise ValueError(
-                f"position_offset = {self.position_offset} leaves none of max_position_embeddings = "
-                f"{self.max_position_embeddings}"
-            )
-
-    def _check_effects(self) -> None:
-        """Raises ValueError for a setting that would change nothing."""
-        local = self.position_embedding_type == "rotary" and self.attention_window and self.global_every > 1
-        if self.local_rope_theta and not local:
-            raise ValueError(
-                f"local_rope_theta = {self.local_rope_theta:g} with position_embedding_type = "
-                f"{self.position_embedding_type!r}, attention_window = {self.attention_window}, global_every = "
-                f"{self.global_every}; expected rotary positions and local layers; set local_rope_theta to 0"
-            )
+            yield f"position_offset = {offset} leaves none of max_position_embeddings = {self.max_position_embeddings}"
+        if self.local_rope_theta and not (rotary and self.attention_window and self.global_every > 1):
+            yield f"local_rope_theta = {self.local_rope_theta:g} without rotary positions and local layers; set it to 0"
         if 0 < self.local_rope_theta < 1:
-            raise ValueError(f"local_rope_theta = {self.local_rope_theta:g}; expected 0 (rope_theta), or 1 or more")
-        if self.direction == "pair" and self.classifier_pooling != "cls":
-            raise ValueError(
-                f"classifier_pooling = {self.classifier_pooling!r} with direction = 'pair'; expected 'cls': a pair's "
-                "pooler reads one token of each side"
-            )
-
-    def _check_position_heads(self) -> None:
-        needed = {"position_embedding_type": "learned", "layer_type": "attention", "embedding_size": 0}
-        unlike = [
-            f"{name} = {getattr(self, name)!r} (expected {value!r})"
-            for name, value in needed.items()
-            if getattr(self, name) != value
-        ]
-        if (width := self.hidden_size // self.num_attention_heads) % 2:
-            unlike.append(f"heads of width {width} (expected an even one)")
-        if self.num_attention_heads == 1:  # the plane of positions would leave words no dimension
-            unlike.append("num_attention_heads = 1 (expected 2 or more)")
-        if unlike:
-            raise ValueError(
-                f"start = 'position-heads' with {', '.join(unlike)}; correct that or give start = 'normal'"
-            )
+            yield f"local_rope_theta = {self.local_rope_theta:g}; expected 0 (rope_theta), or 1 or more"
 
     @property
     def max_length(self) -> int:
@@ -218,10 +188,7 @@ class TopConfig:
     pooler: bool = True  # read the pooler (dense, tanh) of the first token; false: the token itself, as GPT
 
     def __post_init__(self) -> None:
-        if self.cell not in ("lstm", "gru"):
-            raise ValueError(f"top.cell = {self.cell!r}; expected one of lstm, gru")
-        if not 0 <= self.bilstm_layers <= 100 or not 1 <= self.bilstm_width <= 1 << 16:
-            raise ValueError("expected top.bilstm_layers of 0 to 100, top.bilstm_width of 1 to 65,536")
+        check_fields(self, {"bilstm_layers": (0, 100), "bilstm_width": (1, 1 << 16)}, "top.")
 
     @property
     def needs_pooler(self) -> bool:

@@ -1,5 +1,7 @@
-"""Dropout whose masks are, on a CPU, a pure function of (seed, step, site, row). So resume is exact, and neither the
-number of processes nor that of micro-batches changes a mask.
+"""Dropout: x * mask / (1 - rate) (paper, A.2: 0.1 on all layers). Most of this file makes the masks reproducible.
+
+On a CPU they are a pure function of (seed, step, site, row). So resume is exact, and neither the number of processes
+nor that of micro-batches changes a mask.
 
 On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here
 the masks come from NumPy's Philox, a counter-based generator. Its key is the seed, the step and the site (the number of
@@ -15,7 +17,6 @@ On a GPU torch's fused kernels are kept: a generator seeded from (seed, step, fi
 Shapes: B rows (sequences), L positions, T rows of a packed batch, D hidden width.
 """
 
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,100 +32,6 @@ from torch.nn import functional as F
 
 from .config import ModelConfig
 from .layout import Layout
-
-_WORDS = 4  # 64-bit words of one Philox counter value
-_FEW = 8_000_000  # elements of all masks of a pass
-_LAST = np.iinfo(np.uint64).max
-_ONE = np.uint16(0x3F80)  # the bits of 1.0 in bfloat16
-
-# The sites: numbers of the dropouts of a network, by which their masks differ
-EMBEDDING_SITE = 0
-POOLER_SITE = (1 << 16) - 1  # of RoBERTa's dropout before the pooler: the last one
-
-
-def layer_site(number: int) -> int:
-    """The first site of a layer: of its attention weights; the next two follow (LayerDropout)."""
-    return 3 * number + 1
-
-
-def head_site(layers: int) -> int:
-    """The site of a head on an encoder of so many layers; those of a BiLSTM below it follow."""
-    return 3 * layers + 1
-
-
-@dataclass(frozen=True)
-class DropoutKey:
-    """Where in a run masks belong: `seed` of the run, optimizer `step`, first `row` of the global batch."""
-
-    seed: int
-    step: int
-    row: int = 0
-
-    def mask(self, site: int, rate: float, shape: tuple[int, ...]) -> Tensor:
-        """(B, ...) = `shape`, bfloat16: 0 where dropped, else 1. `site`: the number of a dropout in the network."""
-        return _in_bfloat16(self._draw(site, rate, shape), shape)
-
-    def masks(self, sites: Sequence[tuple[int, float, tuple[int, ...]]]) -> list[Tensor | None]:
-        """The `mask` of each site, rate and shape; None where the rate is 0. Several threads draw many."""
-        wanted = [site for site in sites if site[1]]
-        # few are drawn sooner by this thread alone: after an operation torch's own threads keep the other cores busy
-        threads = torch.get_num_threads() if sum(math.prod(shape) for _, _, shape in wanted) > _FEW else 1
-        with ThreadPoolExecutor(threads) if threads > 1 else contextlib.nullcontext() as pool:
-            run = pool.map if pool else map  # NumPy releases the interpreter's lock
-            drawn = iter([*run(lambda site: self._draw(*site), wanted)])
-        # torch is called in this thread alone: in another one it would start a second team of OpenMP threads
-        return [_in_bfloat16(next(drawn), shape) if rate else None for _, rate, shape in sites]
-
-    def _draw(self, site: int, rate: float, shape: tuple[int, ...]) -> NDArray[np.uint16]:
-        """(B, elements of a row): the bits of 0.0 or 1.0 in bfloat16."""
-        size, kind = math.prod(shape[1:]), _drawn(rate)
-        blocks = -(-size * kind.itemsize // (8 * _WORDS))  # every row starts on a counter of its own
-        key = np.array([self.seed, (self.step << 16) + site], np.uint64)
-        counter = np.array([self.row * blocks, 0, 0, 0], np.uint64)
-        generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
-        # all 64 bits: the raw words as they come, in less time than `random_raw` takes
-        words = generator.integers(0, _LAST, shape[0] * blocks * _WORDS, np.uint64, endpoint=True)
-        kept = words.view(kind).reshape(shape[0], -1)[:, :size] >= _dropped(rate)[0]
-        return kept * _ONE  # NumPy multiplies bits several times faster than torch selects by a condition
-
-    def numbers(self, site: int, rate: float, elements: int) -> tuple[int, int, int, int, int, float]:
-        """What a kernel needs to draw the mask of a site that has so many elements a row (kernels/kernels.h).
-
-        Key, counter before the first row, counter values a row, values of a byte that drop, factor of what is kept.
-        """
-        blocks = -(-elements // (8 * _WORDS))
-        return self.seed, (self.step << 16) + site, self.row * blocks, blocks, _dropped(rate)[0], rescale(rate)
-
-    def packed_mask(self, site: int, rate: float, layout: Layout, width: int) -> Tensor:
-        """(T, width): the mask of a packed batch. A token's mask does not depend on the padding around it."""
-        return layout.pack(self.mask(site, rate, (layout.B, layout.L, width)).flatten(0, 1))
-
-
-def _in_bfloat16(bits: NDArray[np.uint16], shape: tuple[int, ...]) -> Tensor:
-    return torch.from_numpy(bits).view(torch.bfloat16).view(shape)
-
-
-def _drawn(rate: float) -> np.dtype[Any]:
-    """The random number that decides one element: a byte, or two where a byte is too coarse."""
-    return np.dtype(np.uint8 if rate == 0 or 1 / 32 <= rate <= 31 / 32 else np.uint16)
-
-
-def is_by_byte(rate: float) -> bool:
-    """Whether one byte decides an element."""
-    return _drawn(rate).itemsize == 1
-
-
-@cache
-def _dropped(rate: float) -> tuple[int, int]:
-    """How many values of the random number drop an element, of how many; never none for a rate above 0, never all."""
-    values = int(np.iinfo(_drawn(rate)).max) + 1
-    return (min(max(1, round(rate * values)), values - 1) if rate > 0 else 0), values
-
-
-def rescale(rate: float) -> float:
-    """The factor of the elements that are kept: with it the expectation does not change."""
-    dropped, values = _dropped(rate)
-    return values / (values - dropped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +69,103 @@ class EncoderDropout(NamedTuple):
     layers: Sequence[Any]  # a LayerDropout of each, or what kernels take in its place
 
 
+# ---- reproducible masks
+
+_WORDS = 4  # 64-bit words of one Philox counter value
+_THREADED_FROM = 8_000_000  # elements of all masks of a pass: smaller masks are drawn in less time by one thread
+_LARGEST_WORD = np.iinfo(np.uint64).max
+_ONE = np.uint16(0x3F80)  # the bits of 1.0 in bfloat16
+
+# The sites: numbers of the dropouts of a network, by which their masks differ
+EMBEDDING_SITE = 0
+POOLER_SITE = (1 << 16) - 1  # of RoBERTa's dropout before the pooler: the last one
+
+Site = tuple[int, float, tuple[int, ...]]  # number, rate, shape of the mask
+
+
+def layer_site(number: int) -> int:
+    """The first site of a layer: of its attention weights; the next two follow (LayerDropout)."""
+    return 3 * number + 1
+
+
+def head_site(layers: int) -> int:
+    """The site of a head on an encoder with this number of layers; those of a BiLSTM below it follow."""
+    return 3 * layers + 1
+
+
+@dataclass(frozen=True)
+class DropoutKey:
+    """Where in a run masks belong: `seed` of the run, optimizer `step`, first `row` of the global batch."""
+
+    seed: int
+    step: int
+    row: int = 0
+
+    def mask(self, site: int, rate: float, shape: tuple[int, ...]) -> Tensor:
+        """(B, ...) = `shape`, bfloat16: 0 where dropped, else 1. `site`: the number of a dropout in the network."""
+        return torch.from_numpy(self._draw((site, rate, shape))).view(torch.bfloat16).view(shape)
+
+    def masks(self, sites: Sequence[Site]) -> list[Tensor | None]:
+        """The `mask` of each site; None where the rate is 0. Several threads draw large masks."""
+        drawn = [site for site in sites if site[1]]
+        if sum(math.prod(shape) for _, _, shape in drawn) > _THREADED_FROM:
+            with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+                bits = iter([*pool.map(self._draw, drawn)])  # NumPy releases the interpreter's lock
+        else:
+            bits = map(self._draw, drawn)
+        # torch is called in this thread only: in another one it would start a second team of OpenMP threads
+        return [
+            torch.from_numpy(next(bits)).view(torch.bfloat16).view(shape) if rate else None for _, rate, shape in sites
+        ]
+
+    def _draw(self, site: Site) -> NDArray[np.uint16]:
+        """(B, elements of a row): the bits of 0.0 or 1.0 in bfloat16."""
+        number, rate, (rows, *shape) = site
+        size, (dropped, values) = math.prod(shape), _threshold(rate)
+        kind = np.dtype(np.uint8 if values == 256 else np.uint16)
+        blocks = -(-size * kind.itemsize // (8 * _WORDS))  # the counter of a row depends on its number only
+        key = np.array([self.seed, (self.step << 16) + number], np.uint64)
+        counter = np.array([self.row * blocks, 0, 0, 0], np.uint64)
+        generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
+        # all 64 bits: the generator's raw words, in less time than `random_raw` takes
+        words = generator.integers(0, _LARGEST_WORD, rows * blocks * _WORDS, np.uint64, endpoint=True)
+        retained = words.view(kind).reshape(rows, -1)[:, :size] >= dropped
+        return retained * _ONE  # NumPy multiplies bits several times faster than torch selects by a condition
+
+    def numbers(self, site: int, rate: float, elements: int) -> tuple[int, int, int, int, int, float]:
+        """What a kernel needs to draw the mask of a site with this number of elements per row (kernels/kernels.h).
+
+        Key, counter before the first row, counter values per row, values of a byte that drop, factor of the others.
+        """
+        blocks = -(-elements // (8 * _WORDS))
+        return self.seed, (self.step << 16) + site, self.row * blocks, blocks, _threshold(rate)[0], rescale(rate)
+
+    def packed_mask(self, site: int, rate: float, layout: Layout, width: int) -> Tensor:
+        """(T, width): the mask of a packed batch. A token's mask does not depend on the padding around it."""
+        return layout.pack(self.mask(site, rate, (layout.B, layout.L, width)).flatten(0, 1))
+
+
+@cache
+def _threshold(rate: float) -> tuple[int, int]:
+    """How many values of a random number drop an element, of how many: at least one for a rate above 0, never all.
+
+    A byte has 256 values; where they are too coarse, two bytes have 65,536.
+    """
+    values = 1 << 8 if rate == 0 or 1 / 32 <= rate <= 31 / 32 else 1 << 16
+    return (min(max(1, round(rate * values)), values - 1) if rate > 0 else 0), values
+
+
+def is_by_byte(rate: float) -> bool:
+    """Whether one byte decides an element."""
+    return _threshold(rate)[1] == 256
+
+
+def rescale(rate: float) -> float:
+    """The factor of the elements that are not dropped: with it the expectation does not change."""
+    dropped, values = _threshold(rate)
+    return values / (values - dropped)
+
+
 def torch_dropout(config: ModelConfig, layers: int, training: bool) -> EncoderDropout:
     """Dropout whose masks torch draws; none outside training."""
     hidden = SiteDropout(config.hidden_dropout_prob if training else 0.0)
@@ -170,28 +174,25 @@ def torch_dropout(config: ModelConfig, layers: int, training: bool) -> EncoderDr
 
 
 def keyed_dropout(
-    config: ModelConfig, layers: int, key: DropoutKey, layout: Layout, last_cells: Tensor | None = None
+    config: ModelConfig, layers: int, key: DropoutKey, layout: Layout, output_positions: Tensor | None = None
 ) -> EncoderDropout:
-    """Dropout whose masks a key gives. last_cells: the cells that the last layer returns; None: all."""
-    c, attends, B, L = config, config.layer_type == "attention", layout.B, layout.L
-    hidden, square, rows = c.hidden_dropout_prob, (B, c.num_attention_heads, L, L), (B, L, c.hidden_size)
-    sites = (
-        (c.attention_probs_dropout_prob if attends else 0.0, square),
-        (hidden if attends else 0.0, rows),
-        (hidden, rows),
-    )
-    masks = iter(key.masks([(layer_site(i) + j, *site) for i in range(layers) for j, site in enumerate(sites)]))
-
-    drawn = []
+    """Dropout with the masks of a key. output_positions: the positions that the last layer returns; None: all."""
+    c, B, L = config, layout.B, layout.L
+    hidden, weights, tokens = c.hidden_dropout_prob, c.attention_probs_dropout_prob, (B, L, c.hidden_size)
+    per_layer = [(weights, (B, c.num_attention_heads, L, L)), (hidden, tokens), (hidden, tokens)]  # rate, shape
+    if c.layer_type != "attention":  # recurrent layers have the last one only
+        per_layer[:2] = [(0.0, shape) for _, shape in per_layer[:2]]
+    masks = iter(key.masks([(layer_site(i) + j, *site) for i in range(layers) for j, site in enumerate(per_layer)]))
+    dropouts = []
     for i in range(layers):
-        weights, *others = (next(masks) for _ in sites)
-        cells = last_cells if i == layers - 1 else None
-        packed = [None if mask is None else layout.pack(mask.flatten(0, 1), cells) for mask in others]
-        drawn.append(LayerDropout(SiteDropout(sites[0][0], weights), *(SiteDropout(hidden, mask) for mask in packed)))
+        of_weights, *others = (next(masks) for _ in per_layer)
+        positions = output_positions if i == layers - 1 else None
+        packed = [None if mask is None else layout.pack(mask.flatten(0, 1), positions) for mask in others]
+        dropouts.append(LayerDropout(SiteDropout(weights, of_weights), *(SiteDropout(hidden, mask) for mask in packed)))
     embeddings = SiteDropout()
     if hidden:
         embeddings = SiteDropout(hidden, key.packed_mask(EMBEDDING_SITE, hidden, layout, c.embedding_width))
-    return EncoderDropout(embeddings, drawn)
+    return EncoderDropout(embeddings, dropouts)
 
 
 class Dropout(nn.Module):

@@ -11,18 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .acceleration import Kernels, accelerated
 from .bert import Encoder, Transform
-from .computation import EncoderOutput
+from .comparators import ConcatenatedEncoders, FeatureHead
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey, head_site
+from .forward import EncoderOutput
 from .initialization import initialise, start_with_position_heads
 from .layout import Layout, with_layout
-from .pair import Pair
-from .top import Top
 
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
-POOLED_STEP = 16  # in inference the last layer computes a multiple of so many tokens that are pooled
+POOLED_MULTIPLE = 16  # in inference the number of pooled tokens that the last layer computes is a multiple of this
 
 
 class MaskedLMHead(Transform):
@@ -69,26 +67,25 @@ class TokenHead(nn.Linear):
 
 
 class Model(nn.Module):
-    """An encoder, its heads by name (HeadName), and the top that may be between them."""
+    """An encoder, its heads by name (HeadName), and optionally a feature head, `top`, between them."""
 
-    def __init__(self, encoder: Encoder | Pair, heads: Mapping[HeadName, nn.Module], top: Top | None = None):
+    def __init__(self, encoder: nn.Module, heads: Mapping[HeadName, nn.Module], top: FeatureHead | None = None):
         super().__init__()
         self.encoder: Any = encoder
         self.top = top
         self.heads = nn.ModuleDict({str(name): head for name, head in heads.items()})
         self.frozen = False
-        self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU
+        self.kernels: Any = None  # fast/kernels, for training in bfloat16 on a CPU
         self.folder: Path | None = None  # that it was loaded from
 
     @property
     def config(self) -> ModelConfig:
-        config: ModelConfig = self.encoder.config
-        return config
+        return self.encoder.config  # type: ignore[no-any-return]
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
-        """The encoder, or both of a pair."""
-        return (self.encoder.left, self.encoder.right) if isinstance(self.encoder, Pair) else (self.encoder,)
+        """The encoder, or both of ConcatenatedEncoders."""
+        return (self.encoder.left, self.encoder.right) if self.config.direction == "pair" else (self.encoder,)
 
     @property
     def supervised_head(self) -> str | None:
@@ -101,13 +98,12 @@ class Model(nn.Module):
         return None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth
 
     def encode(
-        self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None, last_cells: Tensor | None = None
+        self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None, output_positions: Tensor | None = None
     ) -> EncoderOutput:
-        """What the heads read of a batch (batch.py). `dropout`: key of the masks in training on a CPU.
+        """The input of the heads for a batch (batch.py). `dropout`: key of the masks in training on a CPU.
 
-        last_cells: as of Encoder, where neither a top nor a second encoder needs every token.
+        output_positions: as of Encoder, without a feature head or a second encoder, which need every token.
         """
-        few = {} if last_cells is None or isinstance(self.encoder, Pair) else {"last_cells": last_cells}
         out: EncoderOutput = self.encoder(
             batch["input_ids"],
             batch["attention_mask"],
@@ -116,38 +112,36 @@ class Model(nn.Module):
             hidden_states=self.top is not None,
             depth=self.depth,
             layout=Layout.of_batch(batch),
-            **few,
+            output_positions=output_positions,
         )
         return out if self.top is None else self.top(out, dropout)
 
     def pool(self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None) -> Tensor | None:
-        """`encode(batch, dropout).pooled`, (B, D), for which the last layer computes the pooled tokens alone."""
-        if isinstance(self.encoder, Pair) or self.top is not None:
+        """`encode(batch, dropout).pooled`, (B, D), for which the last layer computes the pooled tokens only."""
+        if self.config.direction == "pair":
             return self.encode(batch, dropout).pooled
         batch = with_layout(dict(batch))  # which `encode` needs too
-        cells = self.encoder.pooled_cells(Layout.of_batch(batch), batch["input_ids"].device)
+        positions = self.encoder.pooled_positions(Layout.of_batch(batch), batch["input_ids"].device)
         if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in layout.py
-            cells = torch.cat([cells, cells[:1].expand(-len(cells) % POOLED_STEP)])
-        return self.encode(batch, dropout, cells).pooled
+            positions = torch.cat([positions, positions[:1].expand(-len(positions) % POOLED_MULTIPLE)])
+        return self.encode(batch, dropout, positions).pooled
 
     def freeze_unused_layers(self) -> None:
-        """Turn off the gradients of layers above those that the top reads: they have no part in any loss."""
-        depth = self.depth
-        if depth is None:
-            return
+        """Turn off the gradients of layers above those that the feature head reads: they have no part in any loss."""
+        depth = self.config.num_hidden_layers if self.depth is None else self.depth
         for encoder in self.encoders:
             encoder.layers[depth:].requires_grad_(False)
             if encoder.final_norm is not None and depth < self.config.num_hidden_layers:
                 encoder.final_norm.requires_grad_(False)
 
     def freeze_lowest(self, layers: int) -> None:
-        """Turn off the gradients of the embeddings and of so many layers above them. Their dropout stays on."""
+        """Turn off the gradients of the embeddings and of the first `layers` layers. Their dropout stays on."""
         for encoder in self.encoders:
             encoder.embeddings.requires_grad_(False)
             encoder.layers[:layers].requires_grad_(False)
 
     def freeze(self) -> None:
-        """Turn off gradients and dropout of the encoder's layers and embeddings. Its pooler still learns."""
+        """Turn off gradients and dropout of the encoder's layers and embeddings. Its pooler is still trained."""
         self.frozen = True
         for name, parameter in self.encoder.named_parameters():
             parameter.requires_grad = name.startswith("pooler.")
@@ -161,19 +155,18 @@ class Model(nn.Module):
 
     @property
     def decoder(self) -> Tensor:
-        """(V, E): the masked-LM head's own matrix if it has one, else the word embedding table."""
-        own: Any = self.heads["mlm"].decoder
-        table: Tensor = (self.encoder.embeddings.word if own is None else own).weight
-        return table
+        """(V, E): the masked-LM head's own matrix if it has one, else the word embeddings."""
+        head: Any = self.heads["mlm"]
+        return (head.decoder or self.encoder.embeddings.word).weight  # type: ignore[no-any-return]
 
     def masked_lm_logits(self, hidden: Tensor) -> Tensor:
-        """(M, D) encoder output at some positions to (M, V) scores."""
+        """(M, D) encoder output at some positions to (M, V) scores; training does it in blocks (`OutputLayer`)."""
         head = self.heads["mlm"]
         return F.linear(head(hidden), self.decoder, head.bias)  # type: ignore[arg-type]
 
 
 def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int = 0) -> nn.Module:
-    """The head of that name. `labels`: K of a classifier or tagger. `width`: of the vectors it reads, D if left out."""
+    """The head of that name. `labels`: K of a classifier or tagger. `width`: of its input vectors, D if left out."""
     width = width or config.hidden_size
     if name == "mlm":
         return MaskedLMHead(config)
@@ -197,24 +190,26 @@ def build_model(
     pooler: bool | None = None,
     top: TopConfig = NO_TOP,
 ) -> Model:
-    """A model with these heads; freshly initialised if `seed` is given, else left for weights to be loaded into.
+    """A model with these heads; randomly initialized if `seed` is given, else weights are to be loaded into it.
 
     pooler: whether the encoder has one. Left out, it has one if a head reads it, or if there is no head (DistilBERT:
     not then, because its pooler belongs to the heads). Raises InputError if `top` chooses layers that the encoder does
-    not have, ValueError for a language model's head on a pair of encoders.
+    not have, ValueError for a language model's head on concatenated encoders.
     """
-    kind = Pair if config.direction == "pair" else Encoder
-    if kind is Pair and {"mlm", "nsp", "sop"} & {*heads}:
-        raise ValueError("a pair of encoders is not pre-trained as one; pre-train each side and join them")
+    if config.direction == "pair" and {"mlm", "nsp", "sop"} & {*heads}:
+        raise ValueError("direction = 'pair' cannot be pre-trained; pre-train 'left' and 'right' and concatenate them")
     if pooler is None:
         pooler = needs_pooler(heads, top) and (bool(heads) or config.rules.pooler_without_head)
-    encoder = kind(config, pooler)
-    above = None if top == NO_TOP else Top(top, config, encoder.width)
-    width = encoder.width if above is None else above.width
-    model = accelerated(Model(encoder, {name: build_head(name, config, labels, width) for name in heads}, above))
+    from .acceleration import accelerated  # here, because fast/ is optional and long
+
+    encoder = (ConcatenatedEncoders if config.direction == "pair" else Encoder)(config, pooler)
+    feature_head = None if top == NO_TOP else FeatureHead(top, config, encoder.width)
+    width = encoder.width if feature_head is None else feature_head.width
+    modules = {name: build_head(name, config, labels, width) for name in heads}
+    model = accelerated(Model(encoder, modules, feature_head))
     if seed is not None:
         initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
         if config.start == "position-heads":
-            for side in model.encoders:
-                start_with_position_heads(side)
+            for part in model.encoders:
+                start_with_position_heads(part)
     return model

@@ -1,7 +1,10 @@
-"""A batch without its padding: which cells of the (B, L) rectangle hold real tokens.
+"""A batch without its padding: which positions of the (B, L) rectangle hold real tokens.
 
 Between the embeddings and the heads every operation on single tokens works on real tokens alone, packed in T rows; only
-attention and recurrence see the rectangle. A cell is a position in the flattened rectangle, b * L + l.
+attention and recurrence see the rectangle. Positions are those of the flattened rectangle, b * L + l.
+
+Example: mask [[1, 1, 0], [1, 1, 1]] has index [0, 1, 3, 4, 5] and inverse [0, 1, 0, 2, 3, 4] (without the padding that
+fills T up to a multiple).
 
 Shapes: B sequences, L positions, T rows of the packed form, D hidden width.
 """
@@ -17,18 +20,18 @@ from ..batch import Batch
 # T is a multiple of ROW_MULTIPLE, with more than LARGE_BATCH tokens of LARGE_ROW_MULTIPLE: a product of a new shape
 # costs the library more to prepare than to compute
 ROW_MULTIPLE, LARGE_BATCH, LARGE_ROW_MULTIPLE = 64, 1024, 128
-CELLS = "packed_cells"  # key of a batch: see batch.py
+PACKED_POSITIONS = "packed_positions"  # key of a batch: see batch.py
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which cells of a (B, L) rectangle hold real tokens; `None` indices mean all of them."""
+    """Which positions of a (B, L) rectangle hold real tokens; `None` indices mean all of them."""
 
     B: int
     L: int
     mask: Tensor | None  # (B, L) bool, True = real token
-    index: Tensor | None  # (T,) flat cells of the real tokens, then of some padding that fills up the last step
-    inverse: Tensor | None  # (B*L,) row of each cell in the packed form; 0 for padding left out
+    index: Tensor | None  # (T,) flat positions of the real tokens, then of some padding that fills up the last step
+    inverse: Tensor | None  # (B*L,) row of each position in the packed form; 0 for padding left out
     static: bool = False  # whether no shape or branch may depend on the values of the mask
     is_subset: bool = False  # whether it covers only some of the real tokens (of the last layer)
 
@@ -41,17 +44,17 @@ class Layout:
     def of_batch(cls, batch: Mapping[str, Tensor]) -> "Layout":
         """The layout that `with_layout` has found, or as `of`."""
         B, L = batch["input_ids"].shape
-        cells = batch.get(CELLS)
-        if cells is None:
+        positions = batch.get(PACKED_POSITIONS)
+        if positions is None:
             return cls.of(batch["attention_mask"], B, L)
-        if not len(cells):
+        if not len(positions):
             return cls(B, L, None, None, None)
-        mask = batch["attention_mask"].bool()
-        return cls(B, L, mask, *((None, None) if len(cells) == B * L else (cells, inverse_of(cells, B * L))))
+        mask, size = batch["attention_mask"].bool(), B * L
+        return cls(B, L, mask, *((None, None) if len(positions) == size else (positions, inverse_of(positions, size))))
 
     @classmethod
     def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Layout":
-        """That of a batch without padding, which may be anywhere. Raises ValueError for a sequence of padding only."""
+        """The layout without padding, which may be anywhere. Raises ValueError for a sequence of padding only."""
         mask = None if attention_mask is None else attention_mask.bool()
         if mask is None or mask.all():
             return cls(B, L, None, None, None)
@@ -87,27 +90,27 @@ class Layout:
             return ids, segments, positions
         return ids[self.index], None if segments is None else segments[self.index], positions[self.index]
 
-    def pack(self, x: Tensor, cells: Tensor | None = None) -> Tensor:
-        """(B*L, D) to (T, D), or to (R, D), the rows of these flat cells."""
-        index = self.index if cells is None else cells
-        return x if index is None else _Gather.apply(x, index)
+    def pack(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
+        """(B*L, D) to (T, D), or to (R, D), the rows of these flat positions."""
+        index = self.index if positions is None else positions
+        return x if index is None else _Pack.apply(x, index)
 
-    def at(self, cells: Tensor) -> "Layout":
-        """The layout of these cells alone, (R,)."""
-        return replace(self, index=cells, inverse=inverse_of(cells, self.B * self.L), is_subset=True)
+    def at(self, positions: Tensor) -> "Layout":
+        """The layout of these positions alone, (R,)."""
+        return replace(self, index=positions, inverse=inverse_of(positions, self.B * self.L), is_subset=True)
 
-    def select(self, x: Tensor, cells: Tensor) -> Tensor:
-        """(T, D) to (R, D), the rows of flat cells."""
-        return _Gather.apply(x, self.rows(cells))  # type: ignore[no-any-return]
+    def select(self, x: Tensor, positions: Tensor) -> Tensor:
+        """(T, D) to (R, D), the rows of flat positions."""
+        return _Pack.apply(x, self.rows(positions))  # type: ignore[no-any-return]
 
     def unpack(self, x: Tensor) -> Tensor:
-        """(T, D) to (B*L, D); cells of padding hold copies of a real token, which attention must not see.
+        """(T, D) to (B*L, D); positions of padding hold copies of a real token, which attention must not see.
 
         Raises ValueError if this layout has no row for some real tokens.
         """
         if self.is_subset:
-            raise ValueError("the last layer was computed for some tokens only; encode the batch without last_cells")
-        return x if self.index is None else _Spread.apply(x, self.index, self.inverse)
+            raise ValueError("the last layer was computed for some tokens only; leave out output_positions")
+        return x if self.index is None else _Unpack.apply(x, self.index, self.inverse)
 
     def restore(self, x: Tensor) -> Tensor:
         """(T, D) to (B, L, D), zeros on padding."""
@@ -121,30 +124,30 @@ class Layout:
 
     def ends(self, device: torch.device, last: bool) -> Tensor:
         """(B,) row of each sequence's first, or last, real token in the packed form."""
-        return self.rows(self.end_cells(device, last))
+        return self.rows(self.end_positions(device, last))
 
-    def end_cells(self, device: torch.device, last: bool) -> Tensor:
-        """(B,) flat cell of each sequence's first, or last, real token."""
+    def end_positions(self, device: torch.device, last: bool) -> Tensor:
+        """(B,) flat position of each sequence's first, or last, real token."""
         start = torch.arange(self.B, device=device) * self.L
         return start + self._reading_keys(device, from_right=last).argmin(1)
 
     def order(self, device: torch.device, from_right: bool) -> Tensor:
-        """(B, L) cells of each sequence as they are read: its real tokens from the left or right, then its padding."""
+        """(B, L) positions in reading order: real tokens of each sequence from the left or right, then its padding."""
         return self._reading_keys(device, from_right).argsort(1)
 
     def _reading_keys(self, device: torch.device, from_right: bool) -> Tensor:
-        """(B, L) sort keys: a cell with a smaller key is read earlier."""
-        cells = torch.arange(self.L, device=device).expand(self.B, -1)
-        keys = -cells if from_right else cells
-        return keys if self.mask is None else torch.where(self.mask, keys, cells + self.L)
+        """(B, L) sort keys: a position with a smaller key is read earlier."""
+        positions = torch.arange(self.L, device=device).expand(self.B, -1)
+        keys = -positions if from_right else positions
+        return keys if self.mask is None else torch.where(self.mask, keys, positions + self.L)
 
-    def rows(self, cells: Tensor) -> Tensor:
-        """Rows in the packed form of flat (B*L) cells."""
-        return cells if self.inverse is None else self.inverse[cells]
+    def rows(self, positions: Tensor) -> Tensor:
+        """Rows in the packed form of flat (B*L) positions."""
+        return positions if self.inverse is None else self.inverse[positions]
 
-    def has(self, cells: Tensor) -> bool:
-        """Whether all these cells have rows. On a GPU this waits for the device."""
-        return self.index is None or torch.equal(self.index[self.rows(cells)], cells)
+    def has(self, positions: Tensor) -> bool:
+        """Whether all these positions have rows. On a GPU this waits for the device."""
+        return self.index is None or torch.equal(self.index[self.rows(positions)], positions)
 
 
 def with_layout(batch: Batch) -> Batch:
@@ -152,22 +155,22 @@ def with_layout(batch: Batch) -> Batch:
 
     Raises ValueError if a sequence has no real token to pool.
     """
-    if CELLS in batch:
+    if PACKED_POSITIONS in batch:
         return batch
     mask = batch["attention_mask"]
     layout = Layout.of(mask, *mask.shape)
-    cells = layout.index
-    if cells is None:
-        cells = torch.arange(0 if layout.mask is None else mask.numel(), device=mask.device)
-    return batch | {CELLS: cells}
+    positions = layout.index
+    if positions is None:
+        positions = torch.arange(0 if layout.mask is None else mask.numel(), device=mask.device)
+    return batch | {PACKED_POSITIONS: positions}
 
 
-def inverse_of(index: Tensor, cells: int) -> Tensor:
-    """(B*L,) row of each cell in the packed form; 0 for padding left out."""
-    return index.new_zeros(cells).index_copy_(0, index, torch.arange(len(index), device=index.device))
+def inverse_of(index: Tensor, size: int) -> Tensor:
+    """(B*L,) row of each position in the packed form; 0 for padding left out."""
+    return index.new_zeros(size).index_copy_(0, index, torch.arange(len(index), device=index.device))
 
 
-class _Gather(torch.autograd.Function):
+class _Pack(torch.autograd.Function):
     """Rows `index` of x, none twice where there is a gradient: it is copied, since torch's indexed addition is slow."""
 
     @staticmethod
@@ -181,8 +184,8 @@ class _Gather(torch.autograd.Function):
         return dy.new_zeros(ctx.rows, *dy.shape[1:]).index_copy_(0, ctx.saved_tensors[0], dy), None
 
 
-class _Spread(torch.autograd.Function):
-    """Packed rows to cells. Cells of padding have no influence, so the gradient only gathers the real cells."""
+class _Unpack(torch.autograd.Function):
+    """Packed rows to positions. Padding has no influence, so the gradient only gathers the real tokens."""
 
     @staticmethod
     def forward(ctx, x, index, inverse):  # type: ignore[no-untyped-def]

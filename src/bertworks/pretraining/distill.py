@@ -6,32 +6,29 @@ pre-training: same loop, same run folder, exact resume; results.json compares th
 fine-tuning (finetuning/teacher.py).
 """
 
-import functools
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
 from ..checkpoint.weights import refuse_export, weights_checksum
 from ..data.store import Store
 from ..data.vocabulary import check_unknown
 from ..files import InputError, checksum
-from ..model.acceleration import compile_layers, for_inference
+from ..model.acceleration import compile_layers, for_inference, reference
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
-from ..training import machine
+from ..training.compute import prepare_model, should_compile
 from ..training.distributed import is_first_of_node, joined_world
 from ..training.identity import RunIdentity
-from ..training.loop import TrainingLoop, evaluate
+from ..training.loop import Run, TrainingLoop
+from ..training.machine import compute_dtype, prepared_process
 from ..training.objectives import PretrainingObjective
-from ..training.process import prepared_process
-from ..training.run import Run, is_finished, open_run, refuse_other_folder, train, write_results
+from ..training.run import is_finished, open_run, refuse_other_folder
 from ..training.task_objectives import DistillationObjective
 from .job import check_same_tokenizer, training_of
 from .recipe import DistillConfig
@@ -70,13 +67,12 @@ def start_student(teacher: Model, shape: ModelConfig, layers: tuple[int, ...]) -
     A student without segments has the teacher's first segment added to its positions: in text of one segment it begins
     with the teacher's very embeddings. (DistilBERT's script leaves it out.)
     """
-    model, theirs = build_model(shape, ("mlm",), pooler=False), teacher.state_dict()
+    model, weights = build_model(shape, ("mlm",), pooler=False), teacher.state_dict()
 
-    def source(name: str) -> Tensor:
-        weight = theirs[re.sub(r"(?<=^encoder\.layers\.)\d+", lambda number: str(layers[int(number[0])]), name)]
-        return weight.clone()
+    def source(name: str) -> str:
+        return re.sub(r"(?<=^encoder\.layers\.)\d+", lambda number: str(layers[int(number[0])]), name)
 
-    state = {name: source(name) for name in model.state_dict()}
+    state = {name: weights[source(name)].clone() for name in model.state_dict()}
     segments = teacher.encoder.embeddings.token_type
     if segments is not None and model.encoder.embeddings.token_type is None:
         state["encoder.embeddings.position.weight"] += segments.weight.detach()[0]
@@ -100,21 +96,16 @@ def distill(
     weights = checksum(folder / "config.json") + weights_checksum(folder)
     identity = RunIdentity(config, (store.fingerprint, weights))
 
-    @functools.cache
-    def loaded() -> Distillation:
-        return Distillation.load(config, folder, store)
-
-    if not is_finished(out):  # a finished run needs no teacher
-        loaded()
+    # a finished run needs no teacher
+    distillation = None if is_finished(out) else Distillation.load(config, folder, store)
     with prepared_process(), joined_world() as world:
         run = Run(out, identity, world, quiet)
         with open_run(run) as results:
             if results is not None:
                 return results
-            loop = loaded().loop(run)
-            if not train(run, loop, loaded().source.describe(loop)):
-                return None
-            return write_results(out, loaded().save(run, loop), world)
+            assert distillation is not None
+            loop = distillation.loop(run)
+            return distillation.finish(loop) if distillation.source.train(loop) else None
 
 
 @dataclass(frozen=True)
@@ -142,49 +133,38 @@ class Distillation:
         shape = student_config(teacher.config, layers, str(folder))
         check_unknown(store, tokenizer)
         source = training_of(config.pretraining(shape), store, tokenizer)
-        if config.from_teacher:
-            student = start_student(teacher, shape, layers)
-        else:
-            student = build_model(shape, ("mlm",), seed=config.loop.seed)
-        return cls(config, folder, teacher, student, layers, source)
+        return cls(config, folder, teacher, start_student(teacher, shape, layers), layers, source)
 
     def loop(self, run: Run) -> TrainingLoop:
         """The run's loop, new or resumed."""
         config, device = self.config, run.world.device
         teacher = self.teacher.to(device).eval()
-        if machine.should_compile(config.loop.compile, device):
+        if config.loop.compute == "reference":
+            teacher = reference(teacher)
+        elif should_compile(config.loop.compute, device):
             compile_layers(teacher.encoder, gradients=False)
-        if machine.compute_dtype(config.loop.precision, device) is torch.float32:
+        elif compute_dtype(config.loop.precision, device) is torch.float32:
             teacher = for_inference(teacher)
         objective = DistillationObjective(teacher, config.temperature, config.soft_targets == "all")
-        return self.source.loop(run, self.student, objective, config.weights)
+        return self.source.loop(run, prepare_model(self.student, config.loop, run), objective, config.weights)
 
-    def save(self, run: Run, loop: TrainingLoop) -> dict[str, Any]:
-        """Compare student and teacher, write the student's folder, and return what results.json has."""
-        results = self.source.results("distill", run, loop)
-        results |= {"title": f"A student of {run_name(self.folder)}"}
-        return self.source.save(run, loop, results | self.compare(run, loop, results["metrics"]))
-
-    def compare(self, run: Run, loop: TrainingLoop, metrics: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-        """Teacher and student side by side: size, masked LM on the held-out split."""
-        objective = loop.trainer.objective
+    def finish(self, loop: TrainingLoop) -> dict[str, Any]:
+        """Write the student's folder and the results, which compare teacher and student on the held-out text."""
+        objective, results = loop.trainer.objective, self.source.results(loop, "distill")
         assert isinstance(objective, DistillationObjective)
-        config, teacher = self.source.config, objective.teacher
-        source = self.source
-        data = config.data(source.store, "validation", source.vocabulary, config.phases[-1].length)
-        scores = evaluate(teacher, PretrainingObjective(None), data.batches(64, config.eval_batches), run.world)
-        one: dict[str, Any] = {
-            "name": run_name(self.folder),
-            "weights": weights_checksum(self.folder),
-            **_size(teacher),
-            **scores,
+        scores = self.source.evaluate(objective.teacher, PretrainingObjective(None), loop.run.world)
+        name, sizes = run_name(self.folder), (_size(self.teacher), _size(self.student))
+        comparison: dict[str, Any] = {
+            "title": f"A student of {name}",
+            "teacher": {"name": name, "weights": weights_checksum(self.folder), **sizes[0], **scores},
+            "student": {
+                "layers of the teacher": list(self.layers),
+                **sizes[1],
+                **{key: results["metrics"][key] for key in scores},
+            },
+            "ratio": {"parameters": sizes[1]["parameters"] / sizes[0]["parameters"]},
         }
-        other = {
-            "layers of the teacher": list(self.layers),
-            **_size(self.student),
-            **{key: metrics[key] for key in scores},
-        }
-        return {"teacher": one, "student": other, "ratio": {"parameters": other["parameters"] / one["parameters"]}}
+        return self.source.finish(loop, results | comparison)
 
 
 def _size(model: Model) -> dict[str, int]:

@@ -38,23 +38,22 @@ def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | 
             fits = max(CPU_TOKENS // phase.length, 2 * world.size)
             is_large = world.device.type == "cpu" and phase.batch_size > 2 * fits
             sizes = (fits // 2, fits) if is_large else (phase.batch_size,)
-            found = [_measure(config, phase, rows, corpus, steps // len(sizes), init) for rows in sizes]
-            if found[-1] is None:
+            updates = [_measure(config, phase, rows, corpus, steps // len(sizes), init) for rows in sizes]
+            if (update := updates[-1]) is None:
                 continue
-            update = found[-1]
-            if is_large and found[0]:
+            if is_large and (half := updates[0]):
                 held = [_held(phase, rows, world) for rows in (*sizes, phase.batch_size)]
                 # the peak of a process never falls: only its first pair shows how memory grows with the tokens held
-                growth = growth or (update.memory - found[0].memory) / (held[1] - held[0] or 1)
-                each = min(max(update.seconds - found[0].seconds, 0) / (fits - fits // 2), update.seconds / fits)
+                growth = growth or (update.memory - half.memory) / (held[1] - held[0] or 1)
+                each = min(max(update.seconds - half.seconds, 0) / (fits - fits // 2), update.seconds / fits)
                 update = Update(
                     update.tokens * phase.batch_size / fits,
                     update.seconds + each * (phase.batch_size - fits),
                     update.memory + growth * max(held[2] - held[1], 0),
                 )
-            spent = phase.share * _seconds(config, update)
-            hours += spent / 3600
-            tokens += spent * update.tokens / update.seconds
+            seconds = phase.budget_fraction * _seconds(config, update)
+            hours += seconds / 3600
+            tokens += seconds * update.tokens / update.seconds
             memory = max(memory, update.memory)
     rate = tokens / hours / 3600 if hours else 0.0
     return {"tokens_per_second": rate, "memory": memory, "hours": hours, "tokens": tokens} if hours else {}
@@ -74,7 +73,7 @@ def _measure(
         config.loop, steps=steps, tokens=0, hours=0.0, log_every=max(1, steps // 2), eval_every=0, save_every=0,
         keep_best="",
     )  # fmt: skip
-    alone = replace(phase, share=1.0, batch_size=rows)
+    alone = replace(phase, budget_fraction=1.0, batch_size=rows)
     short = replace(config, loop=loop, phases=(alone,), snapshots=(), eval_batches=1)
     with tempfile.TemporaryDirectory() as scratch:
         if pretrain(short, corpus, Path(scratch), init, quiet=True) is None:

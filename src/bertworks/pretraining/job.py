@@ -1,25 +1,28 @@
 """Pre-training from folders: a store, a recipe, and perhaps a model to continue from, become a run folder (run.py)."""
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from ..checkpoint.card import origin_in_card
 from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
 from ..data.batches import Vocabulary
+from ..data.prefetch import Prefetcher
 from ..data.store import Store
 from ..data.vocabulary import check_unknown, tokenizer_of
 from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
 from ..tokenizer import Tokenizer
-from ..training.distributed import is_first, is_first_of_node, joined_world
-from ..training.loop import Watch, evaluate
+from ..training.compute import prepare_model
+from ..training.distributed import is_first_of_node, joined_world
+from ..training.loop import RecordCallback, Run
+from ..training.machine import prepared_process
 from ..training.objectives import PRETRAINING
-from ..training.process import prepared_process
-from ..training.run import Run, is_finished, refuse_other_folder
+from ..training.run import is_finished, refuse_other_folder
 from .recipe import PretrainConfig
 from .run import StoreTraining, train_on_store
 
@@ -30,12 +33,12 @@ def pretrain(
     out: Path,
     init: Path | None = None,
     quiet: bool = False,
-    watch: Watch | None = None,
+    on_record: RecordCallback | None = None,
 ) -> dict[str, Any] | None:
     """Train or resume, and write the run folder; returns its results, or None if stopped before the end.
 
-    init: a model folder whose weights to continue from. quiet: print nothing. watch: called with the kind and the
-    values of each record of the log; when it returns True, the run is saved and stops.
+    init: a model folder whose weights to continue from. quiet: print nothing. on_record: called
+    with each record of the log; when it returns True, the run is saved and stops.
     Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
     config.loop.check(config.metrics)
@@ -44,8 +47,8 @@ def pretrain(
     check_vocabulary(source, init)
     origin = None if init is None else origin_in_card(find_model(init))
     with prepared_process(), joined_world() as world:
-        run = Run(out, config.identity(source.store, init), world, quiet, watch)
-        return train_on_store(source, run, lambda: start_model(config, init, quiet), origin)
+        run = Run(out, config.identity(source.store, init), world, quiet, on_record)
+        return train_on_store(source, run, lambda: start_model(config, init, run, source.store), origin)
 
 
 def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> StoreTraining:
@@ -66,6 +69,7 @@ def training_of(config: PretrainConfig, store: Store, tokenizer: Tokenizer) -> S
         store,
         Vocabulary.of(tokenizer),
         lambda folder, model, facts: save_folder(folder, model, tokenizer, dict(facts)),
+        Prefetcher,
     )
 
 
@@ -79,10 +83,8 @@ def held_out_metrics(config: PretrainConfig, corpus: Path, model: Path) -> dict[
     if loaded.fresh:
         raise InputError(f"{model} has no {', '.join(loaded.fresh)}, which objective = {config.objective!r} reads; "
                          "evaluate it by another objective")  # fmt: skip
-    data = config.data(source.store, "validation", source.vocabulary, config.phases[-1].length)
     with prepared_process(), joined_world() as world:
-        loaded.model.to(world.device)
-        return evaluate(loaded.model, PRETRAINING[config.objective], data.batches(64, config.eval_batches), world)
+        return source.evaluate(loaded.model.to(world.device), PRETRAINING[config.objective], world)
 
 
 def check_vocabulary(source: StoreTraining, init: Path | None) -> None:
@@ -91,7 +93,7 @@ def check_vocabulary(source: StoreTraining, init: Path | None) -> None:
     padded = init is not None and is_padded(rows, tokens)  # the table of that model stays as it is
     if rows != tokens and not padded:
         has = f"the recipe's model.vocab_size is {rows}"
-        advice = f"give --model.vocab-size {tokens} or build the corpus with the other tokenizer"
+        advice = f"give model.vocab_size = {tokens}, or build the corpus with the other tokenizer"
         if init is not None:  # a flag would give it another shape
             has = f"{init} has a vocabulary of {rows} tokens"
             advice = f"build the corpus with its tokenizer: bertworks corpus build ... --tokenizer {init}"
@@ -119,31 +121,39 @@ def check_padding(model: ModelConfig, pad: int) -> None:
     """Raises InputError if config.json would name another padding than the tokenizer's."""
     if model.pad_token_id == pad:
         return
-    flags, reason = f"--model.pad-token-id {pad}", ""
+    fields, reason = f"model.pad_token_id = {pad}", ""
     if model.family == "roberta":
         longest = model.max_length + pad + 1
-        flags += f" --model.position-offset {pad + 1} --model.max-position-embeddings {longest}"
+        fields += f", model.position_offset = {pad + 1}, model.max_position_embeddings = {longest}"
         reason = "RoBERTa's positions begin behind it, so "
     raise InputError(
         f"the recipe's model.pad_token_id is {model.pad_token_id}, the corpus's tokenizer pads with {pad}; "
-        f"{reason}give {flags}"
+        f"{reason}give {fields}"
     )
 
 
-def start_model(config: PretrainConfig, init: Path | None, quiet: bool = False) -> Model:
-    """Fresh weights, or those of a model folder to continue from. quiet: do not print what else is fresh or unused."""
+def start_model(config: PretrainConfig, init: Path | None, run: Run, store: Store) -> Model:
+    """A model with random weights, or with those of a model folder to continue from, ready to be trained."""
     if init is None:
-        return build_model(config.model, config.heads, seed=config.loop.seed)
-    theirs = dataclasses.asdict(read_config(init)[0])
-    if unlike := [f"{k}: {theirs[k]!r} there, {v!r} here" for k, v in vars(config.model).items() if theirs[k] != v]:
+        model = build_model(config.model, config.heads, seed=config.loop.seed)
+        if config.output_bias == "frequencies":
+            counts = torch.from_numpy(store.unigram_counts()) + 1.0
+            model.heads["mlm"].bias.data.copy_((counts / counts.sum()).log())  # type: ignore[operator, union-attr]
+        return prepare_model(model, config.loop, run)
+    if config.output_bias != "zero":
+        raise InputError(
+            f"output_bias = {config.output_bias!r} with a model to start from, which has its own; leave it out"
+        )
+    shape = dataclasses.asdict(read_config(init)[0])
+    if unlike := [f"{k}: {shape[k]!r} there, {v!r} here" for k, v in vars(config.model).items() if shape[k] != v]:
         raise InputError(
             f"{init} holds a model of another shape ({'; '.join(unlike)}); leave these out, since the run takes the "
             "shape of the model that it starts from"
         )
     start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
-    if is_first() and not quiet:
-        if start.fresh:
-            print(f"heads that {init} lacks begin with fresh weights: {', '.join(start.fresh)}", file=sys.stderr)
-        if start.unused:
-            print(f"in {init}, not used: {', '.join(start.unused)}", file=sys.stderr)
-    return start.model
+    model = prepare_model(start.model, config.loop, run)
+    if start.fresh:
+        run.say(f"heads that {init} lacks start with random weights: {', '.join(start.fresh)}")
+    if start.unused:
+        run.say(f"in {init}, not used: {', '.join(start.unused)}")
+    return model

@@ -12,9 +12,8 @@ from ..data.masking import MaskingConfig
 from ..data.store import Store
 from ..files import InputError, shorten
 from ..model.config import HeadName, ModelConfig
-from ..training.config import MOST_ROWS, LoopConfig, OptimConfig
+from ..training.config import MAX_BATCH_SIZE, OBJECTIVES, LoopConfig, ObjectiveName, ObjectiveSpec, OptimConfig
 from ..training.identity import RunIdentity
-from ..training.objective_specs import OBJECTIVES, ObjectiveName, ObjectiveSpec
 
 
 @dataclass(frozen=True)
@@ -22,14 +21,14 @@ class Phase:
     """A part of the run at one sequence length."""
 
     length: int = 128  # tokens of an instance, [CLS] and both [SEP] included
-    share: float = 1.0  # share of the budget
+    budget_fraction: float = 1.0  # fraction of the run's budget
     batch_size: int = 256  # instances per update, over all processes and micro-batches
     micro_batch_size: int = 0  # instances per forward pass; 0: all of the batch that the process has
 
     def __post_init__(self) -> None:
-        check_least(self, ("share",), 0)
-        if self.batch_size > MOST_ROWS:
-            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MOST_ROWS:,} per update")
+        check_least(self, ("budget_fraction",), 0)
+        if self.batch_size > MAX_BATCH_SIZE:
+            raise ValueError(f"batch_size = {shorten(self.batch_size)}; expected at most {MAX_BATCH_SIZE:,} per update")
         check_least(self, ("batch_size",), 1)
         check_least(self, ("micro_batch_size",), 0, "as many as the process has of the batch")
 
@@ -44,6 +43,8 @@ class PretrainConfig:
     masking: MaskingConfig = field(default_factory=MaskingConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
+    # initialization of the masked-LM head's bias: zero (BERT), or the logarithm of each token's frequency in the store
+    output_bias: Literal["zero", "frequencies"] = "zero"
     phases: tuple[Phase, ...] = (Phase(),)
     eval_batches: int = 40  # held-out batches per evaluation
     snapshots: tuple[int, ...] = ()  # steps after which the model is kept as a folder: snapshots/step-N
@@ -54,10 +55,11 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         check_least(self, ("eval_batches",), 1)
         check_least(self, ("workers",), -1, "2 on a GPU, 0 on a CPU")
-        side = self.objective_spec.direction
-        if self.model.direction != side:
+        direction = self.objective_spec.direction
+        if self.model.direction != direction:
             raise ValueError(
-                f"objective = {self.objective!r} with model.direction = {self.model.direction!r}; expected {side!r}"
+                f"objective = {self.objective!r} with model.direction = {self.model.direction!r}; expected "
+                f"{direction!r}"
             )
         if self.objective_spec.pair and not self.instances.has_pairs:
             raise ValueError(
@@ -66,8 +68,8 @@ class PretrainConfig:
             )
         if self.instances.sentence_order and self.objective_spec.pair != "sop":
             raise ValueError(f"instances.sentence_order with objective = {self.objective!r}; expected 'mlm+sop'")
-        if abs(sum(p.share for p in self.phases) - 1) > 1e-6:
-            raise ValueError(f"the phases' shares add up to {sum(p.share for p in self.phases)}; expected 1")
+        if abs((total := sum(p.budget_fraction for p in self.phases)) - 1) > 1e-6:
+            raise ValueError(f"the phases' budget_fraction adds up to {total}; expected 1")
         if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):
             last = self.loop.steps or "the end"
             raise ValueError(f"snapshots = {list(self.snapshots)}; expected steps of the run, from 1 to {last}")
@@ -121,8 +123,8 @@ class PretrainConfig:
         from ..checkpoint.locate import find_model
         from ..checkpoint.weights import weights_checksum
 
-        begun = () if init is None else (weights_checksum(find_model(init)),)
-        return RunIdentity(self, (store.fingerprint, *begun))
+        initial = () if init is None else (weights_checksum(find_model(init)),)
+        return RunIdentity(self, (store.fingerprint, *initial))
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,6 @@ class DistillConfig:
 
     # the teacher's layers, from 0, whose weights the student starts with; none: every second one
     layers: tuple[int, ...] = ()
-    from_teacher: bool = True  # false: the student has the same shape and starts with random weights
     temperature: float = 2.0  # temperature of both softmaxes in the loss against the teacher's distribution
     # tokens at which the student learns the teacher's distribution: only the masked tokens, or all tokens
     soft_targets: Literal["masked", "all"] = "masked"

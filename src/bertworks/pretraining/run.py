@@ -1,29 +1,28 @@
 """Pre-training on a store of tokens (paper 3.1, A.2; its comparators, 5.1).
 
 The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result), snapshots/ (models of
-earlier steps, if asked for) and results.json. A rerun resumes; a finished run is left as it is. What comes from the
-tokenizer and from model folders is passed in (job.py): ids, initial weights, and a function that saves a model.
+earlier steps, if requested) and results.json. A rerun resumes; a finished run is left as it is. What comes from the
+tokenizer, from model folders and from other processes is passed in (job.py): ids, initial weights, a function that
+saves a model, and one that makes batches ahead of training.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.ahead import Asked, BatchesAhead
-from ..data.batches import Vocabulary, as_tensors
+from ..data.batches import BatchRequest, BatchSource, PretrainingData, Vocabulary, as_tensors
 from ..data.instances import Position
 from ..data.store import Store
 from ..files import InputError
-from ..model.acceleration import training_method
 from ..model.heads import Model
+from ..training.config import TrainerState
 from ..training.distributed import World
-from ..training.loop import TrainingLoop, evaluate
+from ..training.loop import Run, TrainingLoop, evaluate
 from ..training.machine import check_memory
 from ..training.objectives import PRETRAINING, Objective
 from ..training.optim import Optimizer
-from ..training.progress import TrainerState
-from ..training.run import Run, open_run, resume_run, run_facts, train, write_results
+from ..training.run import open_run, resume_run, run_facts, write_results
 from ..training.trainer import AccumulationBatch, Trainer
 from .recipe import Phase, PretrainConfig
 
@@ -31,6 +30,8 @@ GPU_WORKERS = 2  # processes that make batches where a GPU leaves the processor 
 
 SaveModel = Callable[[Path, Model, Mapping[str, Any]], None]
 """Writes a model folder, with facts about the model for its card."""
+Prefetch = Callable[[Sequence[PretrainingData], int], BatchSource]
+"""Starts a number of processes that make the batches of these streams ahead of training."""
 
 
 def train_on_store(
@@ -38,16 +39,16 @@ def train_on_store(
 ) -> dict[str, Any] | None:
     """Train or resume, and write the run folder; returns its results, or None if stopped before the end.
 
-    start: makes the initial model. origin: where it comes from, if it was trained before, for the card.
+    start: makes the initial model, on its device. origin: where it comes from, if it was trained before, for the card.
     """
     with open_run(run) as results:
         if results is not None:
             return results
         loop = source.loop(run, start(), PRETRAINING[source.config.objective])
-        if not train(run, loop, source.describe(loop)):
+        if not source.train(loop):
             return None
-        results = source.results("pretrain", run, loop) | ({} if origin is None else {"continued": True})
-        return write_results(run.out, source.save(run, loop, results, origin), run.world)
+        facts = {} if origin is None else {"continued": True}
+        return source.finish(loop, source.results(loop, "pretrain") | facts, origin)
 
 
 @dataclass(frozen=True)
@@ -58,105 +59,94 @@ class StoreTraining:
     store: Store
     vocabulary: Vocabulary
     save_model: SaveModel
+    prefetch: Prefetch
 
     def loop(
         self, run: Run, model: Model, objective: Objective, weights: Mapping[str, float] | None = None
     ) -> TrainingLoop:
         """The run's loop, new or resumed; `weights` are those of the terms in the loss."""
         config, world = self.config, run.world
-        held_out = [config.data(self.store, "validation", self.vocabulary, phase.length) for phase in config.phases]
 
         def evaluate_now(progress: TrainerState) -> dict[str, float]:
             """During training at the current phase's length, because the model has not yet been trained on longer ones.
 
             At the end, and where scores are compared to keep the best weights, at the last phase's.
             """
-            over = config.loop.budget_used(progress) >= 1
-            if over:
+            is_over = config.loop.budget_used(progress) >= 1
+            if is_over:
                 run.say(f"evaluating on at most {config.eval_batches} held-out batches")
-            data = held_out[-1 if over or config.loop.keep_best else progress.phase]
-            return evaluate(model, objective, data.batches(64, config.eval_batches), world)
+            return self.evaluate(model, objective, world, -1 if is_over or config.loop.keep_best else progress.phase)
 
         def save_snapshot(step: int) -> None:
             if step in config.snapshots and world.main:
                 self.save_model(run.out / "snapshots" / f"step-{step}", model, {"kind": "pretrain", "steps": step})
 
         for phase in config.phases:
-            mine = -(-phase.batch_size // world.size)
-            check_memory(model.config, min(phase.micro_batch_size or mine, mine), phase.length, world.device)
-        feed = PretrainingFeed(config, self.store, self.vocabulary, world)
-        optimizer = Optimizer(model.to(world.device), config.optim)
-        loop = TrainingLoop(
-            Trainer(model, objective, feed, optimizer, world, config.loop, weights or {}),
-            run.out,
-            run.identity.hash,
-            evaluate=evaluate_now,
-            after_step=save_snapshot,
-            at_end=feed.close,
-            watch=run.watch,
-            quiet=run.quiet,
-        )
-        resume_run(run, loop)
+            rows = -(-phase.batch_size // world.size)
+            tokens = phase.length * min(phase.micro_batch_size or rows, rows)
+            check_memory(tokens, config.model.hidden_size, config.model.num_hidden_layers, world.device)
+        feed = PretrainingFeed(config, self.store, self.vocabulary, world, self.prefetch)
+        trainer = Trainer(model, objective, feed, Optimizer(model, config.optim), world, config.loop, weights or {})
+        loop = TrainingLoop(trainer, run, evaluate_now, after_step=save_snapshot, at_end=feed.close)
+        resume_run(loop)
         return loop
 
-    def describe(self, loop: TrainingLoop) -> list[str]:
-        """What is about to run, for a person to check before hours are spent."""
-        config, layers, size = self.config, self.config.model.num_hidden_layers, loop.trainer.world.size
-        trainer = loop.trainer
-        method = training_method(trainer.model, trainer.dtype, keyed=trainer.world.device.type == "cpu")
+    def evaluate(self, model: Model, objective: Objective, world: World, phase: int = -1) -> dict[str, float]:
+        """The metrics on held-out text, cut into instances of one phase's length."""
+        data = self.config.data(self.store, "validation", self.vocabulary, self.config.phases[phase].length)
+        return evaluate(model, objective, data.batches(64, self.config.eval_batches), world)
+
+    def train(self, loop: TrainingLoop) -> bool:
+        """Print what is about to run, for a person to check before hours are spent, and train."""
+        config, layers = self.config, self.config.model.num_hidden_layers
         parameters = sum(p.numel() for p in loop.trainer.model.parameters())
         tokens = sum(shard.n_tokens for shard in self.store.shards("train"))
-        kept = config.masking.kept_share if config.objective_spec.masked else 0.0
-        return [
-            f"model: {layers} layer{'s' * (layers != 1)}, width {config.model.hidden_size}, "
-            f"{parameters:,} parameters; corpus: {tokens:,} tokens",
-            f"device {loop.trainer.world.device}, {size} process{'es' * (size != 1)}, "
-            f"matrix products in {trainer.dtype}, layers by: {method}".replace("torch.", ""),
-            plateau(self.store.unigram_entropy(), kept),
-            f"budget: {config.loop.budget()}; the lines of training say the time left",
-        ]
+        retained = config.masking.unchanged_fraction if config.objective_spec.masked else 0.0
+        loop.run.say(
+            f"model: {layers} layer{'s' * (layers != 1)}, width {config.model.hidden_size}, {parameters:,} parameters; "
+            f"corpus: {tokens:,} tokens; processes: {loop.run.world.size}"
+        )
+        loop.run.say(plateau(self.store.unigram_entropy(), retained))
+        return loop.train()
 
-    def results(self, kind: str, run: Run, loop: TrainingLoop) -> dict[str, Any]:
+    def results(self, loop: TrainingLoop, kind: str) -> dict[str, Any]:
         """What results.json has."""
-        final = loop.metrics
-        if loop.has_reloaded and loop.evaluate:
-            final = loop.evaluate(loop.progress)
-        facts = run_facts(run, loop)
-        found = {"kind": kind, "metrics": final | {"unigram_entropy": self.store.unigram_entropy()}}
-        return found | facts | {"instances": loop.progress.instances, "corpus": self.store.fingerprint}
+        metrics = loop.metrics | {"unigram_entropy": self.store.unigram_entropy()}
+        facts = {"instances": loop.progress.instances, "corpus": self.store.fingerprint}
+        return {"kind": kind, "metrics": metrics, **run_facts(loop), **facts}
 
-    def save(
-        self, run: Run, loop: TrainingLoop, results: dict[str, Any], origin: Mapping[str, str] | None = None
+    def finish(
+        self, loop: TrainingLoop, results: dict[str, Any], origin: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Write the model folder, with the results and its `origin` in its card; returns the results."""
-        model = loop.trainer.model
+        """Write the model folder, with results and `origin` in its card, and the results, which are returned."""
+        model, run = loop.trainer.model, loop.run
         assert isinstance(model, Model)
         if run.world.main:
             self.save_model(run.out / "model", model, {**results, **(origin or {})})
-        return results
+        return write_results(run.out, results, run.world)
 
 
 class PretrainingFeed:
     """The batches of each phase in turn: a pure function of the run's progress, whoever makes them."""
 
-    def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: World):
+    def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: World, prefetch: Prefetch):
         self.phases, self.world = config.phases, world
         smallest = min(p.batch_size for p in config.phases)
         if smallest < world.size:
             raise InputError(f"batch_size {smallest} is less than the {world.size} processes; give each of them a row")
         self.pinned = world.device.type == "cuda"  # a GPU copies from pinned memory while it computes
         workers = config.workers if config.workers >= 0 else GPU_WORKERS if self.pinned else 0
-        self.source = BatchesAhead([config.data(store, "train", vocabulary, p.length) for p in config.phases], workers)
+        data = [config.data(store, "train", vocabulary, phase.length) for phase in config.phases]
+        self.source = prefetch(data, workers) if workers else BatchSource(data)
 
     def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
         """The next batch; a new phase begins at the start of its own stream."""
         phase = self.phase_at(budget_used)
         position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
         rows = self.micro_batches(self.phases[phase])
-        made, after = self.source.take(Asked(phase, position, self.phases[phase].batch_size, rows))
-        batches = [as_tensors(batch, self.pinned) for batch in made]
-        starts = [part.start for part in rows]
-        return AccumulationBatch([*zip(batches, starts, strict=True)], (phase, after.group, after.offset))
+        arrays, after = self.source.take(BatchRequest(phase, position, self.phases[phase].batch_size, rows))
+        micro_batches = [(as_tensors(batch, self.pinned), part.start) for batch, part in zip(arrays, rows, strict=True)]
+        return AccumulationBatch(micro_batches, (phase, after.group, after.offset))
 
     def micro_batches(self, phase: Phase) -> tuple[range, ...]:
         """The rows of the batch that each micro-batch of this process has."""
@@ -167,7 +157,7 @@ class PretrainingFeed:
         """The phase that is on when this fraction of the budget is used."""
         end = 0.0
         for i, phase in enumerate(self.phases):
-            end += phase.share
+            end += phase.budget_fraction
             if budget_used < end - 1e-9:
                 return i
         return len(self.phases) - 1
@@ -177,7 +167,9 @@ class PretrainingFeed:
         self.source.close()
 
 
-def plateau(entropy: float, kept: float) -> str:
+def plateau(entropy: float, retained: float) -> str:
     """The losses, in nats, at which a language model has learned nothing of contexts yet (docs/results.md)."""
-    copies = f", near {entropy * (1 - kept):.2f} also copies of the tokens that masking kept" if 0 < kept < 1 else ""
+    copies = (
+        f", near {entropy * (1 - retained):.2f} also copies of the tokens that masking kept" if 0 < retained < 1 else ""
+    )
     return f"unigram entropy of the corpus {entropy:.3f} nats: a loss near it has word frequencies only{copies}"

@@ -28,9 +28,9 @@ def train_static(corpus: Path | str, out: Path | str, config: StaticConfig | Non
     check_output_folder(out, [corpus])
     tokenizer = tokenizer_of(store)
     check_unknown(store, tokenizer)
-    found = _word2vec(_Sentences(store), config)
-    table = np.tile(found.vectors.mean(0), (tokenizer.vocab_size, 1))  # of a subword without a vector
-    table[[int(name) for name in found.index_to_key]] = found.vectors
+    vectors = _word2vec(_Sentences(store), config)
+    table = np.tile(vectors.vectors.mean(0), (tokenizer.vocab_size, 1))  # of a subword without a vector
+    table[[int(name) for name in vectors.index_to_key]] = vectors.vectors
     shape = static_shape(tokenizer.vocab_size, config.width, tokenizer.pad_id)
     model = build_model(shape, (), seed=1, pooler=False)
     embeddings = model.encoder.embeddings
@@ -44,7 +44,7 @@ def train_static(corpus: Path | str, out: Path | str, config: StaticConfig | Non
         "epochs": config.epochs,
         "width": config.width,
         "pieces": tokenizer.vocab_size,
-        "pieces_with_a_vector": len(found.index_to_key),
+        "pieces_with_a_vector": len(vectors.index_to_key),
     }
     save_folder(out, model, tokenizer, facts)
     return facts
@@ -68,7 +68,7 @@ def _word2vec(sentences: "_Sentences", config: StaticConfig) -> Any:
     )
     model.build_vocab(sentences)
     if not len(model.wv):
-        raise InputError(f"no subword occurs {config.min_count} times in the store; give a lower --min-count")
+        raise InputError(f"no subword occurs {config.min_count} times in the store; give a lower min_count")
     model.train(sentences, total_examples=model.corpus_count, epochs=model.epochs)
     return model.wv
 

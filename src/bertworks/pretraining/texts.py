@@ -1,7 +1,7 @@
 """Raw text -> vocabulary and corpus store, for a run that has neither yet (`bertworks pretrain --texts`).
 
-The tokenizer's folder is CORPUS-tokenizer. It records what the tokenizer was made of, so that a rerun with other
-settings never uses it by mistake.
+The tokenizer's folder is CORPUS-tokenizer. It records the settings, so that a rerun with other settings
+never uses it by mistake.
 """
 
 import os
@@ -15,7 +15,7 @@ from ..data.languages import KOREAN, base_of
 from ..files import InputError, read_json_object, shorten, write_json
 from ..tokenizer import Tokenizer, TokenizerConfig
 
-MADE = "made.json"  # in the tokenizer's folder: texts, language, encoding and size that it was trained with
+SETTINGS = "made.json"  # in the tokenizer's folder: texts, language, encoding and size that it was trained with
 
 
 def build_from_texts(
@@ -23,24 +23,24 @@ def build_from_texts(
 ) -> Tokenizer:
     """Train a WordPiece vocabulary (cased for Korean), build the store `corpus` with it, and return the tokenizer.
 
-    What is already made is kept. Raises InputError if it was made with other settings, and as `data.build.build`.
+    Existing parts are kept. Raises InputError if they have other settings, and as `data.build.build`.
     """
     folder, options = Path(f"{corpus}-tokenizer"), InputOptions(encoding=encoding)
-    made: dict[str, Any] = {"texts": [*map(os.path.abspath, texts)], "language": language, "encoding": encoding}
-    made["vocab_size"] = vocab_size
+    settings: dict[str, Any] = {"texts": [*map(os.path.abspath, texts)], "language": language, "encoding": encoding}
+    settings["vocab_size"] = vocab_size
     if folder.is_dir() and any(folder.iterdir()):
-        found = read_json_object(folder / MADE) if (folder / MADE).exists() else {}
-        if other := [name for name in made if found.get(name) != made[name]]:
-            was, now = (", ".join(f"{name} {shorten(of.get(name))}" for name in other) for of in (found, made))
+        earlier = read_json_object(folder / SETTINGS) if (folder / SETTINGS).exists() else {}
+        if unlike := [name for name in settings if earlier.get(name) != settings[name]]:
+            was, now = (", ".join(f"{name} {shorten(of.get(name))}" for name in unlike) for of in (earlier, settings))
             raise InputError(
-                f"{folder}: made with {was}; this command has {now}; give the earlier settings or another --corpus, or "
-                f"remove {corpus} and {folder}"
+                f"{folder}: trained with {was}; this command has {now}; give the earlier settings or another --corpus, "
+                f"or remove {corpus} and {folder}"
             )
     if (folder / "tokenizer.json").exists():
         tokenizer = Tokenizer.load(folder)
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / MADE, made)
+        write_json(folder / SETTINGS, settings)
         config = TokenizerConfig(vocab_size=vocab_size, lowercase=False if base_of(language) == KOREAN else None)
         tokenizer = Tokenizer.train((document.text for document in read_documents(texts, options)), config)
         tokenizer.save(folder)

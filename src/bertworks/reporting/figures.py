@@ -27,7 +27,7 @@ X = Literal["step", "tokens", "seconds"]
 Place = Literal["outside upper center", "outside lower center"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.")  # of more runs than colours
-WIDE = 3  # panels side by side
+WIDE = 3  # panels in one line
 GREY = "#666666"
 TERMS = {
     "mlm": "masked-LM",
@@ -86,23 +86,23 @@ def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> lis
     A folder of seeds gives its runs. Returns the files. Raises InputError if a folder is no run.
     """
     folders = [folder for given in runs for folder in runs_in(Path(given))]
-    found = [read_curves(folder) for folder in folders]
-    if not found:
+    curves = [read_curves(folder) for folder in folders]
+    if not curves:
         raise InputError("no run to plot; give one run folder or more")
-    if len({run.name for run in found}) < len(found):  # names alone do not tell them apart: say where they are
-        found = [run._replace(name="/".join(f.resolve().parts[-2:])) for run, f in zip(found, folders, strict=True)]
-    rows = [row[i : i + WIDE] for row in _panels(found) for i in range(0, len(row), WIDE)]
+    if len({run.name for run in curves}) < len(curves):  # names alone do not tell them apart: say where they are
+        curves = [run._replace(name="/".join(f.resolve().parts[-2:])) for run, f in zip(curves, folders, strict=True)]
+    rows = [row[i : i + WIDE] for row in _panels(curves) for i in range(0, len(row), WIDE)]
     columns = max(map(len, rows))
     figure = new_figure(4.8 * columns, 3.4 * len(rows))
     for i, row in enumerate(rows):
         for j, metric in enumerate(row):
             axes = figure.add_subplot(len(rows), columns, i * columns + j + 1)
             if metric == RELIABILITY:
-                _draw_reliability(axes, found)
+                _draw_reliability(axes, curves)
             else:
-                _draw(axes, found, metric, x)
-    if len(found) > 1:
-        title = "thin: training, thick: held-out" if any(run.held_out for run in found) else None
+                _draw(axes, curves, metric, x)
+    if len(curves) > 1:
+        title = "thin: training, thick: held-out" if any(run.held_out for run in curves) else None
         add_legend(figure, "outside upper center", title)  # above the panels: it would hide lines in each
     return save_figure(figure, Path(out))
 
@@ -158,14 +158,14 @@ def _draw_reliability(axes: Axes, runs: list[Curves]) -> None:
 
 def _draw(axes: Axes, runs: list[Curves], metric: str, x: X) -> None:
     """One metric of all runs."""
-    several = len(runs) > 1
+    is_comparison = len(runs) > 1
     for i, run in enumerate(runs):
         style = _style(i)
         position = _positions(run, x)
         for records, width, what in ((run.train, 1.0, "training"), (run.held_out, 2.2, "held-out")):
             points = [(position(r), r[metric]) for r in records if isinstance(r.get(metric), int | float)]
             name = f" {run.name}" if run.name.startswith("_") else run.name  # which matplotlib would keep to itself
-            label = (name if what == "held-out" or not run.held_out else None) if several else what
+            label = (name if what == "held-out" or not run.held_out else None) if is_comparison else what
             if points:
                 thick = what == "held-out"
                 axes.plot(
@@ -178,10 +178,10 @@ def _draw(axes: Axes, runs: list[Curves], metric: str, x: X) -> None:
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if not metric.endswith("loss"):
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-        if axes.get_ylim()[1] > 1:  # matplotlib leaves room above the highest value; no share is above 1
+        if axes.get_ylim()[1] > 1:  # matplotlib adds a margin above the highest value; no fraction is above 1
             axes.set_ylim(top=1.01)
     axes.set_xlim(left=0)
-    if not several:
+    if not is_comparison:
         axes.legend(edgecolor="none", framealpha=0.9)
 
 
@@ -219,8 +219,8 @@ def plot_groups(
     for i, ((name, values), colour) in enumerate(zip(groups.items(), itertools.cycle(COLOURS), strict=False)):
         mean = sum(values) / len(values)
         axes.bar(i, mean, width=0.6, color=colour, alpha=0.35, label=name)
-        spread = np.linspace(-0.12, 0.12, len(values)) if len(values) > 1 else [0.0]
-        axes.scatter(i + np.array(spread), values, color=colour, s=28, zorder=3)
+        offsets = np.linspace(-0.12, 0.12, len(values)) if len(values) > 1 else [0.0]
+        axes.scatter(i + np.array(offsets), values, color=colour, s=28, zorder=3)
         axes.annotate(f"{mean:.1%}", (i, max(values)), xytext=(0, 6), textcoords="offset points", ha="center")
     for label, value in levels.items():
         axes.axhline(value, color=GREY, linestyle=":", linewidth=1.5)

@@ -22,8 +22,8 @@ class Reporter:
     def __init__(self, run: Path, step: int, quiet: bool = False, main: bool = True, over: bool = False):
         self.path, self.quiet = run / LOG, quiet or not main
         if main and self.path.exists():
-            kept = [r for r in read_log(run) if r["step"] < step + (r["kind"] == "train" or not over)]
-            write_text(self.path, "".join(to_json(record) + "\n" for record in kept))
+            records = [r for r in read_log(run) if r["step"] < step + (r["kind"] == "train" or not over)]
+            write_text(self.path, "".join(to_json(record) + "\n" for record in records))
         self.console = Console(stderr=True)
         self.bar: Progress | None = None
         if not self.quiet and self.console.is_terminal:
@@ -32,10 +32,10 @@ class Reporter:
             self.task = self.bar.add_task("training", total=1.0, info="")
             self.bar.start()
 
-    def progress(self, share: float, info: str) -> None:
-        """Move the bar to `share` of the run."""
+    def progress(self, fraction: float, info: str) -> None:
+        """Move the bar to a fraction of the run."""
         if self.bar:
-            self.bar.update(self.task, completed=share, info=info)
+            self.bar.update(self.task, completed=fraction, info=info)
 
     def record(self, kind: str, values: dict[str, Any]) -> None:
         """Append one record to the log and show it as a line."""
@@ -43,10 +43,8 @@ class Reporter:
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(to_json({"kind": kind, **values}) + "\n")
         except OSError as error:
-            raise NotWritten(
-                f"{self.path}: could not be written ({error.strerror}); the last saved state is intact. "
-                "Free some space and rerun the command to resume"
-            ) from None
+            advice = "the last saved state is intact. Free some space and rerun the command to resume"
+            raise NotWritten(f"{self.path}: could not be written ({error.strerror}); {advice}") from None
         if self.quiet:
             return
         text = "  ".join(f"{name} {_short(name, value)}" for name, value in values.items() if value is not None)

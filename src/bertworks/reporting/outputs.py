@@ -16,11 +16,9 @@ from typing import Any
 
 from ..files import InputError
 
-KEPT = (  # files of run folders, model folders and exports that are read again
+OWN_FILES = (  # files of run folders, model folders and exports that are read again
     *("recipe.toml", "demo.toml", "results.json", "log.jsonl", "predictions.jsonl", "examples.jsonl"),
-    "trained_on.npy",
-    *("*predictions.json",),
-    *("types.json", "cell.json", "*.lock", "*.md"),
+    *("trained_on.npy", "*predictions.json", "types.json", "cell.json", "*.lock", "*.md"),
     *("config.json", "*_config.json", "config_*.json", "certificate.json", "modules.json", "made.json", "*.index.json"),
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model"),
     *("*model*.safetensors", "state.*", "best.*", "reference.safetensors", "start.safetensors"),
@@ -47,7 +45,7 @@ def check_output(
         return
     if any(_is_same(out, one) for path in _paths(data) for one in _files(path)):
         raise InputError(f"{out} is a file that is read; name another file to write")
-    own = any(fnmatch.fnmatch(out.name, name) for name in KEPT)
+    own = any(fnmatch.fnmatch(out.name, name) for name in OWN_FILES)
     parts = [*((path, path) for path in _paths(data))]
     parts += [(folder, one) for folder in _paths(folders) if own for one in _around(folder)]
     for folder, part in parts:
@@ -57,8 +55,6 @@ def check_output(
 
 def check_output_folder(out: Path | str, folders: Iterable[Any] = ()) -> None:
     """Raises InputError if the folder `out` is a file, cannot be made, or is one of the folders that are read."""
-    if os.path.exists(out) and not os.path.isdir(out):
-        raise InputError(f"{out}: a file; expected a folder to write; name a folder")
     _check_folder(Path(out), next(one for one in (Path(out), *Path(out).absolute().parents) if os.path.lexists(one)))
     for folder in _paths(folders):
         if any(_is_same(Path(out), one) for one in _around(folder)):
@@ -83,7 +79,7 @@ def _check_place(out: Path, makes_folder: bool) -> None:
     folder = next((one for one in parents if os.path.lexists(one)), out.parent) if makes_folder else out.parent
     if not os.path.lexists(folder):
         raise InputError(f"{out}: there is no folder {folder}; make it first")
-    replaced = not out.is_symlink() and (out.is_file() or not os.path.lexists(out))  # else written as it stands
+    replaced = not out.is_symlink() and (out.is_file() or not os.path.lexists(out))  # else written in place
     _check_folder(out, folder, replaced)
 
 

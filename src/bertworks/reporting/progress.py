@@ -22,7 +22,7 @@ class Progress:
     def __init__(self, show: bool = True) -> None:
         self.show = show
         self.bar = sys.stderr.isatty()
-        self.at: Callable[[float], None] = lambda done: None  # reports that so much of the stage's total is done
+        self.at: Callable[[float], None] = lambda done: None  # reports the finished part of the stage's total
 
     def say(self, text: str) -> None:
         """Print a line."""
@@ -54,13 +54,8 @@ class Progress:
         from rich.console import Console
 
         counts = "{task.completed:,.0f}/{task.total:,.0f} " + unit + "  {task.speed:,.1f} " + unit + "/s"
-        columns = (
-            "{task.description}",
-            progress.BarColumn(),
-            progress.TextColumn(counts),
-            progress.TimeRemainingColumn(),
-        )
-        with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        columns = ("{task.description}", progress.BarColumn(), progress.TextColumn(counts))
+        with progress.Progress(*columns, progress.TimeRemainingColumn(), console=Console(stderr=True)) as bar:
             task = bar.add_task(name, total=total)
             self.at = lambda done: bar.update(task, completed=done / scale)
             yield
@@ -68,14 +63,14 @@ class Progress:
 
 def _plain_lines(name: str, total: float, scale: float, unit: str) -> Callable[[float], None]:
     """A function of what is done, which prints a line every ten seconds."""
-    begun = last = time.monotonic()
+    started = last = time.monotonic()
 
     def update(done: float) -> None:
         nonlocal last
         now, done = time.monotonic(), done / scale
         if now - last < EVERY or not done:
             return
-        last, rate = now, done / (now - begun)
+        last, rate = now, done / (now - started)
         left = (total - done) / rate
         text = f"{name}: {done:,.0f} of {total:,.0f} {unit}, {rate:,.1f} {unit}/s, {left:,.0f} s left"
         print(text, file=sys.stderr, flush=True)

@@ -40,7 +40,7 @@ class RunResults(Printed):
 
     folder: Path  # the run folder; every function takes it as a model
     details: dict[str, Any] = field(default_factory=dict)  # all of results.json; {} if the run was stopped
-    findings: tuple[str, ...] = ()  # what doctor found in the finished run, a line each, with advice
+    findings: tuple[str, ...] = ()  # about the labelled examples of a finished run, one line each, with advice
 
     @property
     def finished(self) -> bool:
@@ -66,10 +66,8 @@ class RunResults(Printed):
             title = f"{self.folder}: stopped and saved, without a model yet; call again to resume"
             return ResultTable(title, ("metric", "value"), [])
         header = ("metric", "mean", "sd over seeds") if self.std else ("metric", "value")
-        spread = self.std
-        rows = [
-            (name, number(value), *([number(spread[name])] if spread else [])) for name, value in self.metrics.items()
-        ]
+        std = self.std
+        rows = [(name, number(value), *([number(std[name])] if std else [])) for name, value in self.metrics.items()]
         notes = [str(note) for note in self.details.get("notes", [])]
         if self.details.get("collapsed") is True:
             notes.append(COLLAPSED)
@@ -128,7 +126,7 @@ class Rows(list[dict[str, Any]]):
         shown = self[:SHOWN_ROWS]
         names = [*dict.fromkeys(name for row in shown for name in row)]
         columns = {name: [_cell(row.get(name)) for row in shown] for name in names}
-        widths = itertools.accumulate(3 + max(map(cell_len, (name, *cells))) for name, cells in columns.items())
+        widths = itertools.accumulate(3 + max(map(cell_len, (name, *texts))) for name, texts in columns.items())
         numbers = 4 + len(str(max(0, len(shown) - 1)))  # the first column, and the last bar
         fitting = max(1, sum(width <= SHOWN_WIDTH - numbers for width in widths))
         rows = [(str(i), *(columns[name][i] for name in names[:fitting])) for i in range(len(shown))]

@@ -39,14 +39,14 @@ def commit() -> str | None:
 
 def seed_folders(folder: Path) -> dict[int, Path]:
     """The folders seed-1, seed-2, ... of a run with several seeds, by seed."""
-    found = {int(path.name[5:]): path for path in folder.glob("seed-*") if re.fullmatch(r"seed-\d+", path.name)}
-    return dict(sorted(found.items()))
+    folders = {int(path.name[5:]): path for path in folder.glob("seed-*") if re.fullmatch(r"seed-\d+", path.name)}
+    return dict(sorted(folders.items()))
 
 
 def run_folders(folder: Path) -> list[Path]:
     """The run folders below a folder: of seeds, a search, a study, a demo (finetune/tags/own/lr-0.001/seed-1)."""
-    found = {path.parent for depth in range(1, 6) for path in folder.glob("*/" * depth + LOG)}
-    return sorted(path for path in found if path.name != "model" and path.parent.name != "snapshots")
+    folders = {path.parent for depth in range(1, 6) for path in folder.glob("*/" * depth + LOG)}
+    return sorted(path for path in folders if path.name != "model" and path.parent.name != "snapshots")
 
 
 def runs_in(folder: Path) -> list[Path]:
@@ -63,11 +63,11 @@ def runs_in(folder: Path) -> list[Path]:
 def read_results(path: Path | str, form: Any, repair: str = REPAIR) -> Any:
     """A JSON file that a run wrote. Raises InputError for what does not fit `form`; `repair` says what to do then."""
     try:
-        found = read_json(path)
+        results = read_json(path)
     except InputError as error:
         raise InputError(f"{error}; {repair}") from None
-    check_fields(found, form, str(path), repair)
-    return found
+    check_fields(results, form, str(path), repair)
+    return results
 
 
 def read_log(run: Path | str) -> list[dict[str, Any]]:
@@ -87,17 +87,17 @@ def read_json_lines(path: Path, form: Any) -> list[Any]:
 
 def _read_lines(path: Path, *forms: Any, cut: bool = False) -> list[Any]:
     lines = read_bytes(path, "the lines of JSON that a run writes", READ_BYTES).split(b"\n")
-    found = []
+    records = []
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         if number == len(lines) and not line:
             break
         try:
-            found.append(parse_json(line, where))
+            records.append(parse_json(line, where))
         except InputError as error:
             if cut and number == len(lines):  # no newline behind it
                 break
             raise InputError(f"{error}; {REPAIR}, or remove the line") from None
         for form in forms:
-            check_fields(found[-1], form, where, f"{REPAIR}, or remove the line")
-    return found
+            check_fields(records[-1], form, where, f"{REPAIR}, or remove the line")
+    return records

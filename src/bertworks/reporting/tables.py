@@ -39,10 +39,10 @@ class ResultTable:
 
     def html(self) -> str:
         """The table as HTML, for a notebook."""
-        cells = "".join(f"<th>{html.escape(name)}</th>" for name in self.header)
+        header = "".join(f"<th>{html.escape(name)}</th>" for name in self.header)
         rows = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return f"<p>{html.escape(self.title)}</p><table><tr>{cells}</tr>{rows}</table>{notes}"
+        return f"<p>{html.escape(self.title)}</p><table><tr>{header}</tr>{rows}</table>{notes}"
 
     def _print(self, console: "Console") -> None:
         from rich.table import Table
@@ -60,7 +60,7 @@ class ResultTable:
     def markdown(self) -> str:
         """The table as a Markdown file."""
         lines = [self.header, *self.rows]
-        table = [f"| {' | '.join(map(cell_text, cells))} |" for cells in lines]
+        table = [f"| {' | '.join(map(cell_text, texts))} |" for texts in lines]
         table.insert(1, f"| {' | '.join(['---', *('---:' for _ in self.header[1:])])} |")
         notes = (line for note in self.notes for line in ("", no_tags(note)))
         return "\n".join([f"# {no_tags(self.title)}", "", *table, *notes, ""])

@@ -3,18 +3,17 @@
 In reading order:
 
     base.py            what a task, its limits, its data, and a kind of task are
-    catalogue.py       every known task as a literal
+    catalogue.py       every task with a name; the tasks are in catalogue.toml
     kinds.py           the kinds of tasks by name; reading a task's data
     sequences.py       framing, overlapping windows, flat arrays
     inputs.py          examples as a model takes them, batches of them, the scores of a head
     classification.py  one or two texts: classes, values, several labels
-    labels.py          labels as files write them, several in one cell too
+    labels.py          labels, lists and truth values as files write them
     embedding.py       pairs of texts for embedders
     choice.py          multiple choice
     tagging.py         a tag for every word or character
-    units.py           words or characters among the tokens of their texts
     sentences.py       files of tagged sentences
-    column_files.py    files with a word per line: CoNLL-2003, CoNLL-U, GermEval
+    column_files.py    files with a word per line: CoNLL-2003, CoNLL-U
     span_files.py      texts with spans of characters, as annotation tools export them
     tags.py            tag schemes, entities and their scores
     span.py            answers in contexts
@@ -24,13 +23,11 @@ In reading order:
     squad_scores.py    the official scores of answers
     table.py           rows with named columns, of a file of any format or in memory
     records.py         DataFrames, datasets and lists of dictionaries, row by row
-    formats.py         the rows of files: text tables, JSON, Parquet, decoded lines
-    sheets.py          the rows of a sheet of a workbook
-    cells.py           lists, truth values and whole numbers in cells
+    formats.py         the rows of files: text tables, JSON, Parquet, workbooks, decoded lines
     checks.py          checks of labelled data before training
-    selection.py       the rows that a subcommand or a function is given
-    rows.py            rows that a caller hands over in Python, checked
-    draws.py           rows drawn by a seed, and rows that are kept back
+    selection.py       the examples that a subcommand or a function is given
+    rows.py            checks of rows that a caller gives in Python
+    sampling.py        examples drawn by a seed, and examples that are held out
     metrics.py         metrics of classes, values and label sets
     calibration.py     calibration of probabilities, thresholds of several labels
 """
@@ -42,7 +39,7 @@ from .._lazy import lazy_names
 if TYPE_CHECKING:
     from .base import Data as Data
     from .base import Example as Example
-    from .base import Limits as Limits
+    from .base import LengthLimits as LengthLimits
     from .base import Task as Task
     from .catalogue import TASKS as TASKS
     from .catalogue import find_task as find_task

@@ -1,7 +1,7 @@
 """Answers from the scores of starts and ends (run_squad.py, write_predictions and get_final_text).
 
-Of every window the `n_best_size` best starts and ends are combined; what is no span of the context, begins where
-another window sees more of what is around, or is longer than `max_answer_length`, is dropped. The rest is ranked by
+Of every window the `n_best_size` best starts and ends are combined. A combination is dropped if it is no span of the
+context, begins where another window has more context, or is longer than `max_answer_length`. The rest is ranked by
 start + end over all windows of a question. Ties stay in the order in which the original meets them.
 
 Each answer is given twice: as the text that the official files want, put together from words with single spaces between
@@ -12,8 +12,9 @@ Shapes: W windows, T scores of all windows, n candidates of a question.
 """
 
 import functools
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..tokenizer import Tokenizer, compose
-from .base import Limits
+from .base import LengthLimits
 from .contexts import Contexts
 from .sequences import Integers, Windows
 
-NOTHING_FOUND = 1e6  # null odds of a question for which no candidate is valid; there the original fails
+NO_VALID_SPAN = 1e6  # null odds of a question for which no candidate is valid; there the original fails
 Scores = NDArray[np.float64]
+NormalForm = Callable[[str], str]  # of a word
 
 
 class Answer(NamedTuple):
@@ -76,7 +78,7 @@ class Decoder:
     windows: Windows
     offset: Integers  # (W,) where in each sequence the context begins
     tokenizer: Tokenizer
-    limits: Limits
+    limits: LengthLimits
 
     def decode(self, scores: NDArray[np.floating], edges: Integers, version_2: bool) -> Iterator[Answers]:
         """Answers to each question, in order.
@@ -85,22 +87,17 @@ class Decoder:
         of padding after those of its tokens. These take places among the n best, as in the original.
         """
         wide = scores.astype(np.float64)
-        for windows in self._by_question():
-            parts = [self._candidates(w, wide[edges[w] : edges[w + 1]]) for w in windows]
-            found = Candidates(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-            of_cls = wide[edges[windows]]  # [CLS] stands for no answer: the smallest of its scores
+        first_windows = np.flatnonzero(np.diff(self.windows.text, prepend=-1))  # of each question
+        for first, beyond in itertools.pairwise([*first_windows.tolist(), len(self.windows.text)]):
+            parts = [self._candidates(w, wide[edges[w] : edges[w + 1]]) for w in range(first, beyond)]
+            candidates = Candidates(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+            of_cls = wide[edges[first:beyond]]  # [CLS] means no answer: the smallest of its scores
             null = tuple(of_cls[of_cls.sum(1).argmin()].tolist()) if version_2 else None
-            yield self._rank(int(self.context[self.windows.text[windows[0]]]), found, null)
+            yield self._rank(int(self.context[self.windows.text[first]]), candidates, null)
 
     @functools.cached_property
-    def plain(self) -> "PlainWords":
-        """The words that were looked at."""
-        return PlainWords(self.tokenizer)
-
-    def _by_question(self) -> list[Integers]:
-        """The windows of each question."""
-        W = len(self.windows.text)
-        return np.split(np.arange(W), np.flatnonzero(np.diff(self.windows.text)) + 1) if W else []
+    def normal_form(self) -> NormalForm:
+        return normal_forms(self.tokenizer)
 
     def _candidates(self, window: int, scores: Scores) -> Candidates:
         """The valid spans among the best starts and ends of one window."""
@@ -115,9 +112,9 @@ class Decoder:
         base = self.contexts.edges[self.context[windows.text[window]]] + windows.start[window]
         return Candidates(base + first, base + last, scores[offset + first, 0], scores[offset + last, 1])
 
-    def _rank(self, context: int, found: Candidates, null: tuple[float, float] | None) -> Answers:
+    def _rank(self, context: int, spans: Candidates, null: tuple[float, float] | None) -> Answers:
         """The n best of one question, no text twice. null: scores of no answer, None if there must be one."""
-        totals = found.start_logit + found.end_logit
+        totals = spans.start_logit + spans.end_logit
         best: dict[str, int] = {}  # candidates by their text, -1 = no answer
         for i in np.argsort(-(totals if null is None else np.append(totals, sum(null))), kind="stable").tolist():
             if len(best) == self.limits.n_best_size:
@@ -125,18 +122,18 @@ class Decoder:
             if i == len(totals):
                 best[""] = -1
             else:
-                best.setdefault(self._text(context, found.first[i], found.last[i]), i)
+                best.setdefault(self._text(context, spans.first[i], spans.last[i]), i)
         if null is not None:
             best.setdefault("", -1)
-        pairs = [*zip(found.start_logit.tolist(), found.end_logit.tolist(), strict=True), null or (0.0, 0.0)]
+        pairs = [*zip(spans.start_logit.tolist(), spans.end_logit.tolist(), strict=True), null or (0.0, 0.0)]
         logits = [pairs[i] for i in best.values()]  # -1 is the last
-        offsets = [self._characters(found.first[i], found.last[i]) if i >= 0 else (0, 0) for i in best.values()]
-        shares = softmax([sum(pair) for pair in logits])
-        answers = [Answer(text, *at, p, *pair) for text, at, p, pair in zip(best, offsets, shares, logits, strict=True)]
+        offsets = [self._characters(spans.first[i], spans.last[i]) if i >= 0 else (0, 0) for i in best.values()]
+        each = zip(best, offsets, softmax([sum(pair) for pair in logits]), logits, strict=True)
+        answers = [Answer(text, *offset, probability, *pair) for text, offset, probability, pair in each]
         if null is None:
             return Answers(answers or [Answer("empty")], None)
         top = next((answer for answer in answers if answer.text), None)
-        return Answers(answers, sum(null) - top.start_logit - top.end_logit if top else NOTHING_FOUND)
+        return Answers(answers, sum(null) - top.start_logit - top.end_logit if top else NO_VALID_SPAN)
 
     def _text(self, context: int, first: int, last: int) -> str:
         """A candidate as the original gives it, by aligning subwords; with other vocabularies as the context has it."""
@@ -147,7 +144,7 @@ class Decoder:
         predicted = " ".join(subwords.replace(" ##", "").replace("##", "").split())
         words = " ".join(self.contexts.words[word[first] : word[last] + 1])
         composed = compose(words)
-        return words[slice(*composed.span(*final_span(predicted, composed.text, self.plain)))]
+        return words[slice(*composed.span(*final_span(predicted, composed.text, self.normal_form)))]
 
     def _characters(self, first: int, last: int) -> tuple[int, int]:
         """Characters from the beginning of one token to the end of another."""
@@ -165,24 +162,18 @@ def softmax(totals: list[float]) -> list[float]:
 # ---- the final text
 
 
-class PlainWords(dict[str, str]):
-    """Words as the vocabulary sees them: normalized, with spaces round punctuation. Each is looked at once."""
-
-    def __init__(self, tokenizer: Tokenizer):
-        self._tokenizer = tokenizer
-
-    def __missing__(self, word: str) -> str:
-        self[word] = plain = " ".join(self._tokenizer.split(self._tokenizer.normalize(word)))
-        return plain
+def normal_forms(tokenizer: Tokenizer) -> NormalForm:
+    """Words as the vocabulary has them: normalized, with spaces round punctuation. Each is computed once."""
+    return functools.cache(lambda word: " ".join(tokenizer.split(tokenizer.normalize(word))))
 
 
-def final_span(predicted: str, original: str, plain: PlainWords) -> tuple[int, int]:
-    """Where the part of `original` begins and ends that `predicted`, a text of subwords, stands for; else all of it.
+def final_span(predicted: str, original: str, normal_form: NormalForm) -> tuple[int, int]:
+    """Where the part of `original` begins and ends that `predicted`, a text of subwords, comes from; else all of it.
 
     It is looked for in the normalized form of `original`; then the two forms are matched character by character, spaces
     left out. So "zurich" in "(Zürich)," is Zürich.
     """
-    normal = " ".join(filter(None, [plain[word] for word in original.split(" ")]))
+    normal = " ".join(filter(None, [normal_form(word) for word in original.split(" ")]))
     begin = normal.find(predicted)
     if begin < 0 or not predicted:
         return 0, len(original)

@@ -1,6 +1,6 @@
-"""What a task is: one literal, saying where its texts and labels are and how it is judged. A new task needs no code.
+"""What a task is: one literal, saying where its texts and labels are and how it is evaluated. A new task needs no code.
 
-Every kind of task has a module of its own, which reads its rows, featurises and judges them: classification.py,
+Every kind of task has a module of its own, which reads its rows, featurises and evaluates them: classification.py,
 choice.py, tagging.py, span.py. kinds.py lists them.
 """
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from ..config import check_least
 from ..model.config import HeadName
 from ..reporting.run_files import PREDICTIONS
 from .records import Source
@@ -30,14 +31,14 @@ KindName = Literal["single", "pair", "regression", "multilabel", "choice", "tagg
 
 @dataclass(frozen=True)
 class Task:
-    """Where a task's texts and labels are, and how it is judged."""
+    """Where a task's texts and labels are, and how it is evaluated."""
 
     name: str
     text: tuple[str, ...] = ("text",)  # names of one or two text columns; what they mean is said in the kind's module
     label: str = "label"  # name of the label column
     kind: KindName | Literal[""] = ""  # "": single or pair, by the number of text columns
     labels: tuple[str, ...] = ()  # names of the classes in the order of their numbers; (): those of the training file
-    written: tuple[str, ...] = ()  # how the files write `labels`, in the same order, if not by these names
+    raw_labels: tuple[str, ...] = ()  # how the files write `labels`, in the same order, if not by these names
     metrics: tuple[str, ...] = ("accuracy",)  # names of metrics of the kind; the first is the one to choose by
     choices: tuple[str, ...] = ()  # names of the columns of a multiple choice
     header: tuple[str, ...] = ()  # names of the columns of files that begin without them
@@ -45,7 +46,7 @@ class Task:
     dev: str = "dev.tsv"
     test: str = "test.tsv"  # without labels
     dataset: str = ""  # name of its data on the Hugging Face Hub, for model cards; "": the user's own
-    more: Mapping[str, str] = field(default_factory=dict)  # further development sets: {name: file}, judged if there
+    more: Mapping[str, str] = field(default_factory=dict)  # further development sets: {name: file}, evaluated if there
     defaults: Mapping[str, Any] = field(default_factory=dict)  # fields of FinetuneConfig that differ, dotted
     form: TableForm = PLAIN  # encoding and sheet of the files
     # number by which the scores of an embedding task are divided; 0: not known yet, the largest score above 1
@@ -64,7 +65,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Limits:
+class LengthLimits:
     """How long inputs and answers may be. The defaults are the original code's (run_classifier.py, run_squad.py)."""
 
     max_seq_length: int = 128  # tokens of an input, [CLS] and [SEP] included; what does not fit is cut or windowed
@@ -74,11 +75,8 @@ class Limits:
     max_answer_length: int = 30  # span: tokens of an answer
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < 3:
-            raise ValueError(f"max_seq_length = {self.max_seq_length}; expected 3 or more")
-        small = [n for n in ("doc_stride", "max_query_length", "n_best_size", "max_answer_length") if vars(self)[n] < 1]
-        if small:
-            raise ValueError(f"{small[0]} = {vars(self)[small[0]]}; expected 1 or more")
+        check_least(self, ("max_seq_length",), 3)
+        check_least(self, ("doc_stride", "max_query_length", "n_best_size", "max_answer_length"), 1)
 
 
 class Example(NamedTuple):
@@ -108,13 +106,13 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Judged:
+class EvaluationResult:
     """The metrics of a model on some rows, and how often it predicted each label."""
 
     metrics: dict[str, float]
     predicted: dict[str, int] = field(default_factory=dict)  # how often each label was predicted
-    majority: float = 0.0  # the first metric of the best answer that does not look at the text
-    collapsed: bool = False  # the same answer everywhere, although the true ones differ
+    majority: float = 0.0  # the first metric of the majority-class baseline
+    constant_predictions: bool = False  # the same answer everywhere, although the true ones differ
     settings: dict[str, Any] = field(default_factory=dict)  # tuned here, to be stored with the model
     files: dict[str, Any] = field(default_factory=dict)  # for the run folder: .json, or .jsonl from a list
     details: dict[str, Any] = field(default_factory=dict)  # further tables for results.json, of classes alone
@@ -152,7 +150,7 @@ class Prepared(ABC):
 
     @property
     def majority(self) -> float:
-        """The first metric of the best answer that does not look at the text; 0.0 if there is no such answer."""
+        """The first metric of the majority-class baseline; 0.0 where it is not defined."""
         return 0.0
 
     def notes(self) -> list[str]:
@@ -168,31 +166,31 @@ class Prepared(ABC):
         """
 
     @abstractmethod
-    def judge(self, scores: "Tensor", settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: "Tensor", settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of the same scores. Every row needs a label.
 
         `settings`: those stored with the model; None while it is trained, where they are tuned on these rows.
         """
 
     def predictions(self, true: Sequence[Any], predicted: Sequence[Any]) -> dict[str, Any]:
-        """`Judged.files`: what each row's label is, and what the model predicts."""
+        """`EvaluationResult.files`: what each row's label is, and what the model predicts."""
         rows = zip(self.rows, true, predicted, strict=True)
         return {PREDICTIONS: [{"line": row.line, "label": a, "predicted": b} for row, a, b in rows]}
 
 
 def no_names(task: Task, rows: Sequence[Any]) -> tuple[str, ...]:
-    """`Kind.labels` of heads whose outputs have no names: a choice's score, the two ends of a span."""
+    """`TaskType.labels` of heads whose outputs have no names: a choice's score, the two ends of a span."""
     return ()
 
 
 @dataclass(frozen=True)
-class Kind:
+class TaskType:
     """What is done differently for one kind of task."""
 
     head: HeadName | None  # None: the encoder's vectors are what is trained
     objective: "Objective"
     read: Callable[[Task, Source, bool], Sequence[Any]]  # rows of a file or in memory, with labels or without
     prepare: Callable[..., Prepared]  # (tokenizer, rows, task, limits); of classes also how texts are cut
-    metrics: tuple[str, ...]  # names that `judge` knows; the first two are those of own tables
+    metrics: tuple[str, ...]  # names that `evaluate` knows; the first two are those of own tables
     # the names of the head's outputs, from training rows
     labels: Callable[[Task, Sequence[Any]], tuple[str, ...]] = no_names

@@ -61,23 +61,3 @@ def thresholds_of(labels: Sequence[str], settings: Mapping[str, Any]) -> NDArray
     """(K,) probabilities above which each of several labels is there, by the settings stored with a model."""
     chosen = settings.get("thresholds", {})
     return np.array([chosen.get(name, HALF) for name in labels], np.float64)
-
-
-def best_thresholds(probabilities: Floats, true: NDArray[Any], labels: Sequence[str]) -> dict[str, float]:
-    """For each label the probability above which its F1 on these rows is best, in the middle between two rows' values.
-
-    probabilities (N, K), true (N, K) of 0 and 1. Of equally good ones the nearest to one half. A label that no row has
-    is left out, because its F1 is 0 anywhere.
-    """
-    from sklearn.metrics import precision_recall_curve
-
-    found = {}
-    for k, name in enumerate(labels):
-        if not true[:, k].any():
-            continue
-        precision, recall, values = precision_recall_curve(true[:, k], probabilities[:, k])
-        f1 = 2 * precision * recall / np.maximum(precision + recall, 1e-12)
-        middles = (values + np.concatenate([[0.0], values[:-1]])) / 2  # predicted from `values` on: above its middle
-        best = np.flatnonzero(f1[:-1] >= f1[:-1].max() - 1e-12)
-        found[name] = float(middles[best[np.abs(middles[best] - HALF).argmin()]])
-    return found

@@ -17,9 +17,9 @@ from ..batch import IGNORED
 from ..files import InputError, shorten
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ChoiceObjective
-from .base import Judged, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, LengthLimits, Prepared, Task, TaskType
 from .inputs import Inputs, labelled_loss
-from .labels import alike_label
+from .labels import same_label
 from .metrics import accuracy
 from .records import Source
 from .sequences import cut_pairs, frame
@@ -51,31 +51,27 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Choice]:
     columns = (*task.text, *task.choices, *((task.label,) if labelled else ()))
     names = task.labels or tuple(map(str, range(len(task.choices))))
     rows, place, number = [], locator(path), None
-    for row in read_table(path, columns, task.header, form=task.form):
-        (text, *beginning), choices = row.values[: len(task.text)], row.values[len(task.text) : len(columns) - labelled]
+    for line, values in read_table(path, columns, task.header, form=task.form):
+        (text, *beginning), choices = values[: len(task.text)], values[len(task.text) : len(columns) - labelled]
         if not all(map(str.strip, choices)):
-            raise InputError(
-                f"{place(row.line)}: an empty choice; expected a text in each of {', '.join(task.choices)}"
-            )
+            raise InputError(f"{place(line)}: an empty choice; expected a text in each of {', '.join(task.choices)}")
         if labelled:
-            label = row.values[-1].strip()
-            known = alike_label(label, names)
-            if known is None:
-                found = f"label {shorten(label)}" if label else "no label"
-                raise InputError(f"{place(row.line)}: {found}; expected one of {', '.join(names)}")
-            number = names.index(known)
-        rows.append(Choice(text, tuple(" ".join([*beginning, choice]) for choice in choices), number, row.line))
+            label = same_label(values[-1].strip(), names)
+            if label is None:
+                written = f"label {shorten(values[-1])}" if values[-1].strip() else "no label"
+                raise InputError(f"{place(line)}: {written}; expected one of {', '.join(names)}")
+            number = names.index(label)
+        rows.append(Choice(text, tuple(" ".join([*beginning, choice]) for choice in choices), number, line))
     if not rows:
         raise InputError(f"{path}: no rows in this file")
     return rows
 
 
-def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: Limits) -> "ChoiceRows":
+def prepare(tokenizer: Tokenizer, rows: Sequence[Choice], task: Task, limits: LengthLimits) -> "ChoiceRows":
     """Rows as arrays. Raises InputError if they have not all the same number of choices."""
     counts = {len(row.choices) for row in rows} or {len(task.choices)}
     if len(counts) > 1:
-        found = " and ".join(map(str, sorted(counts)))
-        raise InputError(f"{task.name}: rows with {found} choices; expected one number")
+        raise InputError(f"{task.name}: rows with {sorted(counts)} choices; expected one number")
     texts = [row.text for row in rows for _ in row.choices]
     choices = [choice for row in rows for choice in row.choices]
     [C] = counts
@@ -100,26 +96,25 @@ class ChoiceRows(Prepared):
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[Chosen]:
         """The best choice of each row from (N * C, 1) scores."""
         scores = scores.view(-1, self.inputs.choices).double()
-        best, chances = scores.argmax(-1).tolist(), scores.softmax(-1).tolist()
+        best, probabilities = scores.argmax(-1).tolist(), scores.softmax(-1).tolist()
+        results = zip(self.rows, best, probabilities, self.tokens.tolist(), self.cut.tolist(), strict=True)
         return [
             Chosen(choice=i, text=row.choices[i], score=each[i], scores=each, tokens=tokens, cut=cut)
-            for row, i, each, tokens, cut in zip(
-                self.rows, best, chances, self.tokens.tolist(), self.cut.tolist(), strict=True
-            )
+            for row, i, each, tokens, cut in results
         ]
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of (N * C, 1) scores."""
         scores, true = scores.view(-1, self.inputs.choices), self.inputs.labels
         predicted = scores.argmax(-1).numpy()
         counts = Counter(predicted.tolist())
-        return Judged(
+        return EvaluationResult(
             metrics={"loss": labelled_loss(scores, true), "accuracy": accuracy(true, predicted)},
             predicted={str(i): counts[i] for i in range(self.inputs.choices)},
             majority=self.majority,
-            collapsed=len(counts) == 1 < len(set(true.tolist())),
+            constant_predictions=len(counts) == 1 < len(set(true.tolist())),
             files=self.predictions(true.tolist(), predicted.tolist()),
         )
 
 
-CHOICE = Kind("choice", ChoiceObjective(), read, prepare, ("accuracy",))
+CHOICE = TaskType("choice", ChoiceObjective(), read, prepare, ("accuracy",))

@@ -7,8 +7,7 @@ Shapes: N examples, K labels.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
@@ -19,27 +18,20 @@ from ..batch import IGNORED
 from ..files import InputError
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import ClassificationObjective
-from .base import Example, Judged, Kind, Limits, Prepared, Task
-from .calibration import (
-    HALF,
-    best_thresholds,
-    expected_calibration_error,
-    probabilities,
-    reliability,
-    thresholds_of,
-)
+from .base import EvaluationResult, Example, LengthLimits, Prepared, Task, TaskType
+from .calibration import HALF, expected_calibration_error, probabilities, reliability, thresholds_of
 from .inputs import Inputs, labelled_loss
 from .labels import (
     SEPARATOR,
     label_names,
     label_parts,
     marked_labels,
+    multilabel_names,
     number,
     one_label,
-    several_labels,
     unknown_label,
 )
-from .metrics import METRICS, all_same, guessing
+from .metrics import METRICS, all_same, majority_score
 from .records import Source
 from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame
 from .table import locator, read_table
@@ -66,33 +58,31 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
 
     Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
     """
-    if isinstance(path, Path) and path.is_dir() and not task.train:
-        raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks predict")
-    several, count = labelled and task.kind == "multilabel", len(task.text)
-    marks = task.label.split(",") if several and "," in task.label else []  # one column per label
+    is_multilabel, count = labelled and task.kind == "multilabel", len(task.text)
+    marks = task.label.split(",") if is_multilabel and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
-    where, names = locator(path), dict(zip(task.written or task.labels, task.labels, strict=True))
-    check = None if several or not labelled else number if task.kind in NUMERIC else one_label
-    examples, cells, checked = list[Example](), list[list[str]](), dict[str, str]()
+    where, names = locator(path), dict(zip(task.raw_labels or task.labels, task.labels, strict=True))
+    check = None if is_multilabel or not labelled else number if task.kind in NUMERIC else one_label
+    examples, written, checked = list[Example](), list[list[str]](), dict[str, str]()
     # one pass: collecting the rows first would double the time, most of it spent by the garbage collector
-    for line, values in read_table(path, columns, task.header, (), (task.label,) if several else (), task.form):
+    for line, values in read_table(path, columns, task.header, (), (task.label,) if is_multilabel else (), task.form):
         label = None
         if check:
-            cell = values[count].strip()
-            label = checked.get(cell)
+            value = values[count].strip()
+            label = checked.get(value)
             if label is None:
-                label = checked[cell] = check(cell, names, where(line))
+                label = checked[value] = check(value, names, where(line))
         examples.append(Example(values[0], values[1] if count == 2 else None, label, line))
-        if several:
-            cells.append([*map(str.strip, values[count:])])
+        if is_multilabel:
+            written.append([*map(str.strip, values[count:])])
     if not examples:
         raise InputError(f"{path}: no rows in this file")
-    if several:
+    if is_multilabel:
         places = [where(example.line) for example in examples]
         if marks:
-            labels = marked_labels(cells, marks, places)
+            labels = marked_labels(written, marks, places)
         else:
-            labels = several_labels([cell for (cell,) in cells], names, places)
+            labels = multilabel_names([value for (value,) in written], names, places)
         examples = [example._replace(label=label) for example, label in zip(examples, labels, strict=True)]
     return examples
 
@@ -104,7 +94,7 @@ def prepare(
     tokenizer: Tokenizer,
     examples: Sequence[Example],
     task: Task,
-    limits: Limits,
+    limits: LengthLimits,
     windowed: bool = False,
     cut_left: bool = False,
 ) -> "ClassRows":
@@ -130,20 +120,20 @@ def _labels(examples: Sequence[Example], task: Task) -> NDArray[Any]:
     if task.kind == "regression":
         return np.array([np.nan if e.label is None else float(e.label) for e in examples], np.float32)
     numbers = {label: i for i, label in enumerate(task.labels)}
-    cells = [(example.line, label_parts(example.label, task)) for example in examples]
-    for line, names in cells:
-        unknown = [name for name in names if name not in numbers]
-        if unknown:
-            raise InputError(f"line {line}: {unknown_label(unknown[0], task.labels)}")
+    named = [label_parts(example.label, task) for example in examples]
+    for example, names in zip(examples, named, strict=True):
+        for name in names:
+            if name not in numbers:
+                raise InputError(f"line {example.line}: {unknown_label(name, task.labels)}")
     if task.kind != "multilabel":
-        return np.array([numbers[names[0]] if names else IGNORED for _, names in cells], np.int64)
-    marked = np.zeros((len(cells), len(numbers)), np.float32)
-    for row, (_, names) in zip(marked, cells, strict=True):
+        return np.array([numbers[names[0]] if names else IGNORED for names in named], np.int64)
+    marked = np.zeros((len(named), len(numbers)), np.float32)
+    for row, names in zip(marked, named, strict=True):
         row[[numbers[name] for name in names]] = 1
     return marked
 
 
-# ---- judging
+# ---- evaluation
 
 
 @dataclass(frozen=True)
@@ -155,7 +145,7 @@ class ClassRows(Prepared):
     @property
     def majority(self) -> float:
         """The first metric of the best answer that does not look at the text."""
-        return guessing(self.task.metrics[0], self.inputs.labels)
+        return majority_score(self.task.metrics[0], self.inputs.labels)
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any], raw: bool = False) -> list[Classified]:
         """The label of each row from (S, K) scores; the probabilities of a long text's windows are averaged.
@@ -163,20 +153,20 @@ class ClassRows(Prepared):
         raw: the results hold scores before softmax or sigmoid instead of probabilities. `settings` may have
         `thresholds` of several labels, by name; others begin above one half.
         """
-        names, least = self.task.labels, thresholds_of(self.task.labels, settings)
-        least = np.log(least) - np.log1p(-least) if raw else least
+        names, threshold = self.task.labels, thresholds_of(self.task.labels, settings)
+        threshold = np.log(threshold) - np.log1p(-threshold) if raw else threshold
         values, order = self._ranked(scores, raw)
-        counts = (np.bincount(self.owner, minlength=len(values)), self.tokens, self.cut)
+        windows = np.bincount(self.owner, minlength=len(values)).tolist()
         results = []
-        for row, best, *each in zip(values, order[:, 0], *counts, strict=True):
-            label, numbers = names[best], row.tolist()
+        for row, best, *counts in zip(
+            values, order[:, 0], windows, self.tokens.tolist(), self.cut.tolist(), strict=True
+        ):
+            label, each = names[best], dict(zip(names, row.tolist(), strict=True))
             if self.task.kind == "multilabel":
-                label = SEPARATOR.join(names[k] for k in np.flatnonzero(row > least))
-            count, tokens, cut = map(int, each)
-            scored = dict(zip(names, numbers, strict=True))
-            results.append(
-                Classified(label=label, score=numbers[best], scores=scored, windows=count, tokens=tokens, cut=cut)
-            )
+                label = SEPARATOR.join(names[k] for k in np.flatnonzero(row > threshold))
+            count, tokens, cut = counts
+            score = each[names[best]]
+            results.append(Classified(label=label, score=score, scores=each, windows=count, tokens=tokens, cut=cut))
         return results
 
     def best_first(self, scores: Tensor, raw: bool = False) -> list[list[tuple[str, float]]]:
@@ -190,34 +180,25 @@ class ClassRows(Prepared):
         values = means if raw else self.windows.mean(probabilities(scores, self.task.kind).numpy())
         return values, np.lexsort((-means, -values), axis=-1)
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of (N, K) scores; of classes also calibration."""
         true, task = self.inputs.labels, self.task
         predicted = predictions(scores, task, thresholds_of(task.labels, settings or {}))
-        shown, gold = (named_labels(numbers, task) for numbers in (predicted, true))
-        judged = Judged(
+        numbers, details = {}, {}
+        if task.kind != "regression":
+            counts = predicted.sum(0) if predicted.ndim == 2 else np.bincount(predicted, minlength=len(task.labels))
+            numbers = dict(zip(task.labels, map(int, counts), strict=True))
+            table = reliability(probabilities(scores, task.kind).numpy(), true)
+            details = {"ece": expected_calibration_error(table), "reliability": table}
+        return EvaluationResult(
             metrics={"loss": labelled_loss(scores, true)}
             | {name: METRICS[name](true, predicted) for name in task.metrics},
+            predicted=numbers,
             majority=self.majority,
-            collapsed=all_same(predicted) and not bool((true == true[:1]).all()),
-            files=self.predictions(gold, shown),
+            constant_predictions=all_same(predicted) and not bool((true == true[:1]).all()),
+            files=self.predictions(named_labels(true, task), named_labels(predicted, task)),
+            details=details,
         )
-        if task.kind == "regression":
-            return judged
-        counts = predicted.sum(0) if predicted.ndim == 2 else np.bincount(predicted, minlength=len(task.labels))
-        table = reliability(probabilities(scores, task.kind).numpy(), true)
-        return replace(
-            judged,
-            predicted=dict(zip(task.labels, map(int, counts), strict=True)),
-            details={
-                "ece": expected_calibration_error(table),
-                "reliability": table,
-            },
-        )
-
-    def thresholds(self, scores: Tensor) -> dict[str, float]:
-        """The best threshold of each of several labels on these rows, by name, from their (N, K) scores."""
-        return best_thresholds(probabilities(scores, self.task.kind).numpy(), self.inputs.labels, self.task.labels)
 
 
 def predictions(scores: Tensor, task: Task, thresholds: NDArray[np.float64] | float = HALF) -> NDArray[Any]:
@@ -238,8 +219,8 @@ def named_labels(numbers: NDArray[Any], task: Task) -> list[Any]:
     return [task.labels[i] if i >= 0 else None for i in numbers]
 
 
-def _kind(*metrics: str) -> Kind:
-    return Kind("classifier", ClassificationObjective(), read, prepare, metrics, label_names)
+def _kind(*metrics: str) -> TaskType:
+    return TaskType("classifier", ClassificationObjective(), read, prepare, metrics, label_names)
 
 
 SINGLE = PAIR = _kind("accuracy", "macro_f1", "f1", "matthews")

@@ -60,8 +60,8 @@ class Contexts:
 def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
     """The words and tokens of every text, with their offsets. Raises InputError for added tokens of several words."""
     if tokenizer.over_words:
-        found = shorten(tokenizer.over_words[0])
-        raise InputError(f"the tokenizer has added tokens of several words ({found}); expected words alone")
+        token = shorten(tokenizer.over_words[0])
+        raise InputError(f"the tokenizer has added tokens of several words ({token}); expected words alone")
     words: list[str] = []
     begins: list[int] = []
     counts = []
@@ -135,20 +135,12 @@ def answer_tokens(contexts: Contexts, context: int, place: Place, answer: list[i
     if span.first > span.last:
         return None  # words of control characters alone
     tokens = slice(base + span.first, base + span.last + 1)
-    if answer is not None:
-        return improve_span(contexts.ids[tokens].tolist(), span, answer)
-    inside = np.flatnonzero((contexts.end[tokens] > place.start) & (contexts.begin[tokens] < place.end))
-    return Span(span.first + int(inside[0]), span.first + int(inside[-1])) if len(inside) else span
-
-
-def improve_span(tokens: list[int], span: Span, answer: list[int]) -> Span:
-    """The first part of `span` whose tokens are the answer's: 40 in "(40%)". Else `span` itself.
-
-    This is the original's _improve_answer_span; `tokens` are those of `span`.
-    """
-    length = len(answer)
-    if length and tokens != answer:
-        for i in range(len(tokens) - length + 1):
-            if tokens[i : i + length] == answer:
-                return Span(span.first + i, span.first + i + length - 1)
+    if answer is None:
+        inside = np.flatnonzero((contexts.end[tokens] > place.start) & (contexts.begin[tokens] < place.end))
+        return Span(span.first + int(inside[0]), span.first + int(inside[-1])) if len(inside) else span
+    ids, length = contexts.ids[tokens].tolist(), len(answer)
+    if answer and ids != answer:  # the original's _improve_answer_span: 40 in "(40%)"
+        for i in range(span.first, span.first + len(ids) - length + 1):
+            if ids[i - span.first : i - span.first + length] == answer:
+                return Span(i, i + length - 1)
     return span

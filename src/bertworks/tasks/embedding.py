@@ -21,7 +21,7 @@ from ..files import InputError
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import EMBEDDING_SCALE, EmbeddingObjective
-from .base import Example, Judged, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, Example, LengthLimits, Prepared, Task, TaskType
 from .classification import read as read_pairs
 from .inputs import Inputs, labelled_loss
 from .labels import LARGEST
@@ -36,21 +36,16 @@ TIE = 1e-5  # cosines that differ by less are the same but for rounding
 SCORED, POSITIVE = ("spearman", "pearson"), ("mrr", "recall_at_1")  # metrics of rows with scores, and of pairs alone
 
 
-def metrics_of(label: str) -> tuple[str, ...]:
-    """The metrics of a table of one's own with this label column, "" for none."""
-    return SCORED if label else POSITIVE
-
-
 def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
     """The pairs of one file. Raises InputError with file and line: a column is missing, a score is no number.
 
     Also if pairs are read without scores from a table with a column called label or score.
     """
-    unused = set(SCORE_COLUMNS) - {*task.text}
-    if labelled and not task.label and (found := next((n for n in names_of(path, task.form) if n in unused), "")):
+    names = names_of(path, task.form) if labelled and not task.label else ()
+    if ignored := sorted({*SCORE_COLUMNS} & {*names} - {*task.text}):
+        meaning = "without a label the texts of a row belong together"
         raise InputError(
-            f"{path}: the column {found} would be ignored: without --label the texts of a row belong together; give "
-            f"--label {found}, or remove or rename the column"
+            f"{path}: the column {ignored[0]} would be ignored: {meaning}; give it as label, or remove the column"
         )
     return read_pairs(task, path, labelled and bool(task.label))
 
@@ -60,7 +55,7 @@ def scale_of(task: Task, rows: Sequence[Example]) -> float:
     return task.scale or max([1.0, *(abs(float(row.label)) for row in rows if row.label is not None)])
 
 
-def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: Limits) -> "PairRows":
+def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limits: LengthLimits) -> "PairRows":
     """Each text as a sequence of its own, cut to limits.max_seq_length.
 
     Raises InputError for a row of one text, and for a score that is no cosine when it is divided by the scale.
@@ -69,11 +64,10 @@ def prepare(tokenizer: Tokenizer, examples: Sequence[Example], task: Task, limit
     for example in examples:
         if example.pair is None:
             raise InputError(f"line {example.line}: one text; expected two in every row")
-        if task.label and example.label is not None and abs(float(example.label)) > min(scale, LARGEST):
-            raise InputError(
-                f"line {example.line}: score {example.label} divided by {scale:g} (the largest one of training, at "
-                "least 1) is not from -1 to 1 as a cosine is; correct it, or bring all scores to one scale"
-            )
+        largest = min(scale, LARGEST)
+        if task.label and example.label is not None and abs(float(example.label)) > largest:
+            expected = f"expected one from {-largest:g} to {largest:g}, the largest one of training, at least 1"
+            raise InputError(f"line {example.line}: score {example.label}; {expected}")
     whole = tokenize(tokenizer, [text for example in examples for text in (example.text, example.pair or "")])
     length = np.minimum(whole.length, limits.max_seq_length - 2)
     cut = (whole.length - length).reshape(-1, 2).sum(1)
@@ -91,7 +85,7 @@ class PairRows(Prepared):
     scale: float  # the scores are divided by it
 
     def notes(self) -> list[str]:
-        """What a user should hear about the rows."""
+        """What is cut, and the number by which scores are divided."""
         divided = f"scores are divided by {self.scale:g}, the largest one of training: a cosine is 1 at most"
         return [*super().notes(), *([divided] if self.scale > 1 else [])]
 
@@ -106,21 +100,21 @@ class PairRows(Prepared):
         texts = (inputs.ids[a:b].tobytes() for a, b in zip(edges[::2], edges[1::2], strict=True))
         return [numbers.setdefault(text, len(numbers)) for text in texts]
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of (S, D) vectors: correlation with the scores; or the rank of a text's own pair among all."""
-        found = _cosines(scores)
-        labels, same = self.inputs.labels, len(found) > 1 and float(found.max() - found.min()) <= TIE
+        cosines, labels = _cosines(scores), self.inputs.labels
+        is_constant = len(cosines) > 1 and float(cosines.max() - cosines.min()) <= TIE
         if self.task.label:
-            true = {name: METRICS[name](labels, found.numpy()) for name in self.task.metrics}
-            loss = labelled_loss(found, labels)
+            metrics = {name: METRICS[name](labels, cosines.numpy()) for name in self.task.metrics}
+            loss = labelled_loss(cosines, labels)
         else:
             ranks, loss = _ranks(scores, self.second_texts())
-            known = {"mrr": float((1 / ranks).mean()), "recall_at_1": float((ranks == 1).float().mean())}
-            true = {name: known[name] for name in self.task.metrics}
-            same = same and not bool((ranks == 1).any())  # pairs of equal texts have one cosine, and are told apart
-        rows = zip(self.rows, found.tolist(), strict=True)
+            metrics = {"mrr": float((1 / ranks).mean()), "recall_at_1": float((ranks == 1).float().mean())}
+            is_constant &= not bool((ranks == 1).any())  # pairs of equal texts have one cosine, and differ from others
+        rows = zip(self.rows, cosines.tolist(), strict=True)
         files = {PREDICTIONS: [{"line": row.line, "cosine": value} for row, value in rows]}
-        return Judged({"loss": loss, **true}, collapsed=same, files=files)
+        metrics = {name: metrics[name] for name in self.task.metrics}
+        return EvaluationResult({"loss": loss, **metrics}, constant_predictions=is_constant, files=files)
 
 
 def _unit(vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,12 +138,12 @@ def _ranks(vectors: Tensor, texts: Sequence[int]) -> tuple[Tensor, float]:
     rows = torch.tensor([*{text: row for row, text in enumerate(texts)}.values()], dtype=torch.int64)  # one of each
     ranks, loss = [], 0.0
     for start in range(0, len(first), CHUNK):
-        found = first[start : start + CHUNK] @ second.T
-        own = torch.arange(start, start + len(found))
-        ahead = found[:, rows] - found[:, rows].gather(1, number[own][:, None])
+        cosines = first[start : start + CHUNK] @ second.T
+        own = torch.arange(start, start + len(cosines))
+        ahead = cosines[:, rows] - cosines[:, rows].gather(1, number[own][:, None])
         ranks.append((ahead > TIE).sum(1) + ((ahead.abs() <= TIE).sum(1) + 1) / 2)
-        loss += float(F.cross_entropy(EMBEDDING_SCALE * found, own, reduction="sum"))
+        loss += float(F.cross_entropy(EMBEDDING_SCALE * cosines, own, reduction="sum"))
     return torch.cat(ranks), loss / max(len(first), 1)
 
 
-EMBEDDING = Kind(None, EmbeddingObjective(), read, prepare, (*SCORED, *POSITIVE))
+EMBEDDING = TaskType(None, EmbeddingObjective(), read, prepare, (*SCORED, *POSITIVE))

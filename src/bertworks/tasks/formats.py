@@ -1,63 +1,53 @@
-"""The rows of files: records (lists of cells) of text tables, objects of JSON and Parquet, decoded lines of any text.
+"""The rows of files: records (lists of cells) of text tables and sheets, objects of JSON and Parquet, lines of text.
 
-Quotes of .tsv and .txt tables are ordinary characters, as in GLUE's files, unless the whole file is quoted as pandas
-and Excel do (`is_quoted`). Text tables are parsed here and not by pyarrow.csv, which does not know the lines that its
-rows begin in.
+Text tables are parsed here and not by pyarrow.csv, which does not know the line in which a row begins.
 """
 
 import csv
+import datetime
 import re
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
+from xml.etree import ElementTree
 
-from ..data.corpus import MARKUP, REFUSED_STARTS
 from ..data.encodings import UTF8, as_utf8, codec_of, hint
+from ..data.parsers import list_names
 from ..files import InputError, parse_json, read_json, shorten
 from ..tokenizer import normalize
 
-MAX_LINE = 16 << 20  # bytes of a line, characters of a cell; a line of 100 MB would take gigabytes of memory
-BATCH = 1024  # rows of a Parquet file held at a time
-EXPECTED = "expected UTF-8 text, a line each, or a table: .csv, .tsv, .jsonl, .parquet, .xlsx"
-_NO_TEXT = (
-    rb"\x1f\x8b",
-    *(start for start, kind in REFUSED_STARTS.items() if kind != MARKUP),
-)  # gzip; <html> is a text
-_CELL = re.compile(r'"(?:[^"]|"")*"')
-_QUOTED = re.compile(rf'(?:{_CELL.pattern}|[^"\t]*)(?:\t(?:{_CELL.pattern}|[^"\t]*))*')  # a record of a quoted table
-_NEEDS = re.compile(r'""|[\t\r\n]')
+MAX_CELL = 16 << 20  # characters of a cell in a .csv file
+BATCH = 1024  # rows of a Parquet file in memory at a time
+_QUOTED = re.compile(r'"(?<![^\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|\Z)')  # a quoted cell of a table with tabs
+_SHEET_CELL = re.compile(rb'<(?:\w+:)?c (?=[^>]*?\br="([A-Z]+\d+)")([^>]*[^/])>(.*?)</(?:\w+:)?c>', re.DOTALL)
 
-Cells = Iterator[tuple[int, list[str]]]  # (line, cells) of each record
+Records = Iterator[tuple[int, list[str]]]  # (line, cells) of each row
 Objects = Iterator[tuple[int, dict[str, Any]]]  # (line, item or row, counted from 1; object)
 
 
 def decoded(file: IO[bytes], where: str, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a file with their line ends, without a byte order mark.
 
-    Raises InputError, with the line, if it is not of this encoding, is longer than MAX_LINE bytes, or the file is no
-    text.
+    Raises InputError with the line if the file is not a text of this encoding.
     """
     if codec_of(encoding) not in UTF8:
         file = as_utf8(file, encoding, where)
-    number = 0
-    while line := file.readline(MAX_LINE + 1):
-        number += 1
-        if number == 1 and (b"\0" in line or any(re.match(start, line) for start in _NO_TEXT)):
-            raise InputError(f"{where}: not a text file; {EXPECTED}; unpack it, or give --encoding utf-16")
-        if len(line) > MAX_LINE:
-            raise InputError(f"{where}, line {number}: more than {MAX_LINE:,} bytes; expected shorter lines; divide it")
+    for number, line in enumerate(file, 1):
+        if number == 1 and b"\0" in line:
+            raise InputError(f"{where}: not a text file; expected UTF-8; unpack it, or give the encoding utf-16")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            found = f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8"
-            raise InputError(f"{found}; {hint(line)}, or save the file as UTF-8") from None
+            problem = f"{where}, line {number}: byte 0x{line[error.start]:02X} is not UTF-8"
+            raise InputError(f"{problem}; {hint(line)}, or save the file as UTF-8") from None
 
 
 # ---- text tables
 
 
-def csv_records(lines: Iterator[str], path: Path, separator: str = ",") -> Cells:
-    """The records of a quoted table; a quoted cell may contain line ends. Blank lines are no records."""
+def csv_records(lines: Iterator[str], path: Path, separator: str = ",") -> Records:
+    """The rows of a quoted table; a quoted cell may contain line ends. Blank lines are left out."""
     reader, line = csv.reader(lines, delimiter=separator, strict=True), 1
     try:
         while (cells := _next_record(reader)) is not None:
@@ -70,65 +60,67 @@ def csv_records(lines: Iterator[str], path: Path, separator: str = ",") -> Cells
 
 
 def _next_record(reader: Iterator[list[str]]) -> list[str] | None:
-    """The next record, with long cells; None at the end. The limit of cells is one of the whole process."""
-    before = csv.field_size_limit(MAX_LINE)
+    """The next record, with long cells; None at the end. The limit of a cell is one of the whole process."""
+    limit = csv.field_size_limit(MAX_CELL)
     try:
         return next(reader, None)
     finally:
-        csv.field_size_limit(before)
+        csv.field_size_limit(limit)
 
 
-def tsv_records(lines: Iterator[str], width: int, joined: bool) -> Cells:
-    """The records of an unquoted table.
+def tsv_records(lines: Iterator[str], width: int, joined: bool) -> Records:
+    """The rows of a table with tabs, whose quotes are ordinary characters. Blank lines are left out.
 
-    joined: whether a row that is broken by line ends within its cells is put together (QQP's official train.tsv has
-    such rows). width: cells of a whole row; 0: as many as the first has.
+    joined: whether a row that is broken by line ends within its cells is put together, as QQP's official train.tsv
+    needs. width: cells of a whole row; 0: as many as the first has.
     """
-    begun: list[str] = []  # a record that is short of cells
+    begin: list[str] = []  # of a row that is short of cells
     start = 0
     for number, line in enumerate(lines, 1):
-        if not line.strip("\r\n"):
+        line = line.rstrip("\r\n")
+        if not line:
             continue
-        cells = line.rstrip("\r\n").split("\t")
+        cells = line.split("\t")
         width = width or len(cells)
-        if begun and len(cells) < width and len(begun) + len(cells) - 1 <= width:
-            cells, number = [*begun[:-1], f"{begun[-1]}\n{cells[0]}", *cells[1:]], start
-        elif begun:
-            yield start, begun
-        begun, start = (cells, number) if joined and len(cells) < width else ([], 0)
-        if not begun:
+        if begin and len(cells) < width and len(begin) + len(cells) - 1 <= width:
+            cells, number = [*begin[:-1], f"{begin[-1]}\n{cells[0]}", *cells[1:]], start
+        elif begin:
+            yield start, begin
+        begin, start = (cells, number) if joined and len(cells) < width else ([], 0)
+        if not begin:
             yield number, cells
-    if begun:
-        yield start, begun
+    if begin:
+        yield start, begin
 
 
-def is_quoted(lines: Iterator[str], has_header: bool) -> bool:
-    """Whether a table with tabs is quoted: every quote belongs to a quoted cell, and some quoted cell needs its quotes.
+def is_quoted(lines: Iterable[str], has_header: bool) -> bool:
+    """Whether a table with tabs is quoted, as pandas and Excel write it: every quote belongs to a quoted cell.
 
-    That is one with doubled quotes, a tab or a line end inside, or one of the header. One cell that is not quoted
-    rightly, such as a text with a quotation in it, shows that quotes are ordinary characters. Tabs and line ends inside
-    show nothing if each line has the same number of tabs, for then each is a whole row.
+    Texts may begin and end with quotes themselves. So the header must be quoted, or a cell must contain doubled quotes,
+    a tab or a line end. Tabs and line ends do not count if each line has the same number of tabs: then it is a row.
     """
-    record, size, inside = list[str](), 0, False  # inside: whether a quoted cell continues in the next line
-    needed, broken, tabs = False, False, set[int]()  # broken: whether a tab or line end is inside a quoted cell
+    record, size, is_open = list[str](), 0, False  # is_open: whether a quoted cell goes on in the next line
+    needs_quotes, is_broken, tabs = False, False, set[int]()  # is_broken: whether a cell has a tab or a line end
     for line in lines:
-        record.append(line)
-        size += len(line)
-        if line.strip("\r\n"):
+        is_blank = line in ("\n", "\r\n")
+        if not is_blank:
             tabs.add(line.count("\t"))
-        inside ^= line.count('"') % 2 == 1
-        if inside and size <= MAX_LINE:
-            continue
-        whole = "".join(record).rstrip("\r\n")
-        if '"' in whole:
-            if inside or not _QUOTED.fullmatch(whole):
+        if record or '"' in line:
+            record.append(line)
+            size += len(line)
+            is_open ^= line.count('"') % 2 == 1
+            if is_open and size <= MAX_CELL:
+                continue
+            text = "".join(record)
+            if is_open or '"' in _QUOTED.sub("", text):
                 return False
-            need = [cell for cell in _CELL.findall(whole) if _NEEDS.search(cell[1:-1])]
-            needed |= has_header or any("\n" not in cell and "\t" not in cell for cell in need)
-            broken |= bool(need)
-        has_header = has_header and not whole
-        record, size = [], 0
-    return not inside and (needed or (broken and (len(tabs) > 1 or tabs == {0})))
+            cells = [match[1] for match in _QUOTED.finditer(text)]
+            broken = {cell for cell in cells if re.search(r"[\t\n]", cell)}
+            is_broken |= bool(broken)
+            needs_quotes |= has_header or any('""' in cell for cell in cells if cell not in broken)
+            record, size = [], 0
+        has_header &= is_blank
+    return not is_open and (needs_quotes or (is_broken and (len(tabs) > 1 or tabs == {0})))
 
 
 # ---- JSON and Parquet
@@ -138,23 +130,11 @@ def json_objects(path: Path, encoding: str) -> Objects:
     """The object of each line that is not blank."""
     with open(path, "rb") as file:
         for number, line in enumerate(decoded(file, str(path), encoding), 1):
-            if not line.strip():
-                continue
-            try:
+            if line.strip():
                 value = parse_json(line, f"{path}, line {number}", finite=False)
-            except InputError as error:
-                raise InputError(f"{error}; is the line cut off?") from None
-            if not isinstance(value, dict):
-                raise InputError(f"{path}, line {number}: found a {type(value).__name__}; expected an object")
-            yield number, value
-
-
-def json_list(path: Path) -> Objects:
-    """The objects of a list, which may be the value of `data`; or the object of each line."""
-    rows = json_items(path)
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{path}: found {shorten(rows)}; expected a list of objects, such as a text and its label")
-    yield from enumerate(rows, 1)
+                if not isinstance(value, dict):
+                    raise InputError(f"{path}, line {number}: found a {type(value).__name__}; expected an object")
+                yield number, value
 
 
 def json_items(path: Path) -> Any:
@@ -165,8 +145,16 @@ def json_items(path: Path) -> Any:
         with open(path, "rb") as file:
             if not next(decoded(file, str(path)), "").rstrip().endswith("}"):
                 raise
-        return [row for _, row in json_objects(path, "utf-8")]
+        return [item for _, item in json_objects(path, "utf-8")]
     return value["data"] if isinstance(value, dict) and isinstance(value.get("data"), list) else value
+
+
+def json_list(path: Path) -> Objects:
+    """The objects of a list, which may be the value of `data`; or the object of each line."""
+    items = json_items(path)
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise InputError(f"{path}: found {shorten(items)}; expected a list of objects, such as a text and its label")
+    yield from enumerate(items, 1)
 
 
 def parquet_objects(path: Path, names: Sequence[str]) -> Objects:
@@ -177,13 +165,87 @@ def parquet_objects(path: Path, names: Sequence[str]) -> Objects:
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
-            own = {normalize("NFC", name): name for name in file.schema_arrow.names}
-            wanted = [own[name] for name in dict.fromkeys(names)] if names and {*names} <= {*own} else None
-            for batch in file.iter_batches(BATCH, columns=wanted):
-                for cells in batch.to_pylist():
+            columns = {normalize("NFC", name): name for name in file.schema_arrow.names}
+            selected = [columns[name] for name in dict.fromkeys(names)] if names and {*names} <= {*columns} else None
+            for batch in file.iter_batches(BATCH, columns=selected):
+                for values in batch.to_pylist():
                     number += 1
-                    yield number, cells
+                    yield number, values
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # ValueError: UTF-8, odd dates
-        fault = (str(error).splitlines() or [type(error).__name__])[0]
-        found = f"{path}: not a readable Parquet file ({shorten(fault, 200)}), after row {number}"
-        raise InputError(f"{found}; is it cut off?") from None
+        reason = shorten(str(error).split("\n")[0], 200)
+        raise InputError(
+            f"{path}: not a readable Parquet file ({reason}), after row {number}; is it cut off?"
+        ) from None
+
+
+# ---- workbooks
+
+
+def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Records:
+    """(row, cells as text) of each row of a sheet that is not empty; empty cells right of the header are left out.
+
+    A cell that is merged over several rows is the value of each of them.
+    sheet: its name; "": the only one. Raises InputError if there is not one sheet of this name, the file is damaged, or
+    a cell of an .xlsx file contains an error, or a formula without a saved value: calamine returns these as empty.
+    """
+    try:
+        import python_calamine
+    except ImportError:
+        message = f"{path}: reading a workbook needs python_calamine: pip install 'bertworks[excel]', or use a .csv"
+        raise InputError(message) from None
+    try:
+        book = python_calamine.CalamineWorkbook.from_filelike(file)
+        names = book.sheet_names
+        if sheet not in names and (sheet or len(names) != 1):
+            raise InputError(f"{path}: sheets {list_names(names)}; expected one; name the sheet to read (sheet)")
+        if path.suffix.lower() == ".xlsx":
+            _check_values(file, sheet or names[0], f"{path}, sheet {sheet or names[0]!r}")
+        values = book.get_sheet_by_name(sheet or names[0])
+        rows, merged = values.to_python(skip_empty_area=False), values.merged_cell_ranges or []
+    except InputError:
+        raise
+    except Exception as error:  # the library raises what its zip and XML readers do
+        reason = shorten(f"{type(error).__name__}: {error}", 200)
+        message = f"{path}: not a readable {path.suffix} file ({reason})"
+        raise InputError(f"{message}; save it again without a password, or save the sheet as .csv") from None
+    for (first, left), (last, _) in merged:
+        for row in rows[first + 1 : last + 1]:
+            row[left : left + 1] = rows[first][left : left + 1]  # nothing right of the last column with a value
+    width = 0
+    for number, row in enumerate(rows, 1):
+        cells = [*map(_sheet_text, row)]
+        if any(cells):
+            width = width or max(i for i, cell in enumerate(cells, 1) if cell)
+            yield number, cells if any(cells[width:]) else cells[:width]
+
+
+def _sheet_text(value: Any) -> str:
+    """A cell as text: whole numbers without a fraction, true and false, dates as ISO writes them; "" if empty."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        value = value.date()
+    return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
+
+
+def _check_values(file: IO[bytes], sheet: str, where: str) -> None:
+    with zipfile.ZipFile(file) as archive:
+        book, links = (
+            ElementTree.fromstring(archive.read(f"xl/{name}")) for name in ("workbook.xml", "_rels/workbook.xml.rels")
+        )
+        keys = next(element for element in book.iterfind(".//{*}sheet") if element.get("name") == sheet).attrib.values()
+        target = next(link.get("Target", "") for link in links if link.get("Id") in keys)
+        content = archive.read(f"xl/{target.removeprefix('/xl/')}")
+    if far := re.search(rb' r="([A-Z]{3}\d+)"[^>]*[^/]>', content):  # calamine would take memory for all before it
+        raise InputError(f"{where}, cell {far[1].decode()}: expected at most 702 columns; remove the cell")
+    if b't="e"' not in content and b"<f" not in content:
+        return
+    for name, attributes, body in _SHEET_CELL.findall(content):
+        formula = b"<f" in body and b't="str"' not in attributes  # an empty text is a value
+        if b't="e"' in attributes or (formula and not re.search(rb"<v>[^<]", body)):
+            problem = "an error, or a formula without a saved value"
+            raise InputError(
+                f"{where}, cell {name.decode()}: {problem}; correct the cell, or save the file in a spreadsheet program"
+            )

@@ -245,11 +245,11 @@ def compute_scores(
     for i, rows in enumerate(inputs.by_length(size)):
         if i % world.size == world.rank:
             batch = {name: value.to(world.device) for name, value in inputs.batch(rows).items()}
-            found = score(batch, name)
+            values = score(batch, name)
             if by_token:
-                found, places = found[batch["attention_mask"]], inputs.tokens(rows)
+                values, indices = values[batch["attention_mask"]], inputs.tokens(rows)
             else:
-                places = inputs.sequences(rows)
-            scores[torch.from_numpy(places).to(world.device)] = found.float()
+                indices = inputs.sequences(rows)
+            scores[torch.from_numpy(indices).to(world.device)] = values.float()
     model.train(was_training)
     return world.sum(scores).cpu()

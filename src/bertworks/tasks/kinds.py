@@ -8,19 +8,19 @@ from typing import Any
 from ..files import InputError, not_found
 from ..tokenizer import normalize
 from .base import OWN_TABLE as OWN_TABLE
-from .base import Data, Kind, KindName, Task
-from .cells import plain_value
+from .base import Data, KindName, Task, TaskType
 from .choice import CHOICE
 from .classification import MULTILABEL, NUMERIC, PAIR, REGRESSION, SINGLE
-from .draws import Division, divide_rows, draw_rows, rows_in_part
-from .embedding import EMBEDDING, metrics_of, scale_of
+from .embedding import EMBEDDING, POSITIVE, scale_of
+from .labels import plain_value
 from .records import Source, as_sequence, described, source_of
 from .rows import checked_rows
+from .sampling import Split, draw_rows, rows_in_part, split_rows
 from .span import SPAN
 from .table import MissingColumn, part_of, read_table
 from .tagging import TAGGING, scheme_of
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, TaskType] = {
     "single": SINGLE,
     "pair": PAIR,
     "regression": REGRESSION,
@@ -32,7 +32,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def kind_of(task: Task) -> Kind:
+def kind_of(task: Task) -> TaskType:
     """The task's kind. Raises InputError if it does not know one of the task's metrics."""
     kind = KINDS[task.kind]
     unknown = [name for name in task.metrics if name not in kind.metrics]
@@ -44,36 +44,33 @@ def kind_of(task: Task) -> Kind:
 def with_labels(task: Task, rows: Sequence[Any]) -> Task:
     """The task with the names of its labels and the scale of its scores, its own or those of training rows.
 
-    Raises InputError if there is nothing to tell apart, or if two labels are the same but for their Unicode form.
+    Raises InputError if there are too few labels, or if two are the same but for their Unicode form.
     """
     kind = KINDS[task.kind]
     labels = kind.labels(task, rows)
-    _check_forms(task.name, labels)
-    least = {"regression": 1, "multilabel": 1}.get(task.kind, 2)
+    spellings: dict[str, str] = {}
+    for label in labels:
+        if (other := spellings.setdefault(plain_value(normalize("NFC", label)), label)) != label:
+            spelled = f"labels {other!a} and {label!a} are one value in two spellings"
+            raise InputError(f"{task.name}: {spelled}; expected one of them; rewrite the label column")
+    least = 1 if task.kind in ("regression", "multilabel") else 2
     if kind.head in ("classifier", "tagger") and len(labels) < least:
-        found = ", ".join(map(repr, labels)) or "none"
-        raise InputError(f"{task.name}: labels of the training rows: {found}; expected {least} or more")
+        names = ", ".join(map(repr, labels)) or "none"
+        raise InputError(f"{task.name}: labels of the training rows: {names}; expected {least} or more")
     if task.kind == "tagging" and not scheme_of(labels, task.name).entities:
         task = replace(task, metrics=("accuracy",))
     scale = scale_of(task, rows) if task.kind == "embedding" and task.label else task.scale
     return replace(task, labels=labels, scale=scale)
 
 
-def _check_forms(name: str, labels: Sequence[str]) -> None:
-    """Raises InputError for two labels that differ only in their Unicode form, or in how a number is written."""
-    seen: dict[str, str] = {}
-    for label in labels:
-        if (other := seen.setdefault(plain_value(normalize("NFC", label)), label)) != label:
-            found = f"labels {other!a} and {label!a} are one value in two spellings"
-            raise InputError(f"{name}: {found}; expected one of them; rewrite the label column")
-
-
 def load_data(task: Task, folder: Path | str) -> Data:
     """Training and development rows of a task from its folder. Raises InputError with file and line."""
     folder = Path(folder)
+    if not task.train:
+        raise InputError(f"{task.name} has only {task.test}, without labels; to answer it: bertworks predict")
     if not folder.is_dir():
-        found = not_found(folder, "folder")
-        raise InputError(f"{folder}: {found}; {task.name} needs the folder with {task.train} and {task.dev}")
+        reason = not_found(folder, "folder")
+        raise InputError(f"{folder}: {reason}; {task.name} needs the folder with {task.train} and {task.dev}")
     train, dev = (read_rows(task, folder / name) for name in (task.train, task.dev))
     more = {name: read_rows(task, folder / file) for name, file in task.more.items() if (folder / file).exists()}
     return Data(train, dev, str(folder), more)
@@ -92,17 +89,16 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
     """The rows of `data`, whose source is known: data that can be read once has been read then."""
     if source is None:
         return checked_rows(data, name)
-    # official files have no quoted cells; rows that are broken by line ends are told by their known labels
+    # official files have no quoted cells; rows that are broken by line ends are joined by means of their known labels
     joined = task.kind == "choice" or (bool(task.labels) and task.kind not in NUMERIC)
     task = replace(task, form=task.form._replace(unquoted=bool(task.dataset), joined=joined))
     source, part = part_of(source) if isinstance(source, Path) else (source, "")
     try:
         rows = rows_in_part(KINDS[task.kind].read(task, source, labelled), part)
     except MissingColumn as error:
-        if task.name != OWN_TABLE:
-            raise MissingColumn(f"{error}; expected a file in the form of {task.name}'s official ones") from None
-        choices = ", --choices" if task.choices else ""
-        raise MissingColumn(f"{error}; name the columns with --text{choices} and --label") from None
+        official = f"expected a file in the form of {task.name}'s official ones"
+        advice = "give the names of its columns as text and label" if task.name == OWN_TABLE else official
+        raise MissingColumn(f"{error}; {advice}") from None
     if not rows:
         raise InputError(f"{source}: no rows in the part #{part}")
     return rows
@@ -119,14 +115,14 @@ def own_table(task: Task, train: Any, dev: Any) -> tuple[Task, Data]:
     return task, Data(rows, read_rows(task, dev, name="dev"), ", ".join(names))
 
 
-def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[Task, Data]:
-    """A task and its rows, as `division` says: of one's own table or tables, or of the folder of a known task.
+def split_data(task: Task, files: Sequence[Any], split: Split) -> tuple[Task, Data]:
+    """A task and its rows, as `split` says: of one's own table or tables, or of the folder of a known task.
 
     Labels are those of the whole training file. Raises InputError with file and line, and if nothing can be divided.
     """
     if task.name != OWN_TABLE:
         data = load_data(task, *files)
-    elif not division.dev_share:
+    elif not split.dev_share:
         task, data = own_table(task, *files)
     else:
         (table,) = files
@@ -134,17 +130,17 @@ def divided_data(task: Task, files: Sequence[Any], division: Division) -> tuple[
         rows = _rows_of(task, table, source, True, "train")
         task = replace(with_labels(task, rows), train=name, dev=name)
         groups = None
-        if division.group:
+        if split.group:
             if source is None:
-                raise InputError("--group needs a table; rows that are made already have no columns; divide them first")
+                raise InputError("group needs a table; rows that are made already have no columns; divide them first")
             whole = part_of(source)[0] if isinstance(source, Path) else source  # #train is decided by the texts alone
-            cells = read_table(whole, [division.group], form=task.form._replace(joined=True))
-            groups = {row.line: row.values[0] for row in cells}
-        train, dev = divide_rows(rows, division.dev_share, division.seed, groups)
+            table_rows = read_table(whole, [split.group], form=task.form._replace(joined=True))
+            groups = {row.line: row.values[0] for row in table_rows}
+        train, dev = split_rows(rows, split.dev_share, split.seed, groups)
         both = {getattr(row, "document", None) for row in train} & {getattr(row, "document", None) for row in dev}
         note = "the file has too few documents to divide them; its sentences are divided"
-        data = Data(train, dev, division.said_of(name), notes=(note,) if both - {None} else ())
-    return task, replace(data, train=draw_rows(data.train, division.train_rows, division.seed))
+        data = Data(train, dev, split.describe(name), notes=(note,) if both - {None} else ())
+    return task, replace(data, train=draw_rows(data.train, split.train_rows, split.seed))
 
 
 def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: tuple[str, ...] = ()) -> Task:
@@ -156,9 +152,9 @@ def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: t
     if kind not in KINDS:
         raise InputError(f"kind {kind!r}; expected one of {', '.join(KINDS)}")
     labels = tuple(label.split(",")) if kind == "multilabel" and "," in label else ()  # a column of 0 and 1 for each
-    metrics = metrics_of(label) if kind == "embedding" else KINDS[kind].metrics[:2]
+    metrics = KINDS[kind].metrics[:2] if kind != "embedding" or label else POSITIVE
     try:
         return Task(OWN_TABLE, text, label, kind, labels, metrics=metrics, choices=choices)  # type: ignore[arg-type]
     except ValueError as error:
-        flags = "--text and --choices" if kind == "choice" else "--text, with commas between them"
-        raise InputError(f"{error}; give them with {flags}") from None
+        arguments = "text and choices" if kind == "choice" else "text, with commas between them"
+        raise InputError(f"{error}; give them as {arguments}") from None

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-SAME = 1e-5  # values of a regression that differ by less than this share of their size are the same but for rounding
+SAME = 1e-5  # values of a regression that differ by less than this fraction of their size are the same but for rounding
 
 Classes = NDArray[np.int64]
 Values = NDArray[np.float32]
 
 
 def accuracy(true: Classes, predicted: Classes) -> float:
-    """Share of right predictions."""
+    """Fraction of right predictions."""
     return float((true == predicted).mean())
 
 
@@ -54,14 +54,14 @@ def matthews(true: Classes, predicted: Classes) -> float:
 
 
 def pearson(true: Values, predicted: Values) -> float:
-    """Pearson's correlation; 0 where one side is constant and it is not defined."""
+    """Pearson's correlation; 0 where one of the two is constant and it is not defined."""
     from scipy import stats
 
     return _correlation(stats.pearsonr, true, predicted)
 
 
 def spearman(true: Values, predicted: Values) -> float:
-    """Spearman's rank correlation, STS-B's column in the paper; 0 where one side is constant."""
+    """Spearman's rank correlation, STS-B's column in the paper; 0 where one of the two is constant."""
     from scipy import stats
 
     return _correlation(stats.spearmanr, true, predicted)
@@ -74,7 +74,7 @@ def _correlation(measure: Callable[..., Any], true: Values, predicted: Values) -
 
 
 def exact_match(true: Values, predicted: Values) -> float:
-    """Share of examples with exactly the right set of labels."""
+    """Fraction of examples with exactly the right set of labels."""
     return float((true == predicted).all(-1).mean())
 
 
@@ -90,8 +90,8 @@ def all_same(predicted: NDArray[Any]) -> bool:
     return bool(np.ptp(predicted) <= SAME * np.abs(predicted).max())
 
 
-def guessing(name: str, true: Classes | Values) -> float:
-    """The metric of the best answer that does not look at the text: one class everywhere, or one set of labels."""
+def majority_score(name: str, true: Classes | Values) -> float:
+    """The metric of the majority-class baseline: one class everywhere, or one set of labels."""
     if true.ndim == 1 and true.dtype.kind == "f":
         return 0.0  # a constant has no correlation
     if true.ndim == 1:

@@ -19,14 +19,15 @@ from typing import Any, NamedTuple
 
 from ..files import InputError, parse_json, shorten
 from .base import Task
-from .cells import truth, whole_number
 from .formats import json_items
+from .labels import truth, whole_number
 from .records import Source
-from .rows import check_characters
-from .table import ending_of, locator, names_of, read_table
+from .rows import text_of
+from .table import locator, names_of, read_table, suffix_of
 
 START = "answer_start"
 Answers = tuple[tuple[str, int], ...]  # texts, and the character of the context where each begins; -1: nowhere
+Places = Iterator[tuple[str, "Question"]]  # questions with their places in the file
 LAYOUT = "expected SQuAD's layout: data > paragraphs > context, qas > id, question, answers > text, answer_start"
 
 
@@ -64,9 +65,9 @@ def locate(context: str, text: str, start: int) -> Place | None:
     if start >= 0 and context.startswith(text, start):
         return Place(start, start + len(text))
     pattern = re.compile(r"\s+".join(map(re.escape, words)))
-    if start >= 0 and (found := pattern.match(context, start)):
-        return Place(*found.span())
-    places = [Place(*found.span()) for found in pattern.finditer(context)]
+    if start >= 0 and (match := pattern.match(context, start)):
+        return Place(*match.span())
+    places = [Place(*match.span()) for match in pattern.finditer(context)]
     return places[0] if len(places) == 1 else None
 
 
@@ -75,82 +76,65 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Question]:
 
     Raises InputError with file and place if it is damaged, has another layout, or uses an id twice.
     """
-    rows = None
-    if isinstance(path, Path) and ending_of(path) == ".json":
+    rows = _of_table(task, path, labelled)
+    if isinstance(path, Path) and suffix_of(path) == ".json":
         articles = json_items(path)
         first = articles[0] if isinstance(articles, list) and articles else None
         if not isinstance(first, dict) or "paragraphs" in first:
             rows = _of_squad(articles, path, labelled)
-    found: dict[str, Question] = {}
-    for where, question in rows or _of_table(task, path, labelled):
-        if question.id in found:
+    questions: dict[str, Question] = {}
+    for where, question in rows:
+        if question.id in questions:
             raise InputError(f"{where}: the id {shorten(question.id)} is there twice; give each question its own")
         for text in (question.question, question.context, *(text for text, _ in question.answers)):
-            check_characters(text, f"{where}, question {shorten(question.id)}")
-        found[question.id] = question
-    if not found:
+            text_of(text, f"{where}, question {shorten(question.id)}")
+        questions[question.id] = question
+    if not questions:
         raise InputError(f"{path}: no questions in this file")
-    return [*found.values()]
+    return [*questions.values()]
 
 
-# ---- SQuAD's layout
-
-
-def _of_squad(articles: Any, path: Path, labelled: bool) -> Iterator[tuple[str, Question]]:
-    """(place in the file, question) for each; paragraphs are counted through all articles, from 1."""
-    number = 0
-    for article in articles if isinstance(articles, list) else _part(articles, "data", list, f"{path}"):
-        title = ""
-        for paragraph in _part(article, "paragraphs", list, f"{path}, after paragraph {number}"):
-            number += 1
-            where = f"{path}, paragraph {number}"
-            context = _part(paragraph, "context", str, where)
-            title = title or str(article.get("title") or context)
-            for item in _part(paragraph, "qas", list, where):
-                name = str(_part(item, "id", str | int, where))
-                inside = f"{where}, question {shorten(name)}"
-                text, answers = _part(item, "question", str, inside), Answers()
-                if labelled and not truth(item.get("is_impossible"), f"{inside}: 'is_impossible'"):
-                    answers = _with_places(_part(item, "answers", list | dict, inside), inside)
-                yield where, Question(name, text, context, answers, labelled and not answers, title=title)
+def _of_squad(articles: Any, path: Path, labelled: bool) -> Places:
+    """Each question of SQuAD's layout with its place; paragraphs are counted through all articles, from 1."""
+    number, where = 0, str(path)
+    try:
+        for article in articles if isinstance(articles, list) else articles["data"]:
+            title = ""
+            for paragraph in article["paragraphs"]:
+                number += 1
+                where = f"{path}, paragraph {number}"
+                context = paragraph["context"]
+                title = title or str(article.get("title") or context)
+                for item in paragraph["qas"]:
+                    inside, answers = f"{where}, question {shorten(str(item['id']))}", Answers()
+                    if labelled and not truth(item.get("is_impossible"), f"{inside}: 'is_impossible'"):
+                        answers = _with_places(item["answers"], inside)
+                    impossible = labelled and not answers
+                    yield where, Question(str(item["id"]), item["question"], context, answers, impossible, title=title)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{where}: {type(error).__name__} {error}; {LAYOUT}") from None
 
 
 def _with_places(items: Any, where: str) -> Answers:
     """The answers that are no white space, each with its offset: of a list of objects, or of an object of two lists."""
-    if isinstance(items, dict):
-        texts, places = _part(items, "text", list, where), _part(items, START, list, where)
-        if len(texts) != len(places):
-            raise InputError(f"{where}: answers {shorten(items)}; expected as many values of {START} as of text")
-        items = [{"text": text, START: place} for text, place in zip(texts, places, strict=True)]
-    answers = (
-        (_part(answer, "text", str, where), whole_number(_part(answer, START, object, where), f"{where}: {START}"))
-        for answer in items
-    )
-    return tuple((text, start) for text, start in answers if text.strip())
+    try:
+        if isinstance(items, dict):
+            items = [{"text": text, START: start} for text, start in zip(items["text"], items[START], strict=True)]
+        answers = [(item["text"], item[START]) for item in items if item["text"].strip()]
+    except (KeyError, TypeError, AttributeError, ValueError):
+        expected = f'texts with their places, as {{"text": [...], "{START}": [...]}}'
+        raise InputError(f"{where}: answers {shorten(items)}; expected {expected}") from None
+    return tuple((text, whole_number(start, f"{where}: {START}")) for text, start in answers)
 
 
-def _part(value: Any, key: str, kind: Any, where: str) -> Any:
-    """value[key]. Raises InputError if there is none, or none of that type."""
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: found a {type(value).__name__} instead of an object with {key!r}; {LAYOUT}")
-    if key not in value:
-        raise InputError(f"{where}: no {key!r}; found {', '.join(map(repr, value)) or 'nothing'}; {LAYOUT}")
-    if not isinstance(value[key], kind):
-        raise InputError(f"{where}: {key!r} is a {type(value[key]).__name__}; {LAYOUT}")
-    return value[key]
-
-
-# ---- tables
-
-
-def _of_table(task: Task, path: Source, labelled: bool) -> Iterator[tuple[str, Question]]:
-    """(place in the file, question) for each row."""
+def _of_table(task: Task, path: Source, labelled: bool) -> Places:
+    """The question of each row of a table with its place."""
     place, names = locator(path), names_of(path, task.form)
     label = ("answers" if task.label not in names and "answers" in names else task.label) if labelled else ""
     columns = (*task.text, *([label] if labelled else []))
     optional = ("id", START, "is_impossible")
-    for line, cells in read_table(path, columns, task.header, optional, (label,), task.form):
-        *texts, name, start, impossible = cells
+    for line, values in read_table(path, columns, task.header, optional, (label,), task.form):
+        *texts, name, start, impossible = values
         where, answers = place(line), Answers()
         if labelled and not truth(impossible, f"{where}: 'is_impossible'"):
             answers = _answers_in(texts[2], start.strip(), texts[1], where)
@@ -158,18 +142,12 @@ def _of_table(task: Task, path: Source, labelled: bool) -> Iterator[tuple[str, Q
 
 
 def _answers_in(cell: str, start: str, context: str, where: str) -> Answers:
-    """The answers in a cell: a text, or in JSON a list of texts, or objects of texts and offsets."""
-    found: Any = None
+    """The answers in a cell: a text, or in JSON texts alone or with their offsets."""
     if cell.lstrip().startswith(("{", "[")) and cell not in context:
-        try:
-            found = parse_json(cell, where)
-        except InputError:
-            example = f'{{"text": [...], "{START}": [...]}}'
-            raise InputError(f"{where}: answers {shorten(cell)}; expected a text, or JSON as in {example}") from None
-    if isinstance(found, list) and not start and all(isinstance(one, str) for one in found):
-        return tuple((text, context.find(text)) for text in found if text.strip())
-    if isinstance(found, dict | list):
-        return _with_places(found, where)
+        items = parse_json(cell, f"{where}: answers")
+        if start or not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            return _with_places(items, where)
+        return tuple((text, context.find(text)) for text in items if text.strip())
     if not cell.strip():
         return ()
     place = whole_number(start, f"{where}: {START}") if start else context.find(cell)

@@ -5,7 +5,7 @@
     a list of dictionaries                           one row each
 
 None of the libraries is imported: their objects are recognised by their class. The rows become what the same table in
-a file would give (table.py). Messages name a row as Python does, counted from 0: `train.iloc[3]`, `train[3]`.
+a file would give (table.py). Messages refer to a row as Python does, counted from 0: `train.iloc[3]`, `train[3]`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.parsers import list_names
 from ..files import InputError, shorten
 from ..tokenizer import normalize
 
@@ -27,14 +26,14 @@ FRAMES = {  # by library and class
 
 
 @dataclass(frozen=True)
-class Records:
+class MemoryTable:
     """Rows in memory, each of them a dictionary. `str` gives the name that messages have."""
 
     name: str  # of the argument: train, dev
     data: Any
     form: str  # a pandas DataFrame, for results.json
-    own: Mapping[str, Any]  # the data's names of all columns by their composed form; {}: every row has its own
-    texts: tuple[str, ...]  # composed names of the columns whose cells must not be missing
+    columns: Mapping[str, Any]  # the frame's names of its columns by their composed form; {}: each row has its own
+    texts: tuple[str, ...]  # composed names of the columns whose values must not be missing
 
     def __str__(self) -> str:
         return self.name
@@ -44,71 +43,70 @@ class Records:
         return f"{self.name}{'.iloc' * ('pandas' in self.form)}[{line - 1}]"
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """(row counted from 1, its cells). Cells are plain Python; a missing one (None, NaN, NA) is None.
+        """(row counted from 1, its values). Values are plain Python; a missing one (None, NaN, NA) is None.
 
-        names: composed; rows may lack them. Raises InputError for what is no row, and for a missing text.
+        names: composed; rows may lack them. Raises InputError for a row that is not a dictionary, and a missing text.
         """
         line = 0
         for line, row in enumerate(self._dictionaries(names), 1):
             if not isinstance(row, Mapping):
-                found = f"{self.location(line)} is a {type(row).__name__} ({shorten(row)})"
-                raise InputError(f"{found}; expected a dictionary, such as {{{names[0]!r}: ...}}")
-            cells = {normalize("NFC", str(name)): _plain(cell) for name, cell in row.items()}
-            missing = [name for name in self.texts if name in cells and cells[name] is None]
-            if missing:
+                problem = f"{self.location(line)} is a {type(row).__name__} ({shorten(row)})"
+                raise InputError(f"{problem}; expected a dictionary, such as {{{names[0]!r}: ...}}")
+            values = {normalize("NFC", str(name)): _plain(value) for name, value in row.items()}
+            if missing := [name for name in self.texts if name in values and values[name] is None]:
                 advice = "leave the row out, or give it an empty text"
                 raise InputError(f"{self.location(line)}: {shorten(missing[0])} is missing; expected a text; {advice}")
-            yield line, cells
+            yield line, values
         if not line:
             raise InputError(f"{self.name} has no rows; expected one or more")
 
     def _dictionaries(self, names: Sequence[str]) -> Iterable[Any]:
-        """The rows with the columns of these names, all columns if there is none of them."""
-        wanted = [self.own[name] for name in dict.fromkeys(names) if name in self.own] or [*self.own.values()]
+        """The rows, of a frame with the columns of these names, or with all columns if none of them exists."""
+        selected = [self.columns[name] for name in dict.fromkeys(names) if name in self.columns] or [
+            *self.columns.values()
+        ]
         if "pandas" in self.form:
-            rows: Iterable[Any] = self.data[wanted].to_dict("records")
-        elif "polars" in self.form:
-            rows = self.data.select(wanted).iter_rows(named=True)
-        elif "pyarrow" in self.form:
-            rows = self.data.select(wanted).to_pylist()
-        elif "datasets" in self.form:
-            classes = {name: _class_names(self.data.features[name]) for name in wanted}
-            plain = self.data.with_format(None).select_columns(wanted)
-            rows = ({name: _named(cell, classes[name]) for name, cell in row.items()} for row in plain)
-        else:
-            rows = self.data
-        return rows
+            return self.data[selected].to_dict("records")
+        if "polars" in self.form:
+            return self.data.select(selected).iter_rows(named=True)
+        if "pyarrow" in self.form:
+            return self.data.select(selected).to_pylist()
+        if "datasets" not in self.form:
+            return self.data
+        labels = {name: _class_names(self.data.features[name]) for name in selected}
+        rows = self.data.with_format(None).select_columns(selected)
+        return ({name: _named(value, labels[name]) for name, value in row.items()} for row in rows)
 
 
-Source = Path | Records
+Source = Path | MemoryTable
 
 
 def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
-    """What `read_table` reads: the path, or rows in memory; None for rows that are the named tuples of a kind.
+    """The path or MemoryTable that `read_table` reads; None for rows that are the named tuples of a task type.
 
-    name: of the argument, for messages. texts: columns whose cells must not be missing. Raises InputError for data of
+    name: of the argument, for messages. texts: columns whose values must not be missing. Raises InputError for data of
     another form.
     """
     if isinstance(data, str | Path):
         if not could_be_path(data):
-            found = f"{name} is a text of {len(str(data)):,} characters, which no file's name has"
-            raise InputError(f"{found}; expected {EXPECTED}")
+            raise InputError(f"{name} is a text of {len(str(data)):,} characters; expected {EXPECTED}")
         return Path(data)
     texts = tuple(normalize("NFC", column) for column in texts)
     if form := _frame(data):
         columns = getattr(data, "column_names", None) or data.columns
-        own = {normalize("NFC", str(column)): column for column in columns}
-        if len(own) < len(columns):
-            found = f"several columns of one name; found {list_names([*map(str, columns)])}"
-            raise InputError(f"{name}: {found}; rename one")
-        return Records(name, data, form, own, texts)
+        composed = {normalize("NFC", str(column)): column for column in columns}
+        if len(composed) < len(columns):
+            raise InputError(f"{name}: several columns of one name among {shorten([*columns])}; rename one of them")
+        return MemoryTable(name, data, form, composed, texts)
     refuse_no_rows(data, name, EXPECTED)
     rows = data if isinstance(data, Sequence) else [*data]
-    return None if rows and hasattr(rows[0], "_fields") else Records(name, rows, "a list of dictionaries", {}, texts)
+    return (
+        None if rows and hasattr(rows[0], "_fields") else MemoryTable(name, rows, "a list of dictionaries", {}, texts)
+    )
 
 
 def could_be_path(text: str | Path) -> bool:
-    """Whether the system would look for a file of this name; a name that is too long is an error of its own."""
+    """Whether a file may have this name; the system refuses a name that is too long."""
     try:
         Path(text).exists()
     except OSError:
@@ -117,7 +115,7 @@ def could_be_path(text: str | Path) -> bool:
 
 
 def refuse_no_rows(data: Any, name: str, expected: str) -> None:
-    """Raises InputError for data whose items are no rows: columns, splits, a lazy frame."""
+    """Raises InputError for data whose items are not rows: columns, splits, a lazy frame."""
     if isinstance(data, Mapping | bytes) or not isinstance(data, Iterable) or type(data).__name__ == "LazyFrame":
         raise InputError(f"{name} is a {type(data).__name__}; expected {expected}")
 
@@ -128,23 +126,23 @@ def is_table(data: Any) -> bool:
 
 
 def as_sequence(data: Any) -> Any:
-    """The data; what can be read only once, such as a generator, as a list."""
+    """The data, as a list if it can be read only once, such as a generator."""
     return [*data] if isinstance(data, Iterator) else data
 
 
 def described(data: Any) -> str:
-    """What data is, for results.json: its path, or its form and number of rows."""
+    """A phrase for results.json: the path of a file, or the form and number of rows."""
     if isinstance(data, str | Path):
         return str(data)
     source = source_of(data, "rows")
-    form = source.form if isinstance(source, Records) else "a list of rows"
+    form = source.form if isinstance(source, MemoryTable) else "a list of rows"
     return f"{form} of {len(data):,} rows" if hasattr(data, "__len__") else form
 
 
 def _frame(data: Any) -> str:
-    """The words of FRAMES for data of one of these classes, or of one derived from it; "" for other data."""
+    """The value of FRAMES for data of one of these classes, or of one derived from it; "" for other data."""
     classes = ((kind.__module__.split(".")[0], kind.__name__) for kind in type(data).__mro__)
-    return next((FRAMES[one] for one in classes if one in FRAMES), "")
+    return next((FRAMES[name] for name in classes if name in FRAMES), "")
 
 
 def _class_names(feature: Any) -> Sequence[str]:
@@ -153,17 +151,17 @@ def _class_names(feature: Any) -> Sequence[str]:
     return getattr(feature, "names", None) or ()
 
 
-def _named(cell: Any, names: Sequence[str]) -> Any:
-    """A class label as its name; -1, which is no label, as None."""
-    if isinstance(cell, list):
-        return [_named(one, names) for one in cell]
-    if not names or not isinstance(cell, int):
-        return cell
-    return names[cell] if cell >= 0 else None
+def _named(value: Any, names: Sequence[str]) -> Any:
+    """A class label as its name; -1, which means no label, as None."""
+    if isinstance(value, list):
+        return [_named(item, names) for item in value]
+    if not names or not isinstance(value, int):
+        return value
+    return names[value] if value >= 0 else None
 
 
 def _plain(value: Any) -> Any:
-    """A cell as plain Python: numbers and arrays of NumPy too; a missing value is None."""
+    """A value as plain Python: numbers and arrays of NumPy too; a missing value is None."""
     if hasattr(value, "dtype") and hasattr(value, "tolist"):
         value = value.tolist()
     if type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value):

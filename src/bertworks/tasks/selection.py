@@ -1,4 +1,4 @@
-"""The rows that a verb or a function is given: a known task's files, or tables of the user's own."""
+"""The labelled examples that a subcommand or a function is given: a known task's files, or the user's own tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,38 +8,32 @@ from typing import Any, ClassVar
 from ..data.encodings import codec_of
 from ..files import InputError, shorten
 from .base import Data, KindName, Task
-from .draws import Division
+from .sampling import Split
 from .table import TableForm
 
 
 def comma_separated(text: str | Sequence[str]) -> tuple[str, ...]:
-    """The names in a text that separates them by commas, or in a list. Raises InputError for what is no name."""
+    """The names in a text that separates them by commas, or in a list. Raises InputError for other values."""
     words = text.split(",") if isinstance(text, str) else [*text] if isinstance(text, Iterable) else [text]
-    if not all(isinstance(word, str) for word in words):
-        raise InputError(f"columns {shorten(text)}; expected the name of a column as a text, or a list of names")
     names = tuple(word for word in words if word)
-    if again := [name for i, name in enumerate(names) if name in names[:i]]:
-        raise InputError(f"columns {shorten(text)}: {shorten(again[0])} is named twice; expected different columns; "
-                         "name it once")  # fmt: skip
+    if not all(isinstance(word, str) for word in words) or len({*names}) < len(names):
+        raise InputError(f"columns {shorten(text)}; expected different names of columns, as a text or a list of texts")
     return names
 
 
 def refuse_beside(what: str, others: Mapping[str, object]) -> None:
     """Raises InputError if one of the `others`, which would be ignored beside `what`, has a value."""
-    if given := [flag for flag, value in others.items() if value is not None and not _is_empty(value)]:
+    # data in memory has no truth value
+    empty = [name for name, value in others.items() if isinstance(value, str | int | tuple | list) and not value]
+    if given := [name for name, value in others.items() if value is not None and name not in empty]:
         raise InputError(f"{what} cannot be combined with {', '.join(given)}; leave one of them out")
-
-
-def _is_empty(value: object) -> bool:
-    """Whether a value is that of an argument that was not given; data in memory has no truth value."""
-    return isinstance(value, str | int | tuple | list) and not value
 
 
 @dataclass(frozen=True)
 class DevRows:
-    """The rows on which a fine-tuned model is evaluated: a known task's development file, or the user's own table.
+    """The examples on which a fine-tuned model is evaluated: a known task's development file, or the user's own table.
 
-    The command line fills it with paths; in Python a table may be any data that `kinds.read_rows` takes.
+    The command line fills it with paths; in Python a table may be any data that `kinds.read_rows` accepts.
     """
 
     task: str = ""  # name of a task that bertworks knows (`bertworks recipes tasks` lists them); needs --data
@@ -54,34 +48,30 @@ class DevRows:
     # scores; empty: none, each row's two texts belong together
     label: str = ""
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
-    encoding: str = "utf-8"  # encoding of the rows' files: utf-8, cp949, euc-kr, utf-16 or another one of Python's
+    encoding: str = "utf-8"  # encoding of the files: utf-8, cp949, euc-kr, utf-16 or another one of Python's
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
-    header_row: int = 0  # row of a table with the names of its columns, from 1; 0: the first
-    sides: ClassVar[tuple[str, ...]] = ("dev",)
+    tables: ClassVar[tuple[str, ...]] = ("dev",)
 
     def find(self) -> tuple[Task, list[Any]]:
-        """The task, and its tables, one for each of `sides`. Raises InputError if both or neither are given."""
+        """The task, and its tables, one for each of `tables`. Raises InputError if both or neither are given."""
         from .catalogue import find_task
         from .kinds import own_task
 
-        form = TableForm(codec_of(self.encoding), self.sheet, header_row=self.header_row)
-        own = {f"--{side}": getattr(self, side) for side in self.sides}
-        if getattr(self, "dev_share", 0):
-            del own["--dev"]
+        form = TableForm(codec_of(self.encoding), self.sheet)
+        own = {name: getattr(self, name) for name in self.tables}
         if self.task:
-            refuse_beside("--task", {**own, "--kind": self.kind, "--choices": self.choices})
+            refuse_beside("task", {**own, "kind": self.kind, "choices": self.choices})
             if self.data is None:
-                raise InputError(f"--task {self.task} needs --data DIR, the folder with its files")
+                raise InputError(f"the task {self.task} needs data, the folder with its files")
             task = replace(find_task(self.task), form=form)
-            return task, [Path(self.data) / getattr(task, side) for side in self.sides]
-        if any(table is None for table in own.values()):
-            divide = ", or --train with --dev-share 0.1" if hasattr(self, "dev_share") else ""
-            missing = [flag for flag, table in own.items() if table is None]
-            found = f"no {' and no '.join(missing)}" if len(missing) < len(own) else "no rows"
-            raise InputError(f"{found}; give --task NAME with --data DIR, or your own {' and '.join(own)}{divide}")
+            return task, [Path(self.data) / getattr(task, name) for name in self.tables]
+        if missing := [name for name, table in own.items() if table is None]:
+            advice = ", or train with dev_share = 0.1" if hasattr(self, "dev_share") else ""
+            expected = f"give task and data (a name and a folder), or {' and '.join(own)}{advice}"
+            raise InputError(f"no {' and no '.join(missing)}; {expected}")
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
-        columns = (comma_separated(self.text), label, comma_separated(self.choices))
-        return replace(own_task(self.kind or "", *columns), form=form), list(own.values())
+        text, choices = comma_separated(self.text), comma_separated(self.choices)
+        return replace(own_task(self.kind or "", text, label, choices), form=form), list(own.values())
 
     def read(self) -> tuple[Task, Sequence[Any]]:
         """The task and its development rows. Raises InputError like `find`, or if the table cannot be read."""
@@ -93,44 +83,48 @@ class DevRows:
 
 @dataclass(frozen=True)
 class TrainRows(DevRows):
-    """Rows to train on and to evaluate on: a known task's files, or the user's own tables."""
+    """Examples to train on and to evaluate on: a known task's files, or the user's own tables."""
 
     train: Path | None = None  # instead of a task, your own training table, beside --dev
-    sides: ClassVar[tuple[str, ...]] = ("train", "dev")
+    tables: ClassVar[tuple[str, ...]] = ("train", "dev")
 
     def read_data(self) -> tuple[Task, Data]:
         """The task and all its rows. Raises InputError like `find`, or if a table cannot be read."""
-        from .kinds import divided_data
+        from .kinds import split_data
 
         task, tables = self.find()
         if not self.task:
-            refuse_beside("--train and --dev", {"--data": self.data})
-        return divided_data(task, [self.data or ""] if self.task else tables, self.division)
+            refuse_beside("train and dev", {"data": self.data})
+        return split_data(task, [self.data or ""] if self.task else tables, self.split)
 
     @property
-    def division(self) -> Division:
-        """What of the tables is trained on and evaluated on: all."""
-        return Division()
+    def split(self) -> Split:
+        """How the tables are divided: not at all."""
+        return Split()
 
 
 @dataclass(frozen=True)
 class DividedRows(TrainRows):
-    """Rows to train on and to evaluate on, some of which are left out or change sides."""
+    """Examples to train on and to evaluate on, some of which are left out or become development examples."""
 
     train_rows: int = 0  # number of training rows to draw at random; 0: all. A smaller draw is part of a larger one
-    # instead of --dev: share of the rows of --train to evaluate on (0.1: a tenth), drawn at random. Rows of one
-    # document or context, or with the same first text, stay on one side
+    # instead of --dev: fraction of the rows of --train to evaluate on (0.1: a tenth), drawn at random. Rows of one
+    # document or context, or with the same first text, are not divided
     dev_share: float = 0.0
-    group: str = ""  # for --dev-share: column of --train whose rows with one value stay on one side (a patient, a user)
+    group: str = ""  # for --dev-share: column of --train whose rows with one value are not divided (a patient, a user)
     split_seed: int = 1  # seed of --train-rows and --dev-share
 
     @property
-    def division(self) -> Division:
-        """What of the tables is trained on and evaluated on. Raises InputError for values that make no sense."""
-        return Division(self.train_rows, self.dev_share, self.group, self.split_seed)
+    def split(self) -> Split:
+        """How the tables are divided. Raises InputError for impossible values."""
+        return Split(self.train_rows, self.dev_share, self.group, self.split_seed)
 
     def find(self) -> tuple[Task, list[Any]]:
         """The task, and its tables: for training and development, or with --dev-share the one that is divided."""
-        if self.dev_share:
-            refuse_beside("--dev-share", {"--dev": self.dev, "--task": self.task})
-        return super().find()
+        if self.task:
+            refuse_beside("task", {"text": self.text if self.text != "text" else "", "label": self.label})
+        if not self.dev_share:
+            return super().find()
+        refuse_beside("dev_share", {"dev": self.dev, "task": self.task})
+        task, tables = replace(self, dev_share=0.0, dev=self.train).find()
+        return task, tables[:1]

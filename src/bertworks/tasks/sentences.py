@@ -5,7 +5,7 @@
     .jsonl, .json, .parquet      a sentence per row: lists of words and tags
     .jsonl, .json, .parquet      a text per row with spans of characters: doccano, Prodigy (span_files.py)
 
-Where `Task.text` is ("character",), the units are characters, and nothing stands between them: a letter that is written
+Where `Task.text` is ("character",), the units are characters, with nothing between them: a letter that is written
 with several code points (NFD) is one unit.
 """
 
@@ -22,15 +22,16 @@ from ..checkpoint.names import LABELS, listed
 from ..files import InputError, shorten
 from ..tokenizer import Encoding, Tokenizer, compose
 from .base import Task
-from .cells import as_list
 from .column_files import Sentence, is_column_file, read_columns
+from .labels import as_list
 from .records import Source
+from .sequences import CHUNK
 from .span_files import SPANS, Span, read_spans, tags_of
 from .table import locator, read_table
-from .tags import OUTSIDE, PARTS_OF_SPEECH, Scheme, read_scheme, to_iob2
+from .tags import OUTSIDE, PARTS_OF_SPEECH, Scheme, chunks, read_scheme, to_iob2
 
 _SPLIT = pre_tokenizers.BertPreTokenizer().pre_tokenize_str
-_INNER = ".&-'\u2019"  # marks that stand inside words, as CoNLL's texts are divided
+_INNER = ".&-'\u2019"  # marks inside words, as CoNLL's texts are divided
 
 
 def by_character(task: Task) -> bool:
@@ -46,67 +47,62 @@ def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> lis
     """
     path = Path(path) if isinstance(path, str) else path
     if isinstance(path, Path) and is_column_file(path, task):
-        found = read_columns(task, path, labelled)
+        sentences = read_columns(task, path, labelled)
     else:
-        found = list(_of_table(task, path, labelled))
-    if not found:
+        sentences = list(_of_table(task, path, labelled))
+    if not sentences:
         raise InputError(f"{path}: no sentences in this file")
     if not labelled:
-        return found
+        return sentences
     where, places = locator(path), dict[str, str]()  # where each tag is first met
-    for sentence in found:
+    for sentence in sentences:
         for i, tag in enumerate(sentence.tags or ()):
             if tag not in places:
                 places[tag] = where(sentence.lines[i] if sentence.lines else sentence.line)
-    scheme = _scheme(task, places, str(path))
+    scheme = _scheme(task.labels, places, str(path))
     return [
         sentence._replace(tags=[scheme.standard[tag] for tag in sentence.tags or ()], scheme=scheme.name)
-        for sentence in found
+        for sentence in sentences
     ]
 
 
-def _scheme(task: Task, places: dict[str, str], file: str) -> Scheme:
+def _scheme(labels: Sequence[str], places: dict[str, str], file: str) -> Scheme:
     """How the tags mark entities; that of the task's labels decides. Raises InputError for a tag of another type."""
-    labels = task.labels
-    if labels and not read_scheme(dict.fromkeys(labels, file), of_model=True).entities:
-        for tag in (tag for tag in places if tag not in labels):
-            raise InputError(f"{places[tag]}: tag {shorten(tag)}; expected one of {listed(labels, LABELS)}")
-        return Scheme(PARTS_OF_SPEECH, {tag: tag for tag in places}, entities=False)
-    scheme = read_scheme(places | ({OUTSIDE: places.get(OUTSIDE, file)} if labels else {}))
-    types = {label[2:] for label in labels}
+    if not labels:
+        return read_scheme(places)
+    if read_scheme(dict.fromkeys(labels, file), of_model=True).entities:
+        scheme, allowed = read_scheme({OUTSIDE: file} | places), {label[2:] for label in labels}
+        types = {tag: scheme.standard[tag][2:] for tag in places}
+    else:
+        types, allowed = {tag: tag for tag in places}, {*labels}
+        scheme = Scheme(PARTS_OF_SPEECH, types, entities=False)
     for tag, where in places.items():
-        if types and scheme.standard[tag][2:] not in types:
-            expected = ", ".join(sorted(filter(None, types)))
-            raise InputError(f"{where}: tag {shorten(tag)}; expected O, or one of the types {expected}")
+        if types[tag] not in allowed:
+            expected = listed(sorted(filter(None, allowed)), LABELS)
+            raise InputError(f"{where}: tag {shorten(tag)}; expected one of {expected}")
     return scheme
 
 
 def _of_table(task: Task, path: Source, labelled: bool) -> Iterator[Sentence]:
     """One sentence per row."""
-    columns, characters, place = [task.text[0], *([task.label] if labelled else [])], by_character(task), locator(path)
-    for document, (line, (text, *cells)) in enumerate(read_table(path, columns, lists=columns, form=task.form)):
-        words, tags = words_of(text, characters, place(line)), _units(cells[0]) if labelled else None
+    columns, characters, where = [task.text[0], *([task.label] if labelled else [])], by_character(task), locator(path)
+    for document, (line, (text, *tags_in_row)) in enumerate(read_table(path, columns, lists=columns, form=task.form)):
+        words = words_of(text, characters, where(line))
+        tags = words_of(tags_in_row[0], False, where(line)) if labelled else None
         if tags is not None and len(words) != len(tags):
             what = "characters" if characters else "words"
-            found = f"{len(words)} {what}, but {len(tags)} tags"
-            raise InputError(f"{place(line)}: {found}; expected a tag for each of them")
+            raise InputError(f"{where(line)}: {len(words)} {what}, but {len(tags)} tags; expected a tag for each")
         yield Sentence(line, document, words, tags)
 
 
 def words_of(cell: str, characters: bool, where: str) -> list[str]:
     """The words (or characters) of a cell: a text, or a list as JSON. Raises InputError if a word is a space."""
-    words = _units(cell, characters)
+    words = as_list(cell)
+    if words is None:
+        return characters_of(cell) if characters else cell.split()
     if not characters and " " in words:
         raise InputError(f"{where}: a word is a space; name the column `character` if its units are characters")
     return words
-
-
-def _units(cell: str, characters: bool = False) -> list[str]:
-    """The strings of a list; else the characters of a text, or the words between its blanks."""
-    found = as_list(cell)
-    if found is not None:
-        return found
-    return characters_of(cell) if characters else cell.split()
 
 
 def characters_of(text: str) -> list[str]:
@@ -140,31 +136,30 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Tagged]:
 
     Raises InputError with file and line if the file is damaged or a tag is none.
     """
-    characters = by_character(task)
-    if (rows := read_spans(path, (task.text[0], task.label), task.form, labelled)) is not None:
-        return list(_of_spans(task, path, rows, labelled))
-    return [_row(sentence, characters) for sentence in read_sentences(task, path, labelled)]
+    if (texts := read_spans(path, (task.text[0], task.label), task.form, labelled)) is not None:
+        return _with_spans(task, path, texts, labelled)
+    return [_row(sentence, by_character(task)) for sentence in read_sentences(task, path, labelled)]
 
 
-def _of_spans(
-    task: Task, path: Source, rows: Iterable[tuple[int, str, list[Span]]], labelled: bool
-) -> Iterator[Tagged]:
+def _with_spans(task: Task, path: Source, texts: Iterable[tuple[int, str, list[Span]]], labelled: bool) -> list[Tagged]:
     """Rows of texts with spans of characters (span_files.py). Raises InputError for a type that the task lacks.
 
-    The units are characters: `units.in_words` makes words of them, which depend on the tokenizer.
+    The units are characters: `in_words` makes words of them, which depend on the tokenizer.
     """
-    types, document, place = {label[2:] for label in task.labels if label != OUTSIDE}, -1, locator(path)
-    for document, (line, text, spans) in enumerate(rows):
+    types, rows, where = {label[2:] for label in task.labels if label != OUTSIDE}, list[Tagged](), locator(path)
+    for document, (line, text, spans) in enumerate(texts):
         if types and (unknown := [kind for _, _, kind in spans if kind not in types]):
             expected = ", ".join(sorted(types))
-            raise InputError(f"{place(line)}: {shorten(unknown[0])}; expected one of the types {expected}")
+            raise InputError(f"{where(line)}: {shorten(unknown[0])}; expected one of the types {expected}")
         units = character_units(text)
-        yield Tagged(text, units, tuple(tags_of(units, spans)) if labelled else None, line, document, SPANS)
-    if document < 0:
+        rows.append(Tagged(text, units, tuple(tags_of(units, spans)) if labelled else None, line, document, SPANS))
+    if not rows:
         raise InputError(f"{path}: no texts with spans in this file")
+    return rows
 
 
 def _row(sentence: Sentence, characters: bool) -> Tagged:
+    """A sentence as a text with units, its tags in IOB2 unless they are parts of speech."""
     between = between_words(characters)
     edges = itertools.accumulate((len(word) + len(between) for word in sentence.words), initial=0)
     units = tuple((start, start + len(word)) for word, start in zip(sentence.words, edges, strict=False))
@@ -187,16 +182,17 @@ def from_texts(
 
     texts: in place of a text also the list of its words (or characters), which are then the units, or a row.
     """
-    whole = iter(divided(tokenizer, [text for text in texts if isinstance(text, str) and not characters]))
-
-    def row(text: str | Sequence[str] | Tagged) -> Tagged:
-        if isinstance(text, Tagged):
-            return text
-        if characters or not isinstance(text, str):
-            return _row(Sentence(0, 0, characters_of(text) if isinstance(text, str) else [*text], None), characters)
-        return next(whole)
-
-    return [row(text)._replace(line=0, document=n) for n, text in enumerate(texts)]
+    whole = iter(split_words(tokenizer, [text for text in texts if isinstance(text, str) and not characters]))
+    rows = []
+    for document, text in enumerate(texts):
+        if isinstance(text, str) and not characters:
+            row = next(whole)
+        elif isinstance(text, Tagged):
+            row = text
+        else:
+            row = _row(Sentence(0, 0, characters_of(text) if isinstance(text, str) else [*text], None), characters)
+        rows.append(row._replace(line=0, document=document))
+    return rows
 
 
 def between_blanks(text: str) -> Tagged:
@@ -204,8 +200,8 @@ def between_blanks(text: str) -> Tagged:
     return Tagged(text, tuple(match.span() for match in re.finditer(r"\S+", text)))
 
 
-def divided(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Tagged]:
-    """Rows of texts, divided into words."""
+def split_words(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Tagged]:
+    """Rows of texts, split into words as in prediction."""
     composed = [compose(text) for text in texts]
     encodings = tokenizer.encode_batch([one.text for one in composed])
     rows = []
@@ -213,6 +209,25 @@ def divided(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Tagged]:
         units = np.array(_words_of(tokenizer, one.text, encoding), np.int64).reshape(-1, 2)
         rows.append(Tagged(text, tuple(map(tuple, one.spans(units).tolist()))))
     return rows
+
+
+def in_words(tokenizer: Tokenizer, rows: Sequence[Tagged]) -> tuple[list[Tagged], list[str]]:
+    """The rows with words, as prediction has them, in place of spans of characters; the spans that cut a word.
+
+    Of another row, the units stay as they are.
+    """
+    rows, cut = list(rows), []
+    numbers = [i for i, row in enumerate(rows) if row.scheme == SPANS]
+    for first in range(0, len(numbers), CHUNK):
+        chunk = numbers[first : first + CHUNK]
+        for i, new in zip(chunk, split_words(tokenizer, [rows[i].text for i in chunk]), strict=True):
+            row = rows[i]
+            entities = [(row.units[c.start][0], row.units[c.end - 1][1], c.type) for c in chunks(row.tags or ())]
+            inside = {at for a, b in new.units for at in range(a + 1, b)}
+            cut += [row.text[a:b] for a, b, _ in entities if a in inside or b in inside]
+            tags = None if row.tags is None else tuple(tags_of(new.units, entities))
+            rows[i] = row._replace(units=new.units, tags=tags)
+    return rows, cut
 
 
 def _words_of(tokenizer: Tokenizer, text: str, encoding: Encoding) -> list[tuple[int, int]]:

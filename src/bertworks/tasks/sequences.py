@@ -47,7 +47,7 @@ class Spans(NamedTuple):
     length: Integers  # (S,)
 
     def of(self, rows: Integers) -> "Spans":
-        """Those of some of the sequences; a sequence may be among them more than once."""
+        """The spans of some sequences, which may be repeated."""
         return Spans(self.tokens, self.start[rows], self.length[rows])
 
     def ids(self) -> TokenIds:
@@ -149,7 +149,7 @@ def cut_pairs(
     max_seq_length: int,
     left: NDArray[np.bool_] | bool = False,
 ) -> CutPairs:
-    """Each text with its second one, "" where there is none, so that their frames have at most max_seq_length tokens.
+    """Each text with its second one (or ""), so that their frames have at most max_seq_length tokens.
 
     The longer text is cut from its end (run_classifier.py). A second text without tokens counts as none. left (N,), or
     one for all: whether it is cut from its beginning instead.
@@ -157,10 +157,10 @@ def cut_pairs(
     first, none = tokenize(tokenizer, texts), np.zeros(len(texts), np.int64)
     second = tokenize(tokenizer, seconds) if any(seconds) else Spans(first.tokens[:0], none, none)
     paired, total = second.length > 0, first.length + second.length
-    room = max_seq_length - 2 - tokenizer.layout.pair_separators * paired
-    lengths = zip(first.length.tolist(), second.length.tolist(), room.tolist(), strict=True)
-    kept = np.array([cut_lengths([a, b], most) for a, b, most in lengths], np.int64).reshape(-1, 2)
-    first, second = (_shortened(text, length, left) for text, length in zip((first, second), kept.T, strict=True))
+    capacity = max_seq_length - 2 - tokenizer.layout.pair_separators * paired
+    lengths = zip(first.length.tolist(), second.length.tolist(), capacity.tolist(), strict=True)
+    shortened = np.array([cut_lengths([a, b], most) for a, b, most in lengths], np.int64).reshape(-1, 2)
+    first, second = (_shortened(text, length, left) for text, length in zip((first, second), shortened.T, strict=True))
     return CutPairs(first, second, paired, total)
 
 
@@ -219,32 +219,32 @@ class Windows:
         return means
 
 
-def strided_windows(lengths: Integers, room: Integers, stride: int) -> Windows:
+def strided_windows(lengths: Integers, capacity: Integers, stride: int) -> Windows:
     """Each window begins `stride` tokens after the one before, until one reaches the end of the text (run_squad.py).
 
-    lengths (N,): tokens of each text. room (N,): tokens that a window of it can show. A text without tokens has one
+    lengths (N,): tokens of each text. capacity (N,): tokens that a window of it can show. A text without tokens has one
     window, which is empty.
     """
-    step = np.minimum(room, stride)
-    number = 1 + np.maximum(0, -(-(lengths - room) // step))
+    step = np.minimum(capacity, stride)
+    number = 1 + np.maximum(0, -(-(lengths - capacity) // step))
     text = np.repeat(np.arange(len(lengths)), number)
     start = ranges(np.zeros_like(number), number) * step[text]
-    return Windows(text, start, np.minimum(room[text], lengths[text] - start))
+    return Windows(text, start, np.minimum(capacity[text], lengths[text] - start))
 
 
-def even_windows(lengths: Integers, room: Integers) -> Windows:
+def even_windows(lengths: Integers, capacity: Integers) -> Windows:
     """Windows at even distances, which overlap by a quarter or more of their length; the last one ends with the text.
 
-    lengths, room: as for `strided_windows`. A text that fits has one window.
+    lengths, capacity: as for `strided_windows`. A text that fits has one window.
     """
-    beyond = np.maximum(0, lengths - room)
-    number = 1 + -(-beyond // np.maximum(1, room * 3 // 4))
+    beyond = np.maximum(0, lengths - capacity)
+    number = 1 + -(-beyond // np.maximum(1, capacity * 3 // 4))
     text = np.repeat(np.arange(len(lengths)), number)
     start = beyond[text] * ranges(np.zeros_like(number), number) // np.maximum(1, number - 1)[text]
-    return Windows(text, start, np.minimum(room, lengths)[text])
+    return Windows(text, start, np.minimum(capacity, lengths)[text])
 
 
-def document_windows(lengths: Sequence[int], documents: Sequence[int], room: int) -> Windows:
+def document_windows(lengths: Sequence[int], documents: Sequence[int], capacity: int) -> Windows:
     """Windows of whole sentences, as many of one document as fit; a longer sentence has windows that overlap by half.
 
     lengths, documents: tokens of each sentence, and the document it belongs to. All sentences end to end are the one
@@ -254,13 +254,13 @@ def document_windows(lengths: Sequence[int], documents: Sequence[int], room: int
     start = end = 0
     previous = None
     for length, document in zip(lengths, documents, strict=True):
-        if end > start and (document != previous or end - start + length > room):
+        if end > start and (document != previous or end - start + length > capacity):
             windows.append((start, end))
             start = end
         end += length
-        if length > room:
-            firsts = (*range(start, end - room, max(1, room // 2)), end - room)  # the last window ends with it
-            windows += [(first, first + room) for first in firsts]
+        if length > capacity:
+            firsts = range(start, end - capacity, max(1, capacity // 2))
+            windows += [(first, first + capacity) for first in (*firsts, end - capacity)]  # the last ends with it
             start = end
         previous = document
     if end > start or not windows:

@@ -1,7 +1,7 @@
-"""Answers as spans of a text: windows, training places, judging (paper, sections 4.2 and 4.3; run_squad.py).
+"""Answers as spans of a text: windows, training places, evaluation (paper, sections 4.2 and 4.3; run_squad.py).
 
 questions.py reads files, contexts.py tokenizes, sequences.py cuts windows, answers.py turns scores into answers, and
-squad_scores.py scores them. If a question of the rows has no answer, they are judged as SQuAD 2.0 is: [CLS] stands for
+squad_scores.py scores them. If a question of the rows has no answer, they are evaluated as SQuAD 2.0 is: [CLS] means
 no answer, and a threshold on the null odds, tuned on the development rows, decides between the two.
 
 Shapes: Q questions, W windows, T tokens of all windows.
@@ -11,7 +11,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -23,8 +23,8 @@ from ..files import InputError, shorten
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import SpanObjective
-from .answers import NOTHING_FOUND, Answer, Answers, Decoder
-from .base import Judged, Kind, Limits, Prepared, Task
+from .answers import NO_VALID_SPAN, Answer, Answers, Decoder
+from .base import EvaluationResult, LengthLimits, Prepared, Task, TaskType
 from .contexts import Contexts, answer_tokens, tokenize_contexts
 from .inputs import Inputs
 from .questions import Question, locate, read
@@ -35,7 +35,7 @@ NO_ANSWER = -1
 
 
 class Answered(TypedDict):
-    """An answer in a context; an empty text says that there is none."""
+    """An answer in a context; the text is empty where the context has no answer."""
 
     text: str  # context[start:end]
     start: int  # characters of the context
@@ -43,14 +43,6 @@ class Answered(TypedDict):
     score: float  # its probability among the n best, 0 to 1
     tokens: int  # tokens that the model read, overlaps of windows included
     cut: int  # tokens of the question that did not fit
-
-
-class AnswerPlaces(NamedTuple):
-    """Where the first answers of Q questions are in their contexts."""
-
-    spans: Integers  # (Q, 2) first and last token; -1: there is no answer, -100: not known, or not found
-    moved: list[Question]  # questions whose answer is not at its offset, but was found
-    skipped: list[Question]  # questions whose answer was not found
 
 
 @dataclass(frozen=True)
@@ -62,27 +54,23 @@ class SpanRows(Prepared):
 
     rows: Sequence[Question]
     decoder: Decoder  # the contexts and their windows
-    places: AnswerPlaces
-
-    @property
-    def skipped(self) -> list[Question]:
-        """Questions that are not trained on, because their answer was not found."""
-        return self.places.skipped
+    moved: list[Question]  # whose answer is not at its offset, but was found
+    skipped: list[Question]  # that are not trained on, because their answer was not found
 
     def notes(self) -> list[str]:
         """A sentence for each thing that was left out."""
         skipped = "questions are not trained on: their answer is not at answer_start, nor exactly once in the context"
         moved = "answers are not at answer_start, but occur once in their context"
-        found = []
-        for what, questions in ((skipped, self.skipped), (moved, self.places.moved)):
+        notes = []
+        for what, questions in ((skipped, self.skipped), (moved, self.moved)):
             if questions:
                 text, start = questions[0].answers[0]
                 first = f"{shorten(questions[0].id)} ({shorten(text)} at {start})"
-                found.append(f"{len(questions):,} of {len(self.rows):,} {what}; the first is {first}")
+                notes.append(f"{len(questions):,} of {len(self.rows):,} {what}; the first is {first}")
         if self.cut.any():
             number, cut, limit = (self.cut > 0).sum(), self.cut.sum(), self.decoder.limits.max_query_length
-            found.append(f"{number:,} questions are cut to {limit} tokens, by {cut:,} in all")
-        return found
+            notes.append(f"{number:,} questions are cut to {limit} tokens, by {cut:,} in all")
+        return notes
 
     def answers(self, scores: Tensor, version_2: bool) -> list[Answers]:
         """The n best answers to each question from (T, 2) scores; version_2: one may be "", no answer."""
@@ -102,7 +90,7 @@ class SpanRows(Prepared):
             results.append([_result(answer, question.context, tokens, cut) for answer in best])
         return results
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics and the official files from (T, 2) scores of starts and ends.
 
         settings: `version_2` and `null_score_diff_threshold`, as they are stored with a model. None: the rows say
@@ -118,21 +106,27 @@ class SpanRows(Prepared):
             tuned |= {"null_score_diff_threshold": self._best_threshold(answers), "tuned_on": len(answers)}
         threshold = (settings or tuned).get("null_score_diff_threshold", 0.0)
         chosen = [one.choose(threshold) for one in answers]
-        graded = self._grade([one.text for one in chosen])
+        texts = [one.text for one in chosen]
+        graded = self._grade(texts)
         metrics = graded.summary() if self.some_impossible else {"exact": graded.exact.mean(), "f1": graded.f1.mean()}
-        files = self._files(chosen, graded)
+        rows = [
+            {"id": question.id, "answers": [text for text, _ in question.answers], "predicted": one.text}
+            | {"start": one.start, "end": one.end, "exact": float(exact), "f1": float(f1)}
+            for question, one, exact, f1 in zip(self.rows, chosen, graded.exact, graded.f1, strict=True)
+        ]
+        files = {"predictions.json": {row["id"]: row["predicted"] for row in rows}, PREDICTIONS: rows}
         if version_2:
             at_0 = self._grade([one.choose(0.0).text for one in answers])
             metrics |= {"exact_at_0": at_0.exact.mean(), "f1_at_0": at_0.f1.mean()}
             files["null_odds.json"] = {row.id: one.null_odds for row, one in zip(self.rows, answers, strict=True)}
         if any(name.startswith("character_") for name in self.task.metrics):
-            letters = self._grade([one.text for one in chosen], grade_korquad)
-            metrics |= {"character_exact": letters.exact.mean(), "character_f1": letters.f1.mean()}
-        return Judged(
+            by_character = self._grade(texts, grade_korquad)
+            metrics |= {"character_exact": by_character.exact.mean(), "character_f1": by_character.f1.mean()}
+        return EvaluationResult(
             metrics={"loss": self._loss(scores), **{name: float(value) for name, value in metrics.items()}},
-            predicted=Counter("answer" if one.text else "no answer" for one in chosen) if version_2 else {},
-            majority=float(self._grade([""] * len(chosen)).f1.mean()) if self.some_impossible else 0.0,
-            collapsed=len({one.text for one in chosen}) == 1 < len({question.answers for question in self.rows}),
+            predicted=Counter("answer" if text else "no answer" for text in texts) if version_2 else {},
+            majority=float(self._grade([""] * len(texts)).f1.mean()) if self.some_impossible else 0.0,
+            constant_predictions=len({*texts}) == 1 < len({question.answers for question in self.rows}),
             settings=tuned,
             files=files,
         )
@@ -141,7 +135,7 @@ class SpanRows(Prepared):
 
     @property
     def some_impossible(self) -> bool:
-        """Whether the rows are judged as SQuAD 2.0 is."""
+        """Whether the rows are evaluated as SQuAD 2.0 is."""
         return any(question.impossible for question in self.rows)
 
     def _grade(self, texts: list[str], rule: Rule | None = None) -> Scores:
@@ -150,26 +144,10 @@ class SpanRows(Prepared):
 
     def _best_threshold(self, answers: list[Answers]) -> float:
         """The null_score_diff_threshold with the best F1 on these rows."""
-        answered, empty = (self._grade(texts) for texts in ([a.answered.text for a in answers], [""] * len(answers)))
         odds = np.array([one.null_odds for one in answers], np.float64)
-        found = odds < NOTHING_FOUND
-        return reachable_threshold(answered.f1[found], empty.f1[found], odds[found]).threshold if found.any() else 0.0
-
-    def _files(self, chosen: list[Answer], graded: Scores) -> dict[str, Any]:
-        """The original's predictions.json, and predictions.jsonl with the answers' places in the contexts."""
-        rows = [
-            {
-                "id": question.id,
-                "answers": [text for text, _ in question.answers],
-                "predicted": one.text,
-                "start": one.start,
-                "end": one.end,
-                "exact": float(exact),
-                "f1": float(f1),
-            }
-            for question, one, exact, f1 in zip(self.rows, chosen, graded.exact, graded.f1, strict=True)
-        ]
-        return {"predictions.json": {row["id"]: row["predicted"] for row in rows}, PREDICTIONS: rows}
+        answered, empty = (self._grade(texts).f1 for texts in ([a.answered.text for a in answers], [""] * len(answers)))
+        valid = odds < NO_VALID_SPAN
+        return reachable_threshold(answered[valid], empty[valid], odds[valid]).threshold if valid.any() else 0.0
 
     def _loss(self, scores: Tensor) -> float:
         """Mean training loss of the windows: cross entropy of start and end, each over the tokens of a window."""
@@ -188,26 +166,31 @@ def _result(answer: Answer, context: str, tokens: int, cut: int) -> Answered:
 # ---- featurising
 
 
-def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, limits: Limits) -> SpanRows:
-    """The windows of each question. Raises InputError if a question leaves no room for its context."""
+def prepare(tokenizer: Tokenizer, questions: Sequence[Question], task: Task, limits: LengthLimits) -> SpanRows:
+    """The windows of each question. Raises InputError if a question leaves no space for its context."""
     texts, context = distinct([question.context for question in questions])
     contexts = tokenize_contexts(tokenizer, texts)
     whole = _tokens_of(tokenizer, [question.question for question in questions])
     queries = whole._replace(length=np.minimum(whole.length, limits.max_query_length))
     separators = tokenizer.layout.pair_separators
     offset = queries.length + 1 + separators
-    _check_room(queries.length, questions, limits, 2 + separators)
+    for question, count in zip(questions, queries.length.tolist(), strict=True):
+        if count + 2 + separators >= limits.max_seq_length:
+            raise InputError(
+                f"question {shorten(question.id)}: its {count} tokens and {2 + separators} special ones leave no space "
+                f"for the context; raise max_seq_length = {limits.max_seq_length}, or lower max_query_length"
+            )
     tokens = np.diff(contexts.edges)[context]
     windows = strided_windows(tokens, limits.max_seq_length - offset - 1, limits.doc_stride)
-    places = _find_answers(tokenizer, questions, contexts, context)
+    spans, moved, skipped = _find_answers(tokenizer, questions, contexts, context)
     owner = windows.text
     shown = Spans(contexts.ids, contexts.edges[context[owner]] + windows.start, windows.length)
     cut = whole.length - queries.length
-    frames, labels = frame(tokenizer, queries.of(owner), shown), _labels(windows, offset[owner], places.spans)
+    frames, labels = frame(tokenizer, queries.of(owner), shown), _labels(windows, offset[owner], spans)
     once = np.where(windows.start == 0, cut[owner], 0)  # per question
     inputs = Inputs(*frames, labels, once, tokenizer.pad_id, limits.max_seq_length)
     decoder = Decoder(contexts, context, windows, offset[owner], tokenizer, limits)
-    return SpanRows(inputs, task, questions, owner, cut, decoder, places)
+    return SpanRows(inputs, task, questions, owner, cut, decoder, moved, skipped)
 
 
 def _tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Spans:
@@ -216,20 +199,13 @@ def _tokens_of(tokenizer: Tokenizer, texts: Sequence[str]) -> Spans:
     return tokenize(tokenizer, once).of(which)
 
 
-def _check_room(counts: Integers, questions: Sequence[Question], limits: Limits, specials: int) -> None:
-    for count, question in zip(counts.tolist(), questions, strict=True):
-        if count + specials >= limits.max_seq_length:
-            raise InputError(
-                f"question {shorten(question.id)}: its {count} tokens and {specials} special "
-                f"ones leave no room for the context; raise max_seq_length = {limits.max_seq_length}, or lower "
-                f"max_query_length = {limits.max_query_length}"
-            )
-
-
 def _find_answers(
     tokenizer: Tokenizer, questions: Sequence[Question], contexts: Contexts, context: Integers
-) -> AnswerPlaces:
-    """The tokens of each question's first answer."""
+) -> tuple[Integers, list[Question], list[Question]]:
+    """(Q, 2) first and last token of the first answers; then `moved` and `skipped` of SpanRows.
+
+    -1: there is no answer; -100: it is not known, or not found.
+    """
     spans = np.full((len(questions), 2), IGNORED, np.int64)
     answers = _tokens_of(tokenizer, [question.answers[0][0] if question.answers else "" for question in questions])
     moved, skipped = list[Question](), list[Question]()
@@ -242,12 +218,12 @@ def _find_answers(
             if place is not None:
                 own = answers.tokens[answers.start[i] : answers.start[i] + answers.length[i]].tolist()
                 span = answer_tokens(contexts, int(context[i]), place, own if tokenizer.kind == "wordpiece" else None)
-                moved += [question] if span and place.start != start else []
-            if span is None:
+            if place is None or span is None:
                 skipped.append(question)
             else:
                 spans[i] = span
-    return AnswerPlaces(spans, moved, skipped)
+                moved += [question] if place.start != start else []
+    return spans, moved, skipped
 
 
 def _labels(windows: Windows, offset: Integers, answers: Integers) -> Integers:
@@ -259,4 +235,4 @@ def _labels(windows: Windows, offset: Integers, answers: Integers) -> Integers:
     return labels
 
 
-SPAN = Kind("span", SpanObjective(), read, prepare, ("f1", "exact", "character_f1", "character_exact"))
+SPAN = TaskType("span", SpanObjective(), read, prepare, ("f1", "exact", "character_f1", "character_exact"))

@@ -11,7 +11,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -100,12 +100,11 @@ class Scores:
         }
 
 
-def score(predictions: Iterable[str | None], golds: Iterable[Sequence[str]], grade: Rule) -> Scores:
-    """All predictions, by one of the rules above; None, a missing one, is worth 0 (SQuAD 1.1)."""
-    pairs = [(text, tuple(gold)) for text, gold in zip(predictions, golds, strict=True)]
-    grades = [Grade(0.0, 0.0) if text is None else grade(text, gold) for text, gold in pairs]
+def score(predictions: Sequence[str], golds: Collection[Sequence[str]], grade: Rule) -> Scores:
+    """All predictions, by one of the rules above."""
+    grades = [grade(text, gold) for text, gold in zip(predictions, golds, strict=True)]
     exact, f1 = np.array(grades, np.float64).reshape(-1, 2).T
-    return Scores(exact, f1, np.array([bool(gold) for _, gold in pairs]))
+    return Scores(exact, f1, np.array([bool(gold) for gold in golds], np.bool_))
 
 
 class Best(NamedTuple):
@@ -119,7 +118,7 @@ def reachable_threshold(values: Values, empty: Values, no_answer: Values) -> Bes
     """The threshold with the best mean, where answers are worth `values` and no answers `empty` (all (N,)).
 
     It lies halfway between the last question that is answered and the first that is not, where any other would do for
-    these questions: on new ones there is room on both sides. Of equally good places the lowest is taken.
+    these questions: on new ones it has a margin. Of equally good places the lowest is taken.
     """
     order = np.argsort(no_answer, kind="stable")
     reached = np.cumsum(np.append(empty.sum(), (values - empty)[order]))

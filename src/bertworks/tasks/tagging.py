@@ -11,7 +11,7 @@ Shapes: N rows, U units of all rows, P tokens of all rows, W windows, T tokens o
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import numpy as np
@@ -24,27 +24,25 @@ from ..files import InputError, shorten
 from ..reporting.run_files import PREDICTIONS
 from ..tokenizer import Tokenizer
 from ..training.task_objectives import TaggingObjective
-from .base import Judged, Kind, Limits, Prepared, Task
+from .base import EvaluationResult, LengthLimits, Prepared, Task, TaskType
 from .inputs import Inputs, labelled_loss
-from .sentences import Tagged, by_character, read
-from .sequences import Integers, Spans, document_windows, edges_of, frame, tokenize_with_offsets
-from .tags import (
-    OUTSIDE,
-    PARTS_OF_SPEECH,
-    Chunk,
-    Scheme,
-    check_tag,
-    chunks,
-    is_typed,
-    read_scheme,
-    score_tags,
-    to_iob2,
+from .sentences import Tagged, by_character, in_words, read
+from .sequences import (
+    Frames,
+    Integers,
+    Spans,
+    Windows,
+    document_windows,
+    edges_of,
+    frame,
+    ranges,
+    tokenize_with_offsets,
 )
-from .units import all_units, first_tokens, in_words, token_positions
+from .tags import OUTSIDE, PARTS_OF_SPEECH, Chunk, Scheme, chunks, is_typed, read_scheme, score_tags, to_iob2
 
 
 class Entity(TypedDict):
-    """A named thing in a text; of a tagger of parts of speech, a word."""
+    """A named entity in a text; of a tagger of parts of speech, a word."""
 
     type: str
     start: int  # characters of the caller's text
@@ -67,39 +65,33 @@ class Unit(TypedDict):
 def labels(task: Task, rows: Sequence[Tagged]) -> tuple[str, ...]:
     """The task's own labels, else O, then B- and I- of every type of these rows, sorted by type.
 
-    Part-of-speech tags are sorted. Raises InputError if only some tags have a prefix, a hyphen and a type.
+    Part-of-speech tags are sorted.
     """
     if task.labels:
         return task.labels
     tags = {tag for row in rows for tag in row.tags or ()}
-    typed = {tag for tag in tags if is_typed(tag)}
-    if tags and (not typed or any(row.scheme == PARTS_OF_SPEECH for row in rows)):
+    types = sorted({tag.partition("-")[2] for tag in tags if is_typed(tag) and tag != OUTSIDE})
+    if any(row.scheme == PARTS_OF_SPEECH for row in rows) or not (types or OUTSIDE in tags):
         return tuple(sorted(tags))
-    if typed != tags:
-        check_tag(min(tags - typed), task.name)
-    types = sorted({tag.partition("-")[2] for tag in tags if tag != OUTSIDE})
     return (OUTSIDE, *(f"{prefix}-{kind}" for kind in types for prefix in "BI"))
 
 
 def scheme_of(labels: Sequence[str], name: str) -> Scheme:
     """How the labels of a task or a model mark entities. Raises InputError if they do not."""
-    where = f"labels of {name}"
-    if not labels:
-        raise InputError(f"{where}: none; expected tags")
-    return read_scheme(dict.fromkeys(labels, where), of_model=True)
+    return read_scheme(dict.fromkeys(labels, f"labels of {name}"), of_model=True)
 
 
 def match_types(labels: Sequence[str], names: Sequence[str], name: str) -> bool:
-    """Whether a model of the labels `names` knows the types of all `labels`, however it writes them."""
-    ours, theirs = scheme_of(labels, name), scheme_of(names, name)
-    types, known = ({tag[2:] for tag in scheme.standard.values()} for scheme in (ours, theirs))
-    return ours.entities and theirs.entities and types <= known
+    """Whether a model of the labels `names` has the types of all `labels`, in whatever scheme."""
+    of_data, of_model = scheme_of(labels, name), scheme_of(names, name)
+    types, model_types = ({tag[2:] for tag in scheme.standard.values()} for scheme in (of_data, of_model))
+    return of_data.entities and of_model.entities and types <= model_types
 
 
 # ---- featurising
 
 
-def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: Limits) -> "TagRows":
+def prepare(tokenizer: Tokenizer, rows: Sequence[Tagged], task: Task, limits: LengthLimits) -> "TagRows":
     """Rows as arrays. Raises InputError if a row has a tag that `task.labels` lack, or these are no tags."""
     scheme = scheme_of(task.labels, task.name)
     rows, cut_spans = (rows, []) if by_character(task) else in_words(tokenizer, rows)
@@ -133,11 +125,37 @@ def _gold(rows: Sequence[Tagged], task: Task, scheme: Scheme) -> Integers:
             raise InputError(
                 f"line {row.line}: tag {shorten(unknown[0])}; expected one of {listed(task.labels, LABELS)}"
             )
-    found = (map(numbers.__getitem__, row.tags) if row.tags else [IGNORED] * len(row.units) for row in rows)
-    return np.fromiter(itertools.chain.from_iterable(found), np.int64)
+    gold = (map(numbers.__getitem__, row.tags) if row.tags else [IGNORED] * len(row.units) for row in rows)
+    return np.fromiter(itertools.chain.from_iterable(gold), np.int64)
 
 
-# ---- judging
+def all_units(rows: Sequence[Tagged]) -> tuple[Integers, Integers]:
+    """(U, 2) begin and end of every unit in all texts, joined by one character; (N + 1,) the units of each row."""
+    counts = [len(row.units) for row in rows]
+    starts = edges_of([len(row.text) + 1 for row in rows])[:-1]
+    units = np.array([unit for row in rows for unit in row.units], np.int64).reshape(-1, 2)
+    return units + np.repeat(starts, counts)[:, None], edges_of(counts)
+
+
+def first_tokens(units: Integers, offsets: Integers, text: str) -> Integers:
+    """(U,) number of the first token that reaches into each unit, -1 if none does."""
+    beyond = len(text) + 1
+    offsets = np.concatenate([offsets, [[beyond, beyond]]])
+    token = np.searchsorted(offsets[:, 1], units[:, 0], "right")
+    token[offsets[token, 0] >= units[:, 1]] = -1
+    return token
+
+
+def token_positions(frames: Frames, windows: Windows, P: int) -> Integers:
+    """(P + 1,) where in `frames` each token is in the window in which it counts; then -1, for no token."""
+    position = np.full(P + 1, -1)
+    shown = ranges(frames.edges[:-1] + 1, windows.length)
+    token = ranges(windows.start, windows.length)
+    position[token[windows.max_context]] = shown[windows.max_context]
+    return position
+
+
+# ---- evaluation
 
 
 @dataclass(frozen=True)
@@ -150,18 +168,20 @@ class TagRows(Prepared):
     rows: Sequence[Tagged]
     edges: Integers  # (N + 1,) where each row's units begin and end
     position: Integers  # (U,) the token in `inputs.ids` that answers for each unit; -1: it has none, like a space
-    begins: NDArray[np.bool_]  # (U,) False: no token, or one that an earlier unit has begun
+    begins: NDArray[np.bool_]  # (U,) False: no token, or one that an earlier unit begins with
     scheme: Scheme  # how the labels mark entities
     cut_spans: Sequence[str] = ()  # spans of characters that begin or end inside a word
 
     def notes(self) -> list[str]:
-        """What a user should hear about the rows: how tags were read, and which spans words cannot have."""
-        how = "turned into IOB2, judged by the F1 of entities" if self.scheme.entities else "judged by accuracy"
-        found = [f"tags are read as {name}: {how}" for name in [self._tag_scheme()] if name]
+        """How tags were read, and which spans words cannot have."""
+        notes = []
+        if name := self._tag_scheme():
+            by_f1 = "turned into IOB2, evaluated by the F1 of entities"
+            notes.append(f"tags are read as {name}: {by_f1 if self.scheme.entities else 'evaluated by accuracy'}")
         if self.cut_spans:
             how = f"begin or end inside a word, such as {shorten(self.cut_spans[0])}; whole words are tagged"
-            found.append(f"{len(self.cut_spans):,} spans {how}; --text character tags characters instead")
-        return found
+            notes.append(f"{len(self.cut_spans):,} spans {how}; text = character tags characters instead")
+        return notes
 
     @property
     def majority(self) -> float:
@@ -180,26 +200,26 @@ class TagRows(Prepared):
 
     def decode(self, scores: Tensor, settings: Mapping[str, Any]) -> list[list[Entity]]:
         """The entities of each row from (T, K) scores; of parts of speech every unit that is no white space."""
-        return [self._entities(row, *found) for row, found in zip(self.rows, self.tags(scores), strict=True)]
+        return [self._entities(row, *pair) for row, pair in zip(self.rows, self.tags(scores), strict=True)]
 
-    def _entities(self, row: Tagged, tags: list[str], chances: list[float]) -> list[Entity]:
+    def _entities(self, row: Tagged, tags: list[str], probabilities: list[float]) -> list[Entity]:
         spans = [Chunk(tag, i, i + 1) for i, tag in enumerate(tags)]
         if self.scheme.entities:
             spans = chunks([self.scheme.standard[tag] for tag in tags])
-        found = []
+        entities = []
         for kind, first, last in spans:
             start, end = row.units[first][0], row.units[last - 1][1]
-            score, text = sum(chances[first:last]) / (last - first), row.text[start:end]
-            found += [Entity(type=kind, start=start, end=end, text=text, score=score)] if text.strip() else []
-        return found
+            text, score = row.text[start:end], sum(probabilities[first:last]) / (last - first)
+            entities += [Entity(type=kind, start=start, end=end, text=text, score=score)] if text.strip() else []
+        return entities
 
     def units(self, scores: Tensor) -> list[list[Unit]]:
         """Every unit of each row with the probabilities of all its tags, from (T, K) scores."""
         each = scores.float().softmax(-1)[self.position].tolist()  # (U, K)
         results = []
-        for row, (tags, chances), first in zip(self.rows, self.tags(scores), self.edges.tolist(), strict=False):
+        for row, (tags, probabilities), first in zip(self.rows, self.tags(scores), self.edges.tolist(), strict=False):
             units = []
-            for i, ((start, end), tag, score) in enumerate(zip(row.units, tags, chances, strict=True), first):
+            for i, ((start, end), tag, score) in enumerate(zip(row.units, tags, probabilities, strict=True), first):
                 every = dict(zip(self.task.labels, each[i], strict=True)) if self.position[i] >= 0 else {}
                 units.append(Unit(tag=tag, start=start, end=end, text=row.text[start:end], score=score, scores=every))
             results.append(units)
@@ -213,24 +233,24 @@ class TagRows(Prepared):
         has the tag of the unit before it, with probability 0.
         """
         best = scores.argmax(-1).numpy()
-        chances = scores.float().softmax(-1).amax(-1).numpy()
+        probabilities = scores.float().softmax(-1).amax(-1).numpy()
         names, marks = self.task.labels, [self.scheme.standard[name] for name in self.task.labels]
         inside = [*range(len(names))]
         if self.scheme.entities:
             inside = [marks.index(tag) if (tag := f"I-{mark[2:]}") in marks else i for i, mark in enumerate(marks)]
         tags = np.where(self.begins, best[self.position], np.array(inside)[best[self.position]])
-        values = chances[self.position]
+        values = probabilities[self.position]
         self._fill(tags, values, marks)
-        words, probabilities = [names[i] for i in tags], values.tolist()
-        return [(words[a:b], probabilities[a:b]) for a, b in itertools.pairwise(self.edges.tolist())]
+        named, scored = [names[i] for i in tags], values.tolist()
+        return [(named[a:b], scored[a:b]) for a, b in itertools.pairwise(self.edges.tolist())]
 
     def _fill(self, tags: Integers, values: NDArray[np.float32], marks: list[str]) -> None:
         """Tags and probabilities for the units without a token, in place."""
-        known = np.flatnonzero(self.position >= 0)
+        with_token = np.flatnonzero(self.position >= 0)
         row = np.repeat(np.arange(len(self.rows)), np.diff(self.edges))
         for i in np.flatnonzero(self.position < 0):
-            after = int(np.searchsorted(known, i))
-            near = [j for j in known[max(0, after - 1) : after + 1] if row[j] == row[i]]  # before and after it
+            after = int(np.searchsorted(with_token, i))
+            near = [j for j in with_token[max(0, after - 1) : after + 1] if row[j] == row[i]]  # before and after it
             around = [marks[tags[j]] for j in near]
             if self.scheme.entities and len(near) == 2 and OUTSIDE not in around and len(chunks(around)) == 1:
                 tags[i], values[i] = tags[near[1]], values[near[1]]
@@ -242,44 +262,40 @@ class TagRows(Prepared):
     def _predicted(self, scores: Tensor) -> list[list[str]]:
         """The tags of each row's units as the rows write theirs: in IOB2 if the labels are of another scheme."""
         standard = self.scheme.standard
-        found = [[standard[tag] for tag in tags] for tags, _ in self.tags(scores)]
+        predicted = [[standard[tag] for tag in tags] for tags, _ in self.tags(scores)]
         same = any(tag[0] == "B" for tag in standard.values()) and all(tag[0] in "BIO" for tag in standard.values())
-        return found if same or not self.scheme.entities else [to_iob2(tags) for tags in found]
+        return predicted if same or not self.scheme.entities else [to_iob2(tags) for tags in predicted]
 
-    def judge(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> Judged:
+    def evaluate(self, scores: Tensor, settings: Mapping[str, Any] | None = None) -> EvaluationResult:
         """Metrics of (T, K) scores as conlleval counts them; of parts of speech the accuracy alone.
 
         Raises ValueError if a row has no tags.
         """
-        gold = [row.tags for row in self.rows if row.tags is not None]
-        if len(gold) < len(self.rows):
-            raise ValueError("rows without tags cannot be judged")
-        predicted = self._predicted(scores)
-        found, counts = score_tags(gold, predicted), Counter(itertools.chain.from_iterable(predicted))
-        rows = [
-            {"line": row.line, "gold": row.tags, "predicted": tags}
-            for row, tags in zip(self.rows, predicted, strict=True)
-        ]
-        metrics = {"loss": labelled_loss(scores.float(), self.inputs.labels), "accuracy": found.accuracy}
-        judged = Judged(
+        gold, predicted = [row.tags or () for row in self.rows], self._predicted(scores)
+        scored, counts = score_tags(gold, predicted), Counter(itertools.chain.from_iterable(predicted))
+        rows = zip(self.rows, predicted, strict=True)
+        files: dict[str, Any] = {
+            PREDICTIONS: [{"line": row.line, "gold": row.tags, "predicted": tags} for row, tags in rows]
+        }
+        metrics = {"loss": labelled_loss(scores.float(), self.inputs.labels), "accuracy": scored.accuracy}
+        if self.scheme.entities:
+            whole = scored.entities
+            metrics |= {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall}
+            files["types.json"] = {kind: one.as_dict() for kind, one in scored.types.items()}
+            numbers = {OUTSIDE: counts[OUTSIDE]} | {kind: one.predicted for kind, one in scored.types.items()}
+            is_constant = whole.predicted == 0 < whole.gold
+        else:
+            numbers = {name: counts[name] for name in self.task.labels}
+            is_constant = len(counts) == 1 < len({tag for tags in gold for tag in tags})
+        return EvaluationResult(
             metrics=metrics,
-            predicted={name: counts[name] for name in self.task.labels},
+            predicted=numbers,
             majority=self.majority,
-            collapsed=len(counts) == 1 < len({tag for tags in gold for tag in tags}),
+            constant_predictions=is_constant,
             settings={"characters": by_character(self.task)},
-            files={PREDICTIONS: rows},
+            files=files,
             details={"tag_scheme": name} if (name := self._tag_scheme()) else {},
         )
-        if not self.scheme.entities:
-            return judged
-        whole = found.entities.as_dict()
-        return replace(
-            judged,
-            metrics=metrics | {name: whole[name] for name in ("f1", "precision", "recall")},
-            predicted={OUTSIDE: counts[OUTSIDE]} | {kind: one.found for kind, one in found.types.items()},
-            collapsed=found.entities.found == 0 < found.entities.gold,
-            files={PREDICTIONS: rows, "types.json": {kind: one.as_dict() for kind, one in found.types.items()}},
-        )
 
 
-TAGGING = Kind("tagger", TaggingObjective(), read, prepare, ("f1", "precision", "recall", "accuracy"), labels)
+TAGGING = TaskType("tagger", TaggingObjective(), read, prepare, ("f1", "precision", "recall", "accuracy"), labels)

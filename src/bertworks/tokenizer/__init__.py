@@ -3,24 +3,19 @@
 tokenizer.py          `Tokenizer`: load, train, encode, decode
 pipeline.py           a tokenizer.json as data: its kind, special tokens and layout of pairs
 bert_rules.py         the original BERT's text rules as steps of a tokenizer.json
-unicode14.py          the classes of characters that these rules use
-normalization.py      Unicode normalization in linear time, and composing with a way back to the given text
+normalization.py      Unicode normalization in linear time, composing, offsets of tokens in the given text
 training.py           settings of a training, and the sample of text it uses
-wordpiece.py          WordPiece vocabularies (BERT), and a shortcut to the ids of known words
+wordpiece.py          WordPiece vocabularies (BERT), and a cache of the ids of words
 byte_bpe.py           byte-level BPE vocabularies (RoBERTa)
 unigram.py            Unigram vocabularies (ALBERT)
 unigram_training.py   how a Unigram vocabulary is learned
-spiece.py             reads SentencePiece's .model files
-protobuf.py           their wire format, and that of TensorFlow's checkpoints
 folder.py             reads and writes the files of a tokenizer
 settings.py           tokenizer_config.json and its like: what is computed, and what is refused
-offsets.py            offsets of tokens: whole letters, no spaces
 check.py              does a vocabulary fit a text?
 """
 
-from .check import unknown_share
-from .normalization import Composed, compose, normalize
-from .offsets import continues_letter
+from .check import unknown_fraction
+from .normalization import Composed, compose, continues_letter, normalize
 from .tokenizer import SPECIAL_TOKENS, Encoding, Tokenizer, TokenizerConfig, cut_lengths
 
 __all__ = [
@@ -33,5 +28,5 @@ __all__ = [
     "continues_letter",
     "cut_lengths",
     "normalize",
-    "unknown_share",
+    "unknown_fraction",
 ]

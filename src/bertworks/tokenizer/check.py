@@ -54,7 +54,7 @@ def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS
     return CheckReport(chars, words.total(), subwords, unknown, missing)
 
 
-def unknown_share(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) -> float:
+def unknown_fraction(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) -> float:
     """Fraction of [UNK] among counted tokens, 0.0 to 1.0; 0.0 if there is no token.
 
     counts (V,): how often each id occurs, special tokens of the layout not counted (a store's unigrams.npy).
@@ -63,7 +63,7 @@ def unknown_share(tokenizer: Tokenizer, counts: Sequence[int] | NDArray[Any]) ->
     return int(counts[tokenizer.unk_id]) / total if total else 0.0
 
 
-def misfit(tokenizer: Tokenizer) -> str:
+def normalizer_mismatch(tokenizer: Tokenizer) -> str:
     """A message if the normalizer excludes many subwords, so that they match no text; "" if it does not."""
     special = {*tokenizer.roles.values(), *tokenizer.added}
     subwords = [tokenizer.readable(i) for i, token in enumerate(tokenizer.vocab) if token not in special]

@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ..files import InputError, not_found, read_json, write_json, write_text
-from . import byte_bpe, unigram
+from . import byte_bpe
 from .bert_rules import BertRules
 from .pipeline import METASPACE, lowercases
 from .settings import AS_FAST, Settings, read_settings
-from .spiece import read_model
 from .wordpiece import evidently_syllables, pipeline_of, read_vocab
 
 
@@ -27,9 +26,12 @@ def read_pipeline(path: Path, lowercase: bool | None) -> tuple[str, Path, Settin
     if path.is_dir():
         path = _file_in(path)
         settings = read_settings(path.parent)
+    if path.suffix == ".model":
+        raise InputError(f"{path}: a SentencePiece model, which is not read; expected {AS_JSON}")
     if path.suffix == ".json" and path.name != "vocab.json":
         return json.dumps(read_json(path), ensure_ascii=False), path, settings
-    settings.check_bare(path)
+    if settings.name == "GPT2":  # its bare vocabulary has a layout of its own
+        raise InputError(f"{path}: a vocabulary of GPT2Tokenizer without a tokenizer.json; {AS_FAST}")
     return _pipeline_of(path, lowercase, settings), path, settings
 
 
@@ -40,9 +42,6 @@ def _pipeline_of(path: Path, lowercase: bool | None, settings: Settings) -> str:
         vocab, merges = byte_bpe.read_files(path.parent)
         return byte_bpe.pipeline_of(vocab, merges, str(path), bool(lowercase), bool(said("add_prefix_space")))
     lowercase = said("do_lower_case") if lowercase is None else lowercase
-    if path.suffix == ".model":
-        cased = lowercase is False and settings.name == "Albert"
-        return unigram.pipeline_of_model(read_model(path), str(path), lowercase, bool(said("keep_accents")), cased)
     if lowercase is None:
         raise InputError(
             f"{path}: a vocab.txt does not record whether it is uncased; give --cased or --uncased (in Python "
@@ -65,6 +64,7 @@ def _check_wordpiece(tokens: Iterable[str], path: Path) -> None:
         )
 
 
+AS_JSON = "tokenizer.json, from the Hugging Face Hub (albert/albert-base-v2) or saved by transformers"
 _VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 _INSIDE = ("model", "0_Transformer", "tokenizer")  # of a run, of a sentence-transformers folder, of a corpus store
 
@@ -72,14 +72,13 @@ _INSIDE = ("model", "0_Transformer", "tokenizer")  # of a run, of a sentence-tra
 def _file_in(folder: Path) -> Path:
     """The file of a run, model or tokenizer folder that holds its vocabulary."""
     files = [folder / name for name in _VOCABULARIES if (folder / name).exists()] or sorted(folder.glob("*.model"))
-    if files and (files[0].suffix != ".model" or len(files) == 1):
+    if files:
         return files[0]
-    for name in () if files else _INSIDE:
+    for name in _INSIDE:
         if (folder / name).is_dir():
             return _file_in(folder / name)
-    found = f"{len(files)} .model files in this folder" if files else "no vocabulary in this folder"
-    expected = f"expected a run, model or tokenizer folder, with one of {', '.join(_VOCABULARIES)} and *.model"
-    raise InputError(f"{folder}: {found}; {expected}")
+    expected = f"expected a run, model or tokenizer folder, with one of {', '.join(_VOCABULARIES)}"
+    raise InputError(f"{folder}: no vocabulary in this folder; {expected}")
 
 
 WRITTEN = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt")  # by `write_files`

@@ -1,6 +1,6 @@
 """A tokenizer.json as data: which kind it is, which of its tokens is which special one, how it lays pairs out.
 
-Special tokens are known by what they do (their role), not by their text: BERT's [CLS] is RoBERTa's <s>.
+Special tokens are identified by what they do (their role), not by their text: BERT's [CLS] is RoBERTa's <s>.
 """
 
 import contextlib
@@ -45,13 +45,13 @@ BERT_LAYOUT = Layout()
 def check_pipeline(pipeline: str, where: str) -> str:
     """`pipeline` as the library writes it, without padding and truncation (both are ours). Raises InputError."""
     try:
-        found = json.loads(pipeline)
-        kind = found["model"]["type"]
+        parsed = json.loads(pipeline)
+        kind = parsed["model"]["type"]
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{where}: not a tokenizer.json (no model.type in it)") from None
     if not isinstance(kind, str) or kind not in KINDS:
         raise InputError(f"{where}: its model is {kind}; expected one of {', '.join(KINDS)}")
-    vocab, added = found["model"].get("vocab"), found.get("added_tokens")
+    vocab, added = parsed["model"].get("vocab"), parsed.get("added_tokens")
     count = sum(len(part) for part in (vocab, added) if isinstance(part, dict | list))
     if isinstance(vocab, dict) and any(type(one) is int and one > 2 * count for one in vocab.values()):
         # the library would count to the highest id, which takes minutes and all memory
@@ -59,11 +59,11 @@ def check_pipeline(pipeline: str, where: str) -> str:
     read = library_of(pipeline, where).to_str()
     parts = json.loads(read)
     model, prefix = parts["model"], parts["model"].get("continuing_subword_prefix")
-    cut = found.get("truncation") or {}
+    cut = parsed.get("truncation") or {}
     byte_level = any(step["type"] == "ByteLevel" for step in steps(parts, "pre_tokenizer"))
     faults = {
         "its BPE is not on bytes; expected WordPiece, Unigram, or BPE like RoBERTa's": kind == "BPE" and not byte_level,
-        "its BPE leaves out merges by chance (model.dropout); expected null": model.get("dropout"),
+        "its BPE leaves out merges at random (model.dropout); expected null": model.get("dropout"),
         f"its model.continuing_subword_prefix is {prefix!r}; expected '##'": kind == "WordPiece" and prefix != "##",
         "its model.unk_id is null; expected an id": kind == "Unigram" and model["unk_id"] is None,
         'its truncation.direction is "Left"; expected "Right"': cut.get("direction") == "Left",
@@ -161,13 +161,13 @@ def ordered(ids: dict[str, int], where: str) -> list[str]:
 def roles_of(vocab: Mapping[str, int], where: str, names: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """The text of each special token by its role: that of `names`, or a usual one. Raises InputError."""
     usual = {role: (names[role],) if role in names else texts for role, texts in ROLES.items()}
-    found = {role: next((text for text in texts if text in vocab), "") for role, texts in usual.items()}
-    missing = [" or ".join(usual[role]) for role, text in found.items() if not text]
+    roles = {role: next((text for text in texts if text in vocab), "") for role, texts in usual.items()}
+    missing = [" or ".join(usual[role]) for role, text in roles.items() if not text]
     if missing:
         raise InputError(
             f"{where}: the vocabulary lacks {', '.join(missing)}; is this a vocabulary of BERT, RoBERTa or ALBERT?"
         )
-    return found
+    return roles
 
 
 def layout_of(library: tokenizers.Tokenizer, sep_id: int, kind: Kind) -> Layout:

@@ -23,7 +23,7 @@ _TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _ADDED_TOKEN = {"content": str} | {f"{flag}?": bool for flag in _TOKEN_FLAGS}
 _TOKEN = (str, _ADDED_TOKEN)
 _FORM = {
-    **{f"{flag}?": (bool, None) for flag in (*_RULES, "keep_accents", "add_prefix_space")},
+    **{f"{flag}?": (bool, None) for flag in (*_RULES, "add_prefix_space")},
     **{f"{key}?": ([_TOKEN], {str: _TOKEN}, None) for key in _LISTS},
     "added_tokens_decoder?": ({str: _ADDED_TOKEN}, None),
     "model_input_names?": ([str], None),
@@ -43,7 +43,6 @@ CLASSES: dict[Kind, tuple[str, ...]] = {  # without "Tokenizer" and "Fast": thos
     "unigram": ("Albert", "XLMRoberta", "Camembert"),
 }
 _AS_IS = ("PreTrained", "TokenizersBackend", "PythonBackend")  # classes that add nothing to tokenizer.json
-_ONLY_PIPELINE = ("GPT2", "XLMRoberta", "Camembert")  # their bare vocabularies have ids or a layout of their own
 AS_FAST = "save it with the software it comes from as a fast tokenizer (tokenizer.json)"
 
 
@@ -51,8 +50,8 @@ def check_only(settings: Mapping[str, Any], only: Mapping[str, tuple[Any, ...]],
     """Raise InputError for a setting with another value than the ones listed for it; a missing one counts as None."""
     for key, expected in only.items():
         if settings.get(key) not in expected:
-            found, usual = shorten(settings[key]), json.dumps(expected[0])
-            raise InputError(f"{where}: {key} = {found}; expected {usual}: nothing else is computed here")
+            value, usual = shorten(settings[key]), json.dumps(expected[0])
+            raise InputError(f"{where}: {key} = {value}; expected {usual}: nothing else is computed here")
 
 
 @dataclass(frozen=True)
@@ -70,11 +69,6 @@ class Settings:
     def segments(self) -> bool:
         """Whether a model gets type ids: transformers gives it the inputs that are named, or all."""
         return "token_type_ids" in (self.values.get("model_input_names") or ["token_type_ids"])
-
-    def check_bare(self, where: Path) -> None:
-        """Raise InputError for a class whose vocabulary is not read without a tokenizer.json."""
-        if self.name in _ONLY_PIPELINE:
-            raise InputError(f"{where}: a vocabulary of {self.name}Tokenizer without a tokenizer.json; {AS_FAST}")
 
     def check(self, parts: Mapping[str, Any], kind: Kind, is_bare: bool) -> None:
         """Raise InputError if transformers gives other ids by these settings than a tokenizer.json does.
@@ -100,12 +94,12 @@ class Settings:
         """Raise InputError for a setting by which BERT's classes replace a rule of tokenizer.json."""
         for key, rule in zip(_RULES, (rules.lowercase, rules.strips_accents, rules.chinese), strict=True):
             if self.values.get(key) not in (None, rule):
-                found, expected = json.dumps(self.values[key]), json.dumps(rule)
+                value, expected = json.dumps(self.values[key]), json.dumps(rule)
                 raise InputError(
-                    f"{self.where}: {key} = {found}, but tokenizer.json says {expected}; correct one of them"
+                    f"{self.where}: {key} = {value}, but tokenizer.json says {expected}; correct one of them"
                 )
 
-    def _check_added(self, known: Mapping[str, Mapping[str, Any]]) -> None:
+    def _check_added(self, tokens: Mapping[str, Mapping[str, Any]]) -> None:
         """Raise InputError for a token that the pipeline lacks, or finds by other flags.
 
         The special tokens of the layout are never found in a text, so only their ids count.
@@ -113,9 +107,9 @@ class Settings:
         controls = {*self.roles.values(), *itertools.chain.from_iterable(ROLES.values())}
         for text, token in self.added.items():
             if text in controls:
-                fits = text not in known or token.get("id") in (None, known[text]["id"])
+                fits = text not in tokens or token.get("id") in (None, tokens[text]["id"])
             else:
-                fits = text in known and all(known[text][key] == value for key, value in token.items())
+                fits = text in tokens and all(tokens[text][key] == value for key, value in token.items())
             if not fits:
                 raise InputError(
                     f"{self.where}: the added token {shorten(text)} is not in the vocabulary, or is another one there; "
@@ -160,16 +154,16 @@ def _class_of(folder: Path, values: Mapping[str, Any]) -> tuple[str, bool]:
     code = values.get("auto_map")
     if code and (not isinstance(code, dict) or code.get("AutoTokenizer")):
         raise InputError(f"{path}: auto_map names the program {shorten(code)}, which is not run here; {AS_FAST}")
-    found = values.get("tokenizer_class") or model.get("tokenizer_class")
+    class_name = values.get("tokenizer_class") or model.get("tokenizer_class")
     classes = [*CLASSES["wordpiece"], *CLASSES["bpe"], *CLASSES["unigram"]]
-    if found is None:  # the class follows from the model type: "xlm-roberta" is that of XLMRoberta
+    if class_name is None:  # the class follows from the model type: "xlm-roberta" is that of XLMRoberta
         kind = str(model.get("model_type")).replace("-", "")
         return next((name for name in classes if name.lower() == kind), ""), False
-    name = str(found).removesuffix("Fast").removesuffix("Tokenizer")
+    name = str(class_name).removesuffix("Fast").removesuffix("Tokenizer")
     if name not in (*classes, *_AS_IS):
         where = path if values.get("tokenizer_class") else config
         raise InputError(
-            f"{where}: tokenizer_class = {shorten(found)}, whose rules are not computed here; expected one of "
+            f"{where}: tokenizer_class = {shorten(class_name)}, whose rules are not computed here; expected one of "
             f"{', '.join(f'{name}Tokenizer' for name in classes)}; {AS_FAST} and the class PreTrainedTokenizerFast"
         )
     return name, True

@@ -2,7 +2,7 @@
 
 The `tokenizers` library does the work: WordPiece by the rules of the original code (google-research/bert,
 tokenization.py; bert_rules.py spells them out), RoBERTa's byte-level BPE, and ALBERT's Unigram. Special tokens are
-known by what they do: [CLS] in a comment stands for RoBERTa's <s> too.
+identified by what they do: [CLS] in a comment means RoBERTa's <s> too.
 """
 
 import functools
@@ -22,7 +22,7 @@ from ..files import InputError, shorten
 from . import byte_bpe, unigram, wordpiece
 from .bert_rules import BertRules
 from .folder import read_pipeline, write_files
-from .offsets import with_whole_letters, without_spaces
+from .normalization import with_whole_letters, without_spaces
 from .pipeline import (
     KINDS,
     METASPACE,
@@ -39,7 +39,7 @@ from .pipeline import (
     without_controls,
 )
 from .training import TokenizerConfig
-from .wordpiece import SPECIAL_TOKENS, KnownWords, splits_like_bert
+from .wordpiece import SPECIAL_TOKENS, WordCache, splits_like_bert
 
 __all__ = ["SPECIAL_TOKENS", "Encoding", "Tokenizer", "TokenizerConfig"]
 
@@ -83,8 +83,8 @@ class Tokenizer:
         self.vocab_size = len(self.vocab)
         self.roles = roles_of(ids, where, roles or {})
         if self.kind == "wordpiece" and parts["model"]["unk_token"] != self.roles["unk"]:
-            found = shorten(parts["model"]["unk_token"])
-            raise InputError(f"{where}: its model.unk_token is {found}; expected {self.roles['unk']!r}")
+            unk_token = shorten(parts["model"]["unk_token"])
+            raise InputError(f"{where}: its model.unk_token is {unk_token}; expected {self.roles['unk']!r}")
         # Two views of one pipeline: the original splits "[MASK]" in a text like any text; fill-mask needs its id. Other
         # added tokens, such as the [E1] of relation extraction, are found in texts by both.
         controls = {*self.roles.values(), *itertools.chain.from_iterable(ROLES.values())}
@@ -100,7 +100,7 @@ class Tokenizer:
         self.leading_space = any(
             step["type"] == "ByteLevel" and not step["add_prefix_space"] for step in steps(parts, "pre_tokenizer")
         )
-        self._known = KnownWords(self._plain, self.lowercase) if splits_like_bert(parts) and not self.added else None
+        self._cache = WordCache(self._plain, self.lowercase) if splits_like_bert(parts) and not self.added else None
         # Offsets are trimmed here: the library's post-processor cuts the first letter of a word off if white space is
         # split off before byte-level BPE.
         spaced = (token for token in parts["added_tokens"] if token["content"] in self.added)
@@ -119,17 +119,16 @@ class Tokenizer:
     def load(cls, path: Path | str, lowercase: bool | None = None) -> "Tokenizer":
         """Load a folder or one of its files: tokenizer.json as it is, else what published models have instead.
 
-        These are BERT's vocab.txt, RoBERTa's vocab.json with merges.txt, and a SentencePiece .model like ALBERT's, with
-        tokenizer_config.json if there is one. A vocab.txt does not say whether it is cased: then `lowercase` must be
-        given. It follows the original's rules: lower-casing decomposes Hangul into jamo, unless the vocabulary was
-        evidently made of lower-cased syllables. A .model without capitals is taken for an uncased one.
+        These are BERT's vocab.txt and RoBERTa's vocab.json with merges.txt, with tokenizer_config.json if there is one.
+        A vocab.txt does not record whether it is cased: then `lowercase` must be given. It follows the original's
+        rules: lower-casing decomposes Hangul into jamo, unless the vocabulary has lower-cased syllables and no jamo.
         Raises InputError if a file is missing, damaged, or contradicts `lowercase`.
         """
-        pipeline, found, settings = read_pipeline(Path(path), lowercase)
-        tokenizer = cls(pipeline, str(found), settings.roles, settings.segments)
-        settings.check(json.loads(tokenizer.pipeline), tokenizer.kind, is_bare=found.name != "tokenizer.json")
+        pipeline, file, settings = read_pipeline(Path(path), lowercase)
+        tokenizer = cls(pipeline, str(file), settings.roles, settings.segments)
+        settings.check(json.loads(tokenizer.pipeline), tokenizer.kind, is_bare=file.name != "tokenizer.json")
         if lowercase not in (None, tokenizer.lowercase):
-            raise InputError(f"{found}: lowercase is {tokenizer.lowercase} here, not {lowercase}; leave it out")
+            raise InputError(f"{file}: lowercase is {tokenizer.lowercase} here, not {lowercase}; leave it out")
         return tokenizer
 
     @classmethod
@@ -167,16 +166,16 @@ class Tokenizer:
     def ids_of(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of `tokenize(text)` for each text, quickly: what the corpus store is built with."""
         with library_errors_named(self._where):
-            if self._known is not None:
-                return self._known.ids_of(texts)
+            if self._cache is not None:
+                return self._cache.ids_of(texts)
             return [encoding.ids for encoding in self._plain.encode_batch_fast(texts, add_special_tokens=False)]
 
     @functools.cached_property
     def over_words(self) -> list[str]:
         """Added tokens that reach over words: those with a space in them, or that take the space of the next word."""
-        found = [token for token in json.loads(self.pipeline)["added_tokens"] if token["content"] in self.added]
+        tokens = [token for token in json.loads(self.pipeline)["added_tokens"] if token["content"] in self.added]
         takes = self.kind != "wordpiece"
-        return [one["content"] for one in found if len(one["content"].split()) > 1 or (takes and one["rstrip"])]
+        return [one["content"] for one in tokens if len(one["content"].split()) > 1 or (takes and one["rstrip"])]
 
     def inside(self, text: str) -> str:
         """`text` as it is tokenized after other text and a space: with a leading space if the vocabulary needs it."""
@@ -189,7 +188,7 @@ class Tokenizer:
 
         In RoBERTa's layout that is `<s> text </s>` or `<s> text </s></s> pair </s>`, and type ids are all 0.
         `specials=True` takes a literal "[MASK]" (or other special token) as that token. Cutting is `_truncate_seq_pair`
-        of run_classifier.py. Raises ValueError if max_length leaves no room for [CLS] and [SEP].
+        of run_classifier.py. Raises ValueError if max_length is too small for [CLS] and [SEP].
         """
         return self.encode_batch([text], None if pair is None else [pair], max_length, specials)[0]
 
@@ -204,8 +203,14 @@ class Tokenizer:
         library = self._special if specials else self._plain
         sides = [texts] if pairs is None else [texts, pairs]
         with library_errors_named(self._where):
-            found = [zip(side, library.encode_batch(side, add_special_tokens=False), strict=True) for side in sides]
-        return [self._frame(parts, max_length) for parts in zip(*found, strict=True)]
+            encodings = [zip(side, library.encode_batch(side, add_special_tokens=False), strict=True) for side in sides]
+        return [self._frame(parts, max_length) for parts in zip(*encodings, strict=True)]
+
+    def words_of(self, texts: Sequence[str]) -> list[list[int]]:
+        """For each text the number of the word that each token of `encode` is part of, without special tokens."""
+        with library_errors_named(self._where):
+            encodings = self._plain.encode_batch(list(texts), add_special_tokens=False)
+        return [[number or 0 for number in encoding.word_ids] for encoding in encodings]
 
     def decode(self, ids: Iterable[int], skip_specials: bool = True) -> str:
         """Text for `ids`: tokens joined, [CLS], [SEP], [PAD], [MASK] left out if `skip_specials`."""
@@ -276,13 +281,13 @@ class Tokenizer:
             return
         for pair in (None, "a"):
             with library_errors_named(self._where):
-                theirs = self._special.encode("a", pair)
-            ours = self.encode("a", pair, specials=True)
-            if ours.ids != theirs.ids or ours.type_ids != theirs.type_ids:
-                found, expected = (" ".join(map(self.vocab.__getitem__, ids)) for ids in (theirs.ids, ours.ids))
+                encoding = self._special.encode("a", pair)
+            framed = self.encode("a", pair, specials=True)
+            if framed.ids != encoding.ids or framed.type_ids != encoding.type_ids:
+                actual, expected = (" ".join(map(self.vocab.__getitem__, ids)) for ids in (encoding.ids, framed.ids))
                 raise InputError(
-                    f"{self._where}: its post_processor makes {shorten(found)} of {'two texts' if pair else 'a text'} "
-                    f"(type ids {theirs.type_ids}); expected {expected} (type ids {ours.type_ids})"
+                    f"{self._where}: its post_processor makes {shorten(actual)} of {'two texts' if pair else 'a text'} "
+                    f"(type ids {encoding.type_ids}); expected {expected} (type ids {framed.type_ids})"
                 )
 
     def _frame(self, parts: Sequence[tuple[str, tokenizers.Encoding]], max_length: int | None) -> Encoding:
@@ -292,7 +297,7 @@ class Tokenizer:
         specials = 2 + len(between) * (len(parts) - 1)
         if max_length is not None:
             if max_length < specials:
-                raise ValueError(f"max_length = {max_length} leaves no room for {specials} special tokens")
+                raise ValueError(f"max_length = {max_length} is too small for {specials} special tokens")
             lengths = cut_lengths(lengths, max_length - specials)
         framed = Encoding([self.cls_id], [0], [], [(0, 0)], sum(len(part.ids) for _, part in parts) - sum(lengths))
         for number, ((text, part), length) in enumerate(zip(parts, lengths, strict=True)):
@@ -306,12 +311,12 @@ class Tokenizer:
         return framed
 
 
-def cut_lengths(lengths: list[int], room: int) -> list[int]:
+def cut_lengths(lengths: list[int], limit: int) -> list[int]:
     """Lengths after popping one token at a time from the longer text, the second when equal."""
     if len(lengths) == 1:
-        return [min(lengths[0], room)]
+        return [min(lengths[0], limit)]
     a, b = lengths
-    surplus = max(0, a + b - room)
+    surplus = max(0, a + b - limit)
     level = min(surplus, abs(a - b))  # first the longer one comes down to the shorter
     a, b = (a - level, b) if a > b else (a, b - level)
     rest = surplus - level

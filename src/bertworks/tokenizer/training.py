@@ -35,7 +35,7 @@ class TokenizerConfig:
     lowercase: bool | None = None  # lower-case and strip accents; none: yes, but no for bpe
     max_chars: int = 200_000_000  # characters of text to train on; longer text is sampled evenly, by lines
     min_frequency: int = 2  # a pair of subwords seen less often is not merged; unigram merges nothing
-    character_coverage: float = 0.9999  # share of the text's characters that get a token; no effect on bpe
+    character_coverage: float = 0.9999  # fraction of the text's characters that get a token; no effect on bpe
     limit_alphabet: int = 0  # largest number of single characters; 0: a quarter of vocab_size, for Korean up to a third
 
     def __post_init__(self) -> None:
@@ -44,10 +44,10 @@ class TokenizerConfig:
         if self.vocab_size < 100 or not 0 < self.character_coverage <= 1 or self.max_chars < 10_000:
             raise InputError(
                 f"vocab_size = {self.vocab_size}, max_chars = {self.max_chars}, character_coverage = "
-                f"{self.character_coverage}; expected at least 100, at least 10,000, and a share above 0, at most 1"
+                f"{self.character_coverage}; expected at least 100, at least 10,000, and a fraction above 0, at most 1"
             )
         if len(self.specials) + 2 * self.limit_alphabet > self.vocab_size:
-            raise InputError(f"limit_alphabet = {self.limit_alphabet} leaves no room in vocab_size = {self.vocab_size}")
+            raise InputError(f"limit_alphabet = {self.limit_alphabet} is too large for vocab_size = {self.vocab_size}")
 
     @property
     def uncased(self) -> bool:
@@ -62,24 +62,24 @@ class TokenizerConfig:
 
 def sample_lines(texts: Iterable[str], max_chars: int) -> list[str]:
     """Lines of at most `max_chars` characters in all, composed, drawn evenly from all of `texts` by their number."""
-    kept: list[tuple[int, str]] = []
+    sample: list[tuple[int, str]] = []
     size = total = mask = 0  # a line stays while the masked bits of its number's hash are zero
     for number, line in enumerate(line for text in texts for line in text.split("\n")):
         line = normalize("NFC", line[: max_chars // 100])  # one endless line must not be the whole sample
         total += len(line)
         if not _hash(number) & mask:
-            kept.append((number, line))
+            sample.append((number, line))
             size += len(line)
         while size > max_chars:
             mask = 2 * mask + 1
-            kept = [item for item in kept if not _hash(item[0]) & mask]
-            size = sum(len(line) for _, line in kept)
+            sample = [item for item in sample if not _hash(item[0]) & mask]
+            size = sum(len(line) for _, line in sample)
     if size < total:
         logging.getLogger(__name__).warning(
             "vocabulary trained on %d of %d characters, an even sample of the lines (max_chars = %d)",
             *(size, total, max_chars),
         )
-    return [line for _, line in kept]
+    return [line for _, line in sample]
 
 
 def _hash(number: int) -> int:
@@ -91,7 +91,7 @@ def alphabet_of(lines: list[str], normalizer: normalizers.Normalizer, config: To
 
     Korean text (half of its letters are Hangul) also gets the 2,350 syllables of KS X 1001, for which the limit may
     grow to a third of the vocabulary: without one of them a whole word becomes [UNK]. Both sets are left out where the
-    limit has no room for them. Raises InputError if the lines have no character.
+    limit is smaller. Raises InputError if the lines have no character.
     """
     raw: collections.Counter[str] = collections.Counter()
     for line in lines:
@@ -109,9 +109,9 @@ def alphabet_of(lines: list[str], normalizer: normalizers.Normalizer, config: To
     always = {part for char in ASCII for part in normalizer.normalize_str(char)}
     always = always if len(always) <= limit else set()
     if _is_korean(raw):
-        wanted = always.union(*map(normalizer.normalize_str, SYLLABLES))
+        korean = always.union(*map(normalizer.normalize_str, SYLLABLES))
         most = config.limit_alphabet or config.vocab_size // 3
-        always, limit = (wanted, most) if len(wanted) <= most else (always, limit)
+        always, limit = (korean, most) if len(korean) <= most else (always, limit)
     others = [char for char in ranked[:size] if char not in always]
     return sorted([*always, *others[: limit - len(always)]])
 

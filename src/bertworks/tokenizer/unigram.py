@@ -1,6 +1,6 @@
-"""Unigram vocabularies (SentencePiece; ALBERT): the tokenizer.json that applies one, and its training.
+"""Unigram vocabularies (SentencePiece; ALBERT): training, and the tokenizer.json of a trained one.
 
-A word is cut into subwords in the most probable way. It begins with \u2581, which stands for the space before it.
+A word is cut into subwords in the most probable way. It begins with \u2581, which marks the space before it.
 Characters that no subword spells are unknown.
 """
 
@@ -11,54 +11,24 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 
 from ..files import InputError
-from .pipeline import METASPACE, bert_template, library_errors_named, roles_of
-from .spiece import SentencePieceModel
+from .pipeline import METASPACE, bert_template
 from .training import TokenizerConfig, alphabet_of, no_text, sample_lines
 from .unigram_training import Trainer
-from .wordpiece import evidently_syllables
 
 # Subwords learned here have only letters, only digits or one mark, each perhaps with the space before. So none holds
 # both the end of a word and the comma behind it, as in SentencePiece's split_by_unicode_script and split_by_number.
 _LEARNED_FROM = Regex("\u2581?[\\p{L}\\p{M}]+|\u2581?\\p{N}+|\u2581?[^\\p{L}\\p{M}\\p{N}\u2581]|\u2581")
 
 
-def pipeline_of_model(
-    model: SentencePieceModel, where: str, lowercase: bool | None, keep_accents: bool, cased_albert: bool = False
-) -> str:
-    """The tokenizer.json of a .model. Raises InputError if it lacks a special token.
-
-    A .model does not say what was done to its text before. ALBERT's code straightens quotation marks, strips accents
-    (NFKD) and lower-cases. If `lowercase` is None, a vocabulary without capitals is taken for one of these; one with
-    capitals has its own character map alone, unless it is said to be a cased ALBERT's (`cased_albert`).
-    """
-    controls = set(model.controls)
-    texts = [subword for subword, _ in model.pieces if subword not in controls]
-    lowercase = not any(text != text.lower() for text in texts) if lowercase is None else lowercase
-    steps: list[Any] = []
-    if lowercase or cased_albert:
-        steps = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-        steps += [] if keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
-        steps += [normalizers.Lowercase()] if lowercase else []
-    if model.charsmap:
-        with library_errors_named(where, "cannot read its character map"):
-            steps.append(normalizers.Precompiled(model.charsmap))
-    elif lowercase and not keep_accents and evidently_syllables(texts):
-        steps.append(normalizers.NFC())
-    return _pipeline(model.pieces, steps, model.controls, where, model.byte_fallback)
-
-
-def _pipeline(
-    subwords: list[tuple[str, float]], steps: list[Any], controls: list[str], where: str, byte_fallback: bool = False
-) -> str:
+def _pipeline(subwords: list[tuple[str, float]], steps: list[Any], specials: tuple[str, ...]) -> str:
+    """The tokenizer.json of subwords with their scores, the special tokens among them."""
     ids = {subword: i for i, (subword, _) in enumerate(subwords)}
-    roles = roles_of(ids, where)
-    library = tokenizers.Tokenizer(models.Unigram(subwords, ids[roles["unk"]], byte_fallback))
+    library = tokenizers.Tokenizer(models.Unigram(subwords, ids["<unk>"]))
     library.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
     library.pre_tokenizer = _words()  # type: ignore[assignment]
     library.decoder = decoders.Metaspace()  # type: ignore[assignment]
-    library.post_processor = bert_template(ids, roles["cls"], roles["sep"])  # type: ignore[assignment]
-    tokens = [AddedToken(text, normalized=False, special=True) for text in dict.fromkeys([*roles.values(), *controls])]
-    library.add_special_tokens(tokens)
+    library.post_processor = bert_template(ids, "[CLS]", "[SEP]")  # type: ignore[assignment]
+    library.add_special_tokens([AddedToken(text, normalized=False, special=True) for text in specials])
     return library.to_str()
 
 
@@ -85,12 +55,12 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
     library.normalizer = normalizer  # type: ignore[assignment]
     library.pre_tokenizer = _words(pre_tokenizers.Split(_LEARNED_FROM, "isolated"))  # type: ignore[assignment]
     counts = _count_words(lines, library)
-    room = config.vocab_size - len(config.specials)
-    if len(alphabet) + 1 > room:
+    size = config.vocab_size - len(config.specials)
+    if len(alphabet) + 1 > size:
         raise InputError(f"vocab_size = {config.vocab_size}; {len(alphabet)} characters alone need more")
-    learned = Trainer(counts, {METASPACE, *alphabet}).train(room)
+    learned = Trainer(counts, {METASPACE, *alphabet}).train(size)
     specials = [(token, 0.0) for token in config.specials]
-    return _pipeline([*specials, *learned], steps, list(config.specials), "training")
+    return _pipeline([*specials, *learned], steps, config.specials)
 
 
 def _count_words(lines: list[str], library: tokenizers.Tokenizer) -> dict[str, int]:

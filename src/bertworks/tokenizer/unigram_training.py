@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 MAX_WORDS = 500_000  # learn from so many different words, the most frequent ones; they need about a gigabyte
 MAX_WORD, MAX_SUBWORD = 24, 16  # characters; longer words are cut, or products of probabilities could underflow
 SEEDS = 400_000  # subwords to begin with
-KEEP, ROUNDS = 0.75, 2  # share of the subwords that a pruning leaves; EM steps before it
+KEEP, ROUNDS = 0.75, 2  # fraction of the subwords that a pruning leaves; EM steps before it
 FACTOR = np.uint64(0x9E3779B97F4A7C15)  # of the hash of a substring
 
 Ids = NDArray[np.int32]
@@ -39,12 +39,12 @@ def _finder(subwords: list[str], letters: dict[str, int]) -> Find:
     for indices, codes in _by_length(subwords, letters):
         unsorted[indices] = _extend(np.zeros(len(codes), np.uint64), *codes.T)
     order = np.argsort(unsorted, kind="stable").astype(np.int32)
-    known, none = unsorted[order], np.int32(len(subwords))
+    sorted_hashes, none = unsorted[order], np.int32(len(subwords))
 
     def find(hashes: Hashes) -> Ids:
-        slot = np.searchsorted(known, hashes)
-        slot[slot == len(known)] = 0
-        return np.where(known[slot] == hashes, order[slot], none)
+        slot = np.searchsorted(sorted_hashes, hashes)
+        slot[slot == len(sorted_hashes)] = 0
+        return np.where(sorted_hashes[slot] == hashes, order[slot], none)
 
     return find
 
@@ -72,9 +72,9 @@ def _edges(codes: NDArray[np.uint64], find: Find, none: int, whole: bool) -> dic
         hashes = np.zeros(len(codes), np.uint64)
         for end in range(start + 1, min(start + MAX_SUBWORD, length) + 1):
             hashes = _extend(hashes, codes[:, end - 1])
-            found = find(hashes)
-            if (whole or end - start < length) and (found < none).any():
-                edges[start, end] = found
+            ids = find(hashes)
+            if (whole or end - start < length) and (ids < none).any():
+                edges[start, end] = ids
     return edges
 
 
@@ -99,19 +99,19 @@ class _Lattice:
         renumbered = {key: numbers[ids] for key, ids in self.edges.items()}
         self.edges = {key: ids for key, ids in renumbered.items() if (ids < numbers[-1]).any()}
 
-    def expected(self, chance: Floats, counts: Floats) -> Floats:
-        """(V + 1,) how often each subword is used, over all segmentations. chance (V + 1,), 0 last; counts (W,)."""
+    def expected(self, probability: Floats, counts: Floats) -> Floats:
+        """(V + 1,) how often each subword is used in all segmentations. probability (V + 1,), 0 last; counts (W,)."""
         W, n = len(self.indices), self.length
         before, after = np.zeros((n + 1, W)), np.zeros((n + 1, W))
         before[0] = after[n] = 1
         for (start, end), ids in sorted(self.edges.items(), key=lambda item: item[0][1]):
-            before[end] += before[start] * chance[ids]
+            before[end] += before[start] * probability[ids]
         for (start, end), ids in sorted(self.edges.items(), key=lambda item: -item[0][0]):
-            after[start] += after[end] * chance[ids]
-        share = counts / before[n]
-        sums = np.zeros(len(chance))
+            after[start] += after[end] * probability[ids]
+        weight = counts / before[n]
+        sums = np.zeros(len(probability))
         for (start, end), ids in self.edges.items():
-            sums += np.bincount(ids, before[start] * after[end] * chance[ids] * share, len(chance))
+            sums += np.bincount(ids, before[start] * after[end] * probability[ids] * weight, len(probability))
         return sums
 
     def best(self, scores: Floats) -> Iterator[Ids]:
@@ -135,10 +135,10 @@ class Trainer:
 
     def __init__(self, counts: dict[str, int], alphabet: set[str]):
         self.letters = {char: i for i, char in enumerate(sorted(alphabet), 1)}
-        known = re.compile(f"[{re.escape(''.join(self.letters))}]{{1,{MAX_WORD}}}")
+        in_alphabet = re.compile(f"[{re.escape(''.join(self.letters))}]{{1,{MAX_WORD}}}")
         parts: dict[str, int] = {}
         for word, count in counts.items():
-            for part in known.findall(word):
+            for part in in_alphabet.findall(word):
                 parts[part] = parts.get(part, 0) + count
         self.words = sorted(sorted(parts, key=lambda word: (-parts[word], word))[:MAX_WORDS])
         self.counts = np.array([parts[word] for word in self.words], np.float64)
@@ -149,19 +149,19 @@ class Trainer:
 
         subwords, sums = self._seeds()
         lattices = _Lattice.all(self.words, subwords, self.letters)
-        wanted = max(int(1.1 * size), len(self.letters))
-        scores = _log_shares(np.log(sums))
+        target = max(int(1.1 * size), len(self.letters))
+        scores = _log_fractions(np.log(sums))
         while True:
             for _ in range(ROUNDS):
                 sums = self._expected(lattices, scores)
                 # As in the original: a subword used less than half a time goes, and digamma favours few subwords.
                 keep = np.array([len(subword) == 1 for subword in subwords]) | (sums >= 0.5)
                 subwords, sums = self._keep(lattices, subwords, sums, keep)
-                scores = _log_shares(digamma(np.maximum(sums, 0.5)))
-            if len(subwords) <= wanted:
+                scores = _log_fractions(digamma(np.maximum(sums, 0.5)))
+            if len(subwords) <= target:
                 return self._final(subwords, scores, size)
             losses = self._losses(lattices, subwords, scores)
-            best = np.argsort(-losses, kind="stable")[: max(wanted, int(KEEP * len(subwords)))]
+            best = np.argsort(-losses, kind="stable")[: max(target, int(KEEP * len(subwords)))]
             keep = np.zeros(len(subwords), bool)
             keep[best] = True
             subwords, scores = self._keep(lattices, subwords, scores, keep & (losses > -np.inf))
@@ -169,16 +169,16 @@ class Trainer:
     def _seeds(self) -> tuple[list[str], Floats]:
         """All characters, and the substrings with most characters in all that stand in the text more than once."""
         totals: dict[str, float] = dict.fromkeys(self.letters, 1.0)
-        found: list[tuple[Hashes, Floats, NDArray[np.int64], NDArray[np.int64]]] = []
+        substrings: list[tuple[Hashes, Floats, NDArray[np.int64], NDArray[np.int64]]] = []
         for indices, codes in _by_length(self.words, self.letters):
             counts = self.counts[indices]
             for start in range(codes.shape[1]):
                 hashes = np.zeros(len(codes), np.uint64)
                 for end in range(start + 1, min(start + MAX_SUBWORD, codes.shape[1]) + 1):
                     hashes = _extend(hashes, codes[:, end - 1])
-                    found.append(_summed(hashes, counts, indices, np.full(len(codes), start << 8 | end)))
-            found = [_summed(*(np.concatenate(part) for part in zip(*found, strict=True)))]
-        _, sums, indices, spans = found[0]
+                    substrings.append(_summed(hashes, counts, indices, np.full(len(codes), start << 8 | end)))
+            substrings = [_summed(*(np.concatenate(part) for part in zip(*substrings, strict=True)))]
+        _, sums, indices, spans = substrings[0]
         lengths = (spans & 255) - (spans >> 8)
         for i in np.flatnonzero(lengths == 1).tolist():
             totals[self.words[indices[i]][spans[i] >> 8]] = sums[i]
@@ -189,8 +189,8 @@ class Trainer:
         return list(totals), np.array(list(totals.values()))
 
     def _expected(self, lattices: Iterable[_Lattice], scores: Floats) -> Floats:
-        chance = np.append(np.exp(scores), 0.0)
-        return np.sum([one.expected(chance, self.counts[one.indices]) for one in lattices], 0)[:-1]
+        probability = np.append(np.exp(scores), 0.0)
+        return np.sum([one.expected(probability, self.counts[one.indices]) for one in lattices], 0)[:-1]
 
     def _keep(
         self, lattices: Iterable[_Lattice], subwords: list[str], values: Floats, keep: NDArray[np.bool_]
@@ -200,7 +200,7 @@ class Trainer:
         numbers[:-1][keep] = np.arange(keep.sum())
         for lattice in lattices:
             lattice.renumber(numbers)
-        return [subword for subword, kept in zip(subwords, keep.tolist(), strict=True) if kept], values[keep]
+        return [subword for subword, keeps in zip(subwords, keep.tolist(), strict=True) if keeps], values[keep]
 
     def _losses(self, lattices: list[_Lattice], subwords: list[str], scores: Floats) -> Floats:
         """(V,) log probability that the text loses without each subword; inf for characters, -inf for what is not used.
@@ -234,8 +234,8 @@ class Trainer:
         ranked = sorted(zip(subwords, rounded, strict=True), key=lambda item: (-item[1], item[0]))
         single = sum(len(subword) == 1 for subword in subwords)
         others = [subword for subword, _ in ranked if len(subword) > 1][: size - single]
-        kept = {*others, *self.letters}
-        return [item for item in ranked if item[0] in kept]
+        chosen = {*others, *self.letters}
+        return [item for item in ranked if item[0] in chosen]
 
 
 def _summed(
@@ -246,8 +246,8 @@ def _summed(
     return unique, np.bincount(inverse, sums).astype(np.float64), indices[first], spans[first]
 
 
-def _log_shares(logs: Floats) -> Floats:
+def _log_fractions(logs: Floats) -> Floats:
     """Logarithms of the fractions that values have of their sum, from the values' logarithms."""
     top = logs.max()
-    shares: Floats = logs - top - np.log(np.exp(logs - top).sum())
-    return shares
+    fractions: Floats = logs - top - np.log(np.exp(logs - top).sum())
+    return fractions

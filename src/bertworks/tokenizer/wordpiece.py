@@ -1,7 +1,7 @@
 """WordPiece vocabularies: training, the tokenizer.json that applies one by the original's rules, and a shortcut to ids.
 
 The program that made the published vocabularies was never released. The `tokenizers` library's trainer
-stands in for it; it merges the most frequent pair of tokens, not the pair that raises the likelihood most.
+replaces it; it merges the most frequent pair of tokens, not the pair that raises the likelihood most.
 """
 
 import itertools
@@ -80,9 +80,9 @@ def evidently_syllables(vocab: Iterable[str]) -> bool:
     return bool(SYLLABLE.search(text)) and not JAMO.search(text) and text == text.lower()
 
 
-# ---- ids of known words, quickly
+# ---- ids of cached words, quickly
 
-KNOWN_WORDS = 1 << 18  # words whose ids a process that calls ids_of keeps: some 50 MB
+CACHED_WORDS = 1 << 18  # words whose ids a process that calls ids_of keeps: some 50 MB
 
 _ASCII_WORDS = re.compile("[A-Za-z0-9]+|[^ A-Za-z0-9]")
 # In mixed text: first all between two spaces if there is a character beyond ASCII in it, then as above. Looking ahead
@@ -90,8 +90,8 @@ _ASCII_WORDS = re.compile("[A-Za-z0-9]+|[^ A-Za-z0-9]")
 _MIXED_WORDS = re.compile("[^ ]*[^\\x00-\\x7f][^ ]*|[A-Za-z0-9]+|[^ A-Za-z0-9]")
 
 
-class KnownWords(dict[str, tuple[int, ...]]):
-    """Ids of words already met; the first `KNOWN_WORDS` stay, among them nearly all frequent ones.
+class WordCache(dict[str, tuple[int, ...]]):
+    """Ids of words already met; the first `CACHED_WORDS` stay, among them nearly all frequent ones.
 
     Tuples, because the garbage collector would walk through that many lists again and again.
     """
@@ -101,26 +101,26 @@ class KnownWords(dict[str, tuple[int, ...]]):
 
     def __missing__(self, word: str) -> tuple[int, ...]:
         ids = tuple(self._library.encode(word, add_special_tokens=False).ids)
-        if len(self) < KNOWN_WORDS and len(word) < 40:
+        if len(self) < CACHED_WORDS and len(word) < 40:
             self[word] = ids
         return ids
 
     def ids_of(self, texts: Sequence[str]) -> list[list[int]]:
         """What the library gives for each text.
 
-        In printable text what stands between two spaces is tokenized by itself, and in ASCII every character that is no
+        In printable text what is between two spaces is tokenized by itself, and in ASCII every character that is no
         letter or digit is a word. So a regular expression finds the words, and a dictionary has the ids of most. Other
         text goes to the library: control characters, or not mostly ASCII (there, words repeat too seldom to gain).
         """
-        known, join = self.__getitem__, itertools.chain.from_iterable
+        lookup, join = self.__getitem__, itertools.chain.from_iterable
         out: list[list[int]] = [[]] * len(texts)
         rest = []
         for i, text in enumerate(texts):
             if text.isprintable() and text.isascii():
                 words = _ASCII_WORDS.findall(text.lower() if self._lowercase else text)
-                out[i] = list(join(map(known, words)))
+                out[i] = list(join(map(lookup, words)))
             elif text.isprintable() and len(text) < 10_000 and 8 * len(text.encode()) < 9 * len(text):
-                out[i] = list(join(map(known, _MIXED_WORDS.findall(text))))
+                out[i] = list(join(map(lookup, _MIXED_WORDS.findall(text))))
             else:
                 rest.append(i)
         encodings = self._library.encode_batch_fast([texts[i] for i in rest], add_special_tokens=False)
@@ -130,5 +130,5 @@ class KnownWords(dict[str, tuple[int, ...]]):
 
 
 def splits_like_bert(parts: Mapping[str, Any]) -> bool:
-    """Whether a pipeline is one that `KnownWords.ids_of` can shortcut if it has no added tokens."""
+    """Whether a pipeline is one that `WordCache.ids_of` can shortcut if it has no added tokens."""
     return BertRules.of(parts) is not None and parts["model"]["type"] == "WordPiece"

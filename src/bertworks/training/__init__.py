@@ -2,8 +2,7 @@
 
 In reading order:
 
-    config.py           budget, precision, optimizer: what every recipe sets
-    objective_specs.py  objectives of pre-training by name, for recipes
+    config.py           budget, precision, optimizer: what every recipe sets; how far a run has come
     objectives.py       what pre-training learns, as sums and counts
     task_objectives.py  what fine-tuning and distillation learn
     vocabulary_loss.py  cross entropy over the vocabulary, in blocks
@@ -11,13 +10,11 @@ In reading order:
     loop.py             a run: log, evaluate and keep the best weights, save, stop, after each step
     optim.py            Adam and LAMB, the learning rate
     run.py              a run in its folder: open or resume, train, save, write the results
-    identity.py         which run a folder belongs to, in all versions of bertworks
-    progress.py         how far a run has come
+    identity.py         which run a folder belongs to
     state.py            the resumable state
-    totals.py           sums between two records of the log
     distributed.py      processes that train together
-    process.py          signals and settings of this process
-    machine.py          precision, compilers, memory, and the facts that results record
+    machine.py          precision, memory, signals, process settings, and the facts that results record
+    compute.py          which code computes the layers
 """
 
 from typing import TYPE_CHECKING
@@ -28,9 +25,9 @@ if TYPE_CHECKING:
     from .config import LoopConfig as LoopConfig
     from .config import OptimConfig as OptimConfig
     from .identity import RunIdentity as RunIdentity
+    from .loop import Run as Run
     from .loop import TrainingLoop as TrainingLoop
     from .optim import Optimizer as Optimizer
-    from .run import Run as Run
     from .run import open_run as open_run
     from .trainer import Trainer as Trainer
 

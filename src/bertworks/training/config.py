@@ -1,15 +1,39 @@
-"""The settings of training that every recipe has: the loop's and the optimizer's. Importing them loads no torch."""
+"""The settings of training that every recipe has, how far a run has come, and the objectives of pre-training by name.
+
+Importing this file loads no torch.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ..config import check_least, check_seed
 from ..files import InputError
-from ..reporting.log import duration
-from .progress import TrainerState
+from ..model.config import HeadName
 
-MOST_ROWS = 1 << 20  # of an update: all of them are drawn at once
+MAX_BATCH_SIZE = 1 << 20  # all rows of an update are drawn at once
+
+
+@dataclass
+class TrainerState:
+    """How far a run has come. `phase`, `group` and `offset` say which training instance comes next."""
+
+    step: int = 0  # updates tried
+    updates: int = 0  # updates made: fewer than steps if some were skipped as not finite
+    phase: int = 0
+    group: int = 0  # of the plan's blocks, counted over all epochs
+    offset: int = 0
+    tokens: int = 0  # real tokens read
+    instances: int = 0
+    seconds: float = 0.0  # of training, over all run segments
+    skipped: int = 0  # updates skipped in a row
+    best: float | None = None  # best score so far, where a run keeps its best weights
+    since_best: int = 0  # evaluations since then
+    # loss and predictions of each term since the last record of the log; the losses are those of this process
+    loss_sums: dict[str, float] = field(default_factory=dict)
+    loss_counts: dict[str, float] = field(default_factory=dict)
+    lr: float = 0.0  # of the last update
+    kernels: str = ""  # name of the compiled kernels that the last update used; empty: none
 
 
 @dataclass(frozen=True)
@@ -24,9 +48,9 @@ class LoopConfig:
     seed: int = 12345  # seed of initial weights, order, masks and dropout; 0 to 2^63 - 1
     # number type of matrix products in training; weights and evaluation are always float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    # what is compiled, where a compiler is installed; auto: the layers by torch.compile on a GPU, the kernels in C on a
-    # CPU (Linux, gcc; docs/pretraining.md); on: the layers by torch.compile, on a CPU too, and no kernels; off: nothing
-    compile: Literal["auto", "on", "off"] = "auto"
+    # code that computes the layers; auto: kernels in C on a CPU (Linux, gcc), torch.compile on a GPU; eager: without
+    # these; reference: model/bert.py as it is written (docs/heart.md)
+    compute: Literal["auto", "eager", "reference"] = "auto"
     log_every: int = 50  # steps between two records in log.jsonl; 0: only at the end
     # steps between two evaluations; 0: at the end, in fine-tuning also after each epoch
     eval_every: int = 500
@@ -39,9 +63,8 @@ class LoopConfig:
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
-        check_least(self, ("steps", "tokens", "hours"), 0, "no such limit", "loop")
-        check_least(self, ("save_minutes",), 0, "by steps alone", "loop")
-        check_least(self, ("log_every", "eval_every", "save_every", "max_skipped"), 0, of="loop")
+        numbers = ("steps", "tokens", "hours", "log_every", "eval_every", "save_every", "save_minutes", "max_skipped")
+        check_least(self, numbers, 0, of="loop")
 
     def budget_used(self, progress: TrainerState) -> float:
         """The fraction of the budget that is used, 0 to 1."""
@@ -51,19 +74,6 @@ class LoopConfig:
             progress.seconds / (3600 * self.hours) if self.hours else 0.0,
         ]
         return min(1.0, max(fractions))
-
-    def budget(self) -> str:
-        """The budget in words; what is reached first ends the run."""
-        limits = [
-            f"{self.steps:,} updates" if self.steps else "",
-            f"{self.tokens:,} tokens" if self.tokens else "",
-            f"{duration(3600 * self.hours)} of training" if self.hours else "",
-        ]
-        return " or ".join(filter(None, limits))
-
-    def decisive(self) -> "LoopConfig":
-        """The settings without those that never change the outcome: how often a run logs and saves."""
-        return replace(self, log_every=0, save_every=0, save_minutes=0.0)
 
     def check(self, metrics: Sequence[str] = ()) -> None:
         """Raises InputError if the run would never end, or if `keep_best` is none of the `metrics`, where given."""
@@ -78,23 +88,33 @@ class OptimConfig:
     """Optimizer and learning rate."""
 
     lr: float = 1e-4  # peak learning rate
-    # optimizer: Adam without (bert_adam) or with bias correction (adamw), or LAMB without it, as ALBERT's (albert_lamb)
-    rule: Literal["bert_adam", "adamw", "albert_lamb"] = "bert_adam"
+    # optimizer: Adam without (bert_adam) or with bias correction (adamw); LAMB without it, as ALBERT's (albert_lamb);
+    # Muon for the matrices of the layers except query and key, and adamw for the rest (muon)
+    rule: Literal["bert_adam", "adamw", "albert_lamb", "muon"] = "bert_adam"
     betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
     eps: float = 1e-6  # added to the square root of the second moment, against division by zero
     weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
     max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
-    warmup: float = 0.01  # warm-up, as a share of the run (the paper: 10,000 of 1,000,000 steps)
+    warmup: float = 0.01  # warm-up, as a fraction of the run (the paper: 10,000 of 1,000,000 steps)
     # learning rate after the warm-up: linear decay to 0 on a line that starts at step 0 (google) or where the warm-up
-    # ends (hf: Hugging Face's), or no decay (constant)
-    schedule: Literal["google", "hf", "constant"] = "google"
+    # ends (hf: Hugging Face's), or at the end of the run only (trapezoid); or no decay (constant)
+    schedule: Literal["google", "hf", "trapezoid", "constant"] = "google"
     layer_decay: float | None = None  # learning rate of a layer divided by that of the layer above; none: equal rates
+    muon_lr: float = 2e-3  # peak learning rate of the matrices that Muon updates
+    warmup_updates: int = 0  # least number of updates in the warm-up
+    decay: float = 0.4  # last fraction of the run, in which the learning rate of a trapezoid decays
+    # first updates in which position heads are protected: query and key learn at a tenth of their learning rate, and
+    # word embeddings receive no gradient in the position subspace
+    protected_updates: int = 0
 
     def __post_init__(self) -> None:
-        if self.lr <= 0 or not 0 <= self.warmup < 1:
-            raise ValueError(f"lr = {self.lr}, warmup = {self.warmup}; expected lr > 0 and 0 <= warmup < 1")
-        check_least(self, ("eps", "weight_decay"), 0, of="optim")
-        check_least(self, ("max_grad_norm",), 0, "do not clip", "optim")
+        if self.lr <= 0 or self.muon_lr <= 0 or not 0 <= self.warmup < 1:
+            found = f"lr = {self.lr}, muon_lr = {self.muon_lr}, warmup = {self.warmup}"
+            raise ValueError(f"{found}; expected learning rates above 0, and 0 <= warmup < 1")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay = {self.decay}; expected above 0 and at most 1")
+        numbers = ("eps", "weight_decay", "max_grad_norm", "warmup_updates", "protected_updates")
+        check_least(self, numbers, 0, of="optim")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
 
@@ -102,3 +122,29 @@ class OptimConfig:
     def scales_by_norm(self) -> bool:
         """Whether the rule scales the update of a tensor by the tensor's norm."""
         return self.rule == "albert_lamb"
+
+
+# ---- objectives of pre-training by name; objectives.py computes the losses
+
+ObjectiveName = Literal["mlm+nsp", "mlm+sop", "mlm", "ltr", "rtl"]
+PairName = Literal["nsp", "sop"]
+
+
+@dataclass(frozen=True)
+class ObjectiveSpec:
+    """What the rest of a recipe has to fit."""
+
+    heads: tuple[HeadName, ...]  # of the model
+    terms: tuple[str, ...]  # of the loss
+    pair: PairName | None = None  # what is predicted about the two segments
+    direction: Literal["both", "left", "right"] = "both"  # what a token of the encoder sees
+    masked: bool = True  # whether the batches are masked
+
+
+OBJECTIVES: dict[ObjectiveName, ObjectiveSpec] = {
+    "mlm+nsp": ObjectiveSpec(("mlm", "nsp"), ("mlm", "nsp"), pair="nsp"),
+    "mlm+sop": ObjectiveSpec(("mlm", "sop"), ("mlm", "sop"), pair="sop"),
+    "mlm": ObjectiveSpec(("mlm",), ("mlm",)),
+    "ltr": ObjectiveSpec(("mlm",), ("ltr",), direction="left", masked=False),
+    "rtl": ObjectiveSpec(("mlm",), ("rtl",), direction="right", masked=False),
+}

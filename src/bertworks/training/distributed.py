@@ -16,7 +16,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..files import InputError
-from ..model import openmp
 
 # a process that has waited so long for the others ends; the first one of a node may be checking a large store
 TIMEOUT = timedelta(hours=1)
@@ -57,17 +56,13 @@ class World:
             dist.all_reduce(values)
         return values
 
-    def used_by_others(self) -> dict[str, float]:
-        """Cores that other programs use, for a log; left out if several processes train together."""
-        return openmp.others() if self.size == 1 else {}
-
     def barrier(self) -> None:
         """Return when every process has called it."""
         if self.size > 1:
             dist.barrier()
 
     def from_rank0(self, function: Callable[[], T]) -> T:
-        """What `function` returns in the first process, for all: it alone reads its disk.
+        """What `function` returns in the first process, for all, so only that process reads its disk.
 
         An InputError that it raises there is raised in every process.
         """
@@ -90,19 +85,16 @@ class World:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
-    def check_equal(self, **facts: Any) -> None:
-        """Raises InputError in every process if the processes do not have equal `facts`."""
-        if self.size == 1:
-            return
-        found: list[Any] = [None] * self.size
-        dist.all_gather_object(found, facts)
-        for name in facts:
-            values = [one[name] for one in found]
-            if len(set(values)) > 1:
-                raise InputError(
-                    f"the processes of this job have different values of {name}: {', '.join(map(str, values))}; "
-                    "expected one. Start all of them with the same recipe, data and folders"
-                )
+    def check_equal(self, name: str, value: str) -> None:
+        """Raises InputError in every process if the processes have different values."""
+        values: list[Any] = [value] * self.size
+        if self.size > 1:
+            dist.all_gather_object(values, value)
+        if len(set(values)) > 1:
+            raise InputError(
+                f"the processes of this job have different values of {name}: {', '.join(values)}; expected one. Start "
+                "all of them with the same recipe, data and folders"
+            )
 
 
 def this_device() -> torch.device:
@@ -136,11 +128,6 @@ def joined_world() -> Iterator[World]:
         if not joined and dist.is_initialized():
             _left[:] = [dist.group.WORLD]
             dist.destroy_process_group()
-
-
-def is_first() -> bool:
-    """Whether this is the first process of its job, known before the processes have joined."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def is_first_of_node() -> bool:

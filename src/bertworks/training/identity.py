@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..config import differences, load_recipe, to_toml
-from ..files import InputError, NewerVersion
+from ..files import InputError
 
 RECIPE = "recipe.toml"
-FORMAT = 2  # of run folders and states; 1: those without a number
+FORMAT = 2  # of results.json; 1: those without a number
 _SHOWN = 3  # differing fields that a message has
 
 T = TypeVar("T")
@@ -25,28 +25,23 @@ class RunIdentity:
     """What determines the outcome of a run."""
 
     recipe: Any  # resolved: a dataclass, with or without a `loop`
-    reads: tuple[str, ...] = ()  # checksums and names of all that the run reads
+    inputs: tuple[str, ...] = ()  # checksums and names of all that the run reads
     settings: tuple[Any, ...] = ()  # further dataclasses that determine it
 
     @cached_property
     def hash(self) -> str:
         """The hash that is recorded in results.json and state, and that names the folder of a study's run."""
-        texts = [to_toml(one) for one in (without_intervals(self.recipe), *self.settings)]
-        return hashlib.sha256("\n".join([*texts, *self.reads]).encode()).hexdigest()
+        texts = [to_toml(one) for one in (reproducible_settings(self.recipe), *self.settings)]
+        return hashlib.sha256("\n".join([*texts, *self.inputs]).encode()).hexdigest()
 
     def difference(self, run: Path) -> str:
-        """In which fields the recipe of a run folder differs, as a sentence and a space; "" if it cannot be compared.
-
-        Raises NewerVersion if a newer bertworks wrote it.
-        """
+        """In which fields the recipe of a run folder differs, as a sentence and a space; "" if that is unknown."""
         path = run / RECIPE
         try:
-            found = load_recipe(path, type(self.recipe))
-        except NewerVersion:
-            raise
-        except InputError:  # of an earlier version, for example
+            recipe = load_recipe(path, type(self.recipe))
+        except InputError:  # of another version, for example
             return ""
-        unlike = differences(without_intervals(found), without_intervals(self.recipe))
+        unlike = differences(reproducible_settings(recipe), reproducible_settings(self.recipe))
         if not unlike:
             return f"The settings in {path} are the same; data or model differ. "
         shown = [f"{key} = {old!r} (now {new!r})" for key, old, new in unlike[:_SHOWN]]
@@ -54,16 +49,16 @@ class RunIdentity:
         return f"Found {', '.join(shown)}{more} in {path}. "
 
 
-def without_intervals(recipe: T) -> T:
+def reproducible_settings(recipe: T) -> T:
     """The recipe without what does not change the outcome: how often a run logs, saves, keeps snapshots and evaluates,
     and how many processes make its batches.
 
     Evaluations do change it where the best weights are kept.
     """
+    neutral: dict[str, Any] = {"snapshots": (), "workers": 0}
+    if loop := getattr(recipe, "loop", None):
+        every = loop.eval_every if loop.keep_best else 0
+        neutral["loop"] = replace(loop, log_every=0, save_every=0, save_minutes=0.0, eval_every=every)
     settings: Any = recipe
-    if hasattr(settings, "loop"):
-        evaluated = settings.loop.eval_every if settings.loop.keep_best else 0
-        settings = replace(settings, loop=replace(settings.loop.decisive(), eval_every=evaluated))
-    neutral = {"snapshots": (), "workers": 0}
-    unchanged: T = replace(settings, **{name: value for name, value in neutral.items() if hasattr(settings, name)})
+    unchanged: T = replace(settings, **{name: value for name, value in neutral.items() if hasattr(recipe, name)})
     return unchanged

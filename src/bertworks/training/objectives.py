@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from ..batch import IGNORED, Batch
-from ..model.computation import EncoderOutput
 from ..model.dropout import DropoutKey
+from ..model.forward import EncoderOutput
 from ..model.heads import Model
 from ..model.layout import Layout, with_layout
-from .objective_specs import ObjectiveName, PairName
-from .vocabulary_loss import FILL, Scorer, Term, cross_entropy, linear_cross_entropy, used_slots
+from .config import ObjectiveName, PairName
+from .vocabulary_loss import FILL, OutputLayer, Term, cross_entropy, linear_cross_entropy, used_slots
 
 
 class Objective(Protocol):
@@ -34,6 +34,7 @@ class Objective(Protocol):
 
     def counts(self, batch: Batch) -> Mapping[str, float]:
         """How many predictions each term of this batch has, from its labels alone."""
+        return {"task": len(batch["labels"])}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         """The sums of each term."""
@@ -49,7 +50,7 @@ class PretrainingObjective(Objective):
     pair: PairName | None = "nsp"
 
     def prepare(self, batch: Batch) -> Batch:
-        return _with_last_cells(_with_slots(super().prepare(batch)))
+        return _with_output_positions(_with_slots(super().prepare(batch)))
 
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
@@ -60,9 +61,9 @@ class PretrainingObjective(Objective):
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
         # the cells have each sequence's first token; an encoder that reads from left to right pools the last one
-        cells = batch["last_cells"] if model.config.direction != "left" else None
+        cells = batch["output_positions"] if model.config.direction != "left" else None
         out = model.encode(batch, dropout, cells)
-        terms = {"mlm": _word_loss(model, out, batch)}
+        terms = {"mlm": _token_loss(model, out, batch)}
         if self.pair:
             key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
             terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
@@ -87,15 +88,15 @@ class LanguageModelObjective(Objective):
             return batch
         left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
         seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
-        known = {"masked_positions": seen, "masked_labels": batch["input_ids"].flatten()[predicted]}
-        return _with_slots(super().prepare(batch) | known)
+        labels = batch["input_ids"].flatten()[predicted]
+        return _with_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {self.name: int(_neighbours(batch).sum())}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
-        return {self.name: _word_loss(model, model.encode(batch, dropout), batch)}
+        return {self.name: _token_loss(model, model.encode(batch, dropout), batch)}
 
 
 PRETRAINING: dict[ObjectiveName, Objective] = {  # by the name in the recipe
@@ -120,25 +121,27 @@ def _with_slots(batch: Batch) -> Batch:
     return batch if "masked_slots" in batch else batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
 
 
-def _with_last_cells(batch: Batch) -> Batch:
-    """The batch with the cells that the heads read: those to predict and each sequence's first token.
+def _with_output_positions(batch: Batch) -> Batch:
+    """The batch with the positions that the heads read: those to predict and each sequence's first token.
 
-    Some tokens that nobody reads fill up the number, so that not every batch has a new shape.
+    Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
     """
-    if "last_cells" in batch:
+    if "output_positions" in batch:
         return batch
     ids, packing = batch["input_ids"], Layout.of_batch(batch)
     read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
     read[batch["masked_positions"][batch["masked_slots"]]] = True
-    read[packing.end_cells(ids.device, last=False)] = True
+    read[packing.end_positions(ids.device, last=False)] = True
     computed = torch.ones_like(read)
-    if packing.index is not None:  # padding may have no row of its own, whose gradient would be that of another cell
+    if packing.index is not None:  # padding may have no row of its own; its gradient would be that of another token
         computed = batch["attention_mask"].bool().flatten()
-    cells, others = ((computed & asked).nonzero().squeeze(1) for asked in (read, ~read))
-    return batch | {"last_cells": torch.cat([cells, others[: -len(cells) % FILL]])}
+    positions, others = ((computed & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
+    return batch | {"output_positions": torch.cat([positions, others[: -len(positions) % FILL]])}
 
 
-def _word_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
+def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
     """The loss of the words that are to be predicted at `masked_positions`."""
-    used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))  # (M, D)
-    return linear_cross_entropy(Scorer.of(model, used), batch["masked_labels"], batch["masked_slots"], model.kernels)
+    # the encoder's output at the masked positions, (M, D)
+    used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))
+    layer = OutputLayer.of(model, used)
+    return linear_cross_entropy(layer, batch["masked_labels"], batch["masked_slots"], model.kernels)

@@ -1,35 +1,170 @@
 """Optimizer and learning rate (paper A.2; optimization.py of the original code).
 
-Three rules, two of them with one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay
+Four rules, two of them with one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay
 scaled by the rate. AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's
 fused kernel serves both. `albert_lamb` is LAMB (You et al. 2020, algorithm 2) for large batches as it trained ALBERT:
-without bias correction (its lamb_optimizer.py).
+without bias correction (its lamb_optimizer.py). `muon` is torch's Muon (Jordan et al. 2024) for the matrices of the
+layers and AdamW for the rest. Query and key are part of the rest: updates of Muon's size would undo position heads.
 """
 
 import math
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from ..model.acceleration import Kernels
+from ..files import InputError
+from ..model.initialization import position_subspace
 from .config import OptimConfig
 
+if TYPE_CHECKING:
+    from ..model.acceleration import Kernels
 
-def learning_rate(config: OptimConfig, progress: float) -> float:
-    """The rate at `progress` (0 to 1, the share of the run before this update).
+
+SLOWER = 0.1  # factor of the learning rate of query and key while position heads are protected
+
+
+def learning_rate(config: OptimConfig, budget_used: float, update: int | None = None) -> float:
+    """The learning rate at `budget_used` (0 to 1, the fraction of the run before this update).
 
     google: lr * t / w in warm-up, then lr * (1 - t / T): the line starts at step 0, so the rate drops by w / T when
-    warm-up ends. hf: the line starts where warm-up ends.
+    warm-up ends. hf: the line starts where warm-up ends. trapezoid: the line starts where `decay` of the run is left.
+    update: the number of this update, from 0, for `warmup_updates`.
     """
-    if progress < config.warmup:
-        return config.lr * progress / config.warmup
+    started = budget_used / config.warmup if config.warmup else 1.0
+    if update is not None and config.warmup_updates > 0:
+        started = min(started, update / config.warmup_updates)
     if config.schedule == "constant":
-        return config.lr
-    left = max(0.0, 1.0 - progress)
-    return config.lr * (left if config.schedule == "google" else left / (1 - config.warmup))
+        return config.lr * min(1.0, started)
+    left = max(0.0, 1.0 - budget_used)
+    if config.schedule == "google":
+        return config.lr * (started if started < 1 else left)
+    return config.lr * min(1.0, started, left / (1 - config.warmup if config.schedule == "hf" else config.decay))
+
+
+class Optimizer:
+    """The update rule over all parameters. Matrices are decayed (and adapted); vectors (biases, LayerNorm) are not.
+
+    With `layer_decay` every layer has its own learning rate (Howard and Ruder 2018; Zhang et al. 2021).
+    """
+
+    def __init__(self, model: nn.Module, config: OptimConfig):
+        self.config = config
+        self.kernels: Kernels | None = getattr(model, "kernels", None)  # for the norm of the gradients on a CPU
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        attention = {name for name in self.parameters if ".query." in name or ".key." in name}
+        self.protected = attention if config.protected_updates else set()
+        self.by_muon = {name for name, p in self.parameters.items() if p.ndim == 2 and ".layers." in name} - attention
+        self.by_muon = self.by_muon if config.rule == "muon" else set()
+        self.words, self.subspace = None, slice(0)
+        if config.protected_updates:
+            encoder: Any = model.encoder
+            if encoder.config.start != "position-heads":
+                raise InputError("optim.protected_updates needs a model with start = 'position-heads'; leave it out")
+            self.words, self.subspace = encoder.embeddings.word.weight, position_subspace(encoder.config)
+        adam, muon = self._groups(self.parameters.keys() - self.by_muon), self._groups(self.by_muon)
+        beta1, beta2 = config.betas
+        self.adam: torch.optim.Optimizer
+        if config.scales_by_norm:
+            self.adam = Lamb(adam, config.lr, (beta1, beta2), config.eps)
+        else:
+            self.adam = torch.optim.AdamW(adam, config.lr, (beta1, beta2), config.eps, fused=True)
+        self.muon = torch.optim.Muon(muon, config.muon_lr, adjust_lr_fn="match_rms_adamw") if muon else None
+
+    def _groups(self, names: Collection[str]) -> list[dict[str, Any]]:
+        """Parameters with equal settings, in torch's form."""
+        below, ratio = layers_from_top(self.parameters), self.config.layer_decay or 1.0
+        groups: dict[tuple[bool, float, bool], list[nn.Parameter]] = {}
+        for name, p in self.parameters.items():
+            if name in names:
+                groups.setdefault((p.ndim > 1, ratio ** below[name], name in self.protected), []).append(p)
+        decay = self.config.weight_decay
+        return [
+            {"params": params, "decay": decay * matrix, "lr_scale": scale, "adapted": matrix, "protected": protected}
+            for (matrix, scale, protected), params in groups.items()
+        ]
+
+    def clip(self) -> torch.Tensor:
+        """Clip the gradients by their global norm, which is returned. Adam does so in the pass of its next step."""
+        limit = self.config.max_grad_norm
+        parameters = [p for p in self.parameters.values() if p.grad is not None]
+        for p in parameters:
+            if p.grad.is_sparse:  # type: ignore[union-attr]  # of word embeddings whose head had nothing to predict
+                p.grad = p.grad.to_dense()  # type: ignore[union-attr]
+        gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
+        if self.kernels is not None and all(one.is_contiguous() and one.dtype is torch.float32 for one in gradients):
+            norm = self.kernels.norm(gradients)
+        else:
+            norm = torch.nn.utils.get_total_norm(gradients)
+        # below the limit every gradient is multiplied by 1: left out on a CPU, while a GPU would have to be waited for
+        clips = bool(limit) and not (norm.is_cpu and norm + 1e-6 <= limit)
+        if isinstance(self.adam, Lamb):
+            if clips:
+                torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        else:  # what the gradients are divided by
+            self.adam.grad_scale = ((norm + 1e-6) / limit).clamp(min=1.0) if clips else None  # type: ignore[attr-defined]
+        if clips and self.muon is not None:
+            torch.nn.utils.clip_grads_with_norm_([self.parameters[name] for name in self.by_muon], limit, norm)
+        return norm
+
+    def step(self, update: int, budget_used: float, norm: torch.Tensor | None = None) -> float:
+        """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top.
+
+        norm: of the gradients; if it is not finite, nothing is updated. It is not read: a GPU would be waited for.
+        """
+        lr = learning_rate(self.config, budget_used, update)
+        protects = update < self.config.protected_updates
+        if protects and self.words is not None and self.words.grad is not None:
+            self.words.grad[:, self.subspace] = 0.0
+        # bert_adam: w -= lr * (m / (sqrt(v) + eps) + decay * w). AdamW, with c = 1 - beta1^t and root = sqrt(1 -
+        # beta2^t): w -= lr' * (m / c / (sqrt(v) / root + eps') + decay' * w). Equal for lr' = lr / scale, eps' = eps /
+        # root and decay' = decay * scale, where scale = root / c.
+        beta1, beta2 = self.config.betas
+        root = math.sqrt(1 - beta2 ** (update + 1))
+        scale = root / (1 - beta1 ** (update + 1)) if self.config.rule == "bert_adam" else 1.0
+        for group in self.adam.param_groups:
+            group["lr"] = lr * group["lr_scale"] * (SLOWER if protects and group["protected"] else 1.0) / scale
+            group["eps"] = self.config.eps / (root if self.config.rule == "bert_adam" else 1.0)
+            group["weight_decay"] = group["decay"] * scale
+        self.adam.found_inf = None if norm is None else (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
+        self.adam.step()
+        self.adam.grad_scale = None  # type: ignore[attr-defined]  # it was that of these gradients
+        if self.muon is not None and (norm is None or norm.isfinite()):  # a GPU is waited for
+            for group in self.muon.param_groups:
+                group["lr"] = lr / self.config.lr * self.config.muon_lr * group["lr_scale"]
+                group["weight_decay"] = group["decay"]
+            self.muon.step()
+        for p in self.parameters.values():
+            p.grad = None
+        return lr
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """The moments by parameter name, for saving."""
+        states = {name: self._state(name).get(p, {}) for name, p in self.parameters.items()}
+        return {f"{key}.{name}": state[key] for name, state in states.items() for key in state if key != "step"}
+
+    def expected(self) -> dict[str, torch.Tensor]:
+        """A tensor like each of those that `state` gives once an update was made, by the same names."""
+        return {f"{key}.{name}": p for name, p in self.parameters.items() for key in self._moments(name)}
+
+    def load(self, moments: dict[str, torch.Tensor], updates: int) -> None:
+        """Take back what `state` gave after `updates` updates."""
+        for name, p in self.parameters.items():
+            self._state(name)[p] = {
+                "step": torch.tensor(float(updates), device=p.device),
+                **{key: moments[f"{key}.{name}"].to(p.device) for key in self._moments(name)},
+            }
+
+    def _moments(self, name: str) -> tuple[str, ...]:
+        return ("momentum_buffer",) if name in self.by_muon else ("exp_avg", "exp_avg_sq")
+
+    def _state(self, name: str) -> Any:
+        return self.muon.state if self.muon is not None and name in self.by_muon else self.adam.state
+
+
+# ---- layer-wise learning rates, and LAMB
 
 
 def layers_from_top(names: Iterable[str]) -> dict[str, int]:
@@ -59,113 +194,19 @@ class Lamb(torch.optim.Optimizer):
         if self.found_inf is not None and self.found_inf:
             return
         for group in self.param_groups:
-            if parameters := [p for p in group["params"] if p.grad is not None]:
-                self._update(group, parameters)
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(group, p, self.state[p])
 
-    def _update(self, group: dict[str, Any], parameters: list[torch.Tensor]) -> None:
-        for p in parameters:
-            if not self.state[p]:
-                self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-        states, (beta1, beta2) = [self.state[p] for p in parameters], group["betas"]
-        first, second = ([state[key] for state in states] for key in ("exp_avg", "exp_avg_sq"))
-        gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
-        torch._foreach_lerp_(first, gradients, 1 - beta1)
-        torch._foreach_mul_(second, beta2)
-        torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
-        roots = torch._foreach_sqrt(second)
-        torch._foreach_add_(roots, group["eps"])
-        updates = torch._foreach_div(first, roots)
-        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+    def _update(self, group: dict[str, Any], p: torch.Tensor, state: dict[str, torch.Tensor]) -> None:
+        beta1, beta2 = group["betas"]
+        if not state:
+            state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+        assert p.grad is not None
+        first = state["exp_avg"].lerp_(p.grad, 1 - beta1)
+        second = state["exp_avg_sq"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+        update = (first / second.sqrt().add_(group["eps"])).add_(p, alpha=group["weight_decay"])
         if group["adapted"]:
-            norms, lengths = (torch.stack(torch._foreach_norm(one)) for one in (parameters, updates))
-            ratios = torch.where((norms > 0) & (lengths > 0), norms / lengths, 1.0)
-            torch._foreach_mul_(updates, list(ratios.unbind()))
-        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
-
-
-class Optimizer:
-    """Adam or LAMB over matrices, which are decayed (and adapted), and vectors (biases, LayerNorm), which are not.
-
-    With `layer_decay` every layer has a rate of its own (Howard and Ruder, 2018; Zhang et al., 2021).
-    """
-
-    def __init__(self, model: nn.Module, config: OptimConfig):
-        self.config = config
-        self.kernels: Kernels | None = None  # for the norm of the gradients on a CPU
-        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        below, ratio = layers_from_top(self.parameters), config.layer_decay or 1.0
-        groups: dict[tuple[bool, float], list[nn.Parameter]] = {}
-        for name, p in self.parameters.items():
-            groups.setdefault((p.ndim > 1, ratio ** below[name]), []).append(p)
-        beta1, beta2 = config.betas
-        parts: list[dict[str, Any]] = [
-            {"params": params, "decay": config.weight_decay if matrix else 0.0, "share": share, "adapted": matrix}
-            for (matrix, share), params in groups.items()
-        ]
-        self.adam: torch.optim.Optimizer
-        if config.scales_by_norm:
-            self.adam = Lamb(parts, config.lr, (beta1, beta2), config.eps)
-        else:
-            self.adam = torch.optim.AdamW(parts, config.lr, (beta1, beta2), config.eps, fused=True)
-
-    def clip(self) -> torch.Tensor:
-        """Clip the gradients by their global norm, which is returned. Adam does so in the pass of its next step."""
-        limit = self.config.max_grad_norm
-        parameters = [p for p in self.parameters.values() if p.grad is not None]
-        for p in parameters:
-            if p.grad.is_sparse:  # type: ignore[union-attr]  # of word embeddings whose head had nothing to predict
-                p.grad = p.grad.to_dense()  # type: ignore[union-attr]
-        gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
-        if self.kernels is not None and all(one.is_contiguous() and one.dtype is torch.float32 for one in gradients):
-            norm = self.kernels.norm(gradients)
-        else:
-            norm = torch.nn.utils.get_total_norm(gradients)
-        # below the limit every gradient is multiplied by 1: left out on a CPU, while a GPU would have to be waited for
-        clips = bool(limit) and not (norm.is_cpu and norm + 1e-6 <= limit)
-        if isinstance(self.adam, Lamb):
-            if clips:
-                torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-        else:  # what the gradients are divided by
-            self.adam.grad_scale = ((norm + 1e-6) / limit).clamp(min=1.0) if clips else None  # type: ignore[attr-defined]
-        return norm
-
-    def step(self, update: int, progress: float, norm: torch.Tensor | None = None) -> float:
-        """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top.
-
-        norm: of the gradients; if it is not finite, nothing is updated. It is not read: a GPU would be waited for.
-        """
-        lr = learning_rate(self.config, progress)
-        beta1, beta2 = self.config.betas
-        root = math.sqrt(1 - beta2 ** (update + 1))
-        scale = root / (1 - beta1 ** (update + 1)) if self.config.rule == "bert_adam" else 1.0
-        for group in self.adam.param_groups:
-            group["lr"] = lr * group["share"] / scale
-            group["eps"] = self.config.eps / (root if self.config.rule == "bert_adam" else 1.0)
-            group["weight_decay"] = group["decay"] * scale
-        self.adam.found_inf = None if norm is None else (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
-        self.adam.step()
-        self.adam.grad_scale = None  # type: ignore[attr-defined]  # it was that of these gradients
-        self.adam.zero_grad(set_to_none=True)
-        return lr
-
-    def state(self) -> dict[str, torch.Tensor]:
-        """The moments by parameter name, for saving."""
-        moments = {}
-        for name, p in self.parameters.items():
-            for key, value in self.adam.state.get(p, {}).items():
-                if key != "step":
-                    moments[f"{key}.{name}"] = value
-        return moments
-
-    def expected(self) -> dict[str, torch.Tensor]:
-        """A tensor like each of those that `state` gives once an update was made, by the same names."""
-        return {f"{key}.{name}": p for name, p in self.parameters.items() for key in ("exp_avg", "exp_avg_sq")}
-
-    def load(self, moments: dict[str, torch.Tensor], updates: int) -> None:
-        """Take back what `state` gave after `updates` updates."""
-        for name, p in self.parameters.items():
-            self.adam.state[p] = {
-                "step": torch.tensor(float(updates), device=p.device),
-                "exp_avg": moments[f"exp_avg.{name}"].to(p.device),
-                "exp_avg_sq": moments[f"exp_avg_sq.{name}"].to(p.device),
-            }
+            norm, length = p.norm(), update.norm()
+            update *= torch.where((norm > 0) & (length > 0), norm / length, 1.0)
+        p.add_(update, alpha=-group["lr"])

@@ -5,11 +5,8 @@ has the folder's lock, the temporary files of killed processes, the state, and r
 """
 
 import contextlib
-import os
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +19,17 @@ from ..files import (
     OtherRun,
     check_version,
     remove_temporaries,
-    shorten,
     try_lock,
     write_json,
     write_text,
 )
-from ..model.acceleration import compile_layers, load_kernels
-from ..model.acceleration import use_kernels as attach_kernels
-from ..model.heads import Model
 from ..reporting.log import duration
 from ..reporting.run_files import LOG, RESULTS, read_results
-from ..typed import check_fields
 from . import machine
 from .distributed import World
 from .identity import FORMAT, RECIPE, RunIdentity
-from .loop import TrainingLoop, Watch
+from .loop import Run, TrainingLoop
 from .state import STATE_FOLDER, resume
-from .trainer import Trainer
 
 LOCK = ".lock"
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".xlsx", ".csv.gz", ".tsv.gz", ".jsonl.gz")
@@ -46,52 +37,15 @@ NOT_OF_RUNS = ("config.json", "manifest.json", "model", RECIPE)  # which no run 
 ANEW = "restore the file, or remove the folder to run it again"
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run of this process: its folder, what it is, and who takes part."""
-
-    out: Path
-    identity: RunIdentity
-    world: World
-    quiet: bool = False
-    watch: Watch | None = None  # see TrainingLoop
-
-    def say(self, text: str) -> None:
-        """Print a line to stderr, once for all processes."""
-        if not self.quiet and self.world.main:
-            print(text, file=sys.stderr)
-
-
-OnStep = Callable[[dict[str, Any]], Any]
-"""Called with each record of a run's log; when it returns True, the run is saved and stops."""
-
-
-def watch_of(on_step: OnStep | None) -> Watch | None:
-    """What the loop calls, of a callback that takes whole records. Raises InputError if it is no function."""
-    if on_step is not None and not callable(on_step):
-        raise InputError(f"on_step = {shorten(on_step)}; expected a function that takes a record, or None")
-    return None if on_step is None else lambda kind, values: on_step({"kind": kind, **values}) is True
-
-
-def out_folder(out: Any) -> Path:
-    """The run folder of a call in Python. Raises InputError if it is no path."""
-    if not isinstance(out, str | os.PathLike):
-        raise InputError(f"out = {shorten(out)}; expected the path of the run folder to write")
-    return Path(out)
-
-
 @contextlib.contextmanager
-def open_run(
-    run: Run, schema: Mapping[str, Any] | None = None, keep_state: bool = True
-) -> Iterator[dict[str, Any] | None]:
+def open_run(run: Run, keep_state: bool = True) -> Iterator[dict[str, Any] | None]:
     """Make or open the run's folder and hold it until the block ends. Gives the results of a finished run.
 
-    schema: the fields that the results of a finished run need (`check_fields`). keep_state: whether state/ stays when
-    the run is finished. The processes of one job share the first one's lock. Raises InputError if another job uses the
-    folder, if it belongs to another run, or if its results do not have these fields.
+    keep_state: whether state/ stays when the run is finished. The processes of one job share the first one's lock.
+    Raises InputError if another job uses the folder, or if it belongs to another run.
     """
     out, identity, world = run.out, run.identity, run.world
-    world.check_equal(recipe=identity.hash)
+    world.check_equal("recipe", identity.hash)
     with (
         contextlib.ExitStack() as lock,
         torch.inference_mode(False),  # a notebook may have switched it on, or gradients off
@@ -109,62 +63,35 @@ def open_run(
 
         results = world.from_rank0(look)
         if results is not None:
-            check_fields(results, dict(schema or {}), str(out / RESULTS), ANEW)
             run.say(f"{out} is finished; see {out / RESULTS}")
         yield results
         if world.main and not keep_state and is_finished(out):
             shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
 
 
-def train(run: Run, loop: TrainingLoop, lines: Sequence[str] = ()) -> bool:
-    """Print `lines` and train until the budget is used; False if a signal stopped the run before, when it is saved."""
-    for line in lines:
-        run.say(line)
-    if loop.run():
-        return True
-    run.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
-    return False
-
-
-def resume_run(run: Run, loop: TrainingLoop) -> None:
-    """Put a new loop at the step where an earlier run segment left it, choose how it computes, and write recipe.toml.
+def resume_run(loop: TrainingLoop) -> None:
+    """Put a new loop at the step where an earlier run segment left it, and write recipe.toml.
 
     state/ is there before recipe.toml: so a folder with a recipe alone is not taken for a run's.
     """
-    trainer, state = loop.trainer, run.out / STATE_FOLDER
-    assert isinstance(trainer.model, Model)
+    trainer, run, state = loop.trainer, loop.run, loop.run.out / STATE_FOLDER
     trainer.start_at(resume(state, trainer.model, trainer.optimizer, run.identity, run.world))
-    if loop.progress.step:
-        run.say(f"{run.out}: resuming at step {loop.progress.step:,} after {duration(loop.progress.seconds)}")
-    if run.world.main:
-        state.mkdir(exist_ok=True)
-        write_text(run.out / RECIPE, to_toml(run.identity.recipe))
-    if machine.should_compile(trainer.config.compile, run.world.device):
-        compile_layers(trainer.model.encoder)
-    use_kernels(run, trainer)
-
-
-def use_kernels(run: Run, trainer: Trainer) -> None:
-    """Compute with kernels where there are any. A run that was begun otherwise says that it rounds differently."""
-    kernels, progress = None, trainer.progress
-    if machine.wants_kernels(trainer.config.compile, run.world.device, trainer.dtype):
-        kernels = load_kernels()
-        if kernels is None:
-            run.say("no compiled kernels: they need Linux, gcc and PyTorch as pip installs it; training is slower")
-    if kernels is not None:
-        assert isinstance(trainer.model, Model)
-        attach_kernels(trainer.model, kernels, alone=run.world.size == 1)
-        trainer.optimizer.kernels = kernels
+    progress, kernels = trainer.progress, trainer.optimizer.kernels
     name = "" if kernels is None else kernels.name
+    if progress.step:
+        run.say(f"{run.out}: resuming at step {progress.step:,} after {duration(progress.seconds)}")
     if progress.step and progress.kernels != name:
         run.say(
             f"up to step {progress.step:,} this run used {'other' if progress.kernels else 'no'} compiled kernels; it "
             f"now uses {'those of this machine' if name else 'none'}: it rounds differently from here on"
         )
     progress.kernels = name
+    if run.world.main:
+        state.mkdir(exist_ok=True)
+        write_text(run.out / RECIPE, to_toml(run.identity.recipe))
 
 
-def run_facts(run: Run, loop: TrainingLoop) -> dict[str, Any]:
+def run_facts(loop: TrainingLoop) -> dict[str, Any]:
     """What the results of every run have: progress, seed, processes, the identity's hash, the machine."""
     progress = loop.progress
     return {
@@ -172,9 +99,9 @@ def run_facts(run: Run, loop: TrainingLoop) -> dict[str, Any]:
         "tokens": progress.tokens,
         "seconds": progress.seconds,
         "seed": loop.trainer.config.seed,
-        "processes": run.world.size,
+        "processes": loop.run.world.size,
         "kernels": bool(progress.kernels),
-        "recipe": loop.recipe,
+        "recipe": loop.run.identity.hash,
         "machine": machine.facts(),
     }
 
@@ -191,7 +118,7 @@ def refuse_other_folder(out: Path) -> None:
         return
     for name in sorted(path.name for path in out.iterdir()):
         if name.lower() in NOT_OF_RUNS or name.lower().endswith(TABLES):
-            raise InputError(f"{out} has other files than a run's, such as {name}; give a new folder as --out")
+            raise InputError(f"{out} has other files than a run's, such as {name}; name a new folder to write")
 
 
 def is_finished(out: Path) -> bool:
@@ -211,7 +138,8 @@ def finished(out: Path, identity: RunIdentity) -> dict[str, Any] | None:
         check_version(results.get("format", 1), range(FORMAT, FORMAT + 1), str(out / RESULTS), ANEW)
     if results.get("recipe") != identity.hash:
         raise OtherRun(
-            f"{out} is a finished run with other settings, data or model. {identity.difference(out)}Give another --out"
+            f"{out} is a finished run with other settings, data or model. {identity.difference(out)}"
+            "Give another output folder"
         )
     return results
 
@@ -234,10 +162,10 @@ def locked(out: Path) -> Iterator[None]:
             mine = stack.enter_context(try_lock(out / LOCK))
         except OSError as error:
             raise NotWritten(
-                f"{out}: could not make and lock the run folder ({error.strerror}); give another --out"
+                f"{out}: could not make and lock the run folder ({error.strerror}); give another output folder"
             ) from None
         if not mine:
             raise InputError(
-                f"{out}: another process is using this run folder; wait until it ends, or give another --out"
+                f"{out}: another process is using this run folder; wait until it ends, or give another output folder"
             )
         yield

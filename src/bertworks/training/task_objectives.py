@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED, Batch
-from ..model.computation import EncoderOutput
 from ..model.dropout import DropoutKey
+from ..model.forward import EncoderOutput
 from ..model.heads import Model
 from .objectives import Objective
-from .vocabulary_loss import Scorer, Term, cross_entropy, linear_cross_entropy, linear_divergence, used_slots
+from .vocabulary_loss import OutputLayer, Term, cross_entropy, linear_cross_entropy, linear_divergence, used_slots
 
 EMBEDDING_SCALE = 20.0  # of cosines before a softmax: as they are they differ too little
 
@@ -35,9 +35,9 @@ class DistillationObjective(Objective):
     def prepare(self, batch: Batch) -> Batch:
         if "token_cells" in batch:
             return batch
-        known = {"token_cells": batch["attention_mask"].flatten().nonzero().squeeze(1)}
-        known["masked_slots"] = used_slots(batch["masked_labels"] != IGNORED)
-        return super().prepare(batch) | known
+        tokens = batch["attention_mask"].flatten().nonzero().squeeze(1)
+        slots = used_slots(batch["masked_labels"] != IGNORED)
+        return super().prepare(batch) | {"token_cells": tokens, "masked_slots": slots}
 
     def counts(self, batch: Batch) -> dict[str, int]:
         masked, tokens = int((batch["masked_labels"] != IGNORED).sum()), int(batch["attention_mask"].sum())
@@ -46,24 +46,25 @@ class DistillationObjective(Objective):
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         batch = self.prepare(batch)
         out, labels, slots = model.encode(batch, dropout), batch["masked_labels"], batch["masked_slots"]
-        cells, real = batch["masked_positions"], batch["token_cells"]
-        asked_of, used, chosen = cells, labels != IGNORED, slots
+        masked, tokens = batch["masked_positions"], batch["token_cells"]
+        positions, used, used_cells = masked, labels != IGNORED, slots
         if self.every_token:
-            asked_of, used, chosen = real, torch.ones_like(real).bool(), torch.arange(len(real), device=real.device)
+            used_cells = torch.arange(len(tokens), device=tokens.device)
+            positions, used = tokens, torch.ones_like(used_cells).bool()
 
-        def states(found: EncoderOutput, wanted: Tensor) -> Tensor:
+        def states(output: EncoderOutput, cells: Tensor) -> Tensor:
             """The last layer at these cells."""
-            return found.packed.index_select(0, found.layout.rows(wanted))
+            return output.packed.index_select(0, output.layout.rows(cells))
 
         with torch.no_grad():
-            known = self.teacher.encode(batch)
-            theirs = Scorer.of(self.teacher, states(known, asked_of))
-        ours = Scorer.of(model, states(out, cells))
-        asked = Scorer.of(model, states(out, asked_of)) if self.every_token else ours
-        student, teacher = (states(found, real).float() for found in (out, known))  # (n, D) each
+            teacher_out = self.teacher.encode(batch)
+            target = OutputLayer.of(self.teacher, states(teacher_out, positions))
+        layer = OutputLayer.of(model, states(out, masked))
+        soft = OutputLayer.of(model, states(out, positions)) if self.every_token else layer
+        student, teacher = (states(output, tokens).float() for output in (out, teacher_out))  # (n, D) each
         return {
-            "soft": linear_divergence(asked, theirs, used, self.temperature, chosen),
-            "mlm": linear_cross_entropy(ours, labels, slots, model.kernels),
+            "soft": linear_divergence(soft, target, used, self.temperature, used_cells),
+            "mlm": linear_cross_entropy(layer, labels, slots, model.kernels),
             "cosine": Term((1 - F.cosine_similarity(student, teacher, dim=-1)).sum(), None),
         }
 
@@ -95,8 +96,8 @@ def _soft_loss(logits: Tensor, teacher: Tensor, temperature: float) -> Tensor:
     """(B, K) scores against a teacher's, as ClassificationObjective says."""
     if logits.shape[1] == 1:
         return F.mse_loss(logits, teacher, reduction="sum")
-    found, wanted = ((scores / temperature).log_softmax(-1) for scores in (logits, teacher))
-    return temperature**2 * F.kl_div(found, wanted, reduction="sum", log_target=True)
+    student, target = ((scores / temperature).log_softmax(-1) for scores in (logits, teacher))
+    return temperature**2 * F.kl_div(student, target, reduction="sum", log_target=True)
 
 
 def _labelled_loss(logits: Tensor, labels: Tensor) -> Term:
@@ -116,9 +117,6 @@ class EmbeddingObjective(Objective):
     The negatives are those of the micro-batch in this process. A vector is the mean over the last layer's tokens.
     """
 
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": len(batch["labels"])}
-
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out, labels = model.encode(batch, dropout), batch["labels"]
         vectors = F.normalize(out.layout.mean(out.packed.float()), dim=-1).view(len(labels), 2, -1)
@@ -131,9 +129,6 @@ class EmbeddingObjective(Objective):
 
 class ChoiceObjective(Objective):
     """One score a sequence, softmax over the C sequences of an example (section 4.4)."""
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {"task": len(batch["labels"])}
 
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         scores, labels = model.heads["choice"](model.pool(batch, dropout), dropout), batch["labels"]

@@ -24,14 +24,11 @@ from torch.nn.parallel import DistributedDataParallel
 from ..batch import Batch, to_device
 from ..files import Diverged
 from ..model.dropout import DropoutKey
-from .config import LoopConfig
+from .config import LoopConfig, TrainerState
 from .distributed import World
-from .machine import compute_dtype, graphs_made
+from .machine import Stop, compute_dtype, graphs_made
 from .objectives import Objective
 from .optim import Optimizer
-from .process import Stop
-from .progress import TrainerState
-from .totals import Totals
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,6 @@ class Feed(Protocol):
 class Step:
     """A step that was made, and what is due after it."""
 
-    number: int
     budget_used: float  # fraction, 0 to 1
     logs: bool
     evaluates: bool
@@ -69,10 +65,10 @@ class PendingUpdate:
     """An update that the device may still compute, and of which it is not known whether it was made."""
 
     step: int
-    losses: list[dict[str, Tensor]]  # of this process's micro-batches
     counts: dict[str, float]  # predictions of each term, over all processes
     lr: float
-    grad_norm: Callable[[], float]  # waits for the device
+    # norm of the gradients, and the loss of each term over this process's micro-batches; waits for the device
+    results: Callable[[], list[float]]
 
 
 class Losses(nn.Module):
@@ -99,7 +95,8 @@ class Trainer:
     weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
     dtype: torch.dtype = field(init=False)  # of matrix products
     progress: TrainerState = field(init=False)
-    totals: Totals = field(init=False)
+    grad_norm: float = field(init=False, default=0.0)  # of the last update
+    timed_tokens: int = field(init=False, default=0)  # tokens of the steps that `progress.seconds` has
     _pending: PendingUpdate | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -108,8 +105,10 @@ class Trainer:
         self.start_at(TrainerState())
 
     def start_at(self, progress: TrainerState) -> None:
-        """Continue from this progress, to which model and optimizer belong."""
-        self.progress, self.totals = progress, Totals.of(progress, self.world)
+        """Continue from this progress, to which model and optimizer belong; its losses are those of all processes."""
+        self.progress = progress
+        if not self.world.main:
+            progress.loss_sums = dict.fromkeys(progress.loss_sums, 0.0)
 
     @property
     def budget_used(self) -> float:
@@ -121,9 +120,9 @@ class Trainer:
         config, progress = self.config, self.progress
         self.model.train()
         while (budget_used := self.budget_used) < 1:
-            start, graphs = time.perf_counter(), graphs_made()
+            start, graphs, tokens = time.perf_counter(), graphs_made(), progress.tokens
             batch = self.feed(progress, budget_used)
-            stop_requested = self.update(batch, budget_used, stop.caught)
+            stop_requested = self.update(batch, budget_used, stop.requested)
             progress.step += 1
             progress.phase, progress.group, progress.offset = batch.next_position
             logs, evaluates, saves = (
@@ -133,8 +132,10 @@ class Trainer:
             if logs or evaluates or saves or stop_requested:
                 self.finish_update()  # now, so that waiting for the device counts as training
             # compiling is not training: in a budget of minutes it would be the whole warm-up, which BERT needs to learn
-            progress.seconds += self._seconds_since(start, counts=graphs_made() == graphs)
-            yield Step(progress.step, self.budget_used, logs, evaluates, saves, stop_requested)
+            if seconds := self._seconds_since(start, counts=graphs_made() == graphs):
+                progress.seconds += seconds
+                self.timed_tokens += progress.tokens - tokens
+            yield Step(self.budget_used, logs, evaluates, saves, stop_requested)
         self.finish_update()
 
     def update(self, batch: AccumulationBatch, budget_used: float, stop: bool) -> bool:
@@ -144,11 +145,11 @@ class Trainer:
         self.finish_update()  # that of the step before
         norm = self.optimizer.clip()
         lr = self.optimizer.step(progress.updates, budget_used, norm)
-        self.totals.tokens += counts["tokens"]
         progress.tokens += int(counts.pop("tokens"))
         progress.instances += int(counts.pop("instances"))
         stop_requested = counts.pop("stop") > 0
-        self._pending = PendingUpdate(progress.step, losses, counts, lr, item_async(norm))
+        sums = [torch.stack([terms[name].double() for terms in losses]).sum() for name in counts]
+        self._pending = PendingUpdate(progress.step, counts, lr, read_async(torch.stack([norm.double(), *sums])))
         if not self.is_async:
             self.finish_update()
         return stop_requested
@@ -166,24 +167,27 @@ class Trainer:
         update, self._pending = self._pending, None
         if update is None:
             return
-        self.totals.grad_norm = update.grad_norm()
-        if math.isfinite(self.totals.grad_norm):
-            self.totals.lr = update.lr
-            self.totals.add(update.losses, update.counts)
-            self.progress.updates, self.progress.skipped = self.progress.updates + 1, 0
-        else:
-            self.totals.add([], dict.fromkeys(update.counts, 0))
-            self._skip(update.step + 1)  # as the log counts
-
-    def _skip(self, step: int) -> None:
-        """The stated policy for a loss or gradient that is not finite: no update; stop if it goes on."""
-        self.progress.skipped += 1
-        if self.progress.skipped > self.config.max_skipped:
+        self.grad_norm, *losses = update.results()
+        progress, is_finite = self.progress, math.isfinite(self.grad_norm)
+        for (name, count), loss in zip(update.counts.items(), losses, strict=True):  # without those of skipped updates
+            progress.loss_sums[name] = progress.loss_sums.get(name, 0.0) + (loss if is_finite else 0.0)
+            progress.loss_counts[name] = progress.loss_counts.get(name, 0.0) + (count if is_finite else 0.0)
+        if is_finite:
+            progress.updates, progress.skipped, progress.lr = progress.updates + 1, 0, update.lr
+            return
+        progress.skipped += 1
+        if progress.skipped > self.config.max_skipped:
             raise Diverged(
-                f"loss or gradient not finite in {self.progress.skipped} steps in a row, the last at step "
-                f"{step}. No such update was made and the last saved state is whole; begin again with a "
+                f"loss or gradient not finite in {progress.skipped} steps in a row, the last at step "
+                f"{update.step + 1}. No such update was made and the last saved state is whole; begin again with a "
                 "lower optim.lr, a longer optim.warmup, or loop.precision = 'float32'"
             )
+
+    def gather_losses(self) -> None:
+        """Give the first process the sums of losses of all processes, which the others then have no more."""
+        progress, world = self.progress, self.world
+        sums = world.sum_numbers([*progress.loss_sums.values()])
+        progress.loss_sums = dict(zip(progress.loss_sums, sums if world.main else [0.0] * len(sums), strict=True))
 
     def _counts(self, batch: AccumulationBatch, stop: bool) -> dict[str, float]:
         """Predictions of each term, tokens, instances and requests to stop, over all micro-batches and processes."""
@@ -238,16 +242,16 @@ def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractCon
     return torch.autocast(device.type, dtype, enabled=dtype is not torch.float32)
 
 
-def item_async(value: Tensor) -> Callable[[], float]:
-    """A function that returns this number. On a GPU it waits for the number alone, not for later operations."""
-    if value.device.type == "cpu":
-        return value.item
-    copy, copied = torch.empty_like(value, device="cpu", pin_memory=True), torch.cuda.Event()
-    copy.copy_(value, non_blocking=True)
+def read_async(values: Tensor) -> Callable[[], list[float]]:
+    """A function that returns these numbers. On a GPU it waits for them alone, not for later operations."""
+    if values.device.type == "cpu":
+        return values.tolist
+    copy, copied = torch.empty_like(values, device="cpu", pin_memory=True), torch.cuda.Event()
+    copy.copy_(values, non_blocking=True)
     copied.record()
 
-    def item() -> float:
+    def read() -> list[float]:
         copied.synchronize()
-        return copy.item()
+        return copy.tolist()  # type: ignore[no-any-return]
 
-    return item
+    return read

@@ -74,22 +74,19 @@ class Cluster(Pool):
             raise WorkersLost(f"the scheduler {self.scheduler} ended or restarted") from None
         except KilledWorker as error:
             raise WorkersLost(f"a task's workers were killed {error.allowed_failures + 1} times") from None
-        except ModuleNotFoundError as error:
-            advice = "install bertworks in the same versions for the workers as for this command"
-            raise InputError(f"{self.scheduler}: a worker has no module {error.name!r}; {advice}") from None
 
 
 class _DaskWorkers:
     """The workers of a dask client, as `Workers`."""
 
-    def __init__(self, client: Any, made: bytes) -> None:
+    def __init__(self, client: Any, factory: bytes) -> None:
         self._client, self._executor = client, client.get_executor(pure=False)
-        self._made = uuid.uuid4().hex, made
+        self._factory = uuid.uuid4().hex, factory
 
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of megabytes of text in one task
-            future: Future[Any] = self._executor.submit(_run, *self._made, pickle.dumps((task, arguments)))
+            future: Future[Any] = self._executor.submit(_run, *self._factory, pickle.dumps((task, arguments)))
         return future
 
     def close(self) -> None:
@@ -125,24 +122,24 @@ def _connect(scheduler: str, count: int) -> Any:
 # ---- in a worker
 
 
-def _run(connection: str, made: bytes, call: bytes) -> Any:
+def _run(connection: str, factory: bytes, call: bytes) -> Any:
     """Run a task on this process's object. connection: whose object; made, call: pickled, as `Cluster` sends them."""
     with _making:
-        own = _object(connection, made)
+        worker = _object(connection, factory)
     task, arguments = pickle.loads(call)
-    return task(own, *arguments)
+    return task(worker, *arguments)
 
 
 @functools.lru_cache(maxsize=1)
-def _object(connection: str, made: bytes) -> Any:
+def _object(connection: str, factory: bytes) -> Any:
     """The object of this process for one connection. Raises InputError if a library has another version here."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # there is a process for every core already
-    versions, make, arguments = pickle.loads(made)
-    ours = _versions()
+    versions, make, arguments = pickle.loads(factory)
+    installed = _versions()
     for name, expected in versions.items():
-        if ours.get(name) != expected:
-            found = f"{platform.node()}, where a worker runs, has {name} {ours.get(name, 'not installed')}"
-            raise InputError(f"{found}; expected {expected} as on the machine of this command; install that version")
+        if installed.get(name) != expected:
+            problem = f"{platform.node()}, where a worker runs, has {name} {installed.get(name, 'not installed')}"
+            raise InputError(f"{problem}; expected {expected} as on the machine of this command; install that version")
     return make(*arguments)
 
 
@@ -150,8 +147,8 @@ def _versions() -> dict[str, str]:
     """The versions of bertworks and of the libraries that decide what tasks write."""
     from .._version import __version__
 
-    found = {"bertworks": __version__}
+    versions = {"bertworks": __version__}
     for name in LIBRARIES:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions

@@ -81,7 +81,7 @@ class Workers:
         return self._processes.submit(_run, task, *arguments)
 
     def close(self) -> None:
-        """End the processes; tasks that have not begun are left out."""
+        """End the processes; tasks that have not started are left out."""
         self._processes.shutdown(cancel_futures=True)
 
 
@@ -133,8 +133,8 @@ class Pool:
         """
         if self._pending:
             self._collect(FIRST_COMPLETED, timeout=None if wait and not self._ended else 0)
-        found, self._ended = self._ended, []
-        return found
+        results, self._ended = self._ended, []
+        return results
 
     def finish(self) -> None:
         """Wait for all tasks. Raises what a task raised, or WorkersLost if a process was killed."""
@@ -162,7 +162,7 @@ class Pool:
             raise WorkersLost("a worker process was killed") from None
 
 
-_made: list[Any] = []  # in a worker process: the object that its tasks work on, since a task cannot carry it
+_objects: list[Any] = []  # in a worker process: the object that its tasks work on, since a task cannot carry it
 
 
 def _begin(make: Callable[..., Any], *arguments: Any) -> None:
@@ -171,7 +171,7 @@ def _begin(make: Callable[..., Any], *arguments: Any) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # these are for the main process, which then ends its workers
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _made.append(make(*arguments))
+    _objects.append(make(*arguments))
 
 
 def _end_with_parent() -> None:
@@ -183,4 +183,4 @@ def _end_with_parent() -> None:
 
 
 def _run(task: Callable[..., T], *arguments: Any) -> T:
-    return task(_made[0], *arguments)
+    return task(_objects[0], *arguments)

@@ -8,7 +8,7 @@ import pytest
 import bertworks
 from bertworks.apps.doctor.listing import print_warnings
 from bertworks.cli import main
-from bertworks.files import InputError, write_text
+from bertworks.files import write_text
 from support.planted import finetuned
 from support.tiny_task import tiny_folder, tiny_table
 
@@ -61,17 +61,6 @@ def test_what_cannot_be_examined_is_refused(words, message, tmp_path, monkeypatc
     assert message in " ".join((shown.out + shown.err).split())
 
 
-def test_columns_are_named_and_not_guessed(tmp_path, capsys):
-    """A column with a third of its cells empty is no label; the message lists the columns."""
-    rows = [f"film number {i} is long,{'' if i % 3 == 0 else i % 2},{'ab'[i % 2]}" for i in range(240)]
-    (tmp_path / "a.csv").write_text("\n".join(["text,remark,kind", *rows]) + "\n")
-    assert status("doctor", tmp_path / "a.csv") == 4
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "no column 'label'; found 'text', 'remark', 'kind'" in shown and "--label" in shown
-    assert status("doctor", tmp_path / "a.csv", "--label", "kind") == 0
-    assert " ".join(capsys.readouterr().out.split()).endswith("240 training and 0 development examples no findings")
-
-
 def test_labelled_data_of_tables_tasks_and_columns_of_tags(place, tmp_path, capsys):
     for own in ([place / "train.csv"], ["--train", place / "train.csv"]):
         assert status("doctor", *own, "--dev", place / "train.csv", "--json") == 4
@@ -116,22 +105,6 @@ def test_evaluate_recognises_the_training_examples_of_a_run(place, tmp_path, cap
         for folder in (run.folder, run.folder / "model", "."):
             main(["evaluate", str(folder), "--dev", str(path)])
             assert ("warning: training examples of" in capsys.readouterr().err) == seen
-
-
-def test_a_divided_task_is_recognised_under_the_name_of_the_whole_one(place, tmp_path, capsys):
-    lines = ["## klue-ner-v1_dev_00001-wikitree\t<Seoul:LC> film"]
-    for i, word in enumerate(("seoul", "busan", "jeju", "daegu", "ulsan", "suwon", "gimpo", "jinju", "mokpo", "asan")):
-        tags = ["B-LC", *["I-LC"] * (len(word) - 1), *"OOOOO"]
-        lines += [f"## klue-ner-v1_dev_{i:05}-wikitree\t<{word}:LC> film"]
-        lines += [f"{char}\t{tag}" for char, tag in zip(f"{word} film", tags, strict=True)] + [""]
-    write_text(tmp_path / "klue-ner-v1.1_dev.tsv", "\n".join(lines[1:]) + "\n")
-    given = {"loop": {"steps": 1}, "max_seq_length": 16, "quiet": True}
-    with pytest.raises(InputError, match=r"klue-ner-v1\.1_train\.tsv: no such file; .* --task klue-ner-divided|task"):
-        bertworks.finetune(place / "model", tmp_path / "run", task="klue-ner", data=tmp_path, **given)
-    run = bertworks.finetune(place / "model", tmp_path / "run", task="klue-ner-divided", data=tmp_path, **given)
-    assert not bertworks.evaluate(run.folder, task="klue-ner-divided", data=tmp_path).details.get("findings")
-    [warning] = bertworks.evaluate(run.folder, task="klue-ner", data=tmp_path).details["findings"]
-    assert f"among the evaluated ones: {run.details['examples']['train']} of 10" in warning
 
 
 def test_a_run_reports_its_data_and_its_training(place, tmp_path, capsys):

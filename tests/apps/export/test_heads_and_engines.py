@@ -1,8 +1,10 @@
 """Every head in several families, int8, other software's view of the folder, and the comparison of engines."""
 
+import multiprocessing
 import os
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +14,15 @@ from bertworks.apps.export.certificate import verify
 from bertworks.apps.export.comparison import ENGINES, Comparison, Engine, Measured, compare, table
 from bertworks.apps.export.folder import export
 from bertworks.apps.export.samples import Sample
+from bertworks.apps.serve.models import ServedModel
 from bertworks.checkpoint.pooling import Pooling, write_pooling
 from bertworks.cli import main
 from bertworks.files import InputError
+from bertworks.inference import exported
 from bertworks.inference.engines import INPUTS
 from bertworks.inference.exported import OnnxFile
 from bertworks.inference.predictor import Predictor
+from bertworks.model.heads import build_model
 from support.export_folders import LONG, ONE, TEXTS, folder_of
 
 ort = pytest.importorskip("onnxruntime")
@@ -78,6 +83,7 @@ def test_every_head_answers_like_its_source(tmp_path, monkeypatch, family, heads
         np.testing.assert_allclose(ours.embed([*TEXTS, LONG]), theirs.embed([*TEXTS, LONG]), atol=1e-4)
         assert_sentences(tmp_path / "out", theirs)
     if "nsp" in heads:
+        assert list(ServedModel("exported", theirs).steps) == ["fill_mask", "embed", "next_sentence"]
         pairs = (["a b", LONG], ["good film", "c"])
         for a, b in zip(ours.next_sentence(*pairs), theirs.next_sentence(*pairs), strict=True):
             assert a["score"] == pytest.approx(b["score"], abs=1e-4)
@@ -104,15 +110,10 @@ def assert_sentences(folder, predictor):
 
 def test_masks_are_scored_few_sequences_at_a_time(monkeypatch):
     """Scores of the whole vocabulary at every token would fill the memory."""
-    from bertworks.inference import exported
-
-    model = folder_model(("mlm",))
-    V = model.config.vocab_size
-    graph = {"outputs": {"logits": "f"}, "to": "onnx", "precision": "float32"}
-    engine = exported.Exported(None, model, graph)
-    ids = torch.arange(12).view(4, 3)
+    V, ids, passes = ONE.vocab_size, torch.arange(12).view(4, 3), []
     scores = torch.rand(12, V)
-    passes = []
+    graph = {"outputs": {"logits": "f"}, "to": "onnx", "precision": "float32"}
+    engine = exported.Exported(None, build_model(ONE, ("mlm",), seed=1), graph)
 
     class Runner:
         def run(self, inputs, names):
@@ -121,15 +122,8 @@ def test_masks_are_scored_few_sequences_at_a_time(monkeypatch):
 
     engine._open["f", os.getpid()] = Runner()
     monkeypatch.setattr(exported, "_LOGITS", 2 * 3 * V)
-    batch = {name: ids for name in INPUTS}
-    cells = torch.tensor([9, 1, 2, 4])
-    assert engine.masked(batch, cells).equal(scores[cells]) and passes == [2, 1]
-
-
-def folder_model(heads):
-    from bertworks.model.heads import build_model
-
-    return build_model(ONE, heads, seed=1)
+    positions = torch.tensor([9, 1, 2, 4])
+    assert engine.masked(dict.fromkeys(INPUTS, ids), positions).equal(scores[positions]) and passes == [2, 1]
 
 
 # ---- int8
@@ -189,45 +183,30 @@ def test_the_simplest_of_the_fastest_engines_is_recommended(speedups, equal, exp
         return Measured(ENGINES[number], {"equal_answers": equal, "answers": 24}, speedups, speedups, [])
 
     engines = [measured(0, [1.0]), measured(1, speedups, equal), measured(3, [2.1, 2.4, 2.2])]
-    assert Comparison(engines, {}, 24).recommended.engine.name == expected
-    assert Comparison([*engines[:1], measured(1, [0.9, 1.2])], {}, 24).recommended.engine.name == "float32"
+    assert Comparison(engines, {}, 24, Path("runs/a")).recommended.engine.name == expected
+    assert Comparison([*engines[:1], measured(1, [0.9, 1.2])], {}, 24, Path()).recommended.engine.name == "float32"
 
 
 @pytest.mark.heavy
-def test_engines_are_compared_within_the_time(tmp_path, capsys):
+def test_engines_are_compared_within_the_time(tmp_path, capsys, monkeypatch):
     source = folder_of(tmp_path / "m" / "model", task={"kind": "single"})
-    waits = Engine("waits", "", engine="waits")
+    waits = Engine("waits", "", precision="waits")
+    statuses = []  # of the measuring process, when it is killed in case it still runs
+    monkeypatch.setattr(multiprocessing.context.SpawnProcess, "kill", lambda self: statuses.append(self.exitcode))
     found = compare(source, seconds=60, engines=[*ENGINES[:2], waits])
+    assert statuses == [0]  # it ended by itself, and left no semaphores behind
     first, second = found.measured
     assert first.difference["largest"] == 0 < second.difference["largest"] < 0.5
     assert len(first.throughput) == len(second.speedups) == 5 and {*first.speedups} == {1.0}
-    assert len(second.single) == 100 and "engine = 'waits'" in found.left_out["waits"]
+    assert len(second.single) == 100 and "precision = 'waits'" in found.left_out["waits"]
     notes = table(found).notes
-    assert notes[-1].strip() == found.recommended.engine.commands and "Left out: waits" in notes[0]
+    assert (
+        notes[-1].strip() == f"bertworks serve {source} --precision {found.recommended.engine.precision}"
+        and "Left out: waits" in notes[0]
+    )
     assert "measuring bfloat16" in capsys.readouterr().err
     with pytest.raises(InputError, match="float32: not finished within the time limit; give a larger --seconds"):
         compare(source, seconds=0.01)
-
-
-@pytest.mark.slow
-def test_every_engine_is_compared_and_the_table_fits_a_terminal(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    source = folder_of(tmp_path / "m" / "model", task={"kind": "single"})
-    main(["export", str(source), "--compare", "--seconds", "600"])
-    shown = capsys.readouterr().out.splitlines()
-    assert not any("Left out" in line for line in shown)
-    rows = [line for line in shown if line.startswith(("│", "┃"))]
-    assert len(rows) == 1 + len(ENGINES) and max(map(len, rows)) <= 80
-    assert any("bertworks serve" in line for line in shown)
-
-
-@pytest.mark.parametrize(("certificate", "message"), [("{}", "is an export"), ("", r"config\.json")])
-def test_only_model_folders_are_compared(tmp_path, certificate, message, capfd):
-    if certificate:
-        (tmp_path / "certificate.json").write_text(certificate)
-    with pytest.raises(InputError, match=message):
-        compare(tmp_path)
-    assert "measuring" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

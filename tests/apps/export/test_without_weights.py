@@ -3,13 +3,12 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 from bertworks.apps.export.certificate import file_sums
-from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model, parts_in
 from bertworks.cli import main
+from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from support.export_folders import folder_of
 
@@ -31,69 +30,36 @@ def classifier(tmp_path_factory):
     return out
 
 
-def client_of(folder):
+def serve(folder):
     pytest.importorskip("fastapi")
-    from fastapi.testclient import TestClient
-
-    from bertworks.apps.serve.app import create_app
-    from bertworks.apps.serve.config import ServeConfig
     from bertworks.apps.serve.models import load_models
+    from support.served import client_of
 
-    app = create_app(load_models([f"it={folder}"]), ServeConfig(), None)
-    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
-
-
-def check_refused(client, folder, route, body, why):
-    found = client.post(route, json=body)
-    assert found.status_code == 424 and why in found.text and str(folder) not in found.text, found.text
-
-
-LOOKS_INSIDE = {"/explain": {"a": "a"}}
+    return client_of(load_models([f"it={folder}"]))
 
 
 def test_an_exported_classifier_is_served(classifier, capsys):
     from bertworks.apps.serve.server import show
 
-    client = client_of(classifier)
+    client = serve(classifier)
     assert client.get("/models").json()["models"][0]["can"] == ["classify"]
-    for route, body in LOOKS_INSIDE.items():
-        check_refused(client, classifier, route, body, "it is an export, which has no weights")
-    check_refused(client, classifier, "/embed", {"inputs": "a"}, "it was exported with logits")
+    for route, body, why in (
+        ("/explain", {"a": "a"}, "it is an export, which has no weights"),
+        ("/embed", {"inputs": "a"}, "it was exported with logits"),
+    ):
+        answer = client.post(route, json=body)
+        assert answer.status_code == 424 and why in answer.text and str(classifier) not in answer.text, answer.text
     assert client.get("/info").json()["model_type"].keys() == {"classifier"}
     show(client.app.state.service, "http://127.0.0.1:8080", "", 1.0)
     assert "float32, onnx" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("flags", ["--precision bfloat16", "--engine compiled", "--engine packed"])
-def test_a_server_refuses_what_contradicts_an_export(classifier, flags, capsys):
+def test_a_server_refuses_what_contradicts_an_export(classifier, capsys):
     pytest.importorskip("fastapi")
-    from bertworks.apps.serve.models import load_models
-    from bertworks.inference.engines import Computing
-
     with pytest.raises(SystemExit) as end:
-        main(["serve", str(classifier), "--port", "0", *flags.split()])
+        main(["serve", str(classifier), "--port", "0", "--precision", "bfloat16"])
     said = capsys.readouterr().err
-    assert end.value.code == 1 and f"{classifier} is an export, which has the precision and engine" in said
-    own = load_models([f"it={classifier}"], Computing("float32"))["it"]
-    assert (own.info["precision"], own.info["engine"]) == ("float32", "onnx")
-
-
-@pytest.mark.heavy
-def test_an_exported_pretrained_model_is_served(tmp_path):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    source = folder_of(tmp_path / "m" / "model", heads=("mlm", "nsp"))
-    export(source, tmp_path / "out")
-    client, ours = client_of(tmp_path / "out"), Predictor(source)
-    can = client.get("/models").json()["models"][0]["can"]
-    assert can == ["fill_mask", "embed", "next_sentence"]
-    found = client.post("/embed", json={"inputs": "good film", "normalize": False}).json()
-    np.testing.assert_allclose(found[0], ours.embed("good film"), atol=1e-4)
-    assert client.post("/next-sentence", json={"a": "a", "b": "b"}).json()["score"] == pytest.approx(
-        ours.next_sentence("a", "b")["score"], abs=1e-4
-    )
-    for route, body in LOOKS_INSIDE.items():
-        check_refused(client, tmp_path / "out", route, body, "it is an export, which has no weights")
+    assert end.value.code == 1 and f"{classifier} is an export, which has a precision of its own" in said
 
 
 VERBS = [
@@ -125,9 +91,7 @@ def test_verbs_that_need_weights_refuse_an_export(classifier, tmp_path, line, ca
     assert "tokenizing" not in said and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("settings", ["--precision bfloat16", "--engine compiled", "--engine packed"])
-def test_an_export_keeps_its_precision_and_engine(classifier, settings, capsys):
-    with pytest.raises(SystemExit):
-        main(["predict", str(classifier), "--string", "a", *settings.split()])
-    assert "which has the precision and engine that it was exported with" in capsys.readouterr().err
+def test_an_export_keeps_its_precision(classifier):
+    with pytest.raises(InputError, match="which has a precision of its own; leave precision out"):
+        Predictor(classifier, precision="bfloat16")
     assert Predictor(classifier, precision="auto").loaded.engine.precision == "float32"

@@ -12,10 +12,8 @@ import torch
 
 from bertworks.apps.probing.explanation import explain
 from bertworks.apps.probing.explanation_arrays import head_vectors, visible_spans
-from bertworks.apps.probing.explanation_page import asset, explain_page
+from bertworks.apps.probing.explanation_page import explain_page
 from bertworks.checkpoint.folder import save_folder
-from bertworks.cli import main
-from bertworks.cli import probe as verbs
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.model.heads import build_model
@@ -206,32 +204,6 @@ def test_no_text_becomes_markup(pretrained):
     hostile = {**data, "model": EVIL, "tokens": [{**token, "text": EVIL} for token in data["tokens"]]}
     [stored] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', explain_page(hostile), re.S)
     assert "<" not in stored and json.loads(stored) == hostile
-
-
-def test_both_languages_have_every_text_and_every_reason():
-    code = asset("explain_texts.js")
-    english, korean = code[code.index("en: {") : code.index("ko: {")], code[code.index("ko: {") :]
-    assert re.findall(r'^    ("?[\w-]+"?):', english, re.M) == re.findall(r'^    ("?[\w-]+"?):', korean, re.M)
-    reasons = set(re.findall(r'^      "?([\w-]+)"?: ', english, re.M))
-    assert reasons == set(re.findall(r'^      "?([\w-]+)"?: ', korean, re.M))
-    source = asset("explanation.py")
-    used = set(re.findall(r'"([a-z]+-[a-z-]+)"', source)) | {"pair", "recurrent", "rotary"}
-    assert used <= reasons
-    for name in re.findall(r"(?<!token\.)\btext\.(\w+)", asset("explain.js") + asset("explain_tools.js")):
-        assert re.search(rf"\b{name}: ", english), name
-
-
-def test_the_verb_writes_page_and_numbers(pretrained, tmp_path, capsys):
-    folder = str(pretrained.folder)
-    main(["probe", "explain", folder, A, B, "--out", str(tmp_path / "x" / "page.html")])
-    assert (tmp_path / "x" / "page.html").read_text("utf-8") == explain_page(explain(pretrained, A, B))
-    limits = ["--max-length", "12", "--top-k", "2"]
-    main(["probe", "explain", folder, "a b " * 30, "--out", str(tmp_path / "page.json"), *limits])
-    assert "50 tokens did not fit and were cut" in capsys.readouterr().err
-    found = json.loads((tmp_path / "page.json").read_text("utf-8"))
-    assert found["cut"] == 50 and len(found["masks"][0]["top"]) == 2
-    with pytest.raises(InputError, match=r"ends in \.html or \.json"):
-        verbs.explain([folder, "a", "--out", "x.png"])
 
 
 # ---- long texts

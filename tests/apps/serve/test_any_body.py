@@ -27,17 +27,16 @@ COUNTS = some.sampled_from([1, 2, 5, 33, 100, 101, 10**9, 2**63, 0, -1, 1.5, "3"
 NAMES = ["mlm", "labels", "nli", "several", "value", "ranker", "tags", "span", "choice", "none"]
 TASKS = ["text-classification", "token-classification", "question-answering", "fill-mask", "feature-extraction",
          "sentence-similarity", "zero-shot-classification", "none"]  # fmt: skip
-VALUES = {
-    "top_k": COUNTS,
+VALUES = dict.fromkeys(("top_k", "max_answer_len", "max_question_len"), COUNTS)
+VALUES |= dict.fromkeys(("handle_impossible_answer", "multi_label", "truncate"), some.booleans())
+VALUES |= {
     "function_to_apply": some.sampled_from(["softmax", "sigmoid", "none", "tanh"]),
     "targets": some.lists(TEXTS, max_size=3),
     "aggregation_strategy": some.sampled_from(["none", "simple", "first", "max", 1]),
     "ignore_labels": some.lists(some.sampled_from(["O", "PER", "B-PER"])),
-    "max_answer_len": COUNTS,
-    "max_question_len": COUNTS,
     "candidate_labels": TEXTS | some.lists(TEXTS, max_size=4),
     "hypothesis_template": some.sampled_from(["{}", "a {} b", "none", "{} {}", "{0}", "{{}}"]),
-} | dict.fromkeys(("handle_impossible_answer", "multi_label", "truncate"), some.booleans())
+}
 PARAMETERS = some.fixed_dictionaries({}, optional=VALUES)
 INPUTS = some.one_of(TEXTS, QUESTIONS, SIMILAR, PAIRS, JUNK, some.lists(TEXTS | QUESTIONS | PAIRS, max_size=4))
 OPTIONS = {"truncate": some.booleans() | some.none(), "dimensions": COUNTS}

@@ -3,12 +3,13 @@
 import pytest
 
 from bertworks.apps.serve.config import ServeConfig
+from bertworks.apps.serve.errors import without_folders
 from bertworks.files import InputError
 
 
 @pytest.fixture(scope="module")
 def client(make_client):
-    return make_client("tiny")
+    return make_client("mlm")
 
 
 def refused(answer, status, error_type):
@@ -31,7 +32,6 @@ POLICY = "content-security-policy"
         (b'{"inputs": NaN}', JSON, 400, "Validation"),
         (b'{"inputs": ' + b"9" * 10_000 + b"}", JSON, 400, "Validation"),
         (b"null", JSON, 422, "Validation"),
-        (b'"a"', JSON, 422, "Validation"),
         (b'{"inputs": [["secret"]]}', JSON, 422, "Validation"),
         (b'{"secret": 1}', JSON, 422, "Validation"),
         (b"inputs=a", {}, 415, "Validation"),
@@ -58,8 +58,6 @@ def test_limits(client):
     refused(client.post("/embed", json={"inputs": ["a", " \n"]}), 400, "Empty")
     assert len(client.post("/embed", json={"inputs": ["a"] * 2_048}).json()) == 2_048
     refused(client.post("/embed", json={"inputs": ["a"] * 100_001}), 413, "Validation")
-    refused(client.post("/embed", json={"inputs": " " * 4_000_001}), 413, "Validation")
-    assert "truncate" in refused(client.post("/embed", json={"inputs": "a " * 40}), 413, "Validation")
     cut = client.post("/embed", json={"inputs": "a " * 40, "truncate": True})
     assert (cut.status_code, cut.headers["x-truncated-tokens"], cut.headers["x-compute-tokens"]) == (200, "10", "32")
 
@@ -68,9 +66,9 @@ def test_a_missing_head_and_an_unknown_model_are_named(make_client, client):
     assert "cannot choose continuations; it can: fill masks" in refused(
         client.post("/choose", json={"text": "a", "choices": ["b"]}), 424, "Backend"
     )
-    two = make_client("tiny", "single")
-    assert "tiny, single" in refused(two.post("/embed", json={"inputs": "a", "model": "x"}), 404, "NotFound")
-    for name in ("tiny", "single"):
+    two = make_client("mlm", "labels")
+    assert "mlm, labels" in refused(two.post("/embed", json={"inputs": "a", "model": "x"}), 404, "NotFound")
+    for name in ("mlm", "labels"):
         assert two.post("/embed", json={"inputs": "a", "model": name}).status_code == 200
     assert client.post("/embed", json={"inputs": "a", "model": "gpt"}).status_code == 200  # one folder, any name
 
@@ -83,7 +81,7 @@ def test_head_is_answered_like_get(http):
 
 
 def test_with_a_key_only_health_is_public(make_client):
-    client = make_client("tiny", key="correct horse")
+    client = make_client("mlm", key="correct horse")
     for path in ("/health", "/ping", "/v2/health/live", "/v2/health/ready"):
         assert (client.get(path).status_code, client.head(path).status_code) == (200, 200), path
         assert client.post(path, content=b"x").status_code == 401
@@ -97,20 +95,20 @@ def test_with_a_key_only_health_is_public(make_client):
 
 
 def test_metrics_have_teis_names_and_labels_of_model_and_route(make_client):
-    client = make_client("tiny", "reviews")
-    client.post("/embed", json={"inputs": ["a " * 40, "b"], "truncate": True, "model": "tiny"})
+    client = make_client("mlm", "reviews")
+    client.post("/embed", json={"inputs": ["a " * 40, "b"], "truncate": True, "model": "mlm"})
     client.post("/models/reviews", json={"inputs": "a film"})
     client.post("/models/reviews", json={"inputs": {"text": "a", "text_pair": "b"}})
     client.post("/embed", json={"inputs": []})
     client.get("/a%20secret%20text")
     text = client.get("/metrics").text
     for line in (
-        'te_request_count{method="batch",model="tiny",route="/embed"} 1.0',
+        'te_request_count{method="batch",model="mlm",route="/embed"} 1.0',
         'te_request_success{method="single",model="reviews",route="/models/{name:path}"} 1.0',
         'te_request_failure{err="validation",model="reviews",route="/models/{name:path}"} 1.0',
         'te_request_failure{err="empty",model="",route="/embed"} 1.0',
         'te_request_failure{err="notfound",model="",route=""} 1.0',
-        'te_request_duration_count{model="tiny",route="/embed"} 1.0',
+        'te_request_duration_count{model="mlm",route="/embed"} 1.0',
         "te_queue_size 0.0",
         "te_batch_next_tokens_sum 39.0",
         "bertworks_truncated_inputs_total 1.0",
@@ -121,26 +119,26 @@ def test_metrics_have_teis_names_and_labels_of_model_and_route(make_client):
 
 
 def test_pages_of_allowed_origins_may_read_answers(make_client):
-    client = make_client("tiny", allow_origin=("https://example.com",), key="correct horse")
+    client = make_client("mlm", allow_origin=("https://example.com",), key="correct horse")
     asked = {"origin": "https://example.com", "access-control-request-method": "POST"}
-    asked |= {"access-control-request-headers": "authorization,content-type"}
-    before = client.options("/embed", headers=asked)
+    before = client.options("/embed", headers=asked | {"access-control-request-headers": "authorization,content-type"})
     assert before.status_code == 200 and before.headers["access-control-allow-origin"] == "https://example.com"
     assert "authorization" in before.headers["access-control-allow-headers"].lower()
-    for key, status in (("correct horse", 200), ("wrong", 401)):
-        headers = {"origin": "https://example.com", "authorization": f"Bearer {key}"}
-        found = client.post("/embed", json={"inputs": "a"}, headers=headers)
-        assert (found.status_code, found.headers["access-control-allow-origin"]) == (status, "https://example.com")
-    evil = headers | {"origin": "https://evil.example", "authorization": "Bearer correct horse"}
-    other = client.post("/embed", json={"inputs": "a"}, headers=evil)
-    assert "access-control-allow-origin" not in other.headers and "default-src 'none'" in other.headers[POLICY]
-    assert other.headers["x-content-type-options"] == "nosniff"
-    every = make_client("tiny", allow_origin=("*",)).get("/info", headers={"origin": "https://evil.example"})
+    for origin, key, status, allowed in (
+        ("https://example.com", "correct horse", 200, "https://example.com"),
+        ("https://example.com", "wrong", 401, "https://example.com"),
+        ("https://evil.example", "correct horse", 200, None),
+    ):
+        headers = {"origin": origin, "authorization": f"Bearer {key}"}
+        answer = client.post("/embed", json={"inputs": "a"}, headers=headers)
+        assert (answer.status_code, answer.headers.get("access-control-allow-origin")) == (status, allowed)
+        assert "default-src 'none'" in answer.headers[POLICY] and answer.headers["x-content-type-options"] == "nosniff"
+    every = make_client("mlm", allow_origin=("*",)).get("/info", headers={"origin": "https://evil.example"})
     assert every.headers["access-control-allow-origin"] == "*"
 
 
 def test_a_root_path_is_removed_wherever_a_proxy_leaves_it(make_client):
-    client = make_client("tiny", root_path="/bert", key="correct horse")
+    client = make_client("mlm", root_path="/bert", key="correct horse")
     auth = {"auth": ("any", "correct horse")}
     for path in ("/bert/health", "/health"):
         assert client.get(path).status_code == 200
@@ -157,57 +155,42 @@ def test_a_root_path_is_removed_wherever_a_proxy_leaves_it(make_client):
 
 
 def test_no_answer_names_a_folder(make_client, monkeypatch):
-    client = make_client("tiny")
-    model = client.app.state.service.models["tiny"]
+    client = make_client("mlm")
+    model = client.app.state.service.models["mlm"]
 
     def broken(inputs):
         raise InputError(f"{model.predictor.folder}: NaN")
 
     monkeypatch.setattr(model.steps["embed"], "forward", broken)
-    assert refused(client.post("/embed", json={"inputs": "a"}), 424, "Backend") == "tiny: NaN"
+    assert refused(client.post("/embed", json={"inputs": "a"}), 424, "Backend") == "mlm: NaN"
 
 
 def test_a_folder_inside_a_name_or_a_word_is_no_folder():
-    from bertworks.apps.serve.errors import without_folders
-
     names = {"tiny": "served_tiny_model", "/models/a": "first", "/models/a-b": "second"}
-    message = (
-        "tiny has no head, tiny/config.json; served_tiny_model, tinyness; /models/a: NaN, /models/a-b, "
-        "/x/models/a, /models/a.bak"
-    )
-    assert without_folders(message, names) == (
-        "served_tiny_model has no head, served_tiny_model/config.json; served_tiny_model, tinyness; "
-        "first: NaN, second, /x/models/a, /models/a.bak"
-    )
-
-
-# ---- the Host header
-
-
-@pytest.mark.parametrize("host", ["localhost.", "localhost.:80", "[::1]", "[::ffff:1.2.3.4]:80", "LOCALHOST:8080"])
-def test_names_of_this_server(http, host):
-    assert http.get("/health", headers={"host": host}).status_code == 200
+    for message, expected in (
+        (
+            "tiny has no head, tiny/config.json; tinyness",
+            "served_tiny_model has no head, served_tiny_model/config.json; tinyness",
+        ),
+        ("/models/a: NaN, /models/a-b, /x/models/a, /models/a.bak", "first: NaN, second, /x/models/a, /models/a.bak"),
+    ):
+        assert without_folders(message, names) == expected
 
 
 @pytest.mark.parametrize(
-    "host",
+    ("allowed", "status", "hosts"),
     [
-        *("[::1]evil.com", "[::1].evil.com:80", "[localhost]", "[127.0.0.1]", "[::1", "::1", ".", "localhost.."),
-        *("localhost:80:80", "localhost:a", "127.0.0.1:80@evil.com", "localhost/@evil.com", "a@localhost"),
-        *("evil.example", "localhost.evil.example:8080", "127.0.0.1.evil.example", ""),
+        ((), 200, ("localhost.", "localhost.:80", "[::1]", "[::ffff:1.2.3.4]:80", "LOCALHOST:8080")),
+        ((), 400, ("[::1]evil.com", "[::1].evil.com:80", "[localhost]", "[127.0.0.1]", "[::1", "::1", ".")),
+        ((), 400, ("localhost..", "localhost:80:80", "localhost:a", "127.0.0.1:80@evil.com", "localhost/@evil.com")),
+        ((), 400, ("a@localhost", "evil.example", "localhost.evil.example:8080", "127.0.0.1.evil.example", "")),
+        (("*.Example.com",), 200, ("a.example.com", "a.b.example.com:8080", "A.EXAMPLE.COM.", "10.1.2.3:80")),
+        (("*.Example.com",), 400, ("example.com", "aexample.com", "example.com.evil.example", "a.example.com/", "")),
+        (("bertworks",), 200, ("bertworks:8080",)),
+        (("*",), 200, ("evil.example", "a_b:80", "")),
     ],
 )
-def test_other_names(http, host):
-    found = http.get("/health", headers={"host": host})
-    assert found.status_code == 400 and "Host" in found.json()["error"]
-
-
-def test_names_that_are_allowed(make_client):
-    client = make_client("tiny", allow_host=("*.Example.com", "bertworks"))
-    for host in ("a.example.com", "a.b.example.com:8080", "A.EXAMPLE.COM.", "bertworks:8080", "10.1.2.3:80"):
-        assert client.get("/health", headers={"host": host}).status_code == 200, host
-    for host in ("example.com", "aexample.com", "example.com.evil.example", "a.example.com/", ""):
-        assert client.get("/health", headers={"host": host}).status_code == 400, host
-    client = make_client("tiny", allow_host=("*",))
-    for host in ("evil.example", "a_b:80", ""):
-        assert client.get("/health", headers={"host": host}).status_code == 200, host
+def test_a_host_header_names_this_server(make_client, allowed, status, hosts):
+    client = make_client("mlm", allow_host=allowed)
+    for host in hosts:
+        assert client.get("/health", headers={"host": host}).status_code == status, host

@@ -3,9 +3,10 @@
 import contextlib
 import json
 import logging
+import os
+import signal
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -16,75 +17,54 @@ import torch
 from bertworks.apps.serve.app import create_app
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel
-from bertworks.apps.serve.server import bind, server_of
 from bertworks.inference.predictor import Predictor
+from support.served import serving, wait_for
 
 
-class Live:
-    """A server on a free port, in a thread of this process. `gate` holds back forward passes while it is closed."""
+class Live(contextlib.ExitStack):
+    """A server in a thread of this process. `gate` holds back forward passes while it is closed."""
 
     def __init__(self, predictor, **settings):
-        self.model = ServedModel("tiny", predictor)
-        self.steps = self.model.steps["embed"]
-        self.gate, self.entered, self.rows = threading.Event(), threading.Event(), []
+        super().__init__()
+        model, self.rows = ServedModel("mlm", predictor), []
+        self.steps, self.gate, self.entered = model.steps["embed"], threading.Event(), threading.Event()
         self.gate.set()
-        self._forward = self.steps.forward
-        self.steps.forward = self.forward
-        self.config = ServeConfig(port=0, **settings)
-        self.app = create_app({"tiny": self.model}, self.config)
+        self.compute, self.steps.forward = self.steps.forward, self.forward
+        self.config = ServeConfig(**settings)
+        self.app = create_app({"mlm": model}, self.config)
         self.service = self.app.state.service
 
     def forward(self, inputs):
         self.entered.set()
         assert self.gate.wait(20)
         self.rows.append(len(inputs))
-        return self._forward(inputs)
+        return self.compute(inputs)
 
     def __enter__(self):
-        self.listener = bind(self.config)
-        self.address = self.listener.getsockname()[:2]
-        self.server = server_of(self.app, self.config)
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
-        self.thread.start()
-        while not self.server.started:
-            assert self.thread.is_alive()
-            time.sleep(0.01)
-        self.http = httpx.Client(base_url="http://{}:{}".format(*self.address), timeout=30)
+        url = self.enter_context(serving({}, self.config, app=self.app))
+        self.address = ("127.0.0.1", int(url.rpartition(":")[2]))
+        self.http = self.enter_context(httpx.Client(base_url=url, timeout=30))
+        self.callback(self.gate.set)
         return self
-
-    def __exit__(self, *error):
-        self.gate.set()
-        self.http.close()
-        self.server.should_exit = True
-        self.thread.join(20)
-        self.service.close()
-        assert not self.thread.is_alive() and self.service.queue.join(20)
 
     def embed(self, inputs="a b c", **more):
         return self.http.post("/embed", json={"inputs": inputs, **more})
-
-    def wait_for(self, condition):
-        for _ in range(1000):
-            if condition():
-                return
-            time.sleep(0.01)
-        raise AssertionError("waited 10 s in vain")
 
     def raw(self, head, body=b"", wait=10.0):
         """What the server sends for these bytes, until it closes the connection or `wait` seconds are over."""
         with socket.create_connection(self.address, timeout=wait) as connection:
             connection.sendall(head.replace("\n", "\r\n").encode() + body)
-            found = b""
+            answer = b""
             with contextlib.suppress(TimeoutError, ConnectionResetError):
                 while part := connection.recv(65536):
-                    found += part
-            return found
+                    answer += part
+            return answer
 
 
 @pytest.fixture
 def live(predictors, monkeypatch):
     monkeypatch.setattr("bertworks.apps.serve.guard.BODY_SECONDS", 0.5)
-    with Live(predictors["tiny"]) as live:
+    with Live(predictors["mlm"]) as live:
         yield live
 
 
@@ -99,8 +79,8 @@ def test_an_entry_is_dropped_when_its_client_leaves(live):
         assert live.entered.wait(10)
         with socket.create_connection(live.address) as leaver:
             leaver.sendall(HEAD.format(len(BODY)).replace("\n", "\r\n").encode() + BODY)
-            live.wait_for(lambda: live.service.queue.size == 1)
-        live.wait_for(lambda: live.service.queue.size == 0)  # though the thread is busy
+            wait_for(lambda: live.service.queue.size == 1)
+        wait_for(lambda: live.service.queue.size == 0)  # though the thread is busy
         live.gate.set()
         assert first.result().status_code == 200
     assert live.embed("d").status_code == 200
@@ -114,12 +94,12 @@ def test_requests_that_come_together_share_a_pass_and_get_what_each_gets_alone(l
         first = pool.submit(live.embed)
         assert live.entered.wait(10)
         others = [pool.submit(live.embed, text, normalize=False) for text in texts]
-        live.wait_for(lambda: live.service.queue.size == 4)
+        wait_for(lambda: live.service.queue.size == 4)
         live.gate.set()
         found = [other.result().json()[0] for other in others]
         first.result()
     assert live.rows == [1, 4]
-    np.testing.assert_allclose(found, predictors["tiny"].embed(texts), atol=1e-5)
+    np.testing.assert_allclose(found, predictors["mlm"].embed(texts), atol=1e-5)
 
 
 CHUNKED = HEAD.replace("Content-Length: {}", "Transfer-Encoding: chunked")
@@ -145,7 +125,7 @@ def test_an_exception_in_the_compute_thread_fails_its_requests_alone(live, caplo
     def broken(inputs):
         if 13 in inputs.lengths:
             raise RuntimeError("a secret text")
-        return live._forward(inputs)
+        return live.compute(inputs)
 
     live.steps.forward = broken
     with caplog.at_level(logging.DEBUG):
@@ -156,7 +136,7 @@ def test_an_exception_in_the_compute_thread_fails_its_requests_alone(live, caplo
 
 
 def test_nan_weights_are_refused(predictors):
-    predictor = Predictor(predictors["tiny"].folder, device="cpu")
+    predictor = Predictor(predictors["mlm"].folder, device="cpu")
     with torch.no_grad():
         predictor.loaded.model.encoder.embeddings.word.weight[10:20] = torch.nan
     with Live(predictor) as live:
@@ -165,11 +145,11 @@ def test_nan_weights_are_refused(predictors):
 
 
 def test_too_many_requests_at_a_time_are_refused(predictors):
-    with Live(predictors["tiny"], max_requests=2) as live:
+    with Live(predictors["mlm"], max_requests=2) as live:
         live.gate.clear()
         with ThreadPoolExecutor(3) as pool:
             pending = [pool.submit(live.embed) for _ in range(3)]
-            live.wait_for(lambda: any(one.done() for one in pending))
+            wait_for(lambda: any(one.done() for one in pending))
             for path in ("/health", "/metrics", "/"):
                 assert live.http.get(path).status_code == 200, path
             live.gate.set()
@@ -180,7 +160,7 @@ def test_too_many_requests_at_a_time_are_refused(predictors):
 
 
 def test_only_requests_that_passed_the_checks_count(predictors):
-    with Live(predictors["tiny"], max_requests=1) as live, contextlib.ExitStack() as open_ones:
+    with Live(predictors["mlm"], max_requests=1) as live, contextlib.ExitStack() as open_ones:
         for head in ("GET /health", "HEAD /health", "POST /embed"):  # the last: no type
             line = open_ones.enter_context(socket.create_connection(live.address, timeout=5))
             line.sendall(f"{head} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n".encode())
@@ -190,21 +170,50 @@ def test_only_requests_that_passed_the_checks_count(predictors):
 
 def test_nothing_of_a_text_is_ever_logged(live, caplog, capfd):
     secret = "xyzzyplugh"
-    bodies = [
-        {"inputs": secret},
-        {"inputs": [[secret]]},
-        {"inputs": f"{secret} " * 200},
-        {"inputs": secret, "prompt_name": secret},
-        {"inputs": secret, "dimensions": 1000},
-    ]
+    more = ({}, {"inputs": [[secret]]}, {"inputs": f"{secret} " * 200}, {"prompt_name": secret}, {"dimensions": 1000})
     kind = {"content-type": "application/json"}
     with caplog.at_level(logging.DEBUG):
-        for body in bodies:
+        for body in ({"inputs": secret, **fields} for fields in more):
             live.http.post("/embed", json=body)
             live.http.post("/", json=body)
             live.http.post("/v1/embeddings", content=json.dumps(body)[:-1], headers=kind)
         live.service.pool.submit(lambda: None).result()
     ours = [record for record in caplog.records if not record.name.startswith(("httpx", "httpcore"))]
-    assert not [record for record in ours if secret in record.getMessage() or secret in str(record.args)]
     shown = capfd.readouterr()
-    assert secret not in shown.out + shown.err
+    assert secret not in shown.out + shown.err + "".join(f"{one.getMessage()} {one.args}" for one in ours)
+
+
+# ---- the end; real signals end the processes of test_server.py and test_rolling_restart.py
+
+
+@pytest.mark.parametrize(("grace", "status"), [(30.0, 200), (0.5, 503)])
+def test_sigterm_answers_what_has_come_in_and_refuses_what_is_not_finished_in_time(predictors, grace, status):
+    with Live(predictors["mlm"], grace=grace, notice=0.5) as live, ThreadPoolExecutor(4) as pool:
+        live.gate.clear()
+        pending = [pool.submit(live.embed)]
+        assert live.entered.wait(10)
+        pending += [pool.submit(live.embed) for _ in range(3)]
+        wait_for(lambda: live.service.queue.size == 3)
+        live.app.state.server.handle_exit(signal.SIGTERM, None)
+        health = live.http.get("/health")  # connections are accepted until the notice is over
+        assert (health.status_code, health.headers["connection"]) == (503, "close")
+        if status == 200:
+            wait_for(lambda: not is_open(live.address))
+            live.gate.set()
+        assert [one.result().status_code for one in pending] == [status] * 4
+        wait_for(lambda: not is_open(live.address))
+
+
+def is_open(address) -> bool:
+    """Whether a server accepts connections."""
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(address, 5):
+        return True
+    return False
+
+
+def test_a_second_signal_ends_the_process_at_once(live, monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    for _ in range(2):
+        live.app.state.server.handle_exit(signal.SIGTERM, None)
+    assert ended == [128 + signal.SIGTERM]

@@ -6,11 +6,9 @@ from bertworks.apps.serve.pipelines import TASKS
 
 ROUTES = {  # route, and the body of many wrong elements
     "/embed": lambda many: {"inputs": many},
-    "/predict": lambda many: {"inputs": many},
     "/v1/embeddings": lambda many: {"input": many},
     "/v2/rerank": lambda many: {"query": "a", "documents": many},
     "/choose": lambda many: {"text": "a", "choices": many},
-    "/": lambda many: {"inputs": many},
     "/pipeline/fill-mask": lambda many: {"inputs": "a", "parameters": {"targets": many}},
 }
 
@@ -25,10 +23,7 @@ def refused(answer, status, *parts):
 
 @pytest.fixture(scope="module")
 def client(make_client):
-    return make_client("tiny")
-
-
-# ---- bodies of another form
+    return make_client("mlm")
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -45,21 +40,20 @@ def test_the_first_wrong_element_ends_the_reading_of_a_list(client, route, monke
 @pytest.mark.parametrize(
     ("route", "body", "message"),
     [
-        ("/embed", {"inputs": [[1, "a"]]}, "inputs.0: Input should be a valid string"),
         ("/v1/embeddings", {"input": ["a", None]}, "input.1: Input should be a valid string"),
+        ("/v1/embeddings", {"input": [[2, 5, 3]]}, "Input should be a valid string"),  # ids of another tokenizer
         ("/predict", {"inputs": [["a"], [None]]}, "inputs.1.0: Input should be a valid string"),
         ("/embed", {}, "inputs is missing"),
+        ("/embed", {"inputs": "a", "truncation_direction": "up"}, "truncation_direction: Input should be 'Left' or"),
         ("/embed", {"inputs": "a", "dimensions": 99}, "dimensions = 99; expected 1 to 32"),
         ("/", {"inputs": {"question": "a"}}, "inputs[0]: expected an object with the texts question and context"),
         ("/", {"inputs": ["a", 1]}, "inputs.1: Input should be a valid string or a valid dictionary"),
         ("/embed", {"inputs": "a", "mdoel": "other"}, "the body: unknown field mdoel; did you mean model?"),
         ("/", {"inputs": "a", "parameters": {"topk": 1}}, "parameters: unknown field topk; did you mean top_k?"),
-        ("/v1/embeddings", {"input": "a", "truncat": True}, "the body: unknown field truncat; did you mean truncate?"),
     ],
 )
 def test_what_was_found_and_expected(client, route, body, message):
-    answer = refused(client.post(route, json=body), 422, message)
-    assert route.startswith("/v1") or answer.json()["error_type"] == "Validation"
+    refused(client.post(route, json=body), 422, message)
 
 
 def test_unknown_fields_of_other_servers_are_ignored(client):
@@ -81,27 +75,30 @@ def test_numbers_are_whole_numbers(http, value):
         refused(http.post(path, json=body), 422)
 
 
-def test_an_empty_body_is_400_and_a_text_without_tokens_422(http):
-    kind = {"content-type": "application/json"}
-    for path in ("/embed", "/v1/embeddings", "/explain"):
-        refused(http.post(path, headers=kind), 400, "an empty body")
-    for body in ({"a": "\u0001"}, {"a": "a", "b": "\u0001"}):
-        refused(http.post("/explain", json=body | {"model": "mlm"}), 422, "no token")
-    assert http.post("/explain", json={"a": "a b", "model": "mlm"}).status_code == 200
-
-
-# ---- small bodies that would become much work
-
-
-def test_a_query_for_many_documents_counts_with_each(http):
-    body = {"model": "ranker", "query": "a " * 100_000, "documents": ["a"] * 20}
-    refused(http.post("/rerank", json=body), 413, "4,000,020 characters")
-
-
-@pytest.mark.parametrize("template", ["none", "{} {}", "a" * 999 + "{}"], ids=lambda text: str(len(text)))
-def test_a_template_has_one_place_and_no_great_length(http, template):
-    body = {"inputs": "a", "parameters": {"candidate_labels": ["b"], "hypothesis_template": template}}
-    refused(http.post("/models/nli", json=body), 422, "expected one {}", "1,000 characters")
+@pytest.mark.parametrize(
+    ("route", "body", "status", "message"),
+    [
+        ("/explain", {"model": "mlm", "a": "a", "b": "\u0001"}, 422, "no token"),
+        ("/explain", {"model": "mlm", "a": "good film " * 40}, 413, "50 tokens more than the 32"),
+        ("/rerank", {"model": "ranker", "query": "a " * 100_000, "documents": ["a"] * 20}, 413, "4,000,020 characters"),
+        ("/models/mlm", {"inputs": "a " * 20_000 + "[MASK]", "parameters": {"top_k": 60}}, 413, "lower top_k"),
+        *(
+            ("/models/nli", {"inputs": "a", "parameters": {"candidate_labels": ["b"], "hypothesis_template": template}},
+             422, "expected one {}")
+            for template in ("none", "{} {}", "a" * 999 + "{}")
+        ),
+    ],
+    ids=["no token", "explanation", "query", "candidates", "no place", "two places", "template"],
+)  # fmt: skip
+def test_small_bodies_that_would_become_much_work(http, route, body, status, message):
+    refused(http.post(route, json=body), status, message)
+    if route == "/models/mlm":
+        every = http.post(route, json={"inputs": "a [MASK]", "parameters": {"top_k": 10**9}}).json()
+        assert len(every) == 62  # the whole vocabulary
+    if status == 413 and route == "/explain":
+        cut = http.post(route, json=body | {"truncate": True})
+        assert cut.headers["x-truncated-tokens"] == "50" and len(cut.json()["tokens"]) == 32
+        assert cut.json()["cut"] == 50 and cut.json()["text"] == " ".join(["good film"] * 15)
 
 
 def test_texts_and_labels_are_counted_before_they_are_paired(http, monkeypatch):
@@ -111,16 +108,9 @@ def test_texts_and_labels_are_counted_before_they_are_paired(http, monkeypatch):
         refused(http.post("/models/nli", json=body), 413, "1,000 texts with 1,000 labels", "4,000,000 tokens")
 
 
-def test_the_text_that_every_candidate_repeats_is_counted(http):
-    body = {"inputs": "a " * 20_000 + "[MASK]", "parameters": {"top_k": 60, "truncate": True}}
-    refused(http.post("/models/mlm", json=body), 413, "2,400,360 characters", "lower top_k")
-    every = http.post("/models/mlm", json={"inputs": "a [MASK]", "parameters": {"top_k": 10**9}}).json()
-    assert len(every) == 62  # the whole vocabulary
-
-
 def test_a_result_of_too_many_numbers_is_refused(make_client, monkeypatch):
     monkeypatch.setattr("bertworks.apps.serve.service.VALUES", 62 * 3)
-    client = make_client("tiny")
+    client = make_client("mlm")
     client.app.state.service.warm_up()
     assert client.post("/pipeline/fill-mask", json={"inputs": "[MASK] " * 3}).status_code == 200  # of 62 tokens each
     refused(client.post("/pipeline/fill-mask", json={"inputs": "[MASK] " * 4}), 413, "248 numbers")
@@ -139,18 +129,10 @@ def test_half_of_the_positions_are_the_contexts(make_client, most):
     assert found.status_code == 200 and int(found.headers["x-compute-tokens"]) / 24 <= 12
 
 
-def test_an_explanation_is_cut_only_when_asked_and_says_so(client):
-    body = {"a": "good film " * 40}
-    refused(client.post("/explain", json=body), 413, "50 tokens more than the 32")
-    cut = client.post("/explain", json=body | {"truncate": True})
-    assert cut.headers["x-truncated-tokens"] == "50" and cut.json()["cut"] == 50
-    assert cut.json()["text"] == " ".join(["good film"] * 15) and len(cut.json()["tokens"]) == 32
-
-
 def test_a_request_of_too_many_tokens_is_refused(make_client, monkeypatch):
-    client = make_client("tiny", max_tokens=100)
+    client = make_client("mlm", max_tokens=100)
     found = refused(client.post("/v1/embeddings", json={"input": ["good " * 20] * 5}), 413, "110 tokens in a request")
     assert found.json()["error"]["code"] == "max_tokens_per_request"
-    steps = client.app.state.service.models["tiny"].steps["embed"]
+    steps = client.app.state.service.models["mlm"].steps["embed"]
     monkeypatch.setattr(steps, "prepare", lambda rows: pytest.fail("tokenized"))
     refused(client.post("/v1/embeddings", json={"input": ["a"] * 101}), 413, "at least 101 tokens in a request")

@@ -3,10 +3,8 @@
 import asyncio
 import contextlib
 import importlib
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -52,52 +50,3 @@ def test_every_request_is_counted_once(loop):
     assert found["sent"] == received == found["accepted"] + found["refused"] + found["lost"] and found["sent"] > 100
     assert found["accepted"] == len(load.latencies) == found["statuses"]["200"] == received // 3
     assert abs(found["refused"] - found["lost"]) <= 1 and found["other"] == found["unsent"] == 0
-
-
-def test_latencies_count_from_the_intended_time(loop):
-    """A server that halts for 0.3 seconds delays all requests that were due meanwhile, sent or not."""
-
-    def answer(number):
-        if number == 20:
-            time.sleep(0.3)  # halts the client too
-        return OK
-
-    load, _ = asyncio.run(load_on(loop, answer))
-    late = sum(latency > 0.1 for latency in load.latencies)
-    assert late > 40 and load.quantile(0.99) > 0.2
-
-
-def test_load_is_made_on_this_machine_alone(loop):
-    with pytest.raises(ValueError, match="not on this machine"):
-        loop.Client(loop.Address("192.0.2.1", 80))
-
-
-def test_the_growth_of_memory_has_an_interval(loop):
-    times = np.arange(400.0)
-    noise = np.random.default_rng(1).normal(0, 0.2, 400)
-    for slope in (0.0, 60.0):
-        found = loop.growth(times, 500 + slope * times / 3600 + noise)
-        low, high = found["mb_per_hour_interval"]
-        assert slope - 10 < low < slope < high and found["mb_per_hour"] == pytest.approx(slope, abs=5)
-    assert loop.growth(times[:8], noise[:8]) == {}
-
-
-def rate_with(*rounds, accepted=10):
-    """The rate of a server whose rounds had these p99 in ms at the first rates, fewer where a round stopped."""
-    serving = importlib.import_module("serving")
-    side = serving.Side(serving.Setting("a", "", ()), None)
-    for found in rounds:
-        for rate, p99 in zip(serving.RATES, found, strict=False):
-            side.trials[rate].append({"p99_ms": p99, "accepted": accepted, "sent": 10})
-    return side.requests_per_second
-
-
-def test_the_rate_of_a_server_is_where_its_median_p99_crosses_the_limit(loop):
-    first, second = importlib.import_module("serving").RATES[:2]
-    found = rate_with((50, 200), (40, 300), (900, 100))
-    assert found == pytest.approx(first * (second / first) ** 0.5, abs=0.1)
-    assert rate_with((50, 90), (50, 90)) is None  # nothing was too much
-    assert rate_with((150, 90), (150, 90)) is None  # the lowest rate was
-    assert rate_with((50, 90), accepted=9) is None
-    for rounds in (((50, None), (50, None)), ((50, 60), (50,), (50,))):  # without an answer, or stopped: as if 300 ms
-        assert rate_with(*rounds) == pytest.approx(first * (second / first) ** 0.387, abs=0.1)

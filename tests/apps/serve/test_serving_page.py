@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bertworks.apps.serve.app import ROUTERS
+from bertworks.apps.serve.config import ServeConfig
+from bertworks.checkpoint.folder import save_folder
+from bertworks.model.heads import build_model
 from support.served import loaded, serving
+from support.tiny_task import TINY
 
 PAGE = (Path(__file__).parents[3] / "docs/serving.md").read_text(encoding="utf-8")
 NAMES = {  # of the page, and the tiny folder of the same head
@@ -27,20 +32,12 @@ COMMANDS = re.findall(r"^    (curl .*)\n((?:    .*\n)+)", PAGE, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def address(served):
+def address(head_folders, tmp_path_factory):
     """A server of the page's names; the folder of `meaning` has no head, like one of sentence-transformers."""
-    folders = {name: served[tiny].predictor.folder for name, tiny in NAMES.items() if tiny != "embeds"}
-    bare = served["mlm"].predictor.folder.parent / "bare"
-    if not bare.exists():
-        from bertworks.checkpoint.folder import save_folder
-        from bertworks.model.heads import build_model
-        from support.tiny_task import TINY
-
-        save_folder(bare, build_model(TINY, (), seed=4), folders["words"])
-    ordered = {name: folders.get(name, bare) for name in NAMES}
-    from bertworks.apps.serve.config import ServeConfig
-
-    with serving(loaded(ordered, *ordered), ServeConfig(auto_truncate=True)) as url:  # tiny models read 24 tokens
+    bare = tmp_path_factory.mktemp("bare") / "model"
+    save_folder(bare, build_model(TINY, (), seed=4), head_folders["mlm"])
+    folders = {name: head_folders.get(tiny, bare) for name, tiny in NAMES.items()}
+    with serving(loaded(folders, *folders), ServeConfig(auto_truncate=True)) as url:  # tiny models read 24 tokens
         yield url.removeprefix("http://")
 
 
@@ -87,8 +84,6 @@ def routes_named(page):
 
 
 def test_the_page_names_every_route(address):
-    from bertworks.apps.serve.app import DIALECTS
-
-    paths = {re.sub(r"\{name(:path)?\}", "NAME", route.path) for router in DIALECTS for route in router.routes}
+    paths = {re.sub(r"\{name(:path)?\}", "NAME", route.path) for router in ROUTERS for route in router.routes}
     paths = {path.replace("{task}", "TASK") for path in paths}
     assert paths - routes_named(PAGE) == set()

@@ -1,7 +1,7 @@
 """Fine-tuning with and without pre-training, on the same rows with the same number of updates.
 
 Each of the two sides, pre-trained and random weights, is fine-tuned with every learning rate and one seed, then with
-its best rate on dev and the other seeds. The runs are cells of the engine (experiments/engine.py).
+its best rate on dev and the other seeds. The scheduler of studies computes the runs (experiments/scheduler.py).
 """
 
 import statistics
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...experiments.baselines import fit_baseline
-from ...experiments.engine import Cell, Engine, Grid
+from ...experiments.scheduler import Run, RunFolder, Scheduler
 from ...files import InputError
 from ...finetuning.recipe import FinetuneConfig
 from ...finetuning.run import finetune
@@ -26,7 +26,7 @@ WEIGHTS = {"pre-trained": False, "random": True}  # whether they are random
 RUN = {"metrics": {str: float}, "seconds": float}  # of a run's results.json, what is compared
 
 
-class Run(NamedTuple):
+class Tuning(NamedTuple):
     """One fine-tuning run."""
 
     weights: str  # of WEIGHTS
@@ -38,8 +38,9 @@ class Run(NamedTuple):
         return f"{self.weights}/lr-{self.rate:g}/seed-{self.seed}"
 
     @property
-    def cell(self) -> "Cell[Run]":
-        return Cell(self.name, f"{self.weights} weights, learning rate {self.rate:g}, seed {self.seed}", self)
+    def run(self) -> "Run[Tuning]":
+        title = f"{self.weights} weights, learning rate {self.rate:g}, seed {self.seed}"
+        return Run(self.name, title, self, schema=RUN)
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Comparison:
     after: Callable[[str], object] = lambda name: None  # called with the name of each run that is finished
 
     @property
-    def grid(self) -> Grid:
-        return Grid(self.out / "finetune" / self.found.task.name)
+    def folder(self) -> RunFolder:
+        return RunFolder(self.out / "finetune" / self.found.task.name)
 
     @property
     def runs(self) -> int:
@@ -67,15 +68,15 @@ class Comparison:
         """Run what is missing; returns the comparison, None if it was stopped."""
         sides = {}
         for weights in WEIGHTS:
-            cells = [Run(weights, rate, self.seeds[0]).cell for rate in self.rates]
-            if (scores := self._scores(cells)) is None:
+            runs = [Tuning(weights, rate, self.seeds[0]).run for rate in self.rates]
+            if (scores := self._scores(runs)) is None:
                 return None
             dev = dict(zip(self.rates, scores, strict=True))
             best = max(dev, key=lambda rate: dev[rate])
-            cells = [Run(weights, best, seed).cell for seed in self.seeds]
-            if self._scores(cells) is None:
+            runs = [Tuning(weights, best, seed).run for seed in self.seeds]
+            if self._scores(runs) is None:
                 return None
-            test = [self._test(self.grid.path(cell)) for cell in cells]
+            test = [self._test(self.folder.path(run)) for run in runs]
             sides[weights] = {
                 "rate": best,
                 "dev": {f"{rate:g}": score for rate, score in dev.items()},
@@ -116,29 +117,28 @@ class Comparison:
     def metric(self) -> str:
         return self.found.task.metrics[0]
 
-    def _scores(self, cells: list[Cell[Run]]) -> list[float] | None:
+    def _scores(self, runs: list[Run[Tuning]]) -> list[float] | None:
         """The metric on dev of each run, after running what is missing; None if stopped.
 
         Raises InputError if a run failed.
         """
-        grid = self.grid
+        folder = self.folder
 
-        def run(cell: Cell[Run]) -> dict[str, Any] | None:
-            return None if self.clock.over() else self.finetune(cell.work, grid.path(cell))
+        def compute(run: Run[Tuning]) -> dict[str, Any] | None:
+            return None if self.clock.over() else self.finetune(run.spec, folder.path(run))
 
-        for cell in cells:
-            if grid.state(cell) == "done":  # it needs no time; one with other settings is refused
-                self.finetune(cell.work, grid.path(cell))
-                self.after(cell.name)
-        grid.retry(cells)
-        if not Engine(cells, grid, run, lambda cell: self.after(cell.name), quiet=True).work():
+        for run in runs:
+            if folder.state(run) == "done":  # it needs no time; one with other settings is refused
+                self.finetune(run.spec, folder.path(run))
+                self.after(run.name)
+        folder.retry(runs)
+        if not Scheduler(runs, folder, compute, lambda run: self.after(run.name), quiet=True).work():
             return None
-        if failed := grid.failures(cells):
+        if failed := folder.failures(runs):
             raise InputError(f"{failed[0]['what']} failed: {failed[0]['message']}")
-        found = [grid.results(cell, RUN) for cell in cells]
-        return [results["metrics"][self.metric] for results in found if results]
+        return [results["metrics"][self.metric] for run in runs if (results := folder.results(run))]
 
-    def finetune(self, run: Run, out: Path) -> dict[str, Any] | None:
+    def finetune(self, run: Tuning, out: Path) -> dict[str, Any] | None:
         """One run, or its results if it is finished; None if it was stopped."""
         # Evaluated once, at the end: the last epoch is as good as any with a rate that decays to zero.
         loop = replace(self.recipe.loop, seed=run.seed, eval_every=10**9, save_every=10**9)

@@ -25,7 +25,7 @@ from ...reporting.log import duration
 from ...reporting.run_files import LOG, RESULTS, read_log, read_results
 from ...tokenizer import Tokenizer, TokenizerConfig
 from ...training import machine
-from ...training.identity import without_intervals
+from ...training.identity import reproducible_settings
 from .clock import Clock
 from .comparison import Comparison
 from .config import DemoConfig, TaskConfig
@@ -211,17 +211,17 @@ class Demo:
         loop = replace(recipe.loop, hours=0.0, steps=0, tokens=self.config.tokens)
         self.screen.entropy = store.unigram_entropy()
         for record in read_log(folder) if (folder / LOG).exists() else ():
-            self.watch(record["kind"], record)
+            self.watch(record)
         recipe = replace(recipe, model=model, loop=loop)
-        results = pretrain(recipe, self.out / "store", folder, quiet=True, watch=self.watch)
+        results = pretrain(recipe, self.out / "store", folder, quiet=True, on_record=self.watch)
         if results is not None:
             tokens, seconds = results["tokens"], results["seconds"]  # 0 if every step compiled a graph
             self.screen.note(f"{tokens:,} tokens" + (f", {tokens / seconds:,.0f} a second" if seconds else ""))
         return results
 
-    def watch(self, kind: str, record: Mapping[str, Any]) -> bool:
+    def watch(self, record: Mapping[str, Any]) -> bool:
         """Show a record of the log; returns whether the time limit is used up."""
-        if kind == "train" and "mlm_loss" in record:
+        if record["kind"] == "train" and "mlm_loss" in record:
             self.screen.losses.append((record["tokens"], record["mlm_loss"]))
             self.screen.at(record["tokens"], self.config.tokens, "tokens")
         return self.clock.over()
@@ -269,7 +269,7 @@ STEP_NAMES = list(STEPS)
 
 def _decisive(config: DemoConfig) -> DemoConfig:
     """The settings without what changes no result: time limit, worker processes, how often runs log and save."""
-    pretraining, finetuning = without_intervals(config.pretrain), without_intervals(config.finetune)
+    pretraining, finetuning = reproducible_settings(config.pretrain), reproducible_settings(config.finetune)
     return replace(config, minutes=1.0, workers=0, pretrain=pretraining, finetune=finetuning)
 
 

@@ -1,7 +1,7 @@
 """What a path is, and the checks for it: a run, a folder of runs, a corpus store or a model folder."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,7 @@ from ...reporting.tables import counted
 from ...tasks.base import Data, Task
 from ...tasks.checks import SEVERITIES, Finding, Severity, check_labelled_data
 from ...tasks.kinds import read_rows, with_labels
-from ...tasks.selection import DevRows, TrainRows
+from ...tasks.selection import TrainRows
 from ...training.identity import RECIPE
 from ...training.state import STATE_FOLDER
 from . import finetuned, folders, machine, pretrained, runs, stores
@@ -30,7 +30,7 @@ EXPECTED = "expected a run, a folder of runs, a corpus store, a model folder or 
 
 @dataclass(frozen=True)
 class Report:
-    """What an examination found."""
+    """The result of an examination."""
 
     target: str
     kind: str  # "pre-training run", "corpus store", ...
@@ -77,10 +77,10 @@ def _tokenizer(path: Path) -> str:
 
 
 def _report(target: Path | str, kind: str, checks: Checks[S], subject: S) -> Report:
-    return Report(str(target), kind, _sorted(_found(checks, subject)))
+    return Report(str(target), kind, _sorted(_findings_of(checks, subject)))
 
 
-def _found(checks: Checks[S], subject: S) -> list[Finding]:
+def _findings_of(checks: Checks[S], subject: S) -> list[Finding]:
     """What checks find. A file that they cannot read is an error."""
     findings: list[Finding] = []
     for check in checks:
@@ -104,7 +104,7 @@ def _of_run(path: Path, corpus: Path | None) -> Report:
     report = _of_one_run(path, corpus)
     if not (path / "model" / CONFIG).exists():
         return report
-    of_model = _found(folders.CHECKS, folders.ModelFolder(path / "model"))
+    of_model = _findings_of(folders.CHECKS, folders.ModelFolder(path / "model"))
     return replace(report, findings=_sorted([*report.findings, *of_model]))
 
 
@@ -129,19 +129,26 @@ def _of_runs(path: Path, inside: list[Path], corpus: Path | None) -> Report:
     summaries = sorted({folder for run in inside for folder in (path, run.parent) if (folder / RESULTS).is_file()})
     for folder in [*summaries, *inside]:
         if folder in summaries:
-            found = _found(finetuned.SEED_CHECKS, runs.RunFiles(folder))
+            of_run = _findings_of(finetuned.SEED_CHECKS, runs.RunFiles(folder))
         else:
-            found = _of_one_run(folder, corpus).findings
+            of_run = _of_one_run(folder, corpus).findings
         where = "" if folder == path else folder.relative_to(path).as_posix()
-        findings += [replace(finding, where=where) for finding in found]
+        findings += [replace(finding, where=where) for finding in of_run]
     return Report(str(path), f"folder of {counted(len(inside), 'run')}", _sorted(findings))
 
 
 def of_pretraining(run: Path, corpus: Path | None = None) -> Report:
-    """The log and results of a pre-training run; with its store also the predictions at [MASK]."""
+    """The log and results of a pre-training run; with its store also the predictions at [MASK].
+
+    Raises InputError if it was trained on another store.
+    """
     files = runs.RunFiles(run)
     store = None if corpus is None else Store.open(corpus)
-    findings = _found(runs.CHECKS, files) + _found(pretrained.CHECKS, pretrained.PretrainingRun(files, store))
+    if store and files.results.get("corpus") not in (None, store.fingerprint):
+        raise InputError(f"{corpus} is not the store that {run} was trained on; give that store, or leave it out")
+    findings = _findings_of(runs.CHECKS, files) + _findings_of(
+        pretrained.CHECKS, pretrained.PretrainingRun(files, store)
+    )
     return Report(str(run), "pre-training run", _sorted(findings))
 
 
@@ -150,21 +157,16 @@ def of_finetuning(run: Path) -> Report:
     files = runs.RunFiles(run)
     if (inside := run_folders(run)) and not (run / LOG).is_file():
         return _of_runs(run, inside, None)
-    findings = _found(runs.CHECKS, files) + _found(finetuned.CHECKS, finetuned.FinetunedRun(files))
+    findings = _findings_of(runs.CHECKS, files) + _findings_of(finetuned.CHECKS, finetuned.FinetunedRun(files))
     return Report(str(run), "fine-tuned run", _sorted(findings))
 
 
 def of_store(folder: Path, thorough: bool = False) -> Report:
     """A corpus store; `thorough` compares every checksum, else only sizes and headers."""
-    opened: list[stores.OpenStore] = []
-
-    def files(folder: Path) -> Iterable[Finding]:
-        opened.append(stores.OpenStore(Store.open(folder, verify=thorough)))
-        return ()
-
-    findings = _found([files], folder)
-    for store in opened:
-        findings += _found(stores.CHECKS, store)
+    try:
+        findings = _findings_of(stores.CHECKS, stores.OpenStore(Store.open(folder, verify=thorough)))
+    except InputError as error:
+        findings = [Finding("files", "error", str(error))]
     return Report(str(folder), "corpus store", _sorted(findings))
 
 
@@ -175,19 +177,13 @@ def of_data(rows: TrainRows, path: Path | None = None, model: Path | None = None
     """
     if path is not None and path.name in TOKENIZERS:
         raise InputError(_tokenizer(path))
-    found: list[tuple[Task, Data]] = []
-
-    def reading(rows: TrainRows) -> Iterable[Finding]:
-        found.append(_read(rows, path))
-        return ()
-
-    findings = _found([reading], rows)
     target = path or rows.train or rows.data
-    if not found:
-        return Report(str(target), "labelled data", findings)
-    [(task, data)] = found
+    try:
+        task, data = _read(rows, path)
+    except InputError as error:
+        return Report(str(target), "labelled data", [Finding("files", "error", str(error))])
     tokenizer = None if model is None else load_tokenizer(find_model(model))
-    findings += check_labelled_data(task, data.train, data.dev, tokenizer)
+    findings = check_labelled_data(task, data.train, data.dev, tokenizer)
     kind = f"{len(data.train):,} training and {len(data.dev):,} development examples"
     return Report(str(target), kind, _sorted(findings))
 
@@ -199,7 +195,6 @@ def _read(rows: TrainRows, path: Path | None) -> tuple[Task, Data]:
     rows = replace(rows, train=rows.train or path)
     if rows.dev is not None:
         return rows.read_data()
-    columns: Mapping[str, Any] = {name: value for name, value in vars(rows).items() if name not in ("train", "dev")}
-    task, [table] = DevRows(dev=rows.train, **columns).find()
+    task, [table, _] = replace(rows, dev=rows.train).find()
     examples = read_rows(task, table, name="train")
     return with_labels(task, examples), Data(examples, [], str(table))

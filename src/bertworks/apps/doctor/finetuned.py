@@ -21,7 +21,7 @@ from ...tasks.checks import TRUNCATED, Finding, named, percent
 from .runs import RunFiles
 
 SWAPPED = 0.2  # by which another order of the labels has to be more accurate
-CHANCE = 0.01  # probability with which chance may pass for another order of the labels
+ERROR_PROBABILITY = 0.01  # of reporting another order of the labels for independent predictions
 UNSTABLE = 0.05  # standard deviation over seeds
 SHOWN = 4  # labels that a finding lists
 
@@ -42,13 +42,13 @@ class FinetunedRun:
         return int((self.results.get("examples") or {}).get(split) or 0)
 
     @property
-    def few_updates(self) -> bool:
+    def is_short(self) -> bool:
         """Whether more updates may be all that is missing."""
         return self.files.steps < OWN_TABLE_STEPS and not self.results.get("stopped_early")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """config.json of its model; {} if there is none."""
+        """config.json of its model, or {}."""
         path = self.files.folder / "model" / CONFIG
         return read_json_object(path) if path.is_file() else {}
 
@@ -72,7 +72,7 @@ def score(run: FinetunedRun) -> Iterator[Finding]:
     if not results or name is None:
         return
     advice = "try another seed, more epochs, another optim.lr (lower for large encoders), or more labelled examples"
-    if run.few_updates:
+    if run.is_short:
         advice = f"the run had few updates ({run.files.steps}): {MORE_UPDATES}"
     value, majority, n = run.files.metrics[name], results.get("majority") or 0.0, run.examples("dev")
     error = math.sqrt(majority * (1 - majority) / n) if n and 0 < majority < 1 else 0.0
@@ -97,27 +97,27 @@ def label_order(run: FinetunedRun) -> Iterator[Finding]:
 
     best = table[linear_sum_assignment(-table)].sum() / len(pairs)
     accuracy, majority = table.trace() / len(pairs), table.sum(1).max() / len(pairs)
-    if best > max(accuracy + SWAPPED, _best_by_chance(table)) and accuracy < majority:
+    if best > max(accuracy + SWAPPED, _best_of_independent(table)) and accuracy < majority:
         evidence = f"accuracy {accuracy:.3f}, but {best:.3f} with other names of the labels: their order differs"
         advice = "compare id2label in config.json with the label column; evaluate matches them by name"
         yield Finding("label order", "error", evidence, advice)
-    known = labels_of(run.settings, CONFIG) if run.settings else None
-    if known is not None and (unknown := [name for name in names if name not in known]):
-        evidence = f"labels that {CONFIG} lacks: {', '.join(map(named, unknown[:SHOWN]))}"
+    labels = labels_of(run.settings, CONFIG) if run.settings else None
+    if labels is not None and (missing := [name for name in names if name not in labels]):
+        evidence = f"labels that {CONFIG} lacks: {', '.join(map(named, missing[:SHOWN]))}"
         yield Finding("label order", "error", evidence, f"restore {CONFIG}, or fine-tune again")
 
 
-def _best_by_chance(table: NDArray[np.float64]) -> float:
+def _best_of_independent(table: NDArray[np.float64]) -> float:
     """The accuracy that the best renaming of the labels may have if data and predictions are independent.
 
     table: (L, L) examples by label and prediction. One renaming has at most the sorted frequencies multiplied, and by
     Hoeffding's inequality exceeds that by e in n examples with a probability of at most exp(-2 n e^2). The bound holds
-    for all L! renamings together, with a probability of 1 - CHANCE. A constant answer never exceeds it.
+    for all L! renamings together, with a probability of 1 - ERROR_PROBABILITY. A constant answer never exceeds it.
     """
     n = table.sum()
     true, predicted = (np.sort(table.sum(axis)) / n for axis in (1, 0))
     renamings = math.lgamma(len(table) + 1)  # the logarithm of L!
-    return float(true @ predicted) + math.sqrt((renamings - math.log(CHANCE)) / (2 * n))
+    return float(true @ predicted) + math.sqrt((renamings - math.log(ERROR_PROBABILITY)) / (2 * n))
 
 
 def updates(run: FinetunedRun) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ def updates(run: FinetunedRun) -> Iterator[Finding]:
     batch, n, steps = run.files.recipe.get("batch_size") or 0, run.examples("train"), run.files.steps
     if not run.results or not n:
         return
-    if run.few_updates and not any(score(run)):  # whose finding reports it
+    if run.is_short and not any(score(run)):  # whose finding reports it
         yield Finding("updates", "warning", counted(steps, "update"), MORE_UPDATES)
     [architecture, *_] = run.settings.get("architectures") or [""]
     if architecture.endswith(("ForTokenClassification", "ForQuestionAnswering")):
@@ -159,8 +159,8 @@ def seeds(run: RunFiles) -> Iterator[Finding]:
         yield Finding("seeds", "warning", evidence, advice)
     name = next(name for name in metrics[0] if name != "loss")
     values = [one[name] for one, bad in zip(metrics, collapsed, strict=False) if not bad]
-    if len(values) > 1 and (spread := statistics.stdev(values)) > UNSTABLE:
-        evidence = f"{name} has a standard deviation of {100 * spread:.1f} points over {len(values)} seeds"
+    if len(values) > 1 and (deviation := statistics.stdev(values)) > UNSTABLE:
+        evidence = f"{name} has a standard deviation of {100 * deviation:.1f} points over {len(values)} seeds"
         yield Finding("seeds", "warning", evidence, "train more seeds before you compare runs; see the recipe stable")
 
 

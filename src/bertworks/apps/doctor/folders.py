@@ -19,7 +19,7 @@ from ...inference.exported import check_export
 from ...model.config import ModelConfig
 from ...tasks.checks import Finding, named, percent
 from ...tokenizer import Tokenizer
-from ...tokenizer.check import misfit
+from ...tokenizer.check import normalizer_mismatch
 from ...tokenizer.pipeline import lowercases
 from ...tokenizer.wordpiece import ids_of_lines, read_vocab
 
@@ -44,24 +44,24 @@ class ModelFolder:
         return {} if is_export(self.folder) else read_weights(self.folder)
 
 
-def weights(found: ModelFolder) -> Iterator[Finding]:
+def weights(model: ModelFolder) -> Iterator[Finding]:
     """Tensors that are missing, left over, unread or of another shape; files of an export that were altered."""
-    if is_export(found.folder):
-        check_export(found.folder)  # raises InputError, which is the finding
+    if is_export(model.folder):
+        check_export(model.folder)  # raises InputError, which is the finding
         return
-    config, settings = found.config
-    assemble(config, settings, found.tensors, found.folder, finite=False)  # raises InputError, which is the finding
-    unread = FolderContents.of(config, settings, found.tensors, found.folder).unread
+    config, settings = model.config
+    assemble(config, settings, model.tensors, model.folder, finite=False)  # raises InputError, which is the finding
+    unread = FolderContents.of(config, settings, model.tensors, model.folder).unread
     if unread:
         evidence = f"tensors that the class in config.json does not read: {len(unread)}: {listed(unread, 3)}"
         yield Finding("weights", "note", evidence, "nothing is lost for this class")
 
 
-def values(found: ModelFolder) -> Iterator[Finding]:
+def values(model: ModelFolder) -> Iterator[Finding]:
     """NaN and infinity, matrices of zeros or of one value, denormal numbers."""
     bad, zero, constant = list[str](), list[str](), list[str]()
     denormal = total = 0
-    for name, tensor in sorted(found.tensors.items()):
+    for name, tensor in sorted(model.tensors.items()):
         if not (tensor.is_floating_point() and tensor.numel()):
             continue
         low, high = (float(edge) for edge in torch.aminmax(tensor))
@@ -88,13 +88,13 @@ def values(found: ModelFolder) -> Iterator[Finding]:
         yield Finding("values", "warning", evidence, "set them to 0, or call torch.set_flush_denormal(True)")
 
 
-def tokenizer(found: ModelFolder) -> Iterator[Finding]:
+def tokenizer(model: ModelFolder) -> Iterator[Finding]:
     """A tokenizer of another model, files that disagree, a vocabulary that contradicts its normalizer."""
-    folder, rules, file = found.folder, found.folder / TOKENIZER, found.folder / TOKENIZER_CONFIG
+    folder, rules, file = model.folder, model.folder / TOKENIZER, model.folder / TOKENIZER_CONFIG
     if not rules.exists() and not (folder / VOCAB).exists():
         return
     own = load_tokenizer(folder)
-    if contradiction := misfit(own):
+    if contradiction := normalizer_mismatch(own):
         yield Finding("tokenizer", "error", contradiction)
     if differing_vocab(folder, own):
         evidence = f"{VOCAB} and {TOKENIZER} have different tokens: software that reads {VOCAB} gets other ids"
@@ -106,7 +106,7 @@ def tokenizer(found: ModelFolder) -> Iterator[Finding]:
         evidence = f"do_lower_case = {str(lower).lower()} in {file.name}, but {TOKENIZER} "
         evidence += "lower-cases" if lowers else "keeps capitals"
         yield Finding("tokenizer", "warning", evidence, "correct do_lower_case: some software follows it")
-    positions = found.config[0].max_length
+    positions = model.config[0].max_length
     if isinstance(length, int) and positions < length < 1_000_000:
         evidence = f"model_max_length = {length:,} in {file.name}, but the model has {positions:,} positions"
         yield Finding("tokenizer", "warning", evidence, f"set it to {positions}: other software truncates there")
@@ -117,14 +117,14 @@ def differing_vocab(folder: Path, own: Tokenizer) -> bool:
     path = folder / VOCAB
     if own.kind != "wordpiece" or not path.exists() or not (folder / "tokenizer.json").exists():
         return False
-    found, expected = read_vocab(path), ids_of_lines(own.vocab)
-    rest = own.vocab[len(found) :]
-    return found | {token: expected[token] for token in rest} != expected or not own.added.issuperset(rest)
+    tokens, expected = read_vocab(path), ids_of_lines(own.vocab)
+    rest = own.vocab[len(tokens) :]
+    return tokens | {token: expected[token] for token in rest} != expected or not own.added.issuperset(rest)
 
 
-def labels(found: ModelFolder) -> Iterator[Finding]:
+def labels(model: ModelFolder) -> Iterator[Finding]:
     """Classes without names, or with other numbers in label2id than in id2label."""
-    names, numbers = labels_of(found.config[1], str(found.folder / CONFIG)), found.config[1].get("label2id")
+    names, numbers = labels_of(model.config[1], str(model.folder / CONFIG)), model.config[1].get("label2id")
     if names is None:
         return
     if isinstance(numbers, dict):

@@ -26,8 +26,8 @@ from .runs import WORD_LOSSES, RunFiles
 
 NEAR = 0.05  # nats from a level
 NEAR_AT_MASKS = 0.15  # nats; three standard errors of the sample
-AT_CHANCE = 0.683  # nats of a next-sentence loss; ln 2 is 0.693
-FEW = 1_000  # updates
+RANDOM_PAIR_LOSS = 0.683  # nats of a next-sentence loss; ln 2 is 0.693
+MIN_UPDATES = 1_000  # updates
 OFTEN = 40  # passes over the corpus
 CONSTANT = 0.95  # fraction of the masked tokens that get the same prediction
 ROWS, BATCHES = 64, 4  # of held-out text that the model predicts
@@ -44,8 +44,8 @@ class PretrainingRun:
     @property
     def entropy(self) -> float | None:
         """The unigram entropy of the corpus, in nats; None if neither results nor store have it."""
-        known = self.files.metrics.get("unigram_entropy")
-        return self.store.unigram_entropy() if known is None and self.store else known
+        entropy = self.files.metrics.get("unigram_entropy")
+        return self.store.unigram_entropy() if entropy is None and self.store else entropy
 
     @property
     def advice(self) -> str:
@@ -66,7 +66,7 @@ def plateau(run: PretrainingRun) -> Iterator[Finding]:
     if name is None or entropy is None:
         return
     loss = metrics[name]
-    level = entropy * (1 - MaskingConfig().kept_share) if name == "mlm_loss" else entropy
+    level = entropy * (1 - MaskingConfig().unchanged_fraction) if name == "mlm_loss" else entropy
     beside = f"held-out loss {loss:.2f} nats, unigram entropy {entropy:.2f}"
     if loss >= entropy - NEAR:
         yield Finding("plateau", "warning", f"{beside}: the model knows word frequencies at best", run.advice)
@@ -80,8 +80,6 @@ def at_masks(run: PretrainingRun) -> Iterator[Finding]:
     folder, recipe = run.files.folder / "model", run.files.folder / RECIPE
     if run.store is None or not folder.is_dir() or not recipe.is_file() or run.entropy is None:
         return
-    if run.store.fingerprint != run.files.results.get("corpus"):
-        yield Finding("[MASK]", "warning", f"{run.store.folder} is not the store that the run was trained on")
     config = load_recipe(recipe, PretrainConfig)
     losses, predicted = predictions_at_masks(folder, config, run.store)
     if not len(losses):
@@ -118,12 +116,12 @@ def predictions_at_masks(
 
 
 def sentence_pairs(run: PretrainingRun) -> Iterator[Finding]:
-    """A next-sentence or sentence-order loss of chance."""
+    """A next-sentence or sentence-order loss like that of random answers."""
     metrics = run.files.metrics
     for name in ("nsp", "sop"):
         loss, accuracy = metrics.get(f"{name}_loss", 0.0), metrics.get(f"{name}_accuracy", 0.0)
-        if loss >= AT_CHANCE:
-            evidence = f"{name}_loss {loss:.3f} nats and accuracy {accuracy:.3f}: those of chance (0.693)"
+        if loss >= RANDOM_PAIR_LOSS:
+            evidence = f"{name}_loss {loss:.3f} nats and accuracy {accuracy:.3f}: those of random answers (0.693)"
             advice = "train longer, check the documents with `bertworks doctor STORE`, or train with objective = mlm"
             yield Finding("sentence pairs", "warning", evidence, advice)
 
@@ -132,9 +130,9 @@ def updates(run: PretrainingRun) -> Iterator[Finding]:
     """Few updates, and many passes over the same text."""
     steps = run.files.steps
     tokens = float(run.files.results.get("tokens") or (run.files.values("tokens") or [0.0])[-1])
-    if run.files.results and steps < FEW:
+    if run.files.results and steps < MIN_UPDATES:
         evidence = f"few updates: {steps:,}, {tokens:,.0f} tokens"
-        advice = f"train for {FEW:,} updates or more; a smaller batch makes more of them from the same tokens"
+        advice = f"train for {MIN_UPDATES:,} updates or more; a smaller batch makes more of them from the same tokens"
         yield Finding("updates", "warning", evidence, advice)
     size = 0 if run.store is None else sum(shard.n_tokens for shard in run.store.shards("train"))
     if tokens > OFTEN * size > 0:

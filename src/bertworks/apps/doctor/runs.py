@@ -53,7 +53,7 @@ RESULTS_FORM = {  # what is read of results.json
 RECIPE_FORM = {  # what is read of recipe.toml
     "loop?": {"steps?": range(1 << 40), "keep_best?": str},
     "optim?": dict,
-    "phases?": [{"share?": float}],
+    "phases?": [{"budget_fraction?": float}],
     "batch_size?": int,
 }
 
@@ -66,7 +66,7 @@ class RunFiles:
 
     @cached_property
     def recipe(self) -> dict[str, Any]:
-        """recipe.toml as it is; {} if there is none."""
+        """recipe.toml as it is, or {}."""
         path = self.folder / RECIPE
         if not path.is_file():
             return {}
@@ -81,12 +81,12 @@ class RunFiles:
     def results(self) -> dict[str, Any]:
         """results.json; {} if the run is not finished."""
         path = self.folder / RESULTS
-        found: dict[str, Any] = read_results(path, RESULTS_FORM) if path.is_file() else {}
-        return found
+        results: dict[str, Any] = read_results(path, RESULTS_FORM) if path.is_file() else {}
+        return results
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """All records of log.jsonl; [] if there is none."""
+        """All records of log.jsonl, or []."""
         return read_log(self.folder) if (self.folder / LOG).is_file() else []
 
     @property
@@ -102,8 +102,8 @@ class RunFiles:
     @property
     def metrics(self) -> dict[str, float]:
         """The final metrics, else those of the last evaluation, where they are finite."""
-        found = self.results.get("metrics") or (self.held_out[-1] if self.held_out else {})
-        numbers = {name: value for name, value in found.items() if isinstance(value, int | float) and name != "step"}
+        metrics = self.results.get("metrics") or (self.held_out[-1] if self.held_out else {})
+        numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float) and name != "step"}
         return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
     @property
@@ -128,8 +128,8 @@ def log(run: RunFiles) -> Iterator[Finding]:
     """A run that was stopped or killed, and a finished one whose log is missing or cut."""
     steps, last = run.results.get("steps") or 0, run.last_logged
     if not run.results:
-        wanted = run.recipe.get("loop", {}).get("steps") or 0
-        evidence = f"no {RESULTS}: the run is at step {run.steps:,}{f' of {wanted:,}' if wanted else ''}"
+        planned = run.recipe.get("loop", {}).get("steps") or 0
+        evidence = f"no {RESULTS}: the run is at step {run.steps:,}{f' of {planned:,}' if planned else ''}"
         yield Finding("unfinished", "note", evidence, "rerun the command to resume, if the run is not active")
     elif run.results.get("kind") in TRAINED and steps and last < steps:
         evidence = f"{LOG} ends at step {last:,}, the run at step {steps:,}: the rest of its training was not examined"
@@ -198,7 +198,7 @@ def held_out_loss(run: RunFiles) -> Iterator[Finding]:
 
 def _longest_phase(run: RunFiles) -> list[dict[str, Any]]:
     """The training records of the longest phase: others may have another sequence length."""
-    shares = [phase.get("share", 1.0) for phase in run.recipe.get("phases") or [{}]]
+    shares = [phase.get("budget_fraction", 1.0) for phase in run.recipe.get("phases") or [{}]]
     longest = shares.index(max(shares))
     start, stop = (len(run.train) * sum(shares[:end]) for end in (longest, longest + 1))
     return run.train[int(start) : math.ceil(stop)]

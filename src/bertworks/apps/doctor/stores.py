@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from ...data.near_duplicates import find_near_duplicates, shingles
 from ...data.store import Store
-from ...data.vocabulary import tokenizer_of, unknown_share_of
+from ...data.vocabulary import tokenizer_of, unknown_fraction_of
 from ...tasks.checks import Finding, percent
 from ...tokenizer import Tokenizer
-from ...tokenizer.check import misfit
+from ...tokenizer.check import normalizer_mismatch
 
 ONE_SENTENCE = 0.3  # fraction of the documents
 UNKNOWN = 0.02  # fraction of [UNK] among the tokens
@@ -42,14 +42,14 @@ class OpenStore:
             for first, last in zip(shard.documents, shard.documents[1:], strict=False):
                 if count == DOCUMENTS or tokens > TOKENS:
                     return
-                found = shard.tokens[int(shard.sentences[first]) : int(shard.sentences[last])]
-                count, tokens = count + 1, tokens + len(found)
-                yield found
+                document = shard.tokens[int(shard.sentences[first]) : int(shard.sentences[last])]
+                count, tokens = count + 1, tokens + len(document)
+                yield document
 
 
-def size(found: OpenStore) -> Iterator[Finding]:
+def size(opened: OpenStore) -> Iterator[Finding]:
     """Little text, none held out, sentences that were cut."""
-    counts = found.store.manifest["counts"]
+    counts = opened.store.manifest["counts"]
     tokens, cut = counts["train"]["tokens"], counts["sentences cut"]
     sentences = counts["train"]["sentences"] + counts["validation"]["sentences"]
     if tokens < SMALL:
@@ -64,29 +64,29 @@ def size(found: OpenStore) -> Iterator[Finding]:
         yield Finding("size", "warning", evidence, advice)
 
 
-def one_sentence(found: OpenStore) -> Iterator[Finding]:
+def one_sentence(opened: OpenStore) -> Iterator[Finding]:
     """Documents that have no next sentence."""
-    counts = np.concatenate([np.diff(shard.documents) for shard in found.store.shards("train")])
-    share = float((counts == 1).mean())
-    if share > ONE_SENTENCE:
-        evidence = f"{percent(share)} of {len(counts):,} documents have one sentence: no pair of theirs is a true one"
+    counts = np.concatenate([np.diff(shard.documents) for shard in opened.store.shards("train")])
+    fraction = float((counts == 1).mean())
+    if fraction > ONE_SENTENCE:
+        evidence = f"{percent(fraction)} of {len(counts):,} documents have one sentence: they have no true pair"
         advice = "join what belongs together (records of a .jsonl; paragraphs between blank lines: --input.documents "
         advice += "file), check --language, or train with --objective mlm --instances.input-format full-sentences"
         yield Finding("one sentence", "warning", evidence, advice)
 
 
-def unknown(found: OpenStore) -> Iterator[Finding]:
+def unknown(opened: OpenStore) -> Iterator[Finding]:
     """Many [UNK]: the store does not have the unknown words."""
-    if (share := unknown_share_of(found.store, found.tokenizer)) > UNKNOWN:
-        evidence = f"{percent(share)} of the training tokens are [UNK]"
+    if (fraction := unknown_fraction_of(opened.store, opened.tokenizer)) > UNKNOWN:
+        evidence = f"{percent(fraction)} of the training tokens are [UNK]"
         yield Finding("[UNK]", "warning", evidence, "train a vocabulary on this text (`bertworks tokenizer train`)")
 
 
-def vocabulary(found: OpenStore) -> Iterator[Finding]:
+def vocabulary(opened: OpenStore) -> Iterator[Finding]:
     """A vocabulary that contradicts its own normalizer, or that the text does not use."""
-    if contradiction := misfit(found.tokenizer):
+    if contradiction := normalizer_mismatch(opened.tokenizer):
         yield Finding("vocabulary", "error", contradiction)
-    counts = found.store.unigram_counts()
+    counts = opened.store.unigram_counts()
     unused, tokens = int((counts == 0).sum()), int(counts.sum())
     if unused > UNUSED * len(counts) and tokens > 20 * len(counts):
         evidence = f"tokens of the vocabulary that never occur in the training text: {unused:,} of {len(counts):,}"

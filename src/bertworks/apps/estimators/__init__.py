@@ -1,10 +1,9 @@
 """scikit-learn estimators over texts, for pipelines and searches over settings.
 
-A package of its own, because the classifier trains (finetuning) and predicts (inference), which do not know each other.
+A package of its own, because the classifier trains (finetuning) and predicts (inference), which do not import each
+other.
 
-    texts.py       what both share: their texts, their pickles, their errors
-    vectorizer.py  texts to vectors of an encoder
-    classifier.py  an encoder fine-tuned on texts and their classes
+    estimators.py  texts to vectors of an encoder, and an encoder fine-tuned on texts and their classes
 """
 
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .classifier import EncoderClassifier as EncoderClassifier
-    from .vectorizer import EncoderVectorizer as EncoderVectorizer
+    from .estimators import EncoderClassifier as EncoderClassifier
+    from .estimators import EncoderVectorizer as EncoderVectorizer
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -24,14 +24,14 @@ REFERENCE = "reference.safetensors"  # the source's scores
 EXACT = 1e-4  # what float32 scores may differ by, of values up to 1; of larger ones in proportion
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 _NUMBERS = {"largest": float, "mean": float, "largest_score": float, "answers": int, "equal_answers": (float, None)}
-_FORM = {"source": {"files": {str: str}}, "difference": {**_NUMBERS, "limit": float}}
+_SCHEMA = {"source": {"files": {str: str}}, "difference": {**_NUMBERS, "limit": float}}
 
 
 def file_sums(folder: Path) -> dict[str, str]:
     """The checksum of every file of a folder but its certificate, by name inside it."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     sums = {path.relative_to(folder).as_posix(): checksum(path) for path in files}
-    return {name: found for name, found in sums.items() if name != CERTIFICATE}
+    return {name: value for name, value in sums.items() if name != CERTIFICATE}
 
 
 def write_reference(folder: Path, scores: Tensor) -> None:
@@ -79,17 +79,17 @@ def verify(folder: Path | str) -> dict[str, Any]:
     if not is_export(folder):
         raise InputError(f"{folder}: no {CERTIFICATE}; expected a folder that `bertworks export` wrote")
     certified = read_certificate(folder)
-    check_fields(certified, _FORM, str(folder / CERTIFICATE), "export again")
+    check_fields(certified, _SCHEMA, str(folder / CERTIFICATE), "export again")
     check_export(folder)
     sample = Sample.of(Predictor(folder), shipped_texts())
-    found = sample.difference(_reference(folder), sample.scores())
+    difference = sample.difference(_reference(folder), sample.scores())
     limit = certified["difference"]["limit"]
-    if not found["largest"] <= limit:
+    if not difference["largest"] <= limit:
         raise InputError(
-            f"{folder}: scores differ from the source's by up to {found['largest']:.3g}; certified are at most "
+            f"{folder}: scores differ from the source's by up to {difference['largest']:.3g}; certified are at most "
             f"{limit:.3g}; export again on this machine"
         )
-    return {**found, "limit": limit, "files": len(certified["export"]["files"])}
+    return {**difference, "limit": limit, "files": len(certified["export"]["files"])}
 
 
 def _reference(folder: Path) -> Tensor:

@@ -6,9 +6,10 @@ same texts with float32 and with the engine, so that other programs on the machi
 
 import contextlib
 import multiprocessing
-import os
+import shlex
 import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -18,9 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...checkpoint.folder import read_config
-from ...checkpoint.locate import find_model, refuse_export
+from ...checkpoint.locate import find_model, refuse_export, run_name
 from ...files import InputError
-from ...inference.engines import EngineName, Precision
+from ...inference.engines import Precision
 from ...inference.predictor import Predictor
 from ...reporting.progress import Progress
 from ...reporting.tables import ResultTable
@@ -33,28 +34,26 @@ _SINGLES = 20  # texts of a round that are computed alone, at most
 _SECONDS = 0.5  # after which a round begins no more batches, and no more single texts
 _ROUNDS = 5
 _EQUAL = 0.99  # fraction of answers equal to float32's (of an embedder the mean cosine) that an engine needs
+_EXIT = 10.0  # seconds that the measuring process has to exit by itself
 _LATE = "not finished within the time limit; give a larger --seconds"
-_SERVE = "bertworks serve FOLDER --precision"
+_SERVE = "bertworks serve {model} --precision"
 
 
 class Engine(NamedTuple):
     """One way to compute a model."""
 
     name: str
-    commands: str  # how to serve FOLDER with it
+    commands: str  # how to serve {model} with it; {new}: the exported folder
     precision: Precision = "float32"
-    engine: EngineName = "auto"
     exported: ExportPrecision | None = None
 
 
 ENGINES = (  # float32 first, what others are compared with; then from simple to laborious
-    Engine("float32", f"{_SERVE} float32"),
-    Engine("bfloat16", f"{_SERVE} bfloat16", "bfloat16"),
-    Engine("ONNX float32", "bertworks export FOLDER --out NEW; bertworks serve NEW", exported="float32"),
-    Engine("ONNX int8", "bertworks export FOLDER --precision int8 --out NEW; bertworks serve NEW", exported="int8"),
-    Engine("compiled float32", "bertworks serve FOLDER --precision float32 --engine compiled", "float32", "compiled"),
+    Engine("float32", _SERVE + " float32"),
+    Engine("bfloat16", _SERVE + " bfloat16", "bfloat16"),
+    Engine("ONNX float32", "bertworks export {model} --out {new}; bertworks serve {new}", exported="float32"),
     Engine(
-        "compiled bfloat16", "bertworks serve FOLDER --precision bfloat16 --engine compiled", "bfloat16", "compiled"
+        "ONNX int8", "bertworks export {model} --precision int8 --out {new}; bertworks serve {new}", exported="int8"
     ),
 )
 
@@ -88,6 +87,7 @@ class Comparison:
     measured: list[Measured]
     left_out: dict[str, str]  # engines that were not measured: why
     texts: int  # different texts that were computed
+    folder: Path  # of the model
 
     @property
     def recommended(self) -> Measured:
@@ -118,17 +118,17 @@ def compare(
             if not connection.poll(max(0.0, end - time.monotonic())):
                 break
             try:
-                found: Measured | str = connection.recv()
+                result: Measured | str = connection.recv()
             except (EOFError, OSError):
-                found = "its process ended; is there too little memory?"
-            if isinstance(found, Measured):
-                measured.append(found)
+                result = "its process ended; is there too little memory?"
+            if isinstance(result, Measured):
+                measured.append(result)
                 del left_out[engine.name]
             else:
-                left_out[engine.name] = found
+                left_out[engine.name] = result
     if engines[0].name in left_out:
         raise InputError(f"{engines[0].name}: {left_out[engines[0].name]}")
-    return Comparison(measured, left_out, len(used))
+    return Comparison(measured, left_out, len(used), Path(folder))
 
 
 # ---- the process that measures
@@ -145,6 +145,8 @@ def _process(engines: Sequence[Engine], folder: Path, place: Path, texts: Sequen
     try:
         yield receiver
     finally:
+        process.terminate()
+        process.join(_EXIT)
         process.kill()
         process.join()
 
@@ -153,7 +155,7 @@ def _measure_all(
     sender: Connection, engines: Sequence[Engine], folder: Path, place: Path, texts: Sequence[str]
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends this process
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # without processes of its own, which would outlive this one
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # removes its semaphores, unlike a killed process
     tempfile.tempdir = str(place)  # so that the parent removes what a killed process leaves
     float32: Sample | None = None
     for engine in engines:
@@ -162,7 +164,7 @@ def _measure_all(
             if engine.exported:
                 model = place / engine.name
                 export(folder, model, engine.exported)
-            predictor = Predictor(model, device="cpu", precision=engine.precision, engine=engine.engine)
+            predictor = Predictor(model, device="cpu", precision=engine.precision)
             sample = Sample.of(predictor, texts)
             float32 = float32 or sample
             sender.send(_measured(engine, sample, float32))
@@ -171,14 +173,14 @@ def _measure_all(
 
 
 def _measured(engine: Engine, sample: Sample, float32: Sample) -> Measured:
-    scores = sample.scores()  # also compiles and warms up
+    scores = sample.scores()  # also warms up
     _single(sample)
-    found = Measured(engine, sample.difference(float32.scores(), scores), [], [], [])
+    figures = Measured(engine, sample.difference(float32.scores(), scores), [], [], [])
     for _ in range(_ROUNDS):
-        found.throughput.append(_throughput(sample))
-        found.speedups.append(1.0 if sample is float32 else found.throughput[-1] / _throughput(float32))
-        found.single += _single(sample)
-    return found
+        figures.throughput.append(_throughput(sample))
+        figures.speedups.append(1.0 if sample is float32 else figures.throughput[-1] / _throughput(float32))
+        figures.single += _single(sample)
+    return figures
 
 
 def _throughput(sample: Sample) -> float:
@@ -206,10 +208,11 @@ def _single(sample: Sample) -> list[float]:
 # ---- the table
 
 
-def table(found: Comparison) -> ResultTable:
+def table(comparison: Comparison) -> ResultTable:
     """The figures for a terminal of 80 columns, with the recommendation at their end."""
-    rows, best = [], found.recommended
-    for one in found.measured:
+    rows, best = [], comparison.recommended
+    model, new = shlex.quote(str(comparison.folder)), shlex.quote(f"{run_name(find_model(comparison.folder))}-onnx")
+    for one in comparison.measured:
         equal = agreement(one.difference)[0]
         speed = (
             f"{statistics.median(one.throughput):.0f}",
@@ -219,13 +222,13 @@ def table(found: Comparison) -> ResultTable:
         agrees = (f"{one.difference['largest']:.1e}", "-" if equal is None else f"{equal:.1%}")
         rows.append((one.engine.name, *speed, *agrees))
     notes = [
-        *(f"Left out: {engine}: {why}." for engine, why in found.left_out.items()),
-        f"Medians of {_ROUNDS} rounds over {found.texts:,} texts; speedup: over float32 in the same rounds.",
+        *(f"Left out: {engine}: {why}." for engine, why in comparison.left_out.items()),
+        f"Medians of {_ROUNDS} rounds over {comparison.texts:,} texts; speedup: over float32 in the same rounds.",
         "difference: the largest of a score from float32; equal: answers equal to those of float32, of an embedder "
         "the mean cosine.",
         f"{SCORES}.",
         f"Use {best.engine.name}, the simplest of the fastest engines with at least {_EQUAL:.0%} equal answers:",
-        f"    {best.engine.commands}",
+        f"    {best.engine.commands.format(model=model, new=new)}",
     ]
     header = ("engine", "texts/s", "speedup", "one text, ms", "difference", "equal")
     return ResultTable("Engines on this machine", header, rows, tuple(notes))

@@ -85,9 +85,8 @@ def _compare(
     exported, texts = Predictor(staging), shipped_texts()
     expected, sample = Sample.of(predictor, texts).scores(), Sample.of(exported, texts)
     difference = sample.difference(expected, sample.scores())
-    facts: dict[str, Any] = {
-        "difference": {**difference, "limit": limit_of(difference, precision), "texts": len(texts)}
-    }
+    limit = limit_of(difference, precision)
+    facts: dict[str, Any] = {"difference": {**difference, "limit": limit, "texts": len(texts)}}
     if dev is not None:
         task, rows = dev
         before, after = (Evaluation.prepare(one.loaded, task, rows).run().metrics for one in (predictor, exported))

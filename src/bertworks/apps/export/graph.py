@@ -20,8 +20,8 @@ from ...checkpoint.pooling import Pooling
 from ...files import InputError
 from ...inference.engines import INPUTS
 from ...inference.exported import SENTENCE, outputs_of
+from ...model.exportable import STATES, ExportableModel
 from ...model.heads import Model
-from ...model.rectangular import STATES, Rectangular
 
 MODEL, QUANTIZED = "model.onnx", "model_quantized.onnx"  # as other software names them
 _LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
@@ -42,7 +42,7 @@ class Exportable(nn.Module):
         self.segments = model.config.type_vocab_size > 1
         self.choices = "choice" in model.heads
         self.model, self.pooling = model, pooling
-        self.network = Rectangular(model, tuple(dict.fromkeys(self.outputs.values())))
+        self.network = ExportableModel(model, tuple(dict.fromkeys(self.outputs.values())))
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -56,12 +56,12 @@ class Exportable(nn.Module):
             input_ids, attention_mask = input_ids.flatten(0, 1), attention_mask.flatten(0, 1)
             token_type_ids = None if token_type_ids is None else token_type_ids.flatten(0, 1)
         types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
-        found = self.network(input_ids, attention_mask, types)
+        tensors = self.network(input_ids, attention_mask, types)
         out = []
         for name, part in self.outputs.items():
-            value = found[part].float()
+            value = tensors[part].float()
             if name == SENTENCE:
-                value = self.pooling.pool(found[STATES].float(), attention_mask)
+                value = self.pooling.pool(tensors[STATES].float(), attention_mask)
             elif part == "span":
                 value = value[..., 0 if name.startswith("start") else 1]
             elif part == "choice":
@@ -100,16 +100,10 @@ def write_onnx(module: Exportable, path: Path) -> None:
 
     program = module.recorded()
     with torch.no_grad(), quiet(*_LOGGERS):
-        made = torch.onnx.export(
-            program,
-            (),
-            dynamo=True,
-            input_names=list(module.inputs),
-            output_names=list(module.outputs),
-            verbose=False,
-        )
-    assert made is not None
-    proto = made.model_proto
+        names: dict[str, Any] = {"input_names": list(module.inputs), "output_names": list(module.outputs)}
+        exported = torch.onnx.export(program, (), dynamo=True, verbose=False, **names)
+    assert exported is not None
+    proto = exported.model_proto
     _forget_places(proto)
     _name_axes(proto, module)
     path.parent.mkdir(parents=True, exist_ok=True)

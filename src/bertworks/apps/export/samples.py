@@ -85,15 +85,15 @@ class Sample:
             return [tuple(row) for row in (scores > 0).tolist()]
         return [] if scores.shape[-1] == 1 else scores.argmax(-1).tolist()
 
-    def difference(self, expected: Tensor, found: Tensor) -> dict[str, Any]:
+    def difference(self, expected: Tensor, actual: Tensor) -> dict[str, Any]:
         """How much two models' scores of these texts differ.
 
         `equal_answers` is a share of `answers`. Of vectors there are `cosine_min` and `cosine_mean` instead, over the
         texts, of each vector and the other model's.
         """
-        gaps = (expected - found).abs()
-        pairs = list(zip(self.answers(expected), self.answers(found), strict=True))
-        cosines = F.cosine_similarity(expected.double(), found.double(), dim=-1) if self.kind == "vectors" else None
+        gaps = (expected - actual).abs()
+        pairs = list(zip(self.answers(expected), self.answers(actual), strict=True))
+        cosines = F.cosine_similarity(expected.double(), actual.double(), dim=-1) if self.kind == "vectors" else None
         return {
             "largest": float(gaps.max()),
             "mean": float(gaps.mean()),
@@ -111,5 +111,5 @@ def agreement(difference: dict[str, Any]) -> tuple[float | None, str]:
     """
     if (mean := difference.get("cosine_mean")) is not None:
         return mean, f"cosines of the vectors: minimum {difference['cosine_min']:.4f}, mean {mean:.4f}"
-    share = difference["equal_answers"]
-    return share, "" if share is None else f"{share:.1%} of {difference['answers']:,} answers equal"
+    fraction = difference["equal_answers"]
+    return fraction, "" if fraction is None else f"{fraction:.1%} of {difference['answers']:,} answers equal"

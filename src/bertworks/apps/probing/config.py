@@ -70,4 +70,4 @@ class LayersConfig:
         ):
             raise InputError("expected seeds and steps of 1 or more, l2 above 0, items and first_seed of 0 or more")
         if self.max_seq_length < 8:
-            raise InputError(f"max_seq_length = {self.max_seq_length}; expected 8 or more, room for a few words")
+            raise InputError(f"max_seq_length = {self.max_seq_length}; expected 8 or more, for a few words")

@@ -45,10 +45,10 @@ def by_lexicon(texts: Sequence[Sequence[int]], vocab_size: int, shares: NDArray[
     """(N,) the label of each text by a random lexicon over the vocabulary, in about the given shares."""
     numbers = np.random.default_rng((seed, 7)).standard_normal((vocab_size, len(shares)))
     scores = np.stack([numbers[list(text)].sum(0) / np.sqrt(max(1, len(text))) for text in texts])  # (N, K)
-    offsets, wanted = np.zeros(len(shares)), np.maximum(shares, 1 / len(texts))
+    offsets, expected = np.zeros(len(shares)), np.maximum(shares, 1 / len(texts))
     for _ in range(200):  # until the labels occur as often as the true ones
-        found = np.bincount((scores + offsets).argmax(1), minlength=len(shares)) / len(texts)
-        offsets += 0.1 * (np.log(wanted) - np.log(np.maximum(found, 1 / len(texts))))
+        fractions = np.bincount((scores + offsets).argmax(1), minlength=len(shares)) / len(texts)
+        offsets += 0.1 * (np.log(expected) - np.log(np.maximum(fractions, 1 / len(texts))))
     labels: Numbers = (scores + offsets).argmax(1)
     return labels
 

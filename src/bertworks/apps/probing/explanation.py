@@ -34,9 +34,9 @@ import torch
 from ...checkpoint.locate import refuse_export
 from ...files import InputError
 from ...inference.predictor import Predictor
+from ...model.comparators import ConcatenatedEncoders
 from ...model.config import ModelConfig
-from ...model.pair import Pair
-from ...tasks.rows import check_count, check_integer, text_of
+from ...tasks.rows import check_integer, text_of
 from ...tokenizer import Encoding, Tokenizer, normalize
 from .explanation_arrays import (
     SHOWN,
@@ -69,7 +69,7 @@ class Explained:
         return self.predictor.loaded.model
 
     def leave_out(self, part: str, code: str) -> Any:
-        """Note why there is no such part; returns the None that stands for it."""
+        """Note why a part is missing; returns None for it."""
         self.left_out[part] = code
         return None
 
@@ -86,7 +86,7 @@ def explain(
     """
     refuse_export(predictor.folder)
     one = keep(predictor, a, b, max_length)
-    check_count(top_k, "top_k")
+    check_integer(top_k, "top_k", 1)
     states = states_of(one.model.encoder, one.encoding.ids, one.encoding.type_ids)
     spans = WordFinder(predictor.tokenizer).words(one.encoding.ids)
     return {
@@ -196,18 +196,18 @@ def _words(one: Explained, spans: Sequence[Span]) -> list[dict[str, Any]]:
 
 
 def _embeddings(one: Explained) -> dict[str, Any] | None:
-    if isinstance(one.model.encoder, Pair):
+    if isinstance(one.model.encoder, ConcatenatedEncoders):
         return one.leave_out("embeddings", "pair")
-    found = embedding_sum(one.model.encoder, one.encoding.ids, one.encoding.type_ids)
+    parts = embedding_sum(one.model.encoder, one.encoding.ids, one.encoding.type_ids)
     for name, code in (("position", "rotary"), ("segment", "no-segments")):
-        if found[name] is None:
+        if parts[name] is None:
             one.leave_out(name, code)
-    return {name: None if part is None else packed(part) for name, part in found.items()}
+    return {name: None if part is None else packed(part) for name, part in parts.items()}
 
 
 def _attention(one: Explained, states: list[torch.Tensor]) -> dict[str, Any] | None:
     config = one.model.config
-    if isinstance(one.model.encoder, Pair):
+    if isinstance(one.model.encoder, ConcatenatedEncoders):
         return one.leave_out("attention", "pair")
     if config.layer_type != "attention" or not config.num_hidden_layers:
         return one.leave_out("attention", "recurrent" if config.num_hidden_layers else "no-layers")

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from ...model.attention import rotate, rotation
 from ...model.bert import Encoder
-from ...model.computation import EncoderOutput
 from ...model.config import ModelConfig
+from ...model.forward import EncoderOutput
 from ...model.layout import Layout
-from ...model.pair import Pair
 
 SHOWN = 64  # dimensions of a word's vector that are shown by layer
 Packed = dict[str, Any]
@@ -28,8 +27,8 @@ Packed = dict[str, Any]
 def packed(values: Tensor | NDArray[Any]) -> Packed:
     """An array for JSON: its shape, and its values as float16 in base64 (little-endian, rows first)."""
     array = values.detach().float().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-    halves = array.clip(-65504, 65504).astype("<f2")
-    return {"shape": list(halves.shape), "float16": base64.b64encode(halves.tobytes()).decode()}
+    float16 = array.clip(-65504, 65504).astype("<f2")
+    return {"shape": list(float16.shape), "float16": base64.b64encode(float16.tobytes()).decode()}
 
 
 # ---- embeddings
@@ -60,7 +59,7 @@ def head_vectors(encoder: Encoder, states: Sequence[Tensor]) -> dict[str, Tensor
 
     states: the embeddings and each layer's output, (T, D) each, of one sequence without padding.
     """
-    config, found = encoder.config, []
+    config, layers = encoder.config, []
     for number in range(config.num_hidden_layers):
         layer: Any = encoder.layers[number % len(encoder.layers)]
         x = layer.attention_norm(states[number]) if layer.pre else states[number]
@@ -70,19 +69,19 @@ def head_vectors(encoder: Encoder, states: Sequence[Tensor]) -> dict[str, Tensor
         )
         if config.position_embedding_type == "rotary":
             theta = config.local_rope_theta if _is_local(config, number) else 0.0
-            turns = rotation(len(x), q.shape[-1], theta or config.rope_theta, x.device)
+            turns = rotation(torch.arange(len(x), device=x.device), q.shape[-1], theta or config.rope_theta)
             q, k = rotate(q, turns), rotate(k, turns)
-        found.append((q, k, v))
-    return dict(zip(("query", "key", "value"), map(torch.stack, zip(*found, strict=True)), strict=True))
+        layers.append((q, k, v))
+    return dict(zip(("query", "key", "value"), map(torch.stack, zip(*layers, strict=True)), strict=True))
 
 
 def visible_spans(config: ModelConfig) -> list[list[int | None]]:
     """For each layer how many tokens a query sees to its left and to its right; None: all of them."""
-    sides: dict[str, list[int | None]] = {"both": [None, None], "left": [None, 0], "right": [0, None]}
+    limits: dict[str, list[int | None]] = {"both": [None, None], "left": [None, 0], "right": [0, None]}
     spans = []
     for number in range(config.num_hidden_layers):
         local = config.attention_window if _is_local(config, number) else None
-        spans.append([local if side is None else side for side in sides[config.direction]])
+        spans.append([local if limit is None else limit for limit in limits[config.direction]])
     return spans
 
 
@@ -97,7 +96,7 @@ def _is_local(config: ModelConfig, number: int) -> bool:
 @torch.no_grad()
 def masked_logits(model: Any, ids: Sequence[int], types: Sequence[int], positions: Sequence[int], mask: int) -> Tensor:
     """(M, V) scores of all tokens at each position, of which each is masked in turn, in sequences of its own."""
-    device, found = model.encoder.embeddings.word.weight.device, []
+    device, logits = model.encoder.embeddings.word.weight.device, []
     for first in range(0, len(positions), 32):
         some = torch.tensor(positions[first : first + 32], device=device)
         rows = torch.tensor(ids, device=device).repeat(len(some), 1)  # (B, T)
@@ -105,21 +104,21 @@ def masked_logits(model: Any, ids: Sequence[int], types: Sequence[int], position
         rows[here, some] = mask
         segments = torch.tensor(types, device=device).expand(len(some), -1)
         out: EncoderOutput = model.encoder(rows, None, segments, hidden_states=False)
-        found.append(model.masked_lm_logits(out.last_hidden_state[here, some]).float().cpu())
-    return torch.cat(found)
+        logits.append(model.masked_lm_logits(out.last_hidden_state[here, some]).float().cpu())
+    return torch.cat(logits)
 
 
 # ---- words by layer
 
 
-def word_vectors(encoder: Encoder | Pair, ids: Sequence[int], states: Sequence[Tensor], words: Sequence[Any]) -> Tensor:
+def word_vectors(encoder: Any, ids: Sequence[int], states: Sequence[Tensor], words: Sequence[Any]) -> Tensor:
     """(L + 2, W, D) each word's static vector, its embedding, and its vector of each layer: means over its tokens.
 
     words: first token of each word, and the one after its last. Narrower vectors (ALBERT's static ones) end in zeros,
     which change no cosine.
     """
-    sides = (encoder.left, encoder.right) if isinstance(encoder, Pair) else (encoder,)
-    static = torch.cat([side.embeddings.word.weight[list(ids)] for side in sides], -1)
+    encoders = (encoder.left, encoder.right) if encoder.config.direction == "pair" else (encoder,)
+    static = torch.cat([one.embeddings.word.weight[list(ids)] for one in encoders], -1)
     every = [static, *states]
     width = max(state.shape[-1] for state in every)
     whole = torch.stack([torch.nn.functional.pad(state, (0, width - state.shape[-1])) for state in every])

@@ -22,7 +22,7 @@ from ...inference.evaluation import Evaluation
 from ...inference.model import LoadedModel
 from ...model.bert import Encoder
 from ...reporting.run_files import PREDICTIONS
-from ...tasks.base import Judged, Task
+from ...tasks.base import EvaluationResult, Task
 from ...training.machine import facts
 from .config import HeadsConfig
 from .model import check_attention
@@ -50,8 +50,8 @@ def ablate_heads(
         mask = torch.ones(shape)
         mask[head] = 0
         with masked(loaded.model.encoder, mask.to(loaded.device)):
-            judged = evaluation.run(config.batch_size)
-        values[head], changed[head] = judged.metrics[metric], _changed(whole, judged)
+            pruned = evaluation.run(config.batch_size)
+        values[head], changed[head] = pruned.metrics[metric], _changed(whole, pruned)
     return {
         "probe": "heads",
         "model": str(loaded.folder),
@@ -90,9 +90,9 @@ def masked(encoder: Encoder, mask: Tensor) -> Iterator[None]:
         hook.remove()
 
 
-def _changed(whole: Judged, judged: Judged) -> int:
+def _changed(whole: EvaluationResult, other: EvaluationResult) -> int:
     """The number of rows whose prediction differs from the whole model's."""
-    return sum(a != b for a, b in zip(whole.files[PREDICTIONS], judged.files[PREDICTIONS], strict=True))
+    return sum(a != b for a, b in zip(whole.files[PREDICTIONS], other.files[PREDICTIONS], strict=True))
 
 
 # ---- the table
@@ -119,6 +119,6 @@ def show(results: dict[str, Any]) -> None:
         f"largest loss: without head {worst[0] + 1}-{worst[1] + 1} ({change[worst]:+.2f}); "
         f"largest gain: without head {best[0] + 1}-{best[1] + 1} ({change[best]:+.2f})",
         f"changed predictions: {changed.mean():.1f} on average, at most {changed.max()} (of {examples:,})",
-        "The same examples select and evaluate the heads: differences of a few are chance (Michel et al. 2019).",
+        "The same examples select and evaluate the heads: differences of a few are random (Michel et al. 2019).",
     ):
         console.print(note, markup=False, soft_wrap=True)

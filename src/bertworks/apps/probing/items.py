@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files import InputError
-from ...tasks.base import Limits, Task
+from ...tasks.base import LengthLimits, Task
 from ...tasks.inputs import Inputs
 from ...tasks.kinds import KINDS, read_rows, with_labels
-from ...tasks.sentences import Tagged, by_character, read_sentences
-from ...tasks.table import TABLES, ending_of
+from ...tasks.sentences import Tagged, by_character, in_words, read_sentences
+from ...tasks.table import TABLES, suffix_of
 from ...tasks.tagging import TagRows
-from ...tasks.units import in_words
 from ...tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]
@@ -44,7 +43,7 @@ class Items:
 
 
 def read_items(
-    task: Task, path: Path | str, tokenizer: Tokenizer, limits: Limits, most: int, seed: int, names: Sequence[str] = ()
+    task: Task, path: Path, tokenizer: Tokenizer, limits: LengthLimits, most: int, seed: int, names: Sequence[str] = ()
 ) -> Items:
     """Items of one file, drawn at random: at most `most` texts, or whole sentences until they have `most` words.
 
@@ -69,7 +68,7 @@ def _order(count: int, seed: int) -> list[int]:
 
 
 def _words(
-    task: Task, path: Path, tokenizer: Tokenizer, limits: Limits, most: int, seed: int, names: tuple[str, ...]
+    task: Task, path: Path, tokenizer: Tokenizer, limits: LengthLimits, most: int, seed: int, names: tuple[str, ...]
 ) -> Items:
     rows, tags = _tagged(task, path, tokenizer)
     of, total = sum(map(len, tags)), 0
@@ -80,32 +79,32 @@ def _words(
         chosen.append(i)
         total += len(tags[i])
     rows = [rows[i]._replace(tags=None, document=number) for number, i in enumerate(chosen)]
-    cells = [cell for i in chosen for cell in tags[i]]
-    names = names or tuple(sorted(set(cells)))
-    prepared = KINDS["tagging"].prepare(tokenizer, rows, replace(task, labels=("O",), written=()), limits)
+    word_labels = [label for i in chosen for label in tags[i]]
+    names = names or tuple(sorted(set(word_labels)))
+    prepared = KINDS["tagging"].prepare(tokenizer, rows, replace(task, labels=("O",), raw_labels=()), limits)
     assert isinstance(prepared, TagRows)
     forms = [row.text[a:b] for row in rows for a, b in row.units]
     number = {name: i for i, name in enumerate(names)}
-    known = np.array([cell in number for cell in cells])
-    kept = np.flatnonzero(known & prepared.begins)
-    labels = np.array([number[cells[i]] for i in kept], np.int64)
+    has_name = np.array([label in number for label in word_labels])
+    indices = np.flatnonzero(has_name & prepared.begins)
+    labels = np.array([number[word_labels[i]] for i in indices], np.int64)
     return Items(
         task=f"{task.name}, {task.label}",
         unit="words",
         inputs=prepared.inputs,
         labels=labels,
         names=names,
-        token=prepared.position[kept],
-        forms=[forms[i].lower() if tokenizer.lowercase else forms[i] for i in kept],
+        token=prepared.position[indices],
+        forms=[forms[i].lower() if tokenizer.lowercase else forms[i] for i in indices],
         of=of,
         cut=0,
-        left_out=int((~known).sum()),
+        left_out=int((~has_name).sum()),
     )
 
 
 def _tagged(task: Task, path: Path, tokenizer: Tokenizer) -> tuple[list[Tagged], list[list[str]]]:
     """Sentences, and the label of each unit as it is written; labels of characters are read as IOB2."""
-    table = ending_of(path) in TABLES and ending_of(path) != ".json"  # texts with spans
+    table = suffix_of(path) in TABLES and suffix_of(path) != ".json"  # texts with spans
     if by_character(task) or not (table or task.header):
         rows: list[Any] = list(read_rows(task, path))
         rows = rows if by_character(task) else in_words(tokenizer, rows)[0]
@@ -113,9 +112,9 @@ def _tagged(task: Task, path: Path, tokenizer: Tokenizer) -> tuple[list[Tagged],
     if task.header and task.label not in task.header:
         raise InputError(f"no column {task.label!r} in {task.name}; expected one of {', '.join(task.header)}")
     rows = list(KINDS["tagging"].read(task, path, False))
-    column = read_sentences(replace(task, text=(task.label,), labels=(), written=()), path, labelled=False)
+    column = read_sentences(replace(task, text=(task.label,), labels=(), raw_labels=()), path, labelled=False)
     labels = [sentence.words for sentence in column]
-    for row, cells in zip(rows, labels, strict=True):
-        if len(row.units) != len(cells):
-            raise InputError(f"{path}, line {row.line}: {len(row.units)} words, but {len(cells)} labels")
+    for row, row_labels in zip(rows, labels, strict=True):
+        if len(row.units) != len(row_labels):
+            raise InputError(f"{path}, line {row.line}: {len(row.units)} words, but {len(row_labels)} labels")
     return rows, labels

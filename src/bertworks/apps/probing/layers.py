@@ -99,14 +99,14 @@ def score_layer(
     config: LayersConfig,
 ) -> tuple[list[float], list[float]]:
     """Accuracies on the task and on its control, one per seed, of probes trained on x and evaluated on y."""
-    mean, spread = x.mean(0), x.std(0) + 1e-6
-    x, y = (x - mean) / spread, (y - mean) / spread
+    mean, scale = x.mean(0), x.std(0) + 1e-6
+    x, y = (x - mean) / scale, (y - mean) / scale
     task, control = list[float](), list[float]()
     for number, (a, b) in enumerate(controls):
         rng = np.random.default_rng((config.first_seed + number, 3))
-        kept = rng.permutation(len(x))[: max(2, len(x) * 9 // 10)]
-        task.append(_accuracy(x[kept], train.labels[kept], y, dev.labels, config))
-        control.append(_accuracy(x[kept], a[kept], y, b, config))
+        sample = rng.permutation(len(x))[: max(2, len(x) * 9 // 10)]
+        task.append(_accuracy(x[sample], train.labels[sample], y, dev.labels, config))
+        control.append(_accuracy(x[sample], a[sample], y, b, config))
     return task, control
 
 
@@ -128,20 +128,20 @@ def _accuracy(x: Floats, labels: Numbers, y: Floats, true: Numbers, config: Laye
 
 
 def sheet(results: dict[str, Any]) -> ResultTable:
-    """A row a layer: accuracy, that on the control task, and the difference."""
+    """One row per layer: accuracy, that on the control task, and the difference."""
     layers = zip(results["layers"], results["task_accuracy"], results["control_accuracy"], strict=True)
     rows = [
-        (name, _spread(task), _spread(control), f"{100 * (np.mean(task) - np.mean(control)):+.2f}")
+        (name, _mean_and_sd(task), _mean_and_sd(control), f"{100 * (np.mean(task) - np.mean(control)):+.2f}")
         for name, task, control in layers
     ]
     items, unit, settings = results["items"], results["unit"], results["settings"]
-    known = f"each word's commonest label {points(results['by_type'])}, " if results["by_type"] is not None else ""
+    words = f"each word's commonest label {points(results['by_type'])}, " if results["by_type"] is not None else ""
     notes = [
         f"model: {results['model']}",
         f"trained on {items['train']:,} {unit} of {items['of'][0]:,}, "
         f"evaluated on {items['dev']:,} of {items['of'][1]:,}",
         f"{len(results['labels'])} labels; {counted(settings['seeds'], 'seed')}: mean and standard deviation",
-        f"without the encoder: {known}the commonest label {points(results['majority'])} "
+        f"without the encoder: {words}the commonest label {points(results['majority'])} "
         f"(of the control {points(results['control_majority'])})",
         "control: labels drawn at random for " + CONTROLS[unit] + " (Hewitt and Liang 2019)",
     ]
@@ -154,7 +154,7 @@ def sheet(results: dict[str, Any]) -> ResultTable:
     return ResultTable(f"{results['task']}: accuracy", ("layer", "task", "control", "selectivity"), rows, tuple(notes))
 
 
-def _spread(values: Sequence[float]) -> str:
+def _mean_and_sd(values: Sequence[float]) -> str:
     return f"{points(np.mean(values))} ± {points(np.std(values, ddof=1) if len(values) > 1 else 0.0)}"
 
 

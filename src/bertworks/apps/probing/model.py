@@ -54,14 +54,14 @@ class ProbedModel:
         return self.tokenizer.encode(normalize("NFC", text_of(text, "the text")), pair, max_length)
 
     def layer(self, number: int) -> int:
-        """The index of a layer among the hidden states. Raises InputError if there is no such layer."""
-        found = number if number >= 0 else self.layers + 1 + number
-        if not 0 <= found <= self.layers:
+        """The index of a layer among the hidden states. Raises InputError if the model lacks it."""
+        index = number if number >= 0 else self.layers + 1 + number
+        if not 0 <= index <= self.layers:
             raise InputError(
                 f"layer {number}: {self.folder} has the layers 1 to {self.layers}, 0 for the embeddings, and "
                 f"-1 to -{self.layers + 1} counted from the last one"
             )
-        return found
+        return index
 
     def states(self, rows: Sequence[Sequence[int]]) -> Iterator[Floats]:
         """(L + 1, T, D) for each row of token ids, embeddings first, in order; BATCH rows are in memory at a time.

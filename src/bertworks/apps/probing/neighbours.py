@@ -52,9 +52,9 @@ def find_neighbours(
     subwords = model.words.subwords(word)
     first = model.tokenizer.readable(subwords[0][0])
     sentences = _sentences(reader, first if first.isalnum() else "", config.language)
-    found = itertools.islice(_occurrences(model, subwords, sentences, config.beginning), config.limit)
+    occurrences = itertools.islice(_occurrences(model, subwords, sentences, config.beginning), config.limit)
     contexts: list[Context] = []
-    while batch := list(itertools.islice(found, BATCH)):
+    while batch := list(itertools.islice(occurrences, BATCH)):
         for (_, span, context), states in zip(batch, model.states([ids for ids, _, _ in batch]), strict=True):
             contexts.append(context._replace(cosine=float(cosine(query, states[layer, slice(*span)].mean(0)))))
     if not contexts:
@@ -107,10 +107,10 @@ def _occurrences(
     while chunk := list(itertools.islice(sentences, SENTENCES)):
         rows = tokenizer.ids_of([text for text, _ in chunk])
         spans = [model.words.find(row, word, beginning) for row in rows]
-        hits = [(found, one) for found, one in zip(spans, chunk, strict=True) if found]
+        hits = [(matches, one) for matches, one in zip(spans, chunk, strict=True) if matches]
         encodings = tokenizer.encode_batch([text for _, (text, _) in hits])
-        for (found, (text, source)), encoding in zip(hits, encodings, strict=True):
-            for start, end in found:
+        for (matches, (text, source)), encoding in zip(hits, encodings, strict=True):
+            for start, end in matches:
                 left, right = encoding.offsets[start + 1][0], encoding.offsets[end][1]
                 context = Context(0.0, text[:left], text[left:right], text[right:], source)
                 yield *_cut_around(encoding.ids, (start + 1, end + 1), model.positions), context
@@ -127,19 +127,19 @@ def _cut_around(ids: list[int], span: Span, length: int) -> tuple[list[int], Spa
 
 
 def show(results: dict[str, Any]) -> None:
-    """Print a line a neighbour, nearest first, with the word in one column."""
+    """Print one line per neighbour, nearest first, with the word in one column."""
     from rich.cells import cell_len, set_cell_size
     from rich.console import Console
     from rich.text import Text
 
     console, settings = Console(highlight=False, soft_wrap=True), results["settings"]
-    side = max(12, (console.width - 8 - max(cell_len(one["word"]) for one in results["neighbours"])) // 2)
+    width = max(12, (console.width - 8 - max(cell_len(one["word"]) for one in results["neighbours"])) // 2)
     where = f"in {settings['sentence']!r}" if settings["sentence"] else "alone"
     console.print(Text(f"{results['word']!r} {where}, layer {settings['layer']}, {results['model']}", "bold"))
     for one in results["neighbours"]:
-        left, right = set_cell_size(one["left"][::-1], side)[::-1], set_cell_size(one["right"], side)
+        left, right = set_cell_size(one["left"][::-1], width)[::-1], set_cell_size(one["right"], width)
         line = Text(f"{one['cosine']:.3f}  {left}").append(one["word"], "bold").append(right.rstrip())
         console.print(line)
     more = " (the limit: the rest was not read)" if results["more"] else ""
-    spread = f"mean cosine {results['mean']:.3f}, standard deviation {results['std']:.3f}"
-    console.print(Text(f"{results['places']:,} occurrences in {results['documents']:,} documents{more}; {spread}"))
+    summary = f"mean cosine {results['mean']:.3f}, standard deviation {results['std']:.3f}"
+    console.print(Text(f"{results['places']:,} occurrences in {results['documents']:,} documents{more}; {summary}"))

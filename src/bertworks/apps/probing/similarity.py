@@ -67,17 +67,17 @@ def compare_word(
 
 def _vectors(model: ProbedModel, rows: Sequence[Sequence[int]], spans: Sequence[Sequence[Span]]) -> list[Floats]:
     """(L + 2, W, D) of each row that has words: their static vectors, their embeddings, their vectors of each layer."""
-    found = []
+    vectors = []
     for row, states, words in zip(rows, model.states(rows), spans, strict=True):
         if words:
             inner = list(torch.from_numpy(states).to(model.device))
             with torch.no_grad():
-                found.append(word_vectors(model.encoder, row, inner, words).float().cpu().numpy())
-    return found
+                vectors.append(word_vectors(model.encoder, row, inner, words).float().cpu().numpy())
+    return vectors
 
 
 def _baseline(model: ProbedModel, sentences: Sequence[str], config: WordConfig) -> tuple[list[float], int]:
-    """The mean cosine of pairs of different words in different sentences, a number a layer; the number of pairs."""
+    """The mean cosine of pairs of different words in different sentences, one number per layer; the number of pairs."""
     rows = [model.encode(text, max_length=model.positions).ids for text in sentences]
     spans = [model.words.words(row) for row in rows]
     vectors = _vectors(model, rows, spans)
@@ -105,8 +105,8 @@ def _pairs(
     good = (kind[one] != kind[two]) & (owner[one] != owner[two])
     one, two = one[good], two[good]
     if len(one) > config.pairs:
-        kept = np.random.default_rng((config.seed, 1)).choice(len(one), config.pairs, replace=False)
-        one, two = one[kept], two[kept]
+        sample = np.random.default_rng((config.seed, 1)).choice(len(one), config.pairs, replace=False)
+        one, two = one[sample], two[sample]
     return one, two
 
 
@@ -138,7 +138,7 @@ def sheets(results: dict[str, Any]) -> list[ResultTable]:
 
 
 def pair_means(results: dict[str, Any]) -> list[float]:
-    """The mean over all pairs of sentences, a number a layer."""
+    """The mean over all pairs of sentences, one number per layer."""
     upper = np.triu_indices(len(results["sentences"]), 1)
     return [float(np.array(layer)[upper].mean()) for layer in results["similarity"]]
 

@@ -37,21 +37,21 @@ class WordFinder:
 
         beginning: also of longer words that begin with it, as a Korean noun with its particle does.
         """
-        found = []
+        spans = []
         for i, before in enumerate([self.tokenizer.cls_id, *ids[:-1]][: len(ids)]):
             for form in word if before in self.no_words else word[:1]:
                 end = i + len(form)
                 same = ids[i] == form[0] and list(ids[i:end]) == form  # the first test is quick
                 if same and (beginning or end == len(ids) or not self.continues[ids[end]]):
-                    found.append((i, end))
+                    spans.append((i, end))
                     break
-        return found
+        return spans
 
     def require(self, text: str, ids: Sequence[int], word: str, beginning: bool = False) -> Span:
-        """The first position of `word` in a text. Raises InputError, if there is none."""
+        """The first position of `word` in a text. Raises InputError if it lacks the word."""
         forms = self.subwords(word)
-        if found := self.find(ids, forms, beginning):
-            return found[0]
+        if spans := self.find(ids, forms, beginning):
+            return spans[0]
         hint = "give sentences that have it as a word of its own"
         if self.find(ids, forms, beginning=True):
             hint = "a longer word begins with it: give that word, or --beginning"

@@ -3,7 +3,7 @@
 In reading order:
 
     config.py       the settings of a server
-    errors.py       refusals: status, error type, and how each dialect of clients writes them
+    errors.py       error responses: status, error type, and the form that each API gives them
     models.py       a served model: a predictor, and the steps that its heads allow
     queue.py        one compute thread; requests take turns, a batch at a time
     metrics.py      Prometheus metrics under TEI's names

@@ -2,9 +2,9 @@
 
 How a file of routes plugs in: it is a file of this package with
 
-    router = dialect("name")                        # routes.py
+    router = api_router("name")                     # routes.py
 
-    class Question(Asking): ...                     # pydantic: the fields of the body
+    class Question(ModelRequest): ...               # pydantic: the fields of the body
 
     @router.post("/route")
     async def route(body: Question, request: Request) -> Response:
@@ -12,8 +12,8 @@ How a file of routes plugs in: it is a file of this package with
         answers = await service.run(request, "embed", body.texts, Options(model=body.model, truncate=body.truncate))
         return reply(answers.results, answers)      # JSON, and the headers of what was computed
 
-and its router in DIALECTS below. Steps and their rows: models.py. `Options.decode` gets the prepared rows and their
-scores where the default is not enough. Errors are raised as `Refusal(status, message)`; errors.body_of gives them the
+and its router in ROUTERS below. Steps and their rows: models.py. `Options.decode` gets the prepared rows and their
+scores where the default is not enough. Errors are raised as `HTTPError(status, message)`; errors.body_of gives them the
 form of the path. Everything else (limits, key, body, truncation, metrics) is done before or inside `run`.
 """
 
@@ -28,13 +28,13 @@ from starlette.middleware.cors import CORSMiddleware
 from ..._version import __version__
 from . import huggingface, page, rerank, status, texts, vectors
 from .config import ServeConfig
-from .errors import Refusal
+from .errors import HTTPError
 from .guard import Guard
 from .models import ServedModel
 from .routes import fault_of
 from .service import ClientLeft, Service
 
-DIALECTS: tuple[APIRouter, ...] = (
+ROUTERS: tuple[APIRouter, ...] = (
     vectors.router,
     texts.router,
     rerank.router,
@@ -57,7 +57,7 @@ def create_app(
     config = config or ServeConfig()
     app = FastAPI(title="bertworks", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service = service = Service(models, config)
-    for router in DIALECTS:
+    for router in ROUTERS:
         app.include_router(router)
     app.add_middleware(Guard, config=config, service=service, keys=keys or ())
     if origins := config.allow_origin:
@@ -73,19 +73,19 @@ async def _wrong_form(request: Request, error: Any) -> Response:
     """A body that is no JSON, or whose fields have another form; the message repeats no text of the request."""
     errors = error.errors()
     if errors[0]["type"] == "json_invalid":
-        raise Refusal(400, f"the body is no JSON (character {errors[0]['loc'][-1]}); send a JSON object in UTF-8")
+        raise HTTPError(400, f"the body is no JSON (character {errors[0]['loc'][-1]}); send a JSON object in UTF-8")
     where, message = fault_of(errors, error.body)
-    raise Refusal(422, f"{message}; GET /openapi.json describes the fields", param=where)
+    raise HTTPError(422, f"{message}; GET /openapi.json describes the fields", param=where)
 
 
 async def _no_route(request: Request, error: Any) -> Response:
     """An unknown path, or another method than the route's."""
     if error.status_code not in (404, 405):
-        raise Refusal(error.status_code, str(error.detail))
+        raise HTTPError(error.status_code, str(error.detail))
     shown = f"{request.method} {request.url.path[:80]}"
     allowed = (error.headers or {}).get("Allow")
     use = f"use {allowed}; " if allowed else ""
-    raise Refusal(error.status_code, f"no route {shown}; {use}GET /openapi.json lists them", error.headers)
+    raise HTTPError(error.status_code, f"no route {shown}; {use}GET /openapi.json lists them", error.headers)
 
 
 async def _left(request: Request, error: Exception) -> Response:

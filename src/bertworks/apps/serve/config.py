@@ -25,9 +25,6 @@ class ServeConfig:
     # number type of weights and products, of an export its own; auto: bfloat16 where the processor multiplies it faster
     # than float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    # how batches are computed; compiled: for this processor, which takes minutes at the start and then computes faster,
-    # and needs a C++ compiler; auto: packed
-    engine: Literal["auto", "packed", "compiled"] = "auto"
     auto_truncate: bool = False  # truncate inputs that are too long, also where the request does not say `truncate`
     notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more
     grace: float = 30.0  # seconds after that to answer accepted requests; the rest is refused with 503

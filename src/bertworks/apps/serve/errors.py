@@ -1,4 +1,4 @@
-"""Refusals: what the server says instead of an answer, and how each dialect of clients writes it.
+"""Error responses: statuses, error types, and the form that each API gives them.
 
 | status | error_type | when |
 |---|---|---|
@@ -48,16 +48,16 @@ CODES = {  # of OpenAI's errors; no words of Python's, which change with its ver
 def without_folders(message: str, names: Mapping[str, str]) -> str:
     """A message with names instead of folders, which are no business of clients. names: of each folder's path.
 
-    Only whole paths are replaced: a folder may have the name of a word, or stand inside another name.
+    Only whole paths are replaced: a folder may have the name of a word, or be part of another name.
     """
     if not names:
         return message
     folders = "|".join(re.escape(folder) for folder in sorted(names, key=len, reverse=True))
-    return re.sub(rf"(?<![\w./-])({folders})(?![\w-]|\.\w)", lambda found: names[found[0]], message)
+    return re.sub(rf"(?<![\w./-])({folders})(?![\w-]|\.\w)", lambda match: names[match[0]], message)
 
 
-class Refusal(Exception):
-    """A request is not answered. The message says what was found, what was expected, and what to do."""
+class HTTPError(Exception):
+    """The error response to a request. The message says what was found, what was expected, and what to do."""
 
     def __init__(
         self,
@@ -78,23 +78,23 @@ class Refusal(Exception):
         self.code = code or ("model_not_found" if param == "model" else CODES.get(status, "server_error"))
 
 
-def shutting_down() -> Refusal:
-    """The refusal of everything that comes after SIGTERM."""
-    return Refusal(503, "the server is shutting down; send the request to another one", {"Retry-After": "1"})
+def shutting_down() -> HTTPError:
+    """The error of every request that comes after SIGTERM."""
+    return HTTPError(503, "the server is shutting down; send the request to another one", {"Retry-After": "1"})
 
 
-def tei(refusal: Refusal) -> dict[str, Any]:
+def tei(error: HTTPError) -> dict[str, Any]:
     """{"error", "error_type"}: text-embeddings-inference, Hugging Face Inference, and our own routes."""
-    return {"error": refusal.message, "error_type": refusal.error_type}
+    return {"error": error.message, "error_type": error.error_type}
 
 
-def openai(refusal: Refusal) -> dict[str, Any]:
+def openai(error: HTTPError) -> dict[str, Any]:
     """{"error": {"message", "type", "param", "code"}}."""
     kinds = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-    kind = kinds.get(refusal.status, "server_error" if refusal.status >= 500 else "invalid_request_error")
-    return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}}
+    kind = kinds.get(error.status, "server_error" if error.status >= 500 else "invalid_request_error")
+    return {"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}}
 
 
-def body_of(refusal: Refusal, path: str) -> dict[str, Any]:
-    """The JSON of a refusal on this path. The path decides, because some refusals come before a route is known."""
-    return openai(refusal) if path.startswith("/v1/") and path != "/v1/rerank" else tei(refusal)
+def body_of(error: HTTPError, path: str) -> dict[str, Any]:
+    """The JSON of an error on this path. The path decides, because some errors are raised before the route is known."""
+    return openai(error) if path.startswith("/v1/") and path != "/v1/rerank" else tei(error)

@@ -17,7 +17,7 @@ import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .config import ServeConfig
-from .errors import Refusal, body_of
+from .errors import HTTPError, body_of
 from .metrics import route_of
 from .service import Service
 
@@ -67,13 +67,13 @@ class Guard:
 
         try:
             await self.handle(scope, receive, answer)
-        except Refusal as refusal:
-            await self.refuse(refusal, scope, answer)
+        except HTTPError as error:
+            await self.send_error(error, scope, answer)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             log.error("%s in %s, line %s", type(error).__name__, where.filename, where.lineno)
             if not started:
-                await self.refuse(Refusal(500, "the server made an error; its log says where"), scope, answer)
+                await self.send_error(HTTPError(500, "the server made an error; its log says where"), scope, answer)
 
     def below_root(self, scope: Scope) -> Scope:
         """A copy of a request's scope whose path has no root path; HEAD becomes GET, whose body the protocol omits."""
@@ -93,8 +93,8 @@ class Guard:
             return
         self.check_key(headers.get("authorization", ""))
         if self.open >= self.config.max_requests:
-            found = f"{self.open} requests wait; expected at most {self.config.max_requests}; try again"
-            raise Refusal(429, found, {"Retry-After": "1"})
+            message = f"{self.open} requests wait; expected at most {self.config.max_requests}; try again"
+            raise HTTPError(429, message, {"Retry-After": "1"})
         if scope["method"] == "POST":
             self.check_head(headers)
         self.open += 1
@@ -112,31 +112,33 @@ class Guard:
             more.append((b"connection", b"close"))
         return [*headers, *more]
 
-    async def refuse(self, refusal: Refusal, scope: Scope, send: Send) -> None:
-        """Send a refusal in the form that clients of the path expect."""
-        self.service.metrics.failure.labels(refusal.error_type.lower(), scope.get("model", ""), route_of(scope)).inc()
-        refusal.message = self.service.without_paths(refusal.message)
-        body = orjson.dumps(body_of(refusal, scope["path"]))
-        headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
+    async def send_error(self, error: HTTPError, scope: Scope, send: Send) -> None:
+        """Send an error in the form that clients of the path expect."""
+        self.service.metrics.failure.labels(error.error_type.lower(), scope.get("model", ""), route_of(scope)).inc()
+        error.message = self.service.without_paths(error.message)
+        body = orjson.dumps(body_of(error, scope["path"]))
+        headers = {"content-type": "application/json", "content-length": str(len(body)), **error.headers}
         pairs = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-        pairs += CHALLENGES if refusal.status == 401 else []
-        await send({"type": "http.response.start", "status": refusal.status, "headers": pairs})
+        pairs += CHALLENGES if error.status == 401 else []
+        await send({"type": "http.response.start", "status": error.status, "headers": pairs})
         await send({"type": "http.response.body", "body": body})
 
     # ---- the checks
 
     def check_host(self, host: str) -> None:
-        """Raises Refusal for a name that is not this server's: a page elsewhere may have pointed its own name here."""
+        """Raises HTTPError for a name that is not this server's: another site may point its name here."""
         if "*" in self.hosts:
             return
-        found = HOST.fullmatch(host.lower())
-        name = (found[1] or found[2].removesuffix(".")) if found else ""
-        address = found and (found[1] or name.replace(".", "").isdigit())  # no name that somebody could own
+        match = HOST.fullmatch(host.lower())
+        name = (match[1] or match[2].removesuffix(".")) if match else ""
+        address = match and (match[1] or name.replace(".", "").isdigit())  # no name that somebody could own
         if not (name in self.hosts or (name and name.endswith(self.domains)) or address):
-            raise Refusal(400, f"the Host header names {host[:80]!r}; allow it with: bertworks serve --allow-host NAME")
+            raise HTTPError(
+                400, f"the Host header names {host[:80]!r}; allow it with: bertworks serve --allow-host NAME"
+            )
 
     def check_key(self, header: str) -> None:
-        """Raises Refusal without a key: a bearer token, or the password of HTTP Basic, which browsers ask for."""
+        """Raises HTTPError without a key: a bearer token, or the password of HTTP Basic, which browsers ask for."""
         if not self.keys:
             return
         scheme, _, value = header.partition(" ")
@@ -148,30 +150,30 @@ class Guard:
                 given = b""
         right = [hmac.compare_digest(given, key) for key in self.keys]  # all of them, so that the time tells nothing
         if scheme.lower() not in ("bearer", "basic") or not any(right):
-            raise Refusal(401, "no key, or a wrong one; send the header Authorization: Bearer KEY")
+            raise HTTPError(401, "no key, or a wrong one; send the header Authorization: Bearer KEY")
 
     def check_head(self, headers: Mapping[str, str]) -> None:
-        """Raises Refusal for a body that is too large, absent or no JSON by its headers."""
+        """Raises HTTPError for a body that is too large, absent or no JSON by its headers."""
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         length = headers.get("content-length", "")
         if length in ("", "0") and "transfer-encoding" not in headers:
-            raise Refusal(400, "an empty body; send a JSON object", error_type="Empty")
+            raise HTTPError(400, "an empty body; send a JSON object", error_type="Empty")
         if kind != "application/json":
-            raise Refusal(415, f"content type {kind[:80]!r}; expected application/json; set that header")
+            raise HTTPError(415, f"content type {kind[:80]!r}; expected application/json; set that header")
         if "content-encoding" in headers:
-            raise Refusal(415, "a body with Content-Encoding; send it as it is, without that header")
+            raise HTTPError(415, "a body with Content-Encoding; send it as it is, without that header")
         if length.isdigit() and int(length) > self.config.max_body:
             raise self.too_large()
 
     async def body_of(self, receive: Receive) -> bytes:
-        """The whole body. Raises Refusal: 413 if it is too large, 408 if it does not arrive in time."""
+        """The whole body. Raises HTTPError: 413 if it is too large, 408 if it does not arrive in time."""
         parts: list[bytes] = []
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refusal(400, "the connection was closed before the body ended", CLOSE)
+                        raise HTTPError(400, "the connection was closed before the body ended", CLOSE)
                     parts.append(message.get("body", b""))
                     if sum(map(len, parts)) > self.config.max_body:
                         raise self.too_large()
@@ -179,10 +181,10 @@ class Guard:
                         return b"".join(parts)
         except TimeoutError:
             late = f"the body did not arrive in {BODY_SECONDS:g} seconds; send it faster"
-            raise Refusal(408, late, CLOSE) from None
+            raise HTTPError(408, late, CLOSE) from None
 
-    def too_large(self) -> Refusal:
-        return Refusal(413, f"a body of more than {self.config.max_body:,} bytes; send several requests", CLOSE)
+    def too_large(self) -> HTTPError:
+        return HTTPError(413, f"a body of more than {self.config.max_body:,} bytes; send several requests", CLOSE)
 
 
 CLOSE = {"Connection": "close"}

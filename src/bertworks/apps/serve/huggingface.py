@@ -16,13 +16,13 @@ Without a task in the path, the payload and the model's head decide (`task_of`).
 
 from fastapi import Request, Response
 
-from .errors import Refusal
+from .errors import HTTPError
 from .models import ServedModel
 from .pipelines import TASKS, PipelineRequest
-from .routes import dialect, reply, service_of
+from .routes import api_router, reply, service_of
 from .service import check_tokens
 
-router = dialect("Hugging Face Inference")
+router = api_router("Hugging Face Inference")
 
 
 PAIR = 4  # tokens of a pair, at least
@@ -53,10 +53,10 @@ async def named(name: str, body: PipelineRequest, request: Request) -> Response:
 
 
 async def answer(body: PipelineRequest, request: Request, name: str | None = None, task: str | None = None) -> Response:
-    """The response to a payload. Raises Refusal: 404 for an unknown task, 413 for too many pairs."""
+    """The response to a payload. Raises HTTPError: 404 for an unknown task, 413 for too many pairs."""
     service = service_of(request)
     if task is not None and task not in TASKS:
-        raise Refusal(404, f"no task {task[:80]!r}; expected one of {', '.join(TASKS)}")
+        raise HTTPError(404, f"no task {task[:80]!r}; expected one of {', '.join(TASKS)}")
     task = task or task_of_payload(body)
     zero_shot = task == "zero-shot-classification"
     can = (lambda model: model.entailment is not None) if zero_shot else (lambda model: True)
@@ -79,14 +79,14 @@ def task_of_payload(body: PipelineRequest) -> str | None:
             return "sentence-similarity"
         if "question" in first:
             return "question-answering"
-    return "zero-shot-classification" if body.asked.candidate_labels is not None else None
+    return "zero-shot-classification" if body.all_parameters.candidate_labels is not None else None
 
 
 def task_of(model: ServedModel, body: PipelineRequest) -> str:
     """The task of texts, by the model's head.
 
     huggingface_hub sends `parameters`, if empty ones, with every task but feature-extraction. So texts without it and
-    without a mask are embedded by a folder that could fill masks. Raises Refusal (424) if no task fits the head.
+    without a mask are embedded by a folder that could fill masks. Raises HTTPError (424) if no task fits the head.
     """
     steps = model.steps
     if "classify" in steps:
@@ -95,7 +95,7 @@ def task_of(model: ServedModel, body: PipelineRequest) -> str:
         return "token-classification"
     if "answer" in steps or "choose" in steps:
         route = "/choose" if "choose" in steps else "an object with question and context"
-        raise Refusal(424, f"the model {model.name!r} does not read texts alone; it expects {route}")
+        raise HTTPError(424, f"the model {model.name!r} does not read texts alone; it expects {route}")
     mask = model.predictor.tokenizer.roles["mask"]
     masked = any(mask in text for text in body.each if isinstance(text, str))
     if "fill_mask" in steps and (masked or body.parameters is not None):

@@ -11,14 +11,15 @@ from torch import Tensor
 from ...checkpoint.locate import find_model, is_export, refuse_export, run_name
 from ...checkpoint.pooling import read_prompts
 from ...files import InputError
-from ...inference.engines import Computing
+from ...inference.engines import Precision
 from ...inference.predictor import Predictor
 from ...inference.steps import Embedder, Steps
+from ...pretrained import folder_of
 from ...reporting.run_files import EXAMPLES, read_json_lines
 from ...tasks.inputs import Inputs
 from ...tasks.sequences import Integers
 from ..probing.explanation import LONGEST, Explained, explain, keep
-from .errors import Refusal, without_folders
+from .errors import HTTPError, without_folders
 
 # ---- explanations
 
@@ -31,23 +32,23 @@ class ExplainedRows:
     sequence whose cost is the tokens of all its passes.
     """
 
-    kept: Explained
+    explained: Explained
 
     @property
     def inputs(self) -> Inputs:
-        return cast(Inputs, self.kept)
+        return cast(Inputs, self.explained)
 
     @property
     def tokens(self) -> Integers:
-        return np.array([len(self.kept.encoding.ids)])
+        return np.array([len(self.explained.encoding.ids)])
 
     @property
     def cut(self) -> Integers:
-        return np.array([self.kept.cut])
+        return np.array([self.explained.cut])
 
     def decode(self, scores: Any, *_: Any) -> list[dict[str, Any]]:
         """The explanation, as `explain` returns it."""
-        return [scores | {"cut": self.kept.cut}]
+        return [scores | {"cut": self.explained.cut}]
 
 
 class ExplainSteps(Steps[ExplainedRows]):
@@ -64,7 +65,7 @@ class ExplainSteps(Steps[ExplainedRows]):
         ((a, b),) = rows
         return ExplainedRows(keep(self.predictor, a, b, self.limit))
 
-    def costs(self, inputs: Inputs) -> Integers:
+    def token_costs(self, inputs: Inputs) -> Integers:
         """Every token is hidden in a pass of its own; the other passes are few."""
         T = len(cast(Explained, inputs).encoding.ids)
         return np.array([T * (T + 3)])
@@ -74,13 +75,11 @@ class ExplainSteps(Steps[ExplainedRows]):
 
     def forward(self, inputs: Inputs) -> Tensor:
         """The dictionary of `explain`, which the queue hands on as it would scores."""
-        kept = cast(Explained, inputs)
-        return cast(Tensor, explain(self.predictor, kept.a, kept.b))
+        explained = cast(Explained, inputs)
+        return cast(Tensor, explain(self.predictor, explained.a, explained.b))
 
 
 # ---- models
-
-AUTO = Computing("auto")
 
 WORDS = "a few words to begin with " * 8
 Make = Callable[[Predictor], Steps[Any]]
@@ -110,7 +109,6 @@ class ServedModel:
     def __init__(self, name: str, predictor: Predictor, prompts: Mapping[str, str] | None = None):
         """prompts: of a sentence-transformers folder, by name. Raises InputError if its engine cannot compute it."""
         self.name, self.predictor, self.prompts = name, predictor, dict(prompts or {})
-        self.compiled = predictor.loaded.engine.name == "compiled"  # whether its first batches wait for a compiler
         self.steps: dict[str, Steps[Any]] = {}
         self.missing: dict[str, str] = {}  # steps that the folder has no head for: why
         for step, (_, make, _) in STEPS.items():
@@ -120,44 +118,40 @@ class ServedModel:
                 self.missing[step] = str(error)
 
     @classmethod
-    def load(cls, argument: str, computing: Computing = AUTO) -> "ServedModel":
-        """The model of `FOLDER` or `NAME=FOLDER`.
+    def load(cls, argument: str, precision: Precision = "auto") -> "ServedModel":
+        """The model of `FOLDER` or `NAME=FOLDER`; a model name may be used in place of the folder.
 
         Raises InputError if the folder is missing or damaged, or the model cannot be computed as asked.
         """
         name, equals, folder = argument.partition("=")
         if not equals or Path(argument).exists():
-            name, folder = run_name(find_model(Path(argument).resolve())), argument
+            name, folder = run_name(find_model(argument).resolve()).rpartition("/")[2], argument
         if not name or "/" in name or not folder:
             raise InputError(f"{argument!r}: expected FOLDER, or NAME=FOLDER with a name without a slash")
         # a whole path, which is never a word of a message: Service.without_paths replaces it there
-        predictor = Predictor(Path(folder).resolve(), precision=computing.precision, engine=computing.engine)
+        predictor = Predictor(find_model(folder).resolve(), precision=precision)
         model = cls(name, predictor, read_prompts(find_model(folder)))
-        if (path := Path(folder) / EXAMPLES).is_file():
+        if (path := folder_of(folder) / EXAMPLES).is_file():
             model.examples = read_json_lines(path, EXAMPLE)
         return model
 
     def steps_of(self, step: str) -> Steps[Any]:
-        """The steps of this name. Raises Refusal (424) if the folder has no head for them, or is an export."""
+        """The steps of this name. Raises HTTPError (424) if the folder has no head for them, or is an export."""
         if step not in self.steps:
             able, folder = ", ".join(self.abilities), self.predictor.folder
             why = f": {without_folders(self.missing[step], {str(folder): self.name})}" if is_export(folder) else ""
-            raise Refusal(424, f"the model {self.name!r} cannot {STEPS[step][0]}{why}; it can: {able}")
+            raise HTTPError(424, f"the model {self.name!r} cannot {STEPS[step][0]}{why}; it can: {able}")
         return self.steps[step]
 
     @property
     def embedder(self) -> Embedder:
-        """The steps of `embed`. Raises Refusal as `steps_of`."""
+        """The steps of `embed`. Raises HTTPError as `steps_of`."""
         return cast(Embedder, self.steps_of("embed"))
 
-    def warm_ups(self, step: str) -> list[Inputs]:
-        """Inputs of first batches; for a compiled engine one sequence and two, because each has a graph of its own."""
-        rows, steps = [STEPS[step][2](self.predictor)], self.steps[step]
-        inputs: Inputs = steps.prepare(rows).inputs
-        if not self.compiled or isinstance(steps, ExplainSteps):  # explanations are never compiled
-            return [inputs]
-        two: Inputs = steps.prepare(rows * 2).inputs
-        return [inputs.part(0, 1), two.part(0, 2)]
+    def first_inputs(self, step: str) -> Inputs:
+        """Inputs of a first batch."""
+        inputs: Inputs = self.steps[step].prepare([STEPS[step][2](self.predictor)]).inputs
+        return inputs
 
     @property
     def reads_single(self) -> bool:
@@ -205,13 +199,13 @@ class ServedModel:
         }
 
 
-def load_models(arguments: Sequence[str], computing: Computing = AUTO) -> dict[str, ServedModel]:
-    """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if there is none, or two have one name."""
+def load_models(arguments: Sequence[str], precision: Precision = "auto") -> dict[str, ServedModel]:
+    """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if none is given, or two have one name."""
     if not arguments:
         raise InputError("no folder to serve; expected a run or a model folder: bertworks serve runs/sst2")
     models: dict[str, ServedModel] = {}
     for argument in arguments:
-        model = ServedModel.load(argument, computing)
+        model = ServedModel.load(argument, precision)
         if model.name in models:
             raise InputError(f"two folders of the name {model.name!r}; give each a name of its own: NAME=FOLDER")
         models[model.name] = model

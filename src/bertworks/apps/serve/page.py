@@ -15,11 +15,11 @@ from fastapi import Response
 
 from ..probing.explanation_page import SCRIPTS as EXPLAIN
 from ..probing.explanation_page import STYLE, asset
-from .routes import dialect
+from .routes import api_router
 
 SCRIPTS = ("texts", "base", "api", "tool", "words", "vectors", "start")  # of page/, in this order
 
-router = dialect("page")
+router = api_router("page")
 
 
 class Page(NamedTuple):
@@ -55,6 +55,6 @@ def _hash(text: str) -> str:
 @router.get("/", include_in_schema=False)
 async def show() -> Response:
     """The page."""
-    found = page()
-    headers = {"content-security-policy": found.policy, "cache-control": "no-cache"}
-    return Response(found.html, media_type="text/html; charset=utf-8", headers=headers)
+    index = page()
+    headers = {"content-security-policy": index.policy, "cache-control": "no-cache"}
+    return Response(index.html, media_type="text/html; charset=utf-8", headers=headers)

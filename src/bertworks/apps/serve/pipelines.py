@@ -18,9 +18,9 @@ from ...inference.steps import HeadSteps
 from ...tasks.calibration import function_of
 from ...tasks.tagging import Entity, Unit
 from ...tasks.tags import OUTSIDE
-from .errors import Refusal
+from .errors import HTTPError
 from .models import ServedModel
-from .routes import Body, Count, Direction, Many
+from .routes import Body, Count, Direction, FailFastList
 from .service import Options, check_size
 from .vectors import Embedding, cosines
 
@@ -45,13 +45,13 @@ class Parameters(VectorParameters):
 
     top_k: Count | None = None  # classes, tokens or answers to return
     function_to_apply: Literal["sigmoid", "softmax", "none"] | None = None
-    targets: Many[str] | None = None
+    targets: FailFastList[str] | None = None
     aggregation_strategy: Literal["none", "simple", "first"] | None = None  # scores are of words, so none to average
-    ignore_labels: Many[str] | None = None
+    ignore_labels: FailFastList[str] | None = None
     handle_impossible_answer: bool | None = None
     max_answer_len: Count | None = None
     max_question_len: Count | None = None
-    candidate_labels: str | Many[str] | None = None
+    candidate_labels: str | FailFastList[str] | None = None
     hypothesis_template: str | None = None
     multi_label: bool | None = None
 
@@ -59,11 +59,11 @@ class Parameters(VectorParameters):
 class PipelineRequest(VectorParameters):
     """A payload of any task."""
 
-    inputs: str | dict[str, Any] | Many[str | dict[str, Any]]
+    inputs: str | dict[str, Any] | FailFastList[str | dict[str, Any]]
     parameters: Parameters | None = None
 
     @property
-    def asked(self) -> Parameters:
+    def all_parameters(self) -> Parameters:
         """The parameters, wherever they are."""
         beside = {name: getattr(self, name) for name in VectorParameters.model_fields}
         given = {name: value for name, value in beside.items() if value is not None}
@@ -77,10 +77,10 @@ class PipelineRequest(VectorParameters):
     @property
     def labels(self) -> list[str]:
         """The candidate labels, from a list or a text with commas."""
-        given = self.asked.candidate_labels or ""
+        given = self.all_parameters.candidate_labels or ""
         return [name.strip() for name in (given.split(",") if isinstance(given, str) else given)]
 
-    def as_asked(self, results: Sequence[T]) -> Any:
+    def like_inputs(self, results: Sequence[T]) -> Any:
         """A list of results for a list of inputs, else the only one."""
         return list(results) if isinstance(self.inputs, list) else results[0]
 
@@ -97,23 +97,23 @@ class Call:
 
 def options_of(model: ServedModel, body: PipelineRequest, decode: Any, prepare: Any = None) -> Options:
     """The options of a request; its long inputs are cut if it says so."""
-    return Options(model.name, body.asked.truncate, prepare, decode)
+    return Options(model.name, body.all_parameters.truncate, prepare, decode)
 
 
 def texts_of(body: PipelineRequest) -> list[str]:
-    """The inputs as texts. Raises Refusal (422) if one is none."""
+    """The inputs as texts. Raises HTTPError (422) if one is none."""
     for i, value in enumerate(body.each):
         if not isinstance(value, str):
-            raise Refusal(422, f"inputs[{i}] is an object; expected a text, or a list of texts", param="inputs")
+            raise HTTPError(422, f"inputs[{i}] is an object; expected a text, or a list of texts", param="inputs")
     return body.each
 
 
 def fields_of(value: Any, names: tuple[str, ...], where: str) -> list[str]:
-    """Texts by their names in an object. Raises Refusal (422) if one is missing."""
-    found = [value.get(name) if isinstance(value, dict) else None for name in names]
-    if not all(isinstance(text, str) for text in found):
-        raise Refusal(422, f"{where}: expected an object with the texts {' and '.join(names)}", param="inputs")
-    return found  # type: ignore[return-value]
+    """Texts by their names in an object. Raises HTTPError (422) if one is missing."""
+    texts = [value.get(name) if isinstance(value, dict) else None for name in names]
+    if not all(isinstance(text, str) for text in texts):
+        raise HTTPError(422, f"{where}: expected an object with the texts {' and '.join(names)}", param="inputs")
+    return texts  # type: ignore[return-value]
 
 
 # ---- labels
@@ -121,17 +121,17 @@ def fields_of(value: Any, names: tuple[str, ...], where: str) -> list[str]:
 
 def text_classification(model: ServedModel, body: PipelineRequest) -> Call:
     """Classes by falling score, for each text or pair; a list of them also for a single text, as the clients expect."""
-    names, asked = ("text", "text_pair"), body.asked
+    names, parameters = ("text", "text_pair"), body.all_parameters
     rows = [
         (value, None) if isinstance(value, str) else _pair(value, names, f"inputs[{i}]")
         for i, value in enumerate(body.each)
     ]
-    function, loaded = asked.function_to_apply, model.predictor.loaded
+    function, loaded = parameters.function_to_apply, model.predictor.loaded
     raw = function not in (None, function_of(loaded.kind, len(loaded.labels)))
 
     def decode(prepared: Any, scores: Tensor) -> list[Any]:
         each = [zip(*row, strict=True) for row in prepared.best_first(scores, raw)]
-        return [listed(names, applied(values, function if raw else None))[: asked.top_k] for names, values in each]
+        return [listed(names, applied(values, function if raw else None))[: parameters.top_k] for names, values in each]
 
     return Call("classify", rows, options_of(model, body, decode), list)
 
@@ -146,8 +146,8 @@ def applied(scores: Sequence[float], function: str | None) -> list[float]:
     values = torch.tensor(scores, dtype=torch.float64)
     if function in ("softmax", "sigmoid"):
         values = values.softmax(0) if function == "softmax" else values.sigmoid()
-    found: list[float] = values.tolist()
-    return found
+    results: list[float] = values.tolist()
+    return results
 
 
 def listed(names: Sequence[str], scores: Sequence[float]) -> list[dict[str, Any]]:
@@ -157,25 +157,25 @@ def listed(names: Sequence[str], scores: Sequence[float]) -> list[dict[str, Any]
 
 def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
     """Whether a text entails "This example is LABEL.", for each label: by a model of natural language inference."""
-    asked, texts = body.asked, texts_of(body)
+    parameters, texts = body.all_parameters, texts_of(body)
     if model.entailment is None:
-        found = ", ".join(model.predictor.loaded.labels)[:200] or "no labels"
-        raise Refusal(
+        labels = ", ".join(model.predictor.loaded.labels)[:200] or "no labels"
+        raise HTTPError(
             424,
-            f"the model {model.name!r} has {found}; zero-shot classification needs entailment and contradiction, so a "
+            f"the model {model.name!r} has {labels}; zero-shot classification needs entailment and contradiction, so a "
             "model that was fine-tuned on natural language inference (MNLI)",
         )
     entails, denies = model.entailment
     names = body.labels
-    template = "This example is {}." if asked.hypothesis_template is None else asked.hypothesis_template
+    template = "This example is {}." if parameters.hypothesis_template is None else parameters.hypothesis_template
     if not names or not all(names):
-        raise Refusal(422, "candidate_labels has none, or an empty one; expected names", param="candidate_labels")
+        raise HTTPError(422, "candidate_labels has none, or an empty one; expected names", param="candidate_labels")
     if template.count("{}") != 1 or len(template) > TEMPLATE:
         message = (
             f"hypothesis_template has {template.count('{}'):,} {{}} and {len(template):,} characters; expected one {{}}"
         )
         most = f"at the label's position, and at most {TEMPLATE:,} characters"
-        raise Refusal(422, f"{message}, {most}", param="parameters")
+        raise HTTPError(422, f"{message}, {most}", param="parameters")
     hypotheses = [template.replace("{}", name) for name in names]
     rows = [(text, hypothesis) for text in texts for hypothesis in hypotheses]
 
@@ -184,12 +184,12 @@ def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
 
     def shape(results: Sequence[Any]) -> Any:
         logits = torch.tensor(results, dtype=torch.float64).view(len(texts), len(names), 2)
-        each = asked.multi_label or len(names) == 1
+        each = parameters.multi_label or len(names) == 1
         # ordered by logits, because probabilities near 1 are equal by rounding
         ordered, order = (logits.diff()[..., 0] if each else logits[..., 1]).sort(descending=True, stable=True)
         values = ordered.sigmoid() if each else ordered.softmax(-1)
         rows = zip(order.tolist(), values.tolist(), strict=True)
-        return body.as_asked([listed([names[i] for i in order], scores) for order, scores in rows])
+        return body.like_inputs([listed([names[i] for i in order], scores) for order, scores in rows])
 
     return Call("classify", rows, options_of(model, body, decode), shape)
 
@@ -199,20 +199,20 @@ def zero_shot_classification(model: ServedModel, body: PipelineRequest) -> Call:
 
 def token_classification(model: ServedModel, body: PipelineRequest) -> Call:
     """The entities of each text; with the aggregation "none" its tagged words."""
-    asked, texts = body.asked, texts_of(body)
-    strategy = asked.aggregation_strategy or "simple"
-    ignored = {OUTSIDE} if asked.ignore_labels is None else {*asked.ignore_labels}
+    parameters, texts = body.all_parameters, texts_of(body)
+    strategy = parameters.aggregation_strategy or "simple"
+    ignored = {OUTSIDE} if parameters.ignore_labels is None else {*parameters.ignore_labels}
 
     def decode(prepared: Any, scores: Tensor) -> list[Any]:
         units = prepared.units(scores)
         if strategy == "none":
-            found = [words(row, prepared.type_of) for row in units]
+            results = [words(row, prepared.type_of) for row in units]
         else:
             entities = prepared.decode(scores, model.predictor.loaded.settings)
-            found = [groups(row, *both) for row, *both in zip(texts, entities, units, strict=True)]
-        return [[item for item in row if not ignored & {item.get("entity"), item["entity_group"]}] for row in found]
+            results = [groups(row, *both) for row, *both in zip(texts, entities, units, strict=True)]
+        return [[item for item in row if not ignored & {item.get("entity"), item["entity_group"]}] for row in results]
 
-    return Call("tag", texts, options_of(model, body, decode), body.as_asked)
+    return Call("tag", texts, options_of(model, body, decode), body.like_inputs)
 
 
 def words(units: Sequence[Unit], type_of: Callable[[str], str]) -> list[dict[str, Any]]:
@@ -243,15 +243,15 @@ def groups(text: str, entities: Sequence[Entity], units: Sequence[Unit]) -> list
 
 def question_answering(model: ServedModel, body: PipelineRequest) -> Call:
     """The answer to each question; a list of the `top_k` best ones if that is above 1."""
-    asked, loaded, most = body.asked, model.predictor.loaded, body.asked.top_k or 1
+    parameters, loaded, most = body.all_parameters, model.predictor.loaded, body.all_parameters.top_k or 1
     rows = [tuple(fields_of(v, ("question", "context"), f"inputs[{i}]")) for i, v in enumerate(body.each)]
     settings = dict(loaded.settings)
-    if asked.handle_impossible_answer is not None:
-        settings["version_2"] = asked.handle_impossible_answer
+    if parameters.handle_impossible_answer is not None:
+        settings["version_2"] = parameters.handle_impossible_answer
     most_tokens = loaded.limits.max_seq_length
     lengths = {  # half of the positions are the context's: the fewer, the more windows
-        "max_answer_length": (asked.max_answer_len, most_tokens),
-        "max_query_length": (asked.max_question_len, max(1, most_tokens // 2)),
+        "max_answer_length": (parameters.max_answer_len, most_tokens),
+        "max_query_length": (parameters.max_question_len, max(1, most_tokens // 2)),
     }
     given = {name: min(n, limit) for name, (n, limit) in lengths.items() if n is not None}
     limits = replace(loaded.limits, **given)
@@ -260,10 +260,10 @@ def question_answering(model: ServedModel, body: PipelineRequest) -> Call:
         return HeadSteps(replace(loaded, limits=limits), "span").prepare(rows)
 
     def decode(prepared: Any, scores: Tensor) -> list[Any]:
-        found = [[_answer(one) for one in best[:most]] for best in prepared.decode(scores, settings)]
-        return found if most > 1 else [best[0] for best in found]
+        answers = [[_answer(one) for one in best[:most]] for best in prepared.decode(scores, settings)]
+        return answers if most > 1 else [best[0] for best in answers]
 
-    return Call("answer", rows, options_of(model, body, decode, prepare if given else None), body.as_asked)
+    return Call("answer", rows, options_of(model, body, decode, prepare if given else None), body.like_inputs)
 
 
 def _answer(one: Any) -> dict[str, Any]:
@@ -275,8 +275,8 @@ def _answer(one: Any) -> dict[str, Any]:
 
 def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
     """The likeliest tokens for the mask of each text; a list of them for each mask if a text has several."""
-    asked, texts = body.asked, texts_of(body)
-    tokenizer, top_k = model.predictor.tokenizer, asked.top_k or TOP_K
+    parameters, texts = body.all_parameters, texts_of(body)
+    tokenizer, top_k = model.predictor.tokenizer, parameters.top_k or TOP_K
     characters = sum(len(text) * text.count(tokenizer.roles["mask"]) for text in texts) * min(
         top_k, tokenizer.vocab_size
     )
@@ -284,15 +284,15 @@ def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
     check_size(characters, FILLED, "the filled texts would have {} characters", advice)
 
     def decode(prepared: Any, scores: Tensor) -> list[Any]:
-        results = prepared.decode(scores, top_k, asked.targets or ())
-        found = [[[_candidate(one) for one in mask] for mask in masks] for masks in results]
-        return [masks[0] if len(masks) == 1 else masks for masks in found]
+        results = prepared.decode(scores, top_k, parameters.targets or ())
+        tokens = [[[_candidate(one) for one in mask] for mask in masks] for masks in results]
+        return [masks[0] if len(masks) == 1 else masks for masks in tokens]
 
     def _candidate(one: Any) -> dict[str, Any]:
         token = tokenizer.decode([one["id"]], skip_specials=False)
         return {"score": one["score"], "token": one["id"], "token_str": token, "sequence": one["text"]}
 
-    return Call("fill_mask", texts, options_of(model, body, decode), body.as_asked)
+    return Call("fill_mask", texts, options_of(model, body, decode), body.like_inputs)
 
 
 # ---- vectors
@@ -300,22 +300,22 @@ def fill_mask(model: ServedModel, body: PipelineRequest) -> Call:
 
 def feature_extraction(model: ServedModel, body: PipelineRequest) -> Call:
     """A vector for each text, of length 1 unless `normalize` is false; a list of one also for a single text."""
-    asked = body.asked
-    left, normalize = asked.truncation_direction == "Left", asked.normalize is not False
-    how = Embedding(asked.prompt_name, left, normalize, asked.dimensions).options(model, asked.truncate)
+    parameters = body.all_parameters
+    left, normalize = parameters.truncation_direction == "Left", parameters.normalize is not False
+    how = Embedding(parameters.prompt_name, left, normalize, parameters.dimensions).options(model, parameters.truncate)
     return Call("embed", texts_of(body), how, lambda vectors: vectors)
 
 
 def sentence_similarity(model: ServedModel, body: PipelineRequest) -> Call:
     """The cosine of the source sentence and each of the others."""
     if not isinstance(body.inputs, dict):
-        raise Refusal(422, "inputs: expected an object with source_sentence and sentences", param="inputs")
+        raise HTTPError(422, "inputs: expected an object with source_sentence and sentences", param="inputs")
     (source,) = fields_of(body.inputs, ("source_sentence",), "inputs")
     others = body.inputs.get("sentences")
     if not isinstance(others, list) or not others or not all(isinstance(text, str) for text in others):
-        raise Refusal(422, "inputs.sentences: expected a list of texts", param="inputs")
+        raise HTTPError(422, "inputs.sentences: expected a list of texts", param="inputs")
     options = options_of(model, body, lambda rows, scores: cosines(scores))
-    return Call("embed", [source, *others], options, lambda found: found)
+    return Call("embed", [source, *others], options, lambda cosines: cosines)
 
 
 TASKS: dict[str, tuple[str, Callable[[ServedModel, PipelineRequest], Call]]] = {

@@ -24,13 +24,13 @@ from pydantic import BaseModel
 from torch import Tensor
 
 from ...inference.steps import EmbeddingRows, HeadSteps
-from .errors import Refusal
+from .errors import HTTPError
 from .models import ServedModel
-from .routes import Count, Many, Truncation, dialect, reply, service_of
+from .routes import Count, FailFastList, TruncationRequest, api_router, reply, service_of
 from .service import Answers, Options, Service, check_rows
 from .vectors import Embedding, cosines
 
-router = dialect("rerank")
+router = api_router("rerank")
 
 # names of the label that means "relevant", if a model has two labels or more; SECOND: if it has exactly two
 RELEVANT = ("true", "yes", "relevant", "entailment", "equivalent", "duplicate")
@@ -43,12 +43,12 @@ class Document(BaseModel):
     text: str
 
 
-class RerankRequest(Truncation):
+class RerankRequest(TruncationRequest):
     """A query, and what to rank: `texts` or `documents`."""
 
     query: str
-    texts: Many[str] | None = None
-    documents: Many[str | Document] | None = None
+    texts: FailFastList[str] | None = None
+    documents: FailFastList[str | Document] | None = None
     top_n: Count | None = None
     return_text: bool = False
     return_documents: bool = False
@@ -63,19 +63,19 @@ async def rerank(body: RerankRequest, request: Request) -> Response:
     given = body.documents if body.texts is None else body.texts
     if given is None or (body.texts is not None and body.documents is not None):
         message = "expected either texts (as text-embeddings-inference) or documents (as Cohere, Jina and vLLM)"
-        raise Refusal(422, message, param="documents")
+        raise HTTPError(422, message, param="documents")
     check_rows([body.query])
     texts = [one if isinstance(one, str) else one.text for one in given]
     check_rows(texts)
     answers = await scored(request, body, texts)
-    found: Sequence[Relevance] = answers.results
+    relevances: Sequence[Relevance] = answers.results
     # by log-odds, because scores near 1 are equal by rounding; equal ones stay in their order
-    order = sorted(range(len(texts)), key=lambda i: -found[i].order)[: body.top_n]
+    order = sorted(range(len(texts)), key=lambda i: -relevances[i].order)[: body.top_n]
     if body.texts is not None:
         shown = [{"text": text} if body.return_text else {} for text in texts]
-        return reply([{"index": i, "score": found[i].score} | shown[i] for i in order], answers)
+        return reply([{"index": i, "score": relevances[i].score} | shown[i] for i in order], answers)
     documents = [{"document": {"text": text}} if body.return_documents else {} for text in texts]
-    results = [{"index": i, "relevance_score": found[i].score} | documents[i] for i in order]
+    results = [{"index": i, "relevance_score": relevances[i].score} | documents[i] for i in order]
     usage = {"total_tokens": answers.tokens}
     return reply({"id": str(uuid.uuid4()), "model": answers.model.name, "results": results, "usage": usage}, answers)
 
@@ -87,7 +87,7 @@ def ranker_of(service: Service, name: str | None) -> ServedModel:
     """The model of this name; without one the first model of pairs that ranks, or else the first embedder.
 
     If there is neither, a classifier that may read single texts ranks. If none ranks, one of the models is returned,
-    and `scored` refuses it. Raises Refusal (404) for an unknown name.
+    which `scored` rejects. Raises HTTPError (404) for an unknown name.
     """
     model = service.find(name, "classify", lambda one: ranks(one) and not may_read_single(one))
     if ranks(model) and not may_read_single(model):
@@ -123,7 +123,7 @@ def described(model: ServedModel) -> dict[str, Any]:
 async def scored(request: Request, body: RerankRequest, texts: Sequence[str]) -> Answers:
     """The relevance of each text to the query.
 
-    Raises Refusal as `Service.run` does, and 424 if the model does not rank.
+    Raises HTTPError as `Service.run` does, and 424 if the model does not rank.
     """
     service = service_of(request)
     model = ranker_of(service, body.model)
@@ -152,10 +152,10 @@ class Relevance(NamedTuple):
 def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], list[Relevance]]:
     """Returns the relevance of each pair from prepared rows and their scores (`Options.decode`).
 
-    raw: the score before sigmoid or softmax; grades have none. Raises Refusal if the model ranks no pairs.
+    raw: the score before sigmoid or softmax; grades have none. Raises HTTPError if the model ranks no pairs.
     """
     if "classify" not in model.steps:
-        raise Refusal(
+        raise HTTPError(
             424,
             f"the model {model.name!r} cannot rank: it has no classifier, and it was not trained as an embedder; "
             "fine-tune it on pairs, or with --kind embedding, or serve a sentence-transformers folder; "
@@ -163,10 +163,10 @@ def relevance(model: ServedModel, raw: bool = False) -> Callable[[Any, Tensor], 
         )
     labels, weights, single = model.predictor.loaded.labels, relevant_outputs(model), model.reads_single
     if single or weights is None:
-        found = "reads single texts" if single else f"has the labels {', '.join(labels)[:200]}"
-        raise Refusal(
+        reason = "reads single texts" if single else f"has the labels {', '.join(labels)[:200]}"
+        raise HTTPError(
             424,
-            f"the model {model.name!r} {found}; ranking needs a model of pairs with one output, with a label named "
+            f"the model {model.name!r} {reason}; ranking needs a model of pairs with one output, with a label named "
             f"{', '.join(RELEVANT)} (of two labels also {', '.join(SECOND)}), or with the grades 0, 1, ... n",
         )
     apart = len(labels) == 1 or model.predictor.kind == "multilabel"  # each output is a probability of its own

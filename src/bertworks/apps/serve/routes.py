@@ -1,7 +1,7 @@
 """What the routes share: router, fields and faults of bodies, the service behind a request, the response.
 
 A union notes an error for every kind of element, and a list is as long as the client likes: so the first wrong element
-of a list ends its reading (`Many`).
+of a list ends its reading (`FailFastList`).
 """
 
 import codecs
@@ -19,16 +19,16 @@ from .errors import TYPES
 from .service import Answers, Service
 
 T = TypeVar("T")
-Many = Annotated[list[T], Field(fail_fast=True)]
+FailFastList = Annotated[list[T], Field(fail_fast=True)]
 Count = Annotated[int, Field(strict=True, ge=1)]  # neither true nor "3"
 Direction = Annotated[Literal["Left", "Right"], BeforeValidator(lambda v: v.title() if isinstance(v, str) else v)]
 
 MISSPELT = 2  # letters by which a misspelt name differs from a known one, at most
-FOREIGN = ("top_p",)  # fields of the dialects that are as near to one of ours, but not misspelt
+FOREIGN = ("top_p",)  # fields of other APIs that are as near to one of ours, but not misspelt
 
 
 class Body(BaseModel):
-    """A body, or an object in it. Fields that it does not know are ignored, since clients of the dialects send many.
+    """A body, or an object in it. Fields that it does not know are ignored, since clients of other APIs send many.
 
     But one that differs from an optional field in a letter or two is refused: another model would answer for `mdoel`.
     """
@@ -36,24 +36,24 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_misspelt_field(cls, value: Any) -> Any:
-        known = cls.model_fields
+        fields = cls.model_fields
         names = [name for name in value if isinstance(name, str)] if isinstance(value, dict) else []
-        absent = [name for name, field in known.items() if name not in names and not field.is_required()]
+        absent = [name for name, field in fields.items() if name not in names and not field.is_required()]
         for name in names:
-            near = [] if name in known or name in FOREIGN else [one for one in absent if _is_misspelt(name, one)]
+            near = [] if name in fields or name in FOREIGN else [one for one in absent if _is_misspelt(name, one)]
             if near:
                 raise PydanticCustomError("misspelt", f"unknown field {name}; did you mean {near[0]}?")
         return value
 
 
-class Asking(Body):
+class ModelRequest(Body):
     """A body that may name the model, and say that inputs which are too long are to be cut."""
 
     model: str | None = None  # for servers with several folders
     truncate: bool | None = None  # null: as the server was started (`--auto-truncate`)
 
 
-class Truncation(Asking):
+class TruncationRequest(ModelRequest):
     """A body that may say from which end inputs are cut."""
 
     truncation_direction: Direction = "Right"
@@ -64,11 +64,11 @@ class Truncation(Asking):
         return self.truncation_direction == "Left"
 
 
-def _is_misspelt(name: str, known: str) -> bool:
-    """Whether `name` is `known` but for letters that are missing, too many or others."""
-    if abs(len(name) - len(known)) > MISSPELT:
+def _is_misspelt(name: str, field: str) -> bool:
+    """Whether `name` is `field` but for letters that are missing, too many or others."""
+    if abs(len(name) - len(field)) > MISSPELT:
         return False
-    changes = difflib.SequenceMatcher(None, name, known, autojunk=False).get_opcodes()
+    changes = difflib.SequenceMatcher(None, name, field, autojunk=False).get_opcodes()
     return sum(max(b - a, d - c) for kind, a, b, c, d in changes if kind != "equal") <= MISSPELT
 
 
@@ -124,8 +124,8 @@ class JsonRoute(APIRoute):
         return handle
 
 
-def dialect(*tags: str) -> APIRouter:
-    """The router of a dialect; tags group its routes in /openapi.json."""
+def api_router(*tags: str) -> APIRouter:
+    """The router of an API; tags group its routes in /openapi.json."""
     names = {**dict.fromkeys((400, 413, 415, 422), "Validation"), **TYPES}
     content = {"application/json": {"schema": {"type": "object"}}}
     responses: dict[int | str, dict[str, Any]] = {

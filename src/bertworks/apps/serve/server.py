@@ -49,30 +49,28 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
     Raises InputError if an extra is missing, the port is in use, the key file is wrong, a folder is damaged, or a model
     cannot compute as asked.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(f"{missing[0]} is not installed, which serving needs; run: pip install 'bertworks[serve]'")
     keys, listener = read_keys(config), bind(config)
     with listener:
         address = address_of(listener)
-        tell(f"bertworks {__version__}: loading {', '.join(folders)} for {address}")
-        from ...inference.engines import Computing
+        notify(f"bertworks {__version__}: loading {', '.join(folders)} for {address}")
         from .app import create_app
         from .models import load_models
 
-        computing = Computing(config.precision, config.engine)
-        app = in_a_thread(lambda: create_app(load_models(folders, computing), config, keys))
+        app = in_a_thread(lambda: create_app(load_models(folders, config.precision), config, keys))
         service = app.state.service
         for note in filter(None, (model.predictor.note for model in service.models.values())):
-            tell(note)
-        service.warm_up(tell)
+            notify(note)
+        service.warm_up()
         leave_cores_to_compute()
         accept(listener, config)
-        show(service, address, bool(keys), time.perf_counter() - begun)
+        show(service, address, bool(keys), time.perf_counter() - started)
         serve(app, listener, config)
     service.close()
-    tell("stopped")
+    notify("stopped")
     if not service.queue.join(LAST_SECONDS):
         os._exit(0)  # a forward pass that nobody waits for any more
 
@@ -101,8 +99,8 @@ def leave_cores_to_compute() -> None:
 def read_keys(config: ServeConfig) -> list[str]:
     """The API keys of the file, one per line, else that of the environment. Raises InputError for an unusable one."""
     if config.key_file is None:
-        where, found = KEY, os.environ.get(KEY)
-        keys = [] if found is None else [found]
+        where, key = KEY, os.environ.get(KEY)
+        keys = [] if key is None else [key]
     else:
         where = str(config.key_file)
         text = read_bytes(config.key_file, "a file with API keys", 1_000_000).decode("latin-1")
@@ -213,24 +211,19 @@ def server_of(app: "FastAPI", config: ServeConfig) -> Any:
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
             open_requests = len(self.server_state.tasks)
-            tell(f"finishing {open_requests} request{'s' if open_requests != 1 else ''}")
+            notify(f"finishing {open_requests} request{'s' if open_requests != 1 else ''}")
             timer = self.loop.call_later(config.grace, service.refuse_waiting)
             await caught_up(sockets or [], min(CATCH_UP, config.grace))
             await super().shutdown(sockets)
             timer.cancel()
 
     settings: dict[str, Any] = {"log_config": None, "log_level": "critical", "access_log": False}
-    settings |= {
-        "server_header": False,
-        "lifespan": "off",
-        "ws": "none",
-        "http": "httptools",
-        "timeout_keep_alive": KEEP_ALIVE,
-    }
+    settings |= {"server_header": False, "lifespan": "off", "ws": "none", "http": "httptools"}
+    settings["timeout_keep_alive"] = KEEP_ALIVE
     return Server(uvicorn.Config(app, timeout_graceful_shutdown=int(config.grace + LAST_SECONDS), **settings))
 
 
-def tell(text: str) -> None:
+def notify(text: str) -> None:
     """Print a line, if somebody still reads it."""
     with contextlib.suppress(OSError, ValueError):
         print(text, flush=True)
@@ -244,7 +237,7 @@ async def caught_up(listeners: Sequence[socket.socket], most: float) -> None:
     """
     end, calm = time.perf_counter() + most, 0
     while calm < 10 and time.perf_counter() < end:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         await asyncio.sleep(0.01)
         waiting, _, _ = select.select(listeners, [], [], 0)
-        calm = calm + 1 if time.perf_counter() - begun < 0.03 and not waiting else 0
+        calm = calm + 1 if time.perf_counter() - started < 0.03 and not waiting else 0

@@ -6,6 +6,7 @@ server says `truncate`. `cut` and `tokens` of the answers say what was lost and 
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from ...tasks.base import PreparedRows
 from ...tasks.inputs import Inputs
 from ...tasks.span import SpanRows
 from .config import ServeConfig
-from .errors import Refusal, without_folders
+from .errors import HTTPError, without_folders
 from .metrics import Metrics, route_of
 from .models import ExplainSteps, ServedModel
 from .queue import ComputeQueue, Scored
@@ -96,45 +97,25 @@ class Service:
 
         can: by default, of vectors whether the model was trained for them. If none can, the first with the head is
         returned, so that the caller can say what it lacks.
-        A server with one folder serves it under any name. Raises Refusal: 404 for an unknown name, 424 if no model has
-        a head for the step.
+        A server with one folder serves it under any name. Raises HTTPError: 404 for an unknown name, 424 if no model
+        has a head for the step.
         """
         if name in self.models:
             return self.models[name]
         if name and len(self.models) > 1:
-            raise Refusal(404, f"no model {name[:80]!r}; loaded: {', '.join(self.models)}", param="model")
-        found = [model for model in self.models.values() if step in model.steps]
+            raise HTTPError(404, f"no model {name[:80]!r}; loaded: {', '.join(self.models)}", param="model")
+        models = [model for model in self.models.values() if step in model.steps]
         if can is None:
             can = lambda model: step != "embed" or model.compares  # noqa: E731
-        return next(filter(can, found), found[0] if found else next(iter(self.models.values())))
+        return next(filter(can, models), models[0] if models else next(iter(self.models.values())))
 
-    def warm_up(self, say: Callable[[str], object] = lambda line: None) -> None:
-        """Compute first batches of every step, so that no request waits for what they set up.
-
-        say: called with a line before and after a model is compiled. Raises InputError if that fails.
-        """
+    def warm_up(self) -> None:
+        """Compute a first batch of every step, so that no request waits for what it sets up."""
         for model in self.models.values():
-            begun = time.perf_counter()
-            if model.compiled:
-                say(f"compiling {model.name} for this processor, which takes a minute or more")
-            for step in model.steps:
-                for inputs in model.warm_ups(step):
-                    self._warm_up(model, step, inputs)
-            if model.compiled:
-                say(f"compiled {model.name} in {time.perf_counter() - begun:.0f} s")
-
-    def _warm_up(self, model: ServedModel, step: str, inputs: Inputs) -> None:
-        steps = model.steps[step]
-        try:
-            self.queue.submit(steps, inputs, steps.costs(inputs)).result()
-        except InputError:  # NaN: said at each request, not here
-            pass
-        except Exception as error:
-            if not model.compiled:
-                raise
-            why = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])[:300]
-            folder = model.predictor.folder
-            raise InputError(f"{folder}: it could not be compiled ({why}); leave --engine out") from error
+            for name, steps in model.steps.items():
+                inputs = model.first_inputs(name)
+                with contextlib.suppress(InputError):  # NaN: said at each request, not here
+                    self.queue.submit(steps, inputs, steps.token_costs(inputs)).result()
 
     def without_paths(self, message: str) -> str:
         """A message with the names of models instead of their folders, which are no business of clients."""
@@ -145,10 +126,10 @@ class Service:
     async def run(self, request: "Request", step: str, rows: Sequence[Any], options: Options | None = None) -> Answers:
         """The answers to some rows, computed together with what others ask at the same time.
 
-        step: of models.STEPS; rows as its steps take them. Raises Refusal: 400 a text is empty, 404 unknown model, 413
-        too much, 422 a text cannot be read, 424 no head for it, or the pass failed, 503.
+        step: of models.STEPS; rows as its steps take them. Raises HTTPError: 400 a text is empty, 404 unknown model,
+        413 too much, 422 a text cannot be read, 424 no head for it, or the pass failed, 503.
         """
-        options, begun = options or Options(), time.perf_counter()
+        options, started = options or Options(), time.perf_counter()
         check_rows(rows)
         model = self.find(options.model, step)
         labels = "single" if len(rows) == 1 else "batch", model.name, route_of(request.scope)
@@ -164,17 +145,17 @@ class Service:
         decode = options.decode or (lambda rows, scores: rows.decode(scores, model.predictor.loaded.settings))
         short = short and (not isinstance(scored.scores, Tensor) or scored.scores.numel() <= SHORT_SCORES)
         results = await self.in_pool(lambda: decode(prepared, scored.scores), short)
-        times = (ready - begun, scored.queue_seconds, scored.compute_seconds)
+        times = (ready - started, scored.queue_seconds, scored.compute_seconds)
         answers = Answers(model, results, int(prepared.tokens.sum()), int(prepared.cut.sum()), *times)
         self._count(answers, int((prepared.cut > 0).sum()))
         self.metrics.success.labels(*labels).inc()
-        self.metrics.duration.labels(*labels[1:]).observe(time.perf_counter() - begun)
+        self.metrics.duration.labels(*labels[1:]).observe(time.perf_counter() - started)
         return answers
 
     async def _prepared(self, prepare: Callable[[Sequence[Any]], Any], rows: Sequence[Any]) -> tuple[Any, bool]:
         """The prepared rows, and whether they are so short that they were prepared at once.
 
-        Raises Refusal (413) before tokenizing, if a request surely has too many tokens.
+        Raises HTTPError (413) before tokenizing, if a request surely has too many tokens.
         """
         characters = sum(map(len, texts_in(rows)))
         check_size(characters, self.config.max_body, "inputs of {} characters together, each pair with both its texts")
@@ -189,10 +170,10 @@ class Service:
                 return work()
             return await asyncio.get_running_loop().run_in_executor(self.pool, work)
         except InputError as error:
-            raise Refusal(422, str(error), error_type="Tokenizer") from None
+            raise HTTPError(422, str(error), error_type="Tokenizer") from None
 
     def _check_prepared(self, model: ServedModel, step: str, prepared: PreparedRows, truncate: bool | None) -> None:
-        """Raises Refusal (413) for too many tokens or numbers, or tokens that would be lost."""
+        """Raises HTTPError (413) for too many tokens or numbers, or tokens that would be lost."""
         steps = model.steps[step]
         check_tokens(int(prepared.tokens.sum()), self.config.max_tokens)
         if prepared.cut.any() and not (self.config.auto_truncate if truncate is None else truncate):
@@ -203,28 +184,28 @@ class Service:
             if isinstance(prepared, SpanRows):
                 read = f"the {prepared.decoder.limits.max_query_length} that are read of a question"
             message = f'{where}{cut:,} tokens more than {read}; shorten the text, or send "truncate": true'
-            raise Refusal(413, message, code="context_length_exceeded")
+            raise HTTPError(413, message, code="context_length_exceeded")
         if (width := self.queue.widths.get(steps, 0)) > 1:
             values = width * steps.count(prepared.inputs)
             check_size(values, VALUES, "a result of {} numbers", "send fewer or shorter inputs")
 
     async def _scores(self, request: "Request", steps: Steps[Any], inputs: Inputs) -> Scored:
-        """The scores of a request. Raises Refusal (424) if the pass failed, ClientLeft if nobody waits for them."""
-        future = asyncio.wrap_future(self.queue.submit(steps, inputs, steps.costs(inputs)))
+        """The scores of a request. Raises HTTPError (424) if the pass failed, ClientLeft if the client disconnected."""
+        future = asyncio.wrap_future(self.queue.submit(steps, inputs, steps.token_costs(inputs)))
         left = asyncio.ensure_future(disconnected(request))
         try:
             await asyncio.wait((future, left), return_when=asyncio.FIRST_COMPLETED)
             if not future.done():
                 raise ClientLeft
             return future.result()
-        except (Refusal, ClientLeft):
+        except (HTTPError, ClientLeft):
             raise
         except InputError as error:
-            raise Refusal(424, str(error)) from None
+            raise HTTPError(424, str(error)) from None
         except Exception as error:
             name = type(error).__name__
             log.error("a forward pass failed: %s", name)
-            raise Refusal(424, f"the forward pass failed ({name}); the server's log says when") from None
+            raise HTTPError(424, f"the forward pass failed ({name}); the server's log says when") from None
         finally:
             left.cancel()
             future.cancel()  # takes it out of the queue, if it is still there
@@ -273,38 +254,38 @@ def texts_in(rows: Any) -> Iterator[str]:
 
 
 def check_rows(rows: Sequence[Any]) -> None:
-    """Raises Refusal (400) if there is no row or a text is blank."""
+    """Raises HTTPError (400) if there is no row or a text is blank."""
     if not rows:
-        raise Refusal(400, "no input; expected one text or more", error_type="Empty")
+        raise HTTPError(400, "no input; expected one text or more", error_type="Empty")
     for i, row in enumerate(rows):
         if not row or not all(text.strip() for text in texts_in(row)):
-            raise Refusal(400, f"input {i} has no text; leave it out", error_type="Empty")
+            raise HTTPError(400, f"input {i} has no text; leave it out", error_type="Empty")
 
 
-def check_size(count: int, most: int, found: str, advice: str = "send several requests", code: str = "") -> None:
-    """Raises Refusal (413) if something is larger than `most`. found: what it is, with {} for its size."""
+def check_size(count: int, most: int, what: str, advice: str = "send several requests", code: str = "") -> None:
+    """Raises HTTPError (413) if something is larger than `most`. what: what it is, with {} for its size."""
     if count > most:
-        message = f"{found.replace('{}', f'{count:,}')}; expected at most {most:,}; {advice}"
-        raise Refusal(413, message, code=code)
+        message = f"{what.replace('{}', f'{count:,}')}; expected at most {most:,}; {advice}"
+        raise HTTPError(413, message, code=code)
 
 
 def check_tokens(tokens: int, most: int, least: str = "") -> None:
-    """Raises Refusal (413) if a request has too many tokens. least: "at least " of an estimate."""
+    """Raises HTTPError (413) if a request has too many tokens. least: "at least " of an estimate."""
     check_size(tokens, most, f"{least}{{}} tokens in a request", code="max_tokens_per_request")
 
 
 def check_pairs(model: ServedModel, rows: Sequence[tuple[str, str | None]]) -> None:
-    """Raises Refusal (422) for a pair, if the model was fine-tuned on single texts, or the other way round.
+    """Raises HTTPError (422) for a pair, if the model was fine-tuned on single texts, or the other way round.
 
     Its answer would mean nothing.
     """
     count = model.predictor.loaded.texts_a_row
     unfit = [i for i, (_, second) in enumerate(rows) if {1: bool(second), 2: second is None}.get(count)]
     if unfit:
-        found, trained, advice = (
+        row, trained, advice = (
             ("a pair", "single texts", "send each text as an input of its own")
             if count == 1
             else ("a single text", "pairs", "send two texts in every input")
         )
-        message = f"input {unfit[0]} is {found}, but the model {model.name!r} was fine-tuned on {trained}; {advice}"
-        raise Refusal(422, message, param="inputs")
+        message = f"input {unfit[0]} is {row}, but the model {model.name!r} was fine-tuned on {trained}; {advice}"
+        raise HTTPError(422, message, param="inputs")

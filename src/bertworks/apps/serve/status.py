@@ -7,11 +7,11 @@ from fastapi.responses import PlainTextResponse
 
 from ..._version import __version__
 from ...tokenizer import Tokenizer
-from .errors import Refusal, shutting_down
+from .errors import HTTPError, shutting_down
 from .rerank import described
-from .routes import dialect, reply, service_of
+from .routes import api_router, reply, service_of
 
-router = dialect("server")
+router = api_router("server")
 LANGUAGES = {  # a sentence, and the most tokens for a character of it in a vocabulary of that language
     "en": ("The teacher opened the window and read the letter.", 0.4),
     "ko": ("선생님은 창문을 열고 편지를 읽었다.", 0.9),
@@ -84,7 +84,7 @@ async def openai_model(name: str, request: Request) -> Response:
     """One folder that is served."""
     service = service_of(request)
     if name not in service.models:
-        raise Refusal(404, f"no model {name[:80]!r}; loaded: {', '.join(service.models)}", param="model")
+        raise HTTPError(404, f"no model {name[:80]!r}; loaded: {', '.join(service.models)}", param="model")
     return reply(_openai(name, service.started))
 
 
@@ -107,9 +107,9 @@ async def page_models(request: Request) -> Response:
 
 def languages_of(tokenizer: Tokenizer) -> list[str]:
     """Which of LANGUAGES a vocabulary was made for: no unknown tokens, and few for each character."""
-    found = []
+    languages = []
     for language, (text, most) in LANGUAGES.items():
         ids = tokenizer.encode(text).ids[1:-1]
         if tokenizer.unk_id not in ids and len(ids) <= most * len(text):
-            found.append(language)
-    return found
+            languages.append(language)
+    return languages

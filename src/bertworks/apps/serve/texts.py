@@ -10,22 +10,22 @@ from pydantic import Field
 from torch import Tensor
 
 from ...inference.steps import HeadSteps
-from .errors import Refusal
+from .errors import HTTPError
 from .rerank import may_read_single
-from .routes import Asking, Many, Truncation, dialect, reply, service_of
+from .routes import FailFastList, ModelRequest, TruncationRequest, api_router, reply, service_of
 from .service import Answers, Options, check_rows
 
-router = dialect("texts")
+router = api_router("texts")
 
 # ---- labels
 
-Single = Annotated[Many[str], Field(min_length=1, max_length=2)]  # a text or a pair, of a batch
+Single = Annotated[FailFastList[str], Field(min_length=1, max_length=2)]  # a text or a pair, of a batch
 
 
-class PredictRequest(Truncation):
+class PredictRequest(TruncationRequest):
     """A text, a pair, or a batch of lists of one or two texts."""
 
-    inputs: str | Many[str] | Many[Single]
+    inputs: str | FailFastList[str] | FailFastList[Single]
     raw_scores: bool = False
 
 
@@ -43,7 +43,7 @@ async def predict(body: PredictRequest, request: Request) -> Response:
     if flat and len(batch[0]) > (1 if single else 2):
         expected = "one text" if single else "a text or a pair"
         message = f'a flat list of {len(batch[0])} texts; this model reads {expected}; write a batch as [["a"],["b"]]'
-        raise Refusal(422, message, param="inputs")
+        raise HTTPError(422, message, param="inputs")
     rows = [(row[0], row[1] if len(row) == 2 else None) for row in batch]
     steps = cast(HeadSteps[Any], model.steps_of("classify"))
 
@@ -59,16 +59,16 @@ async def predict(body: PredictRequest, request: Request) -> Response:
 # ---- our own
 
 
-async def _answered(request: Request, step: str, body: Asking, row: Any) -> Answers:
+async def _answered(request: Request, step: str, body: ModelRequest, row: Any) -> Answers:
     """The answer to one row."""
     return await service_of(request).run(request, step, [row], Options(body.model, body.truncate))
 
 
-class ChooseRequest(Asking):
+class ChooseRequest(ModelRequest):
     """A text, and what may follow it."""
 
     text: str
-    choices: Many[str] = Field(min_length=1)
+    choices: FailFastList[str] = Field(min_length=1)
 
 
 @router.post("/choose")
@@ -79,7 +79,7 @@ async def choose(body: ChooseRequest, request: Request) -> Response:
     return reply(answers.results[0], answers)
 
 
-class PairRequest(Asking):
+class PairRequest(ModelRequest):
     """Two sentences."""
 
     a: str
@@ -93,7 +93,7 @@ async def next_sentence(body: PairRequest, request: Request) -> Response:
     return reply(answers.results[0], answers)
 
 
-class ExplainRequest(Asking):
+class ExplainRequest(ModelRequest):
     """A sentence, and maybe a second one."""
 
     a: str

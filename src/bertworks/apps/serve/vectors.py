@@ -21,12 +21,12 @@ from torch.nn import functional as F
 from ...inference.steps import EmbeddingRows
 from ...tasks.inputs import Inputs
 from ...tasks.sequences import frame, tokenize
-from .errors import Refusal
+from .errors import HTTPError
 from .models import ServedModel
-from .routes import Asking, Count, Many, Truncation, dialect, reply, service_of
+from .routes import Count, FailFastList, ModelRequest, TruncationRequest, api_router, reply, service_of
 from .service import Answers, Options
 
-router = dialect("vectors")
+router = api_router("vectors")
 Vectors = NDArray[np.float32]
 
 
@@ -41,24 +41,24 @@ class Embedding:
     dimensions: int | None = None
 
     def options(self, model: ServedModel, truncate: bool | None) -> Options:
-        """The options of a request. Raises Refusal (422) if the vectors have fewer dimensions."""
-        embedder, kept = model.embedder, self.dimensions
-        if kept is not None and not 1 <= kept <= embedder.width:
-            raise Refusal(422, f"dimensions = {kept}; expected 1 to {embedder.width}", param="dimensions")
+        """The options of a request. Raises HTTPError (422) if the vectors have fewer dimensions."""
+        embedder, width = model.embedder, self.dimensions
+        if width is not None and not 1 <= width <= embedder.width:
+            raise HTTPError(422, f"dimensions = {width}; expected 1 to {embedder.width}", param="dimensions")
 
         def decode(rows: EmbeddingRows, scores: Tensor) -> Any:
-            return replace(rows, normalize=self.normalize).decode(scores[:, :kept].contiguous())
+            return replace(rows, normalize=self.normalize).decode(scores[:, :width].contiguous())
 
         return Options(model.name, truncate, lambda rows: self.prepare(model, rows), decode)
 
     def prepare(self, model: ServedModel, rows: Sequence[str]) -> EmbeddingRows:
-        """The sequences of texts. Raises Refusal (422) for an unknown prompt."""
+        """The sequences of texts. Raises HTTPError (422) for an unknown prompt."""
         loaded, pooling, name = model.predictor.loaded, model.embedder.pooling, self.prompt_name
         tokenizer, limit = loaded.tokenizer, loaded.limits.max_seq_length
         if name is not None:
             if name not in model.prompts:
                 message = f"no prompt {name[:80]!r}; this model has {', '.join(model.prompts) or 'none'}"
-                raise Refusal(422, message, param="prompt_name")
+                raise HTTPError(422, message, param="prompt_name")
             pooling = replace(pooling, prompt=model.prompts[name])
         tokens = tokenize(tokenizer, [pooling.text(row) for row in rows])
         length = np.minimum(tokens.length, limit - 2)
@@ -71,24 +71,24 @@ class Embedding:
 def cosines(vectors: Tensor) -> list[float]:
     """(N - 1,) the cosine of each of (N, D) vectors and the first, which is left out, in float64."""
     unit = F.normalize(vectors.double(), dim=-1)
-    found: list[float] = (unit[1:] @ unit[0]).clamp(-1, 1).tolist()
-    return found
+    values: list[float] = (unit[1:] @ unit[0]).clamp(-1, 1).tolist()
+    return values
 
 
 # ---- routes
 
 
-async def embedded(request: Request, body: Asking, texts: str | list[str], how: Embedding) -> Answers:
+async def embedded(request: Request, body: ModelRequest, texts: str | list[str], how: Embedding) -> Answers:
     """The vectors of one text or several."""
     service = service_of(request)
     options = how.options(service.find(body.model, "embed"), body.truncate)
     return await service.run(request, "embed", [texts] if isinstance(texts, str) else texts, options)
 
 
-class EmbedRequest(Truncation):
+class EmbedRequest(TruncationRequest):
     """Texts to embed."""
 
-    inputs: str | Many[str] = Field(examples=["What is deep learning?"])
+    inputs: str | FailFastList[str] = Field(examples=["What is deep learning?"])
     prompt_name: str | None = None
     normalize: bool = True
     dimensions: StrictInt | None = None
@@ -102,10 +102,10 @@ async def embed(body: EmbedRequest, request: Request) -> Response:
     return reply(answers.results, answers)
 
 
-class EmbeddingsRequest(Asking):
+class EmbeddingsRequest(ModelRequest):
     """Texts to embed, as OpenAI's clients write them."""
 
-    input: StrictStr | Many[StrictStr]
+    input: StrictStr | FailFastList[StrictStr]
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Count | None = None
 

@@ -8,11 +8,7 @@ from typing import Literal
 class ConvertOptions:
     """What to change, and what the source does not say."""
 
-    to: Literal["folder", "sentence-transformers"] = "folder"  # sentence-transformers: encoder and pooling
-    drop_heads: bool = False  # leave out all heads and write the encoder alone
     positions: int = 0  # longest input: position table cut, or repeated from its start; 0: unchanged
     do_lower_case: bool | None = None  # for a vocab.txt that does not say it: --do-lower-case or --cased
     hidden_act: Literal["gelu", "gelu_new"] | None = None  # of TensorFlow checkpoints before February 2019: gelu
-    pooling: str | None = None  # for sentence-transformers: cls, max or mean; none: the source's, or mean
-    normalize: bool | None = None  # for sentence-transformers: scale vectors to length 1; none: as the source
     allow_pickle: bool = False  # allow reading pytorch_model.bin, by torch's restricted loader

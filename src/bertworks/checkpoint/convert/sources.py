@@ -18,17 +18,18 @@ from ..folder import CONFIG, check_size, find_model, read_config
 from ..names import Family
 from ..pooling import Pooling, read_pooling
 from ..weights import read_weights, weights_name
+from .options import ConvertOptions
 from .tensorflow import read_original
 from .tensorflow_files import prefixes
 
-_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model")
+_VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json")
 
 
 @dataclass(frozen=True)
 class Source:
     """A model as it was found."""
 
-    what: str  # the kind of source, for the report
+    kind: str  # of the source, for the report
     folder: Path
     config: ModelConfig
     family: Family
@@ -40,50 +41,47 @@ class Source:
     pooling: Pooling | None  # of a sentence-transformers folder
 
 
-def read_source(
-    path: Path | str, do_lower_case: bool | None = None, hidden_act: str | None = None, allow_pickle: bool = False
-) -> Source:
+def read_source(path: Path | str, options: ConvertOptions) -> Source:
     """The model that `path` means: a model, run or sentence-transformers folder, or a TensorFlow checkpoint.
 
-    do_lower_case: of a vocab.txt that does not say it. hidden_act: see `read_original`. allow_pickle: read a
-    pytorch_model.bin or its shards, by torch's restricted loader. Raises InputError if it is none of these, or damaged.
+    Raises InputError if it is none of these, or damaged.
     """
     folder, pooling = read_pooling(find_model(path))
     if not (folder / CONFIG).exists():
-        return _original(path, do_lower_case, hidden_act)
-    if hidden_act is not None:
+        return _original(path, options)
+    if options.hidden_act is not None:
         raise InputError(f"{folder}: {CONFIG} says which activation was trained; leave --hidden-act out")
     config, settings = read_config(folder)
-    what, raw = f"folder with {weights_name(folder)}", read_weights(folder, allow_pickle)
+    kind, raw = f"folder with {weights_name(folder)}", read_weights(folder, options.allow_pickle)
     family = family_in(config.family, raw, settings)
     raw = family.separated(raw)
     every = family.canonical({name: name for name in raw}, str(folder))
     names = every if config.tie_word_embeddings else family.untied(every)
-    tensors = {name: raw[theirs] for name, theirs in names.items()}
+    tensors = {name: raw[original] for name, original in names.items()}
     ignored = dict.fromkeys(raw.keys() - every.values(), "nothing that is learned")
     ignored |= dict.fromkeys(family.unread_in(raw), "a pooler that a model of this class does not read")
     ignored |= dict.fromkeys({*every.values()} - {*names.values()}, "not read beside a decoder's own bias")
-    tokenizer = _tokenizer(folder, config, do_lower_case)
-    return Source(what, folder, config, family, settings, tensors, names, ignored, tokenizer, pooling)
+    tokenizer = _tokenizer(folder, config, options.do_lower_case)
+    return Source(kind, folder, config, family, settings, tensors, names, ignored, tokenizer, pooling)
 
 
-def _original(path: Path | str, do_lower_case: bool | None, hidden_act: str | None) -> Source:
+def _original(path: Path | str, options: ConvertOptions) -> Source:
     """A TensorFlow checkpoint."""
     if Path(path).is_dir() and not prefixes(Path(path)):
         raise InputError(f"{path}: neither {CONFIG} nor a TensorFlow checkpoint (.index) in this folder")
-    read = read_original(path, hidden_act)
+    read = read_original(path, options.hidden_act)
     folder = read.prefix.parent
     config = hf.config_from_hf(read.settings, str(folder))
     family = family_in(config.family, read.tensors, read.settings)
-    what, tokenizer = f"TensorFlow checkpoint {read.prefix.name}", _tokenizer(folder, config, do_lower_case)
-    return Source(what, folder, config, family, read.settings, read.tensors, read.names, read.ignored, tokenizer, None)
+    kind, tokenizer = f"TensorFlow checkpoint {read.prefix.name}", _tokenizer(folder, config, options.do_lower_case)
+    return Source(kind, folder, config, family, read.settings, read.tensors, read.names, read.ignored, tokenizer, None)
 
 
 def _tokenizer(folder: Path, config: ModelConfig, do_lower_case: bool | None) -> Tokenizer | None:
-    """The tokenizer beside the weights; None if there is none."""
-    found = [name for name in _VOCABULARIES if next(folder.glob(name), None)]
-    if not found:
+    """The tokenizer beside the weights; None without one."""
+    files = [name for name in _VOCABULARIES if next(folder.glob(name), None)]
+    if not files:
         return None
     tokenizer = Tokenizer.load(folder, do_lower_case)
-    check_size(tokenizer, config, f"{folder / found[0]}")
+    check_size(tokenizer, config, f"{folder / files[0]}")
     return tokenizer

@@ -35,9 +35,7 @@ _SCOPES = {  # with a kernel and a bias, or with gamma and beta: our modules
     "cls/predictions/transform/dense": "heads.mlm.dense",
     "cls/predictions/transform/LayerNorm": "heads.mlm.norm",
 }
-_BERT_LAYER = {
-    theirs.replace(".", "/"): ours for ours, theirs in LAYERS["bert"].items()
-}  # Hugging Face took these over
+_BERT_LAYER = {hf.replace(".", "/"): name for name, hf in LAYERS["bert"].items()}  # which Hugging Face took over
 _ALBERT_LAYER = {
     "attention_1/self/query": "attention.query",
     "attention_1/self/key": "attention.key",
@@ -56,7 +54,7 @@ _PAIRS = "cls/seq_relationship"
 def _names(pair: str, layer: str, inside: dict[str, str], more: dict[str, str]) -> tuple[dict[str, str], ...]:
     """Variables and scopes of a program. pair: our head of sentence pairs. layer: the scope of one, {} its number."""
     pairs = {f"{_PAIRS}/output_weights": f"heads.{pair}.weight", f"{_PAIRS}/output_bias": f"heads.{pair}.bias"}
-    layers = {f"{layer}/{theirs}": f"encoder.layers.{{}}.{ours}" for theirs, ours in inside.items()}
+    layers = {f"{layer}/{scope}": f"encoder.layers.{{}}.{module}" for scope, module in inside.items()}
     return _VARIABLES | pairs, _SCOPES | layers | more
 
 
@@ -100,32 +98,32 @@ def read_original(path: Path | str, hidden_act: str | None = None) -> OriginalCh
         )
     ignored = {name: why for name in bundle.variables for why, names in _IGNORED.items() if names.fullmatch(name)}
     names = {name: hf_name(name, settings["model_type"]) for name in bundle.variables.keys() - ignored.keys()}
-    unknown = sorted(name for name, theirs in names.items() if theirs is None)
-    if unknown:
+    foreign = sorted(name for name, hf in names.items() if hf is None)
+    if foreign:
         raise InputError(
-            f"{prefix}: {len(unknown)} variables that are no part of {settings['model_type'].upper()} as "
-            f"google-research/{settings['model_type']} names them: {listed(unknown)}"
+            f"{prefix}: {len(foreign)} variables that are no part of {settings['model_type'].upper()} as "
+            f"google-research/{settings['model_type']} names them: {listed(foreign)}"
         )
-    known = {theirs: name for name in sorted(names) if (theirs := names[name]) is not None}
-    if len(known) < len(names):
+    originals = {hf: name for name in sorted(names) if (hf := names[name]) is not None}
+    if len(originals) < len(names):
         raise InputError(f"{prefix}: two variables for one tensor, with and without module/ before their names")
-    tensors = {theirs: _read(bundle, name) for theirs, name in known.items()}
-    return OriginalCheckpoint(prefix, settings, tensors, known, ignored)
+    tensors = {hf: _read(bundle, name) for hf, name in originals.items()}
+    return OriginalCheckpoint(prefix, settings, tensors, originals, ignored)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The settings of a checkpoint's config file as a config.json has them.
 
-    Raises InputError if there is none, or two.
+    Raises InputError for no config file, and for two.
     """
-    found = [name for name in CONFIGS if (folder / name).exists()]
-    if len(found) != 1:
-        what = " and ".join(found) or "no config file"
+    files = [name for name in CONFIGS if (folder / name).exists()]
+    if len(files) != 1:
+        what = " and ".join(files) or "no config file"
         raise InputError(f"{folder}: {what}; expected one of {', '.join(CONFIGS)} beside the checkpoint")
-    settings = read_json_object(folder / found[0])
+    settings = read_json_object(folder / files[0])
     activation = settings.get("hidden_act", "gelu")
     settings["hidden_act"] = "gelu_new" if activation == "gelu" else activation
-    return {"layer_norm_eps": 1e-12, **settings, "model_type": CONFIGS[found[0]]}
+    return {"layer_norm_eps": 1e-12, **settings, "model_type": CONFIGS[files[0]]}
 
 
 def hf_name(name: str, family: str) -> str | None:
@@ -133,13 +131,13 @@ def hf_name(name: str, family: str) -> str | None:
     (variables, scopes), table = _NAMES[family], FAMILIES[family]
     name = name.removeprefix("module/")  # of checkpoints that were exported for TensorFlow Hub
     if name in variables:
-        return table.their_name(variables[name])
+        return table.hf_name(variables[name])
     scope, _, kind = name.rpartition("/")
     number = re.search(r"(?<=/layer_)\d+|(?<=/group_)\d+", scope)
     pattern = scope if number is None else f"{scope[: number.start()]}{{}}{scope[number.end() :]}"
     if pattern not in scopes or kind not in KINDS:
         return None
-    return table.their_name(f"{scopes[pattern].format(number and number[0])}.{KINDS[kind]}")
+    return table.hf_name(f"{scopes[pattern].format(number and number[0])}.{KINDS[kind]}")
 
 
 def _read(bundle: Bundle, name: str) -> Tensor:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from ...files import InputError
-from ...tokenizer.protobuf import bytes_in, fields_of, number_in, varint
 
+Fields = Mapping[int, list[int | bytes]]  # the values of a message by the numbers of its fields
 MAGIC = 0xDB4775248B80FB57
 FOOTER, TRAILER = 48, 5  # bytes at the end of the file; behind each block: how it is compressed, and its checksum
 DTYPES = {  # the numbers of types.proto that are read
@@ -87,23 +87,24 @@ class Bundle:
 def find_prefix(path: Path | str) -> Path:
     """The prefix of the checkpoint that `path` means: a prefix, one of its files, or a folder with one checkpoint.
 
-    Raises InputError that says which checkpoints there are, if there is none of that name, or several.
+    Raises InputError that says which checkpoints there are, if no or several checkpoints match.
     """
     path = Path(path)
     prefix = path.with_name(path.name.removesuffix(".index").partition(".data-")[0])
     if not path.is_dir() and prefix.with_name(prefix.name + ".index").exists():
         return prefix
     folder = path if path.is_dir() else path.parent
-    found = prefixes(folder)
-    if path.is_dir() and len(found) == 1:
-        return found[0]
-    there = f"give one of {', '.join(prefix.name for prefix in found)}" if found else "there is no .index file"
+    checkpoints = prefixes(folder)
+    if path.is_dir() and len(checkpoints) == 1:
+        return checkpoints[0]
+    names = ", ".join(prefix.name for prefix in checkpoints)
+    there = f"give one of {names}" if names else "there is no .index file"
     what = f"{path}: no single" if path.is_dir() else f"{path}: no"
     raise InputError(f"{what} checkpoint of TensorFlow's format V2 (index and data files); {there}")
 
 
 def prefixes(folder: Path) -> list[Path]:
-    """The checkpoints in a folder; none if there is no such folder."""
+    """The checkpoints in a folder; none without the folder."""
     return [file.with_suffix("") for file in sorted(folder.glob("*.index"))]
 
 
@@ -119,7 +120,7 @@ def open_bundle(prefix: Path) -> Bundle:
     shards = tuple(prefix.with_name(f"{prefix.name}.data-{i:05}-of-{count:05}") for i in range(count))
     for shard in shards:
         if not shard.exists():
-            raise InputError(f"{shard}: no such file; {index.name} says that there are {count} of them")
+            raise InputError(f"{shard}: missing; {index.name} says that there are {count} of them")
     return Bundle(prefix, shards, variables)
 
 
@@ -171,6 +172,55 @@ def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
 
 
 # ---- the protocol buffers
+
+
+def varint(data: bytes, start: int) -> tuple[int, int]:
+    """A number of at most 64 bits, seven bits per byte, and where it ends."""
+    value = 0
+    for i, byte in enumerate(data[start : start + 10]):
+        value |= (byte & 127) << 7 * i
+        if byte < 128:
+            return value & (2**64 - 1), start + i + 1
+    raise ValueError(f"the number at byte {start} does not end")
+
+
+def fields_of(message: int | bytes) -> Fields:
+    """The fields of a message."""
+    if isinstance(message, int):
+        raise ValueError("a number in place of a message")
+    fields: dict[int, list[int | bytes]] = {}
+    at = 0
+    while at < len(message):
+        key, at = varint(message, at)
+        number, wire = key >> 3, key & 7
+        value: int | bytes
+        if wire == 0:
+            value, at = varint(message, at)
+        else:
+            # the wire types 1 and 5 have fixed lengths
+            size, at = varint(message, at) if wire == 2 else ({1: 8, 5: 4}.get(wire, len(message)), at)
+            value, at = message[at : at + size], at + size
+            if at > len(message):
+                raise ValueError(f"its field {number} (wire type {wire}) reaches beyond its end")
+        fields.setdefault(number, []).append(value)
+    return fields
+
+
+def number_in(fields: Fields, field: int, default: int = 0) -> int:
+    """The value of a field that is a number from 0."""
+    value = fields.get(field, [default])[-1]
+    if not isinstance(value, int) or value >= 2**63:
+        raise ValueError(f"field {field} is no number from 0")
+    return value
+
+
+def bytes_in(fields: Fields, field: int) -> list[bytes]:
+    """All values of a field that is text, bytes or a message."""
+    items = fields.get(field, [])
+    values = [value for value in items if isinstance(value, bytes)]
+    if len(values) < len(items):
+        raise ValueError(f"field {field} is a number")
+    return values
 
 
 def _header(message: bytes) -> int:

@@ -38,8 +38,8 @@ NEIGHBOURS = {"both": (-1, 0, 1), "left": (-1, 0), "right": (0, 1)}  # the block
 class KeyedAttention(Attention):
     """Attention with 0/1 masks on the weights, whose backward pass is written out."""
 
-    def context(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: SiteDropout) -> Tensor:
-        context: Tensor = _KeyedProduct.apply(q, k, v, visible, dropout.mask, rescale(dropout.rate))
+    def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
+        context: Tensor = _KeyedProduct.apply(q, k, v, attention_mask, dropout.mask, rescale(dropout.rate))
         return context
 
 
@@ -51,13 +51,13 @@ class _KeyedProduct(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, visible, mask, scale):  # type: ignore[no-untyped-def]
+    def forward(ctx, q, k, v, attention_mask, mask, scale):  # type: ignore[no-untyped-def]
         B, N, L, H = q.shape
         ctx.factor = 1 / math.sqrt(H)
         q, k, v = ((q * ctx.factor).reshape(B * N, L, H), k.reshape(B * N, -1, H), v.reshape(B * N, -1, H))
         scores = torch.bmm(q, k.transpose(1, 2)).view(B, N, L, -1)  # (B, N, L, K)
-        if visible is not None:
-            scores += torch.where(visible, 0.0, -10000.0).to(scores.dtype)  # the constant of modeling.py
+        if attention_mask is not None:
+            scores += torch.where(attention_mask, 0.0, -10000.0).to(scores.dtype)  # the constant of modeling.py
         weights = torch.softmax(scores, -1)
         ctx.save_for_backward(q, k, v, weights, mask)
         ctx.scale = scale if mask is not None else 1.0
@@ -98,7 +98,7 @@ class UnpaddedAttention(Attention):
         if self.rotations is not None:
             q, k = rotate(q, self.rotations), rotate(k, self.rotations)
         rows = self.context(q, k, v, None, dropout).transpose(1, 2).flatten(2)[0]
-        return rows if self.cells is None else self.layout.select(rows, self.cells)
+        return rows if self.output_positions is None else self.layout.select(rows, self.output_positions)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,7 +107,7 @@ class SequenceAttention(UnpaddedAttention):
 
     lengths: tuple[int, ...]  # of the sequences, whose rows follow each other
 
-    def context(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: SiteDropout) -> Tensor:
+    def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
         """Rows behind those of the last sequence get zeros."""
         _, N, T, H = q.shape
         context = q.new_zeros(1, T, N, H).transpose(1, 2)
@@ -124,7 +124,7 @@ class FlashAttention(UnpaddedAttention):
 
     cu_seqlens: Tensor  # (n + 1,) int32, the row at which each of n sequences begins, and T
 
-    def context(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: SiteDropout) -> Tensor:
+    def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
         longest = max(self.layout.L, LARGE_ROW_MULTIPLE)  # the filling behind the last sequence is one too
         return flash_attention(q, k, v, self.cu_seqlens, longest, dropout.rate, self.causal)
 
@@ -211,9 +211,9 @@ class BlockAttention(Attention):
     blocks: "Blocks"
     inner: Attention  # attention within blocks
 
-    def context(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, dropout: SiteDropout) -> Tensor:
+    def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
         b = self.blocks
-        return b.join(self.inner.context(b.queries(q), b.keys(k), b.keys(v), b.visible, dropout), q.shape[2])
+        return b.join(self.inner.context(b.queries(q), b.keys(k), b.keys(v), b.attention_mask, dropout), q.shape[2])
 
 
 def in_blocks(attention: Attention, blocks: "Blocks") -> BlockAttention:
@@ -230,7 +230,7 @@ class Blocks:
 
     size: int  # S
     neighbours: tuple[int, ...]
-    visible: Tensor  # (B n, 1, S, K), True for keys that may be seen
+    attention_mask: Tensor  # (B n, 1, S, K), True for keys that may be seen
 
     @classmethod
     def of(cls, config: ModelConfig, layout: Layout, device: torch.device) -> "Blocks | None":

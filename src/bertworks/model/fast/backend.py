@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from ..attention import Attention, TorchAttention, global_and_local
 from ..bert import Encoder, Layer
-from ..computation import Computation, ForwardOptions, assemble
 from ..dropout import LayerDropout
+from ..forward import ForwardOptions, ForwardPlan, Reference, build_plan
 from ..layout import Layout
 from .attention import (
     Blocks,
@@ -41,7 +41,15 @@ from .attention import (
 )
 from .cpu import KernelComputation
 from .kernels import Kernels
-from .products import Network, in_autocast_dtype, joined_products, with_replacements
+from .products import (
+    Network,
+    in_autocast_dtype,
+    is_supported,
+    joined_products,
+    product,
+    separate_products,
+    with_replacements,
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +114,7 @@ class Backend:
             unpadded=not (gradients or encoder.training or recurrent) and _is_unpadded_cheaper(encoder, layout),
         )
 
-    def select(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> Computation:
+    def select(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
         """How to compute a batch."""
         config, facts = encoder.config, self.facts(encoder, layout, options)
         method = choose(facts)
@@ -127,10 +135,14 @@ class Backend:
             scopes = _unpadded(method, scopes, config.direction == "left")
         if blocks is not None:
             scopes = scopes[0], in_blocks(scopes[1], blocks)
-        computation = assemble(method, encoder, layout, scopes, options)
+        computation = build_plan(method, encoder, layout, scopes, options)
         if not compiled:
             return computation
         return CompiledComputation(method, layout, computation.attentions, computation.dropout, layer=self.compiled)
+
+    def product(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        """As `Reference.product`, which is slower on a CPU."""
+        return product(x, weight, bias) if is_supported(x) else Reference().product(x, weight, bias)
 
 
 def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
@@ -161,6 +173,15 @@ def accelerated(model: Network) -> Network:
     return model
 
 
+def reference(model: Network) -> Network:
+    """The same parameters in the modules of bert.py alone, computed by `Reference`: the inverse of `accelerated`."""
+    model = with_replacements(model, separate_products)
+    for encoder in model.modules():
+        if isinstance(encoder, Encoder):
+            encoder.backend = Reference(requested=True)
+    return model
+
+
 @torch.enable_grad()
 def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
     """The name of the method by which the layers of a model are trained, with matrix products in `dtype`.
@@ -169,6 +190,8 @@ def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
     """
     encoder = next(module for module in model.modules() if isinstance(module, Encoder))
     backend, layout = encoder.backend, Layout(1, 1, None, None, None)
+    if not isinstance(backend, Backend):
+        return "reference"
     with torch.autocast(encoder.embeddings.word.weight.device.type, dtype, enabled=dtype is not torch.float32):
         facts = replace(backend.facts(encoder, layout, ForwardOptions()), keyed=keyed, unpadded=False)
     method = choose(facts)
@@ -179,7 +202,7 @@ def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CompiledComputation(Computation):
+class CompiledComputation(ForwardPlan):
     """The layer compiled once for all layers."""
 
     layer: Any  # `run_layer`, compiled

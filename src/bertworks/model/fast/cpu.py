@@ -18,9 +18,9 @@ from torch.autograd.function import once_differentiable
 
 from ..attention import Attention, TorchAttention, global_and_local
 from ..bert import Encoder
-from ..computation import Computation, ForwardOptions, attention_of_layers
 from ..config import ModelConfig
 from ..dropout import EMBEDDING_SITE, DropoutKey, EncoderDropout, SiteDropout, is_by_byte, keyed_dropout, layer_site
+from ..forward import ForwardOptions, ForwardPlan, attention_of_layers
 from ..layout import Layout, inverse_of
 from .kernels import NO_DROPOUT, ROWS, WIDTH, AttentionShape, Dropout, Kernels, Rows
 from .products import is_replaceable
@@ -71,7 +71,7 @@ def trimmed(encoder: Encoder, layout: Layout, kernels: Kernels) -> Layout:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class KernelComputation(Computation):
+class KernelComputation(ForwardPlan):
     """The layers of one pass over a batch, one after the other. Kernels draw the masks of dropout."""
 
     kernels: Kernels
@@ -84,7 +84,7 @@ class KernelComputation(Computation):
         """Of a batch in training with a key."""
         c, key = encoder.config, options.dropout
         assert key is not None
-        if options.cells(encoder) is not None:
+        if options.returned_positions(encoder) is not None:
             layout = trimmed(encoder, layout, kernels)
         scopes = global_and_local(TorchAttention, c, layout, encoder.embeddings.word.weight.device)
         attentions = attention_of_layers(encoder, layout, scopes, options)
@@ -107,7 +107,7 @@ class KernelComputation(Computation):
 
     def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
         """The output of the next layer, (T, D) float32, of the last one (R, D)."""
-        c, cells = self.config, attention.cells
+        c, cells = self.config, attention.output_positions
         x16 = self.output16.pop() if self.output16 else x.to(torch.bfloat16)
         shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, attention.rotations)
         returned = self.rows if cells is None else Rows.of(self.layout.at(cells))

@@ -6,15 +6,14 @@ half the time (docs/log.md, "Inference on CPUs"). oneDNN's operator has no gradi
 product that is still in the cache.
 """
 
-import copy
-
 import torch
 from torch import Tensor, nn
 
 from ..attention import Attention
-from ..bert import FeedForward, SelfAttention
+from ..bert import Encoder, FeedForward, SelfAttention
 from ..dropout import SiteDropout
-from .products import Network, has_bfloat16, is_replaceable, is_unmodified, with_replacements
+from ..initialization import has_bfloat16, in_bfloat16
+from .products import Network, is_replaceable, is_unmodified, with_replacements
 
 # oneDNN keeps what it prepares for each number of rows. These modules read one row per sequence or masked token:
 # little work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.
@@ -28,9 +27,12 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
 
     float32: the weights are shared, and products on a CPU go through oneDNN. bfloat16: a copy, in which every weight is
     bfloat16. frozen: the weights will not change any more, so on a CPU the layers' matrices are copied once into
-    oneDNN's own layout, those of query, key and value as one; bfloat16 always is.
+    oneDNN's own layout, those of query, key and value as one; bfloat16 always is. The network of `reference` stays
+    as it is.
     """
     network.eval()
+    if any(isinstance(module, Encoder) and getattr(module.backend, "requested", False) for module in network.modules()):
+        return network
     if precision == "bfloat16":
         network = in_bfloat16(network)
     if torch.is_autocast_enabled("cpu"):
@@ -56,16 +58,6 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
         return None  # an adapter, or a layer with hooks or a computed weight, stays as it is
 
     return with_replacements(network, replace)
-
-
-def in_bfloat16(network: Network) -> Network:
-    """A copy whose weights are bfloat16, made without a copy in float32; what shares a weight still does."""
-    copied = {id(p): nn.Parameter(p.detach().to(torch.bfloat16), p.requires_grad) for p in network.parameters()}
-    twin = copy.deepcopy(network, copied).to(torch.bfloat16)
-    for module in twin.modules():
-        if isinstance(module, nn.RNNBase):
-            module.float()  # recurrent.py computes in float32
-    return twin
 
 
 class OneDnnLinear(nn.Module):

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from ..attention import Attention
 from ..bert import FeedForward, SelfAttention
 from ..dropout import SiteDropout
+from ..initialization import has_bfloat16
 
 Network = TypeVar("Network", bound=nn.Module)
 Replace = Callable[[str, nn.Module], nn.Module | None]
@@ -75,6 +76,16 @@ def joined_products(name: str, module: nn.Module) -> nn.Module | None:
     return JoinedFeedForward(module) if type(module) is FeedForward else None
 
 
+def separate_products(name: str, module: nn.Module) -> nn.Module | None:
+    """For `with_replacements`: the module of bert.py in place of one of those above."""
+    kinds = {JoinedSelfAttention: SelfAttention, JoinedFeedForward: FeedForward}
+    if type(module) not in kinds:
+        return None
+    separate = kinds[type(module)].__new__(kinds[type(module)])
+    separate.__dict__.update(vars(module))
+    return separate
+
+
 # ---- the products
 
 
@@ -122,11 +133,6 @@ def is_supported(x: Tensor) -> bool:
     if x.device.type != "cpu" or torch.compiler.is_compiling() or not torch.backends.mkldnn.is_available():
         return False
     return x.dtype is torch.float32 or (x.dtype is torch.bfloat16 and has_bfloat16())
-
-
-def has_bfloat16() -> bool:
-    """Whether this CPU multiplies bfloat16 at least as fast as float32 (AMX, or AVX-512 with bfloat16)."""
-    return torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -1,0 +1,39 @@
+"""`bertworks models`: the encoders that a name stands for on this machine."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from .arguments import parse
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """List the bundled encoders and the models in the Hugging Face cache.
+
+    Example:
+        bertworks models
+        bertworks predict fill-mask mini "The capital of France is [MASK]."
+        bertworks finetune org/name@main --train train.csv --out runs/topics
+
+    Every command takes such a name in place of a model folder. A repository that is not in the cache is downloaded.
+    """
+
+
+def models(argv: list[str]) -> None:
+    """Print the list."""
+    parse(Arguments, argv, "models")
+    from ..pretrained import BUNDLED, bundled
+    from ..pretrained.hub import cached
+    from ..reporting.tables import ResultTable
+
+    folders = {name: bundled(name) for name in BUNDLED}
+    rows = [(name, "bundled", _megabytes(folder)) for name, folder in folders.items() if folder is not None]
+    rows += [(f"{name}@{folder.name}", "downloaded", _megabytes(folder)) for name, folder in cached()]
+    if rows:
+        ResultTable("", ("name", "origin", "MB"), rows).show()
+    else:
+        print("no model is bundled or downloaded; ORG/NAME in place of a folder downloads one of the Hugging Face Hub")
+
+
+def _megabytes(folder: Path) -> str:
+    return f"{sum(file.stat().st_size for file in folder.rglob('*') if file.is_file()) / 1e6:.1f}"

@@ -1,0 +1,45 @@
+"""Which code computes the layers of a run (docs/heart.md, "Which code runs when")."""
+
+import os
+import shutil
+
+import torch
+
+from ..model.acceleration import compile_layers, is_supported, load_kernels, reference, training_method, use_kernels
+from ..model.heads import Model
+from .config import LoopConfig
+from .loop import Run
+from .machine import compute_dtype
+
+
+def prepare_model(model: Model, config: LoopConfig, run: Run) -> Model:
+    """The model on the device of the run, ready to be trained by the method of `loop.compute`, which is printed."""
+    device, dtype = run.world.device, compute_dtype(config.precision, run.world.device)
+    if config.compute == "reference":
+        model = reference(model)
+    if should_compile(config.compute, device):
+        compile_layers(model.encoder)
+    if wants_kernels(config.compute, device, dtype):
+        kernels = load_kernels()
+        if kernels is None:
+            run.say("no compiled kernels: they need Linux, gcc and PyTorch as pip installs it; training is slower")
+        else:
+            use_kernels(model, kernels, alone=run.world.size == 1)
+    method = training_method(model, dtype, keyed=device.type == "cpu")
+    run.say(f"computation: {method}; matrix products in {dtype}, device {device}".replace("torch.", ""))
+    return model.to(device)
+
+
+def should_compile(compute: str, device: torch.device) -> bool:
+    """Whether to use torch.compile: for "auto" on a GPU if there is a C++ compiler.
+
+    On a CPU the kernels are faster and need a second of compiling in place of a minute (docs/log.md).
+    """
+    compilers = (os.environ.get("CXX", "c++"), "g++", "clang++")
+    return compute == "auto" and device.type == "cuda" and any(map(shutil.which, compilers))
+
+
+def wants_kernels(compute: str, device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether training in `dtype` uses kernels: for "auto" on a CPU that multiplies in bfloat16."""
+    used = compute == "auto" and device.type == "cpu" and dtype is torch.bfloat16
+    return used and is_supported(torch.empty(0, dtype=dtype))

@@ -7,6 +7,7 @@ import time
 
 import torch
 
+from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.initialization import shapes_only
 from bertworks.pretraining.recipe import PretrainConfig
@@ -62,7 +63,9 @@ def useful_flops(config: PretrainConfig) -> float:
     with shapes_only():
         encoder = build_model(dataclasses.replace(model, shared_layers="none"), config.heads).encoder
         layers = sum(p.numel() for p in encoder.layers.parameters())
-        behind = encoder.layers[-1:].named_parameters() if encoder.is_last_divisible else ()
+        options = ForwardOptions(hidden_states=False, output_positions=torch.zeros(1))
+        is_divided = options.returned_positions(encoder) is not None
+        behind = encoder.layers[-1:].named_parameters() if is_divided else ()
         last = sum(p.numel() for name, p in behind if name.split(".")[2] not in ("key", "value"))
     predicted = config.masking.masked_lm_prob if config.objective_spec.masked else 1.0
     return 6.0 * (layers - last + predicted * (last + model.vocab_size * E + D * E))

@@ -40,8 +40,8 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "export": 585,
     "estimators": 145,
     "tests": 29_995,
-    "benchmarks": 5_986,
-    "documentation": 9_674,
+    "benchmarks": 5_989,
+    "documentation": 9_706,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

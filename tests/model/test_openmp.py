@@ -66,6 +66,6 @@ def test_busy_seconds_are_those_of_the_cores_of_this_process(tmp_path, monkeypat
 
 def test_a_chosen_way_of_waiting_is_kept(monkeypatch):
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-    monkeypatch.setattr(openmp.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(openmp.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None, join=lambda: None))
     found = openmp.watch.__wrapped__()
     assert found is None or found.openmp is None

@@ -21,7 +21,7 @@ def modules(*paths):
     [
         (MODULES, [{"type": LONG, "path": ""}], "its modules are xxx"),
         (MODULES, [{"type": "Transformer", "path": "../other"}, {"type": "Pooling", "path": "1"}], "path '../other'"),
-        (MODULES, [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": "/tmp"}], "path '/tmp'"),
+        (MODULES, [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": ".."}], "path '..'"),
         ("1_Pooling/config.json", {"pooling_mode": ["mean"] * 10_000}, "pooling = ['mean', "),
         ("1_Pooling/config.json", {"pooling_mode": ["cls", "mean"]}, "pooling = ['cls', 'mean']; expected one of cls"),
         (

@@ -70,11 +70,15 @@ def test_minimal_pairs(folder, tmp_path):
     likelihood = dict(zip(TEXTS, Predictor(folder, device="cpu").score(TEXTS), strict=True))
     best, *_, worst = sorted(TEXTS, key=likelihood.get, reverse=True)
     right, wrong = ({"sentence_good": a, "sentence_bad": b} for a, b in ((best, worst), (worst, best)))
-    for name, pairs in {"one": [right], "two": [wrong, right, wrong, wrong]}.items():
+    tie = {"sentence_good": best, "sentence_bad": best}
+    for name, pairs in {"one": [right], "two": [wrong, right, tie, wrong]}.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     results = minimal_pairs(folder, tmp_path)
     assert results["by_file"] == {"one": 1.0, "two": 0.25}
     assert results["accuracy"] == np.mean([1.0, 0.25]) and results["pairs"] == 5
     assert minimal_pairs(folder, tmp_path, pairs_per_file=2)["by_file"] == {"one": 1.0, "two": 0.5}
+    (tmp_path / "three.jsonl").write_text("")
+    with pytest.raises(InputError, match="no pairs in this file"):
+        minimal_pairs(folder, tmp_path)
     with pytest.raises(InputError, match=r"no file NAME\.jsonl in it"):
         minimal_pairs(folder, folder)

@@ -14,11 +14,12 @@ import torch
 
 import bertworks
 from bertworks.model.acceleration import for_inference, load_kernels, training_method, use_kernels
+from bertworks.model.attention import Attention, TorchAttention
 from bertworks.model.bert import Encoder
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast import backend
 from bertworks.model.fast.backend import METHODS, Facts, choose, compile_layers
-from bertworks.model.forward import ForwardOptions
+from bertworks.model.forward import ForwardOptions, Reference
 from bertworks.model.heads import build_model
 from bertworks.model.initialization import initialise
 from bertworks.model.layout import Layout
@@ -174,3 +175,10 @@ def test_everything_works_without_the_folder_of_faster_ways(tmp_path):
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_a_requested_reference_is_the_definition_in_evaluation_too():
+    encoder, layout = build_model(TINY, (), seed=1).eval().encoder, Layout.of(None, 2, 4)
+    for requested, kind in ((False, TorchAttention), (True, Attention)):
+        plan = Reference(requested).select(encoder, layout, ForwardOptions(), torch.device("cpu"))
+        assert {type(attention) for attention in plan.attentions} == {kind}

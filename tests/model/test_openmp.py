@@ -69,3 +69,13 @@ def test_a_chosen_way_of_waiting_is_kept(monkeypatch):
     monkeypatch.setattr(openmp.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None, join=lambda: None))
     found = openmp.watch.__wrapped__()
     assert found is None or found.openmp is None
+
+
+def test_no_threads_are_started_that_the_system_refuses(monkeypatch):
+    """GNU's library would end the process."""
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(openmp.threading.Thread, "start", refuse)
+    openmp.hold_threads(SimpleNamespace(GOMP_parallel=pytest.fail), 4, SimpleNamespace(wait=pytest.fail))

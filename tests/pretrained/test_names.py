@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from bertworks.checkpoint.locate import run_name
 from bertworks.files import InputError
 from bertworks.pretrained import folder_of, hub, name_of, names
 from support.hub import Hub, running
 
 RESOLVE = """
 import sys
+from bertworks.checkpoint.locate import run_name
 from bertworks.files import InputError
 from bertworks.pretrained import folder_of, name_of
 try:
@@ -129,6 +131,7 @@ def test_paths_come_first(tmp_path, monkeypatch):
     for folder in ("mini", "runs/base"):
         Path(folder).mkdir(parents=True)
     assert folder_of("mini") == Path("mini") and name_of(Path("mini")) is None
+    assert run_name(Path("runs/bert@v1")) == "bert@v1"
     paths = "runs/base runs/bsae nothing a/b/c ../org/name /org/name org/name/ . org//name a/b@../../evil a/b@/x"
     for path in paths.split():
         assert folder_of(path) == Path(path)

@@ -91,6 +91,13 @@ def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     run = Run(tmp_path, config.identity(store), ALONE)
     begun, before = start_model(config, trained / "model", run, store), load_model(trained / "model")
     assert all(torch.equal(a, b) for a, b in zip(begun.parameters(), before.parameters(), strict=True))
+    config = dataclasses.replace(config, output_bias="frequencies")
+    counts = torch.from_numpy(store.unigram_counts()) + 1.0
+    torch.testing.assert_close(
+        start_model(config, None, run, store).heads["mlm"].bias.exp(), (counts / counts.sum()).float()
+    )
+    with pytest.raises(InputError, match="output_bias = 'frequencies' with a model to start from"):
+        start_model(config, trained / "model", run, store)
     recipe = write_recipe(tmp_path, steps=2)
     main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained)))  # a run folder means its model
     assert (tmp_path / "run" / "results.json").exists()

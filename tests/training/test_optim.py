@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from bertworks.files import InputError
 from bertworks.model import layout
 from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
@@ -311,6 +312,8 @@ def test_protected_position_heads():
             optimizer.step(step, step / 2)
             yield [(p.detach() - old).abs() for p, old in zip(watched, before, strict=True)]
 
+    with pytest.raises(InputError, match="protected_updates needs a model with start = 'position-heads'"):
+        Optimizer(build_model(TINY, ("mlm",)), OptimConfig(protected_updates=1))
     (query, _), _ = movements(0)
     (slow_query, words), (later_query, later_words) = movements(1)
     subspace = slice(shape.hidden_size - shape.hidden_size // shape.num_attention_heads, None)

@@ -19,7 +19,7 @@ from .exit_status import DONE, WRONG_ARGUMENTS, explained_failures
 COMMANDS = {
     "demo": "Train a small BERT on this machine's text and measure it.",
     "doctor": "Examine a run, corpus, model, table or this machine.",
-    "models": "List the bundled and downloaded models.",
+    "models": "List the downloaded and bundled models.",
     "recipes": "List the recipes that come with bertworks, or print one.",
     "recipes tasks": "List the tasks that fine-tuning supports.",
     "tokenizer train": "Train a vocabulary on text.",

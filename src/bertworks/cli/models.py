@@ -8,11 +8,10 @@ from .arguments import parse
 
 @dataclass(frozen=True)
 class Arguments:
-    """List the bundled encoders and the models in the Hugging Face cache.
+    """List the models of the Hugging Face Hub that are in the cache, and bundled encoders.
 
     Example:
         bertworks models
-        bertworks predict fill-mask mini "The capital of France is [MASK]."
         bertworks finetune org/name@main --train train.csv --out runs/topics
 
     Every command takes such a name in place of a model folder. A repository that is not in the cache is downloaded.

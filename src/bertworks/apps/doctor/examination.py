@@ -24,7 +24,7 @@ from . import finetuned, folders, machine, pretrained, runs, stores
 S = TypeVar("S")
 Checks = Iterable[Callable[[S], Iterable[Finding]]]
 PRETRAINING = ("pretrain", "distill", "static")  # kinds of results
-TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json")
 EXPECTED = "expected a run, a folder of runs, a corpus store, a model folder or a table"
 
 

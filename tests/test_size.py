@@ -39,9 +39,9 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 1_283,
     "export": 585,
     "estimators": 145,
-    "tests": 29_995,
+    "tests": 30_030,
     "benchmarks": 5_989,
-    "documentation": 9_713,
+    "documentation": 9_714,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

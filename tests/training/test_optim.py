@@ -15,7 +15,7 @@ from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.training.config import OptimConfig
 from bertworks.training.objectives import PretrainingObjective
-from bertworks.training.optim import Optimizer, layers_from_top, learning_rate
+from bertworks.training.optim import Optimizer, layers_from_top, learning_rate, orthogonalized
 from bertworks.training.task_objectives import ClassificationObjective
 from support.loops import loop_of
 from support.original import config_of, theirs
@@ -236,7 +236,7 @@ def test_lamb_adapts_nothing_that_has_no_norm():
 
 
 def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest():
-    """Beside torch's optimizers, each on its parameters; query and key belong to AdamW."""
+    """Beside torch's optimizers, each on its parameters; query and key belong to AdamW. torch's Muon uses bfloat16."""
     config = OptimConfig(rule="muon", lr=0.01, muon_lr=0.02, schedule="constant", warmup=0, max_grad_norm=0)
     model, peer = (build_model(TINY, ("mlm",), seed=1) for _ in range(2))
     named = dict(peer.named_parameters())
@@ -256,7 +256,18 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest():
         adam.step()
         muon.step()
     for name, p in model.named_parameters():
-        torch.testing.assert_close(p, named[name], rtol=1e-5, atol=1e-6)
+        by_muon = any(named[name] is matrix for matrix in matrices)
+        torch.testing.assert_close(p, named[name], rtol=1e-5, atol=1e-3 if by_muon else 1e-6)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("shape", [(16, 48), (48, 16)])
+def test_an_orthogonalized_matrix_has_equal_singular_values(fast, shape, monkeypatch):
+    monkeypatch.setattr("bertworks.training.optim.has_bfloat16", lambda: fast)
+    found = orthogonalized(torch.randn(shape, generator=torch.Generator().manual_seed(2)))
+    assert found.shape == shape and found.dtype is (torch.bfloat16 if fast else torch.float32)
+    values = torch.linalg.svdvals(found.float())
+    assert values.min() > 0.6 and values.max() < 1.3
 
 
 RULES = ["bert_adam", "adamw", "albert_lamb", "muon"]

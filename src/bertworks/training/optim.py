@@ -3,8 +3,8 @@
 Four rules, two of them with one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay
 scaled by the rate. AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's
 fused kernel serves both. `albert_lamb` is LAMB (You et al. 2020, algorithm 2) for large batches as it trained ALBERT:
-without bias correction (its lamb_optimizer.py). `muon` is torch's Muon (Jordan et al. 2024) for the matrices of the
-layers and AdamW for the rest. Query and key are part of the rest: updates of Muon's size would undo position heads.
+without bias correction (its lamb_optimizer.py). `muon` is Muon (Jordan et al. 2024) for the matrices of the layers and
+AdamW for the rest. Query and key are part of the rest: updates of Muon's size would undo position heads.
 """
 
 import math
@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from ..files import InputError
-from ..model.initialization import position_subspace
+from ..model.initialization import has_bfloat16, position_subspace
 from .config import OptimConfig
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Optimizer:
             self.adam = Lamb(adam, config.lr, (beta1, beta2), config.eps)
         else:
             self.adam = torch.optim.AdamW(adam, config.lr, (beta1, beta2), config.eps, fused=True)
-        self.muon = torch.optim.Muon(muon, config.muon_lr, adjust_lr_fn="match_rms_adamw") if muon else None
+        self.muon = Muon(muon, {"lr": config.muon_lr, "weight_decay": 0.0}) if muon else None
 
     def _groups(self, names: Collection[str]) -> list[dict[str, Any]]:
         """Parameters with equal settings, in torch's form."""
@@ -164,7 +164,7 @@ class Optimizer:
         return self.muon.state if self.muon is not None and name in self.by_muon else self.adam.state
 
 
-# ---- layer-wise learning rates, and LAMB
+# ---- layer-wise learning rates, LAMB and Muon
 
 
 def layers_from_top(names: Iterable[str]) -> dict[str, int]:
@@ -210,3 +210,41 @@ class Lamb(torch.optim.Optimizer):
             norm, length = p.norm(), update.norm()
             update *= torch.where((norm > 0) & (length > 0), norm / length, 1.0)
         p.add_(update, alpha=-group["lr"])
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon (Jordan et al. 2024): the momentum of a matrix, with all singular values brought near 1, is its update.
+
+    As torch.optim.Muon with `adjust_lr_fn="match_rms_adamw"`, but in float32 on a CPU without fast bfloat16: there
+    torch's iterations, always in bfloat16, take longer than the rest of the step.
+    """
+
+    momentum = 0.95
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(group, p, self.state[p])
+
+    def _update(self, group: dict[str, Any], p: torch.Tensor, state: dict[str, torch.Tensor]) -> None:
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(p)
+        assert p.grad is not None
+        mean = state["momentum_buffer"].lerp_(p.grad, 1 - self.momentum)
+        update = orthogonalized(p.grad.lerp(mean, self.momentum))  # Nesterov's momentum
+        lr = group["lr"] * 0.2 * math.sqrt(max(p.shape))  # the update then has the root mean square of one of AdamW's
+        p.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-lr)
+
+
+def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
+    """The matrix with singular values from about 0.7 to 1.2 in place of its own, by five Newton-Schulz iterations."""
+    if matrix.shape[0] > matrix.shape[1]:
+        return orthogonalized(matrix.T).T
+    x = matrix.float() if matrix.is_cpu and not has_bfloat16() else matrix.bfloat16()
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        product = x @ x.T
+        x = torch.addmm(x, torch.addmm(product, product, product, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    return x

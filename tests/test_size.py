@@ -20,28 +20,28 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BUDGET = {  # of checkpoint with pretrained, of reporting with workers
-    "root and api": 695,
+    "root and api": 697,
     "tokenizer": 1_252,
     "data": 2_302,
     "model": 2_292,
     "training": 1_489,
-    "checkpoint": 2_110,
-    "tasks": 3_258,
+    "checkpoint": 2_137,
+    "tasks": 3_260,
     "pretraining": 692,
     "finetuning": 593,
     "inference": 1_583,
     "experiments": 2_040,
     "reporting": 945,
-    "cli": 1_105,
+    "cli": 1_106,
     "serve": 1_724,
     "probing": 1_114,
     "doctor": 862,
     "demo": 1_283,
     "export": 585,
     "estimators": 145,
-    "tests": 30_041,
+    "tests": 30_094,
     "benchmarks": 5_989,
-    "documentation": 9_714,
+    "documentation": 9_721,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

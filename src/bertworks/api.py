@@ -28,6 +28,7 @@ from .inference.file_inputs import Columns, columns_for, in_memory
 from .inference.files import Counts, check_file, predict_data, write_results
 from .inference.predictor import Predictor
 from .pretrained import name_of
+from .pretrained.data import from_hub
 from .pretraining.job import pretrain as run_pretraining
 from .pretraining.recipe import PretrainConfig
 from .reporting.progress import is_first_process
@@ -278,6 +279,7 @@ def features(
 
 def _file_or(data: Any) -> Any:
     """The path of a file as text, other data unchanged. Raises InputError for a text that is no file."""
+    data = from_hub(data)
     if not isinstance(data, str) or data == "-":
         return str(data) if isinstance(data, Path) else data  # reading it reports a missing file
     if not could_be_path(data) or not part_of(data)[0].is_file():

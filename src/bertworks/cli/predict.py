@@ -55,6 +55,7 @@ def predict(argv: list[str]) -> None:
         raise InputError("give a file, - for standard input, or --string with the texts of one input")
     from ..inference.file_inputs import Columns
     from ..inference.files import Counts, check_file, predict_data, write_results
+    from ..pretrained.data import from_hub
     from ..reporting.tables import counted
     from ..tasks.table import TableForm
 
@@ -65,7 +66,7 @@ def predict(argv: list[str]) -> None:
     predictor = _loaded(arguments.model, arguments.precision)
     form = TableForm(arguments.encoding, arguments.sheet)
     columns = Columns(comma_separated(arguments.text), comma_separated(arguments.choices), form)
-    data = [arguments.string] if arguments.string else arguments.data
+    data = [arguments.string] if arguments.string else from_hub(arguments.data)
     counts, how = Counts(), (arguments.all_scores, arguments.n_best, arguments.echo)
     if out and out.is_file():
         print(f"{out}: an earlier file, which is replaced", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 names.py   `folder_of`: a path, a bundled encoder (`mini`, `mini-ko`) or a repository (`org/name@revision`)
 hub.py     downloads through huggingface_hub
+data.py    `hub:org/name#split`: labelled data of the Hub, through datasets
 """
 
 from .names import BUNDLED as BUNDLED

@@ -3,6 +3,7 @@
     a pandas or polars DataFrame, a pyarrow Table    the columns that the task names
     a datasets.Dataset                               the same; class labels are read as their names
     a list of dictionaries                           one row each
+    hub:org/name                                     a data set of the Hugging Face Hub, as a datasets.Dataset
 
 None of the libraries is imported: their objects are recognised by their class. The rows become what the same table in
 a file would give (table.py). Messages refer to a row as Python does, counted from 0: `train.iloc[3]`, `train[3]`.
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..files import InputError, shorten
+from ..pretrained.data import from_hub
 from ..tokenizer import normalize
 
 EXPECTED = "a path, a pandas or polars DataFrame, a datasets.Dataset, or a list of dictionaries"
@@ -87,6 +89,7 @@ def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
     name: of the argument, for messages. texts: columns whose values must not be missing. Raises InputError for data of
     another form.
     """
+    data = from_hub(data)
     if isinstance(data, str | Path):
         if not could_be_path(data):
             raise InputError(f"{name} is a text of {len(str(data)):,} characters; expected {EXPECTED}")

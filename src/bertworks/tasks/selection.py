@@ -38,7 +38,8 @@ class DevRows:
 
     task: str = ""  # name of a task that bertworks knows (`bertworks recipes tasks` lists them); needs --data
     data: Path | None = None  # folder with the files of --task
-    # instead of a task, your own file to evaluate on: .csv, .tsv, .jsonl, .json, .parquet, .xlsx, or .conll (tagging)
+    # instead of a task, your own file to evaluate on: .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .conll (tagging), or
+    # hub:org/name#split, a data set of the Hugging Face Hub
     dev: Path | None = None
     # task kind of your own table; none: single, or pair with two text columns
     kind: KindName | None = None

@@ -209,7 +209,7 @@ def test_order_and_buffers_change_nothing(folder, monkeypatch):
     texts = [" ".join(LONG[: 2 * (i * 37 % 90)].split()) for i in range(60)]
     whole = list(extract(folder, texts))
     monkeypatch.setattr(features, "TEXTS", 7)
-    monkeypatch.setattr(features, "TOKENS", {"cpu": 40})
+    monkeypatch.setattr("bertworks.inference.model.TOKENS", {"cpu": 256})
     for one, other, text in zip(whole, extract(folder, texts), texts, strict=True):
         assert len(one) == len(text.split())
         close(one, other)

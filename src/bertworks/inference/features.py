@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..batch import Batch, to_device
+from ..batch import Batch
 from ..checkpoint.folder import load_encoder, load_tokenizer
 from ..checkpoint.locate import ModelLike, find_model, refuse_export
 from ..checkpoint.metadata import input_length
@@ -33,7 +33,7 @@ from ..tasks.rows import check_integer, in_chunks, text_rows_of
 from ..tasks.sequences import Frames, Integers, Spans, Windows, edges_of, even_windows, frame, ranges
 from ..tokenizer import Tokenizer
 from .config import FeatureConfig
-from .model import TOKENS, device_of
+from .model import batches, device_of
 
 TEXTS = 4096  # texts that are put in order of length together
 CHARACTERS = 4_000_000  # of them, so that memory stays bounded whatever the length of texts
@@ -180,8 +180,7 @@ class Extractor:
     def _reduced(self, inputs: Inputs, target: Integers, count: int, choice: LayerChoice) -> Tensor:
         """(R, W) float32 on the CPU: the mean over the tokens of each target, as in `layers`."""
         out = torch.zeros(count, self._width_of(choice))
-        for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
-            batch = to_device(inputs.batch(rows), self.device)
+        for rows, batch in batches(inputs, self.device):
             targets = torch.from_numpy(target[inputs.tokens(rows)])
             counted = (targets >= 0).nonzero().squeeze(1)
             positions = batch["attention_mask"].flatten().nonzero().squeeze(1)[counted.to(self.device)]

@@ -20,7 +20,7 @@ from ..tasks.inputs import Inputs
 from ..tasks.rows import check_integer, pairs_of, text_of
 from ..tasks.sequences import Integers, cut_pairs, frame
 from ..tokenizer import Tokenizer, normalize
-from .model import BATCH, LoadedModel
+from .model import LoadedModel
 from .steps import Steps, TextRows
 
 MASK_COST = 16  # tokens that take about as long as the scores of one mask
@@ -47,14 +47,10 @@ class MaskFiller(Steps["MaskRows"]):
     def __init__(self, loaded: LoadedModel):
         """Raises InputError if the folder has no masked-LM head, or its encoder attends in one direction only."""
         super().__init__(loaded)
-        folder, model = loaded.folder, loaded.model
-        if "mlm" not in model.heads:
-            raise InputError(f"{folder} has no masked-LM head, so it cannot fill masks; use a pre-trained folder")
-        if model.config.direction != "both":
-            raise InputError(
-                f"{folder} is a language model with attention to the {model.config.direction} only, so it cannot "
-                "fill masks; use a masked language model"
-            )
+        loaded.check_language_model()
+        if (direction := loaded.model.config.direction) != "both":
+            what = f"is a language model with attention to the {direction} only, so it cannot fill masks"
+            raise InputError(f"{loaded.folder} {what}; use a masked language model")
 
     def prepare(self, rows: Sequence[str]) -> "MaskRows":
         """Texts with a literal [MASK] each. Raises InputError if one has no mask, or loses one by being cut."""
@@ -86,7 +82,7 @@ class MaskFiller(Steps["MaskRows"]):
         masked = inputs.ids == self.loaded.tokenizer.mask_id  # (T,)
         number = np.cumsum(masked) - 1  # of the mask at each token
         scores = torch.empty(self.count(inputs), self.loaded.model.config.vocab_size)
-        for tokens, logits in self.loaded.token_scores(inputs, masked, inputs.by_length(BATCH)):
+        for tokens, logits in self.loaded.token_scores(inputs, masked):
             scores[torch.from_numpy(number[tokens])] = logits.cpu()
         return scores
 

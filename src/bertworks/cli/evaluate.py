@@ -42,14 +42,13 @@ def evaluate(argv: list[str]) -> None:
     from ..inference.evaluation import measure
     from ..inference.text_perplexity import perplexity
 
-    rows = arguments.rows
-    check_output(arguments.out, [arguments.perplexity], [arguments.model])
+    rows, model, precision = arguments.rows, arguments.model, arguments.precision
+    check_output(arguments.out, [arguments.perplexity], [model])
     if arguments.perplexity:
         idle = flags_in(argv) & {"--task", "--kind", "--text", "--label", "--choices", "--sheet"}
         refuse_beside("--perplexity", {**dict.fromkeys(sorted(idle), True), "--data": rows.data, "--dev": rows.dev})
-        results = perplexity(arguments.model, arguments.perplexity, None, arguments.precision, rows.encoding)
-        return _show(results, arguments.out)
-    results = measure(arguments.model, rows, names_in(argv), arguments.precision, arguments.out)
+        return _show(perplexity(model, arguments.perplexity, None, precision, rows.encoding), arguments.out)
+    results = measure(model, rows, names_in(argv), precision, arguments.out)
     _show(results, arguments.out)
     for line in results.get("findings", ()):
         print(line, file=sys.stderr)

@@ -1,5 +1,7 @@
 """Precisions: bfloat16 gives the same answers as float32 up to its rounding."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -82,13 +84,21 @@ def test_batches_are_larger_on_a_gpu(folders, monkeypatch, device, most, sizes):
     assert found == sizes
 
 
+def test_few_scores_of_the_vocabulary_are_in_memory(folders, monkeypatch):
+    """An export scores every token; other models score those that are requested, here each sixteenth."""
+    loaded, sizes = Predictor(folders("mlm"), device="cpu").loaded, []
+    monkeypatch.setattr(inference_model, "SCORES", 512 * TINY.vocab_size)
+    inputs = Inputs.from_ids([[5] * 16] * 200, loaded.tokenizer, 16)
+    for _ in range(2):
+        sizes.append([len(scores) for _, scores in loaded.token_scores(inputs, np.arange(3200) % 16 == 0)])
+        loaded.__dict__["engine"] = SimpleNamespace(masked=loaded.engine.masked)
+    assert sizes == [[128, 72], [32] * 6 + [8]]
+
+
 def test_a_predictor_says_how_it_computes(folders, monkeypatch):
     monkeypatch.setattr(engines, "has_bfloat16", lambda: True)
     shown = repr(Predictor(folders("mlm"), device="cpu", precision="auto"))
     assert shown.endswith("precision='bfloat16', engine='packed')")
-
-
-def test_an_unknown_precision_is_refused(folders):
     with pytest.raises(InputError, match=r"^precision = 'int8'; expected one of auto, float32, bfloat16"):
         Predictor(folders("mlm"), precision="int8")
 

@@ -163,6 +163,8 @@ def test_words(folder, how):
     close(found.vectors[1], h[3] if how == "first" else h[3:6].mean(0))
     assert not found.vectors[2].any()  # a word without a piece
     close(found.vectors[3], h[6])
+    with pytest.raises(InputError, match="words = 'last'; expected one of 'first', 'mean' or None"):
+        FeatureConfig(words="last")
     pair = next(Extractor.load(folder, FeatureConfig(words=how)).stream([("abc", "b abc")]))
     assert pair.words.tolist() == [0, 0, 1] and pair.segments.tolist() == [0, 1, 1]
 

@@ -79,13 +79,13 @@ def test_minimal_pairs(folder, tmp_path, capsys):
     results = bertworks.evaluate(folder, task="blimp", data=tmp_path)
     assert results.details["by_file"] == {"one": 1.0, "two": 0.25} and results.predicted == results.truncation == {}
     assert results.metrics == {"accuracy": 0.625} and "blimp: 5 rows" in str(results)
-    with pytest.raises(InputError, match="task cannot be combined with dev"):
-        bertworks.evaluate(folder, "dev.csv", task="blimp", data=tmp_path)
+    for dev, found in (("dev.csv", "task cannot be combined with dev"), (None, "blimp needs data")):
+        with pytest.raises(InputError, match=found):
+            bertworks.evaluate(folder, dev, task="blimp")
     main(["evaluate", str(folder), "--task", "blimp", "--data", str(tmp_path)])
     assert json.loads(capsys.readouterr().out) == results.details
     assert minimal_pairs(folder, tmp_path, pairs_per_file=2)["by_file"] == {"one": 1.0, "two": 0.5}
     (tmp_path / "three.jsonl").write_text("")
-    with pytest.raises(InputError, match="no pairs in this file"):
-        minimal_pairs(folder, tmp_path)
-    with pytest.raises(InputError, match=r"no file NAME\.jsonl in it"):
-        minimal_pairs(folder, folder)
+    for data, found in ((tmp_path, "no pairs in this file"), (folder, r"no file NAME\.jsonl in it")):
+        with pytest.raises(InputError, match=found):
+            minimal_pairs(folder, data)

@@ -58,14 +58,13 @@ class Packed:
         return self.network.masked_lm_logits(out.packed[out.layout.rows(positions)]).float()
 
 
-def check_precision(precision: str) -> None:
-    """Raises InputError for a name that is no Precision."""
+def supported_precision(precision: Precision, device: torch.device) -> str:
+    """float32 or bfloat16: auto is bfloat16 on GPUs of 2020 and later and on CPUs with AMX or AVX-512's bfloat16.
+
+    Raises InputError for a name that is no Precision.
+    """
     if precision not in get_args(Precision):
         raise InputError(f"precision = {precision!r}; expected one of {', '.join(get_args(Precision))}")
-
-
-def supported_precision(precision: Precision, device: torch.device) -> str:
-    """float32 or bfloat16: auto is bfloat16 on GPUs of 2020 and later and on CPUs with AMX or AVX-512's bfloat16."""
     if precision != "auto":
         return precision
     on_gpu = device.type == "cuda"

@@ -133,10 +133,8 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
     Raises InputError if there is no model, or what its folder stores has another form, or as `DevRows.find`.
     """
     task = read_task(find_model(model))
-    if rows.dev is None or rows.task:
-        return rows
     text = task.get("words") or task.get("text")
-    if not text:
+    if rows.dev is None or rows.task or not text:
         return rows
     own = {"kind": task.get("kind"), "text": text, "label": task.get("label", ""), "choices": task.get("choices", ())}
     return replace(rows, **{name: value for name, value in own.items() if name not in given})

@@ -31,9 +31,10 @@ from ..tasks.rows import check_integer
 from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.distributed import World
-from .engines import Packed, Precision, check_precision, supported_precision
-from .exported import Exported, check_export, empty_model, open_engine
+from .engines import Packed, Precision, supported_precision
+from .exported import Exported, check_export, empty_model
 
+SCORES = 1 << 26  # of all tokens of the vocabulary, in memory at a time: 256 MB
 BATCH = 32  # sequences a forward pass
 TOKENS = {"cpu": 2048, "cuda": 32768}  # of a forward pass for vectors or tokens, padding included
 
@@ -49,7 +50,7 @@ class LoadedModel:
     settings: dict[str, Any]  # `kind` and what fine-tuning stored, such as a tuned threshold; {} without a task
     limits: LengthLimits
     device: torch.device
-    precision: Precision = "float32"  # of weights and products (engines.py)
+    precision: str = "float32"  # of weights and products (engines.py)
 
     @property
     def texts_a_row(self) -> int:
@@ -74,9 +75,6 @@ class LoadedModel:
         device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
         max_length is no integer or exceeds the positions, or an export shall compute in another precision than its own.
         """
-        check_precision(precision)
-        if max_length is not None:
-            check_integer(max_length, "max_length")
         openmp.watch()
         openmp.one_thread_after_fork()
         folder = find_model(path)
@@ -84,27 +82,22 @@ class LoadedModel:
         exported = is_export(folder)
         if exported:
             check_export(folder)
-        tokenizer, model = load_tokenizer(folder), network
-        if model is None:
-            model = empty_model(folder) if exported else load_model(folder)
+        tokenizer = load_tokenizer(folder)
+        model = network or (empty_model(folder) if exported else load_model(folder))
         head = model.supervised_head
         settings = task_of(whole, head, str(folder / CONFIG)) if head else {}
-        positions = config.max_length
-        if max_length is not None and not 3 <= max_length <= positions:
-            raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
+        positions = check_length(max_length, 3, config.max_length)
         stored = {f.name: settings[f.name] for f in fields(LengthLimits) if f.name in settings}
         limits = LengthLimits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
-        if exported and str(device or "cpu") != "cpu":
-            raise InputError(f"device = {device!r}, but {folder} is an export for CPUs; leave it out, or give cpu")
-        if exported and precision == "bfloat16":
-            raise InputError(
-                f"{folder} is an export, which has a precision of its own; leave precision out, or export again"
-            )
+        if exported and (precision == "bfloat16" or str(device or "cpu") != "cpu"):
+            what = f"{folder} is an export, which has a precision of its own"
+            raise InputError(f"{what}; leave precision out, and device too, since it is for CPUs")
         where = device_of("cpu" if exported else device)
+        computed = supported_precision(precision, where)
         names = _output_names(folder, model, whole)
         check_thresholds(settings, names, str(folder / CONFIG))
         model = model if exported else model.to(where)
-        return cls(folder, model, tokenizer, names, settings, limits, where, precision)
+        return cls(folder, model, tokenizer, names, settings, limits, where, computed)
 
     @classmethod
     def of(cls, model: ModelLike, max_length: int | None = None, precision: Precision = "float32") -> "LoadedModel":
@@ -123,8 +116,8 @@ class LoadedModel:
     def engine(self) -> Packed | Exported:
         """What computes scores and vectors; of an exported folder the engine that it was made for."""
         if is_export(self.folder):
-            return open_engine(self.folder, self.model)
-        return Packed(self.model, supported_precision(self.precision, self.device))
+            return Exported(self.folder, self.model)
+        return Packed(self.model, self.precision)
 
     @property
     def kind(self) -> str:
@@ -172,20 +165,19 @@ class LoadedModel:
         """
         out = torch.empty(len(inputs.first), self.model.encoder.width)
         for rows, batch in batches(inputs, self.device):
-            out[torch.from_numpy(inputs.sequences(rows))] = pooling.pool(
-                self.engine.states(batch), batch["attention_mask"]
-            ).cpu()
+            vectors = pooling.pool(self.engine.states(batch), batch["attention_mask"])
+            out[torch.from_numpy(inputs.sequences(rows))] = vectors.cpu()
         return self.check_finite(out)
 
     @torch.no_grad()
-    def token_scores(
-        self, inputs: Inputs, requested: NDArray[np.bool_], most: int = TOKENS["cuda"]
-    ) -> Iterator[tuple[Integers, Tensor]]:
+    def token_scores(self, inputs: Inputs, requested: NDArray[np.bool_]) -> Iterator[tuple[Integers, Tensor]]:
         """The scores of the masked-LM head at the wanted (T,) tokens: for each batch their numbers, and (., V) scores.
 
-        most: tokens of a batch, at least 256. Raises InputError if a score is NaN or infinite.
+        Raises InputError if a score is NaN or infinite.
         """
-        for rows, batch in batches(inputs, self.device, most):
+        scored = requested.mean() if isinstance(self.engine, Packed) else 1.0  # an export scores every token
+        most = SCORES / (self.model.config.vocab_size * scored)
+        for rows, batch in batches(inputs, self.device, int(most)):
             tokens = inputs.tokens(rows)
             here = torch.from_numpy(requested[tokens]).to(self.device)
             positions = batch["attention_mask"].flatten().nonzero().squeeze(1)[here]
@@ -199,6 +191,15 @@ class LoadedModel:
                 "large: use the model of an earlier step, or train with a lower learning rate"
             )
         return values
+
+
+def check_length(max_length: int | None, least: int, positions: int) -> int:
+    """The positions. Raises InputError for another `max_length` than None or an integer from `least` to them."""
+    if max_length is not None:
+        check_integer(max_length, "max_length")
+        if not least <= max_length <= positions:
+            raise InputError(f"max_length = {max_length}; expected {least} to {positions}, the positions of the model")
+    return positions
 
 
 def batches(inputs: Inputs, device: torch.device, most: int = TOKENS["cuda"]) -> Iterator[tuple[Integers, Batch]]:

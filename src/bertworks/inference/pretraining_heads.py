@@ -162,17 +162,10 @@ class NextSentence(Steps["FollowingRows"]):
     def __init__(self, loaded: LoadedModel):
         """Raises InputError if the folder has no next-sentence head; ALBERT's sentence-order head is none."""
         super().__init__(loaded)
-        heads = loaded.model.heads
-        if "sop" in heads:
-            raise InputError(
-                f"{loaded.folder} has a sentence-order head, which only tells whether two neighbouring sentences are "
-                "swapped, so it cannot say whether B follows A; use a folder pre-trained with next-sentence prediction"
-            )
-        if "nsp" not in heads:
-            raise InputError(
-                f"{loaded.folder} has no next-sentence head, so it cannot say whether B follows A; use a folder "
-                "pre-trained with next-sentence prediction, before fine-tuning"
-            )
+        if "nsp" not in loaded.model.heads:
+            own = "a sentence-order head, which says less" if "sop" in loaded.model.heads else "no next-sentence head"
+            what = f"{loaded.folder} has {own}, so it cannot say whether B follows A"
+            raise InputError(f"{what}; use a folder pre-trained with next-sentence prediction, before fine-tuning")
 
     def checked(self, rows: Iterable[Any]) -> Iterator[tuple[str, str]]:
         """The pairs, as they are. Raises InputError for any other row."""
@@ -182,11 +175,9 @@ class NextSentence(Steps["FollowingRows"]):
         """Pairs; the longer text is cut from its end. Raises InputError if a text has no token."""
         tokenizer, limit = self.loaded.tokenizer, self.loaded.limits.max_seq_length
         first, second, _, total = cut_pairs(tokenizer, [a for a, _ in rows], [b for _, b in rows], limit)
-        for row, lengths in zip(rows, zip(first.length.tolist(), second.length.tolist(), strict=True), strict=True):
-            if 0 in lengths:
-                number = lengths.index(0)
-                empty = f"text {'AB'[number]} of a pair is {shorten(row[number])}, which has no token"
-                raise InputError(f"{empty}; expected a sentence; leave the pair out")
+        for row, part in np.argwhere(np.stack([first.length, second.length], 1) == 0).tolist():
+            empty = f"text {'AB'[part]} of a pair is {shorten(rows[row][part])}, which has no token"
+            raise InputError(f"{empty}; expected a sentence; leave the pair out")
         cut = total - first.length - second.length
         return FollowingRows(Inputs.unlabelled(frame(tokenizer, first, second), tokenizer, limit, cut))
 

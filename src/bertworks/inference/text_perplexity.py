@@ -38,7 +38,6 @@ MASKED = 0.15  # share of the tokens of a window that a masked LM predicts, at l
 SEED = 12345  # of the masks and of the bootstrap
 SAMPLES = 2000  # of the bootstrap
 CHUNK = 256  # documents in memory at a time
-SCORES = 1 << 26  # in memory at a time
 
 
 class Question(NamedTuple):
@@ -134,8 +133,7 @@ def summed_losses(loaded: LoadedModel, questions: Sequence[Question]) -> NDArray
     frames = Frames(ids.astype(np.int32), edges_of(lengths), lengths)
     inputs = Inputs.unlabelled(frames, loaded.tokenizer, loaded.limits.max_seq_length)
     losses, predicted = np.zeros(len(ids)), labels != IGNORED  # (T,)
-    most = SCORES / (loaded.model.config.vocab_size * predicted.mean())
-    for tokens, scores in loaded.token_scores(inputs, predicted, int(most)):
+    for tokens, scores in loaded.token_scores(inputs, predicted):
         expected = torch.from_numpy(labels[tokens]).to(scores.device)
         losses[tokens] = F.cross_entropy(scores, expected, reduction="none").cpu().double().numpy()
     numbers = np.repeat([one.number for one in questions], [one.ids.size for one in questions])
@@ -145,10 +143,9 @@ def summed_losses(loaded: LoadedModel, questions: Sequence[Question]) -> NDArray
 
 def interval(sums: NDArray[np.float64]) -> list[float] | None:
     """The 95 % interval of exp(sum of losses / predictions) over (D, 2) documents; None of a single one."""
-    D = len(sums)
+    D, rng = len(sums), np.random.default_rng(SEED)
     if D < 2:
         return None
-    rng = np.random.default_rng(SEED)
     drawn = np.stack([sums[rng.integers(D, size=D)].sum(0) for _ in range(SAMPLES)])
     low, high = np.exp(np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975]))
     return [float(low), float(high)]

@@ -20,8 +20,7 @@ from .finetuning.recipe import FinetuneConfig, idle_fields, refuse_idle, startin
 from .finetuning.run import finetune as run_finetuning
 from .inference.config import FeatureConfig
 from .inference.engines import Precision
-from .inference.evaluation import evaluate as evaluate_rows
-from .inference.evaluation import remembered
+from .inference.evaluation import measure
 from .inference.feature_files import check_out, read_texts, write_features
 from .inference.features import Extractor
 from .inference.file_inputs import Columns, columns_for, in_memory
@@ -187,14 +186,15 @@ def evaluate(
         bertworks.evaluate("runs/topics", frame, text="question", label="topic").metrics["accuracy"]
 
     model: model folder, run folder, or a loaded model. dev and the columns: as in `bertworks.finetune`; by default the
-    columns and the kind of the table that the model was fine-tuned on. Labels are matched by name, not by number.
+    columns and the kind of the table that the model was fine-tuned on. Labels are matched by name, not by number. task,
+    data: a known task, or blimp (which of two sentences a language model prefers), and the folder with its files.
     Raises InputError for unfit examples or an unknown label, with the row.
     """
     own = {"kind": kind, "text": text, "label": label, "choices": choices}
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     form: dict[str, Any] = {"encoding": encoding, "sheet": sheet}
-    rows = remembered(DevRows(task, data, dev, **given, **form), model, given)  # type: ignore[arg-type]  # a path, in a command
-    return Evaluated(evaluate_rows(model, *rows.read(), precision=precision))
+    rows = DevRows(task, data, dev, **given, **form)  # type: ignore[arg-type]  # a path, in a command
+    return Evaluated(measure(model, rows, given, precision))
 
 
 def predict(

@@ -24,7 +24,7 @@ from .files import InputError, shorten
 
 _WORDS = {
     float: "a number", int: "an integer", str: "a text", bool: "true or false", Path: "a path", dict: "a table",
-    list: "a list", None: "null",
+    list: "a list", None: "null", types.NoneType: "None",
 }  # fmt: skip
 _LARGE = 1_000  # bits of an integer that is no float
 

@@ -5,7 +5,7 @@ import pytest
 from bertworks.cli import main
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions, read_documents
-from bertworks.data.encodings import as_utf8, codec_of
+from bertworks.data.encodings import codec_of
 from bertworks.files import InputError
 from bertworks.tasks.table import read_table
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
@@ -14,20 +14,13 @@ KOREAN = "똠방각하는 좋은 영화였다.\n펲시콜라를 마셨다. Ok.\n
 ENCODINGS = ["cp949", "utf-16", "utf-32"]
 
 
+@pytest.mark.parametrize("text", [KOREAN, KOREAN * 3_000], ids=["short", "several blocks"])
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_declared_text_becomes_the_same_documents(tmp_path, encoding):
+def test_declared_text_becomes_the_same_documents(tmp_path, encoding, text):
     path = tmp_path / "a.txt"
-    path.write_bytes(KOREAN.encode(encoding))
+    path.write_bytes(text.encode(encoding))
     (found,) = read_documents([path], InputOptions(encoding=encoding))
-    assert found.text == KOREAN.strip()
-
-
-def test_characters_across_blocks_of_the_file(tmp_path):
-    path = tmp_path / "a.txt"
-    text = "가나다 " * 30_000
-    path.write_bytes(text.encode("cp949"))
-    with open(path, "rb") as file:
-        assert as_utf8(file, "cp949", "a").read().decode() == text
+    assert found.text == text.strip()
 
 
 def test_wrong_bytes_are_refused_by_line(tmp_path):

@@ -140,24 +140,20 @@ def test_offsets_that_do_not_rise_with_a_matching_checksum(store):
     Store.open(store)
 
 
-def test_ids_beyond_the_vocabulary_with_a_matching_checksum(store):
-    path = store / "train-00001.tokens.npy"
-    tokens = np.load(path)
-    tokens[-1] = 200
-    np.save(path, tokens)
-    entered(store, path)
-    with pytest.raises(InputError, match=r"train-00001\.tokens\.npy: token 200; expected less than 1"):
-        Store.open(store)
-
-
-@pytest.mark.parametrize("change", [(-1, 1), (1, 0)])
-def test_unigrams_of_other_text(store, change):
-    values = np.load(store / "unigrams.npy")
-    assert values[0] == 0  # [PAD]
-    values[[0, -1]] += change
-    np.save(store / "unigrams.npy", values)
-    entered(store, store / "unigrams.npy")
-    with pytest.raises(InputError, match="not counts of the training split"):
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("train-00001.tokens.npy", (0, 200), r"train-00001\.tokens\.npy: token 2\d\d; expected less than 1"),
+        ("unigrams.npy", (-1, 1), "not counts of the training split"),  # of [PAD], which has 0, and the last token
+        ("unigrams.npy", (1, 0), "not counts of the training split"),
+    ],
+)
+def test_tokens_and_counts_of_other_text_with_a_matching_checksum(store, name, change, message):
+    values = np.load(store / name)
+    values[[0, -1]] += np.array(change, values.dtype)
+    np.save(store / name, values)
+    entered(store, store / name)
+    with pytest.raises(InputError, match=message):
         Store.open(store)
 
 
@@ -193,7 +189,6 @@ def test_a_tokenizer_of_another_size_with_a_matching_checksum(store):
     Tokenizer.train(TEXTS, TokenizerConfig(vocab_size=110)).save(store / "tokenizer")
     for path in (store / "tokenizer").iterdir():
         entered(store, path)
-    with pytest.raises(InputError, match=r"a vocabulary of 10[0-9] tokens; expected 11[0-9]"):
-        tokenizer_of(Store.open(store))
-    with pytest.raises(InputError, match=r"a vocabulary of 10[0-9] tokens; expected 11[0-9]"):
-        show(store)
+    for use in (lambda path: tokenizer_of(Store.open(path)), show):
+        with pytest.raises(InputError, match=r"a vocabulary of 10[0-9] tokens; expected 11[0-9]"):
+            use(store)

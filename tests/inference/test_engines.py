@@ -1,6 +1,6 @@
 """Precisions: bfloat16 gives the same answers as float32 up to its rounding."""
 
-import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -65,35 +65,40 @@ def test_bfloat16_changes_scores_by_its_rounding(folders, head):
 
 @pytest.mark.parametrize(("fast", "precision"), [(True, "bfloat16"), (False, "float32")])
 def test_auto_follows_the_processor(monkeypatch, fast, precision):
+    """An older GPU computes bfloat16 by emulation, which torch counts as support unless it is asked not to."""
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: fast or including_emulation)
+    monkeypatch.setattr(engines, "has_bfloat16", lambda: not fast)  # of the CPU beside the GPU
+    assert supported_precision("auto", torch.device("cuda")) == precision
     monkeypatch.setattr(engines, "has_bfloat16", lambda: fast)
     for requested, expected in {"auto": precision, "float32": "float32", "bfloat16": "bfloat16"}.items():
         assert supported_precision(requested, torch.device("cpu")) == expected
 
 
-@pytest.mark.parametrize(("new", "precision"), [(True, "bfloat16"), (False, "float32")])
-def test_auto_follows_the_gpu(monkeypatch, new, precision):
-    """An older GPU computes bfloat16 by emulation, which torch counts as support unless it is asked not to."""
-    monkeypatch.setattr(engines, "has_bfloat16", lambda: not new)  # of the CPU beside it
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: new or including_emulation)
-    assert supported_precision("auto", torch.device("cuda")) == precision
-
-
-def test_batches_of_vectors_are_larger_on_a_gpu(folders, monkeypatch):
-    loaded = Predictor(folders(""), device="cpu").loaded
-    inputs = Inputs.from_ids([[5] * 16] * 200, loaded.tokenizer, 16)  # 3,200 tokens
+@pytest.mark.parametrize(
+    ("device", "most", "sizes"), [("cpu", 9999, [128, 72]), ("cuda", 9999, [200]), ("cpu", 1, [16] * 12 + [8])]
+)
+def test_batches_are_larger_on_a_gpu(folders, monkeypatch, device, most, sizes):
+    inputs = Inputs.from_ids([[5] * 16] * 200, Predictor(folders(""), device="cpu").tokenizer, 16)  # 3,200 tokens
     monkeypatch.setattr(inference_model, "to_device", lambda batch, device: batch)
-    on_gpu = dataclasses.replace(loaded, device=torch.device("cuda"))
-    assert [len(rows) for rows, _ in loaded._batches(inputs)] == [128, 72]
-    assert [len(rows) for rows, _ in on_gpu._batches(inputs)] == [200]
+    found = [len(rows) for rows, _ in inference_model.batches(inputs, torch.device(device), most)]
+    assert found == sizes
+
+
+def test_few_scores_of_the_vocabulary_are_in_memory(folders, monkeypatch):
+    """An export scores every token; other models score those that are requested, here each sixteenth."""
+    loaded, sizes = Predictor(folders("mlm"), device="cpu").loaded, []
+    monkeypatch.setattr(inference_model, "SCORES", 512 * TINY.vocab_size)
+    inputs = Inputs.from_ids([[5] * 16] * 200, loaded.tokenizer, 16)
+    for _ in range(2):
+        sizes.append([len(scores) for _, scores in loaded.token_scores(inputs, np.arange(3200) % 16 == 0)])
+        loaded.__dict__["engine"] = SimpleNamespace(masked=loaded.engine.masked)
+    assert sizes == [[128, 72], [32] * 6 + [8]]
 
 
 def test_a_predictor_says_how_it_computes(folders, monkeypatch):
     monkeypatch.setattr(engines, "has_bfloat16", lambda: True)
     shown = repr(Predictor(folders("mlm"), device="cpu", precision="auto"))
     assert shown.endswith("precision='bfloat16', engine='packed')")
-
-
-def test_an_unknown_precision_is_refused(folders):
     with pytest.raises(InputError, match=r"^precision = 'int8'; expected one of auto, float32, bfloat16"):
         Predictor(folders("mlm"), precision="int8")
 

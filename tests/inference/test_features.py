@@ -163,6 +163,8 @@ def test_words(folder, how):
     close(found.vectors[1], h[3] if how == "first" else h[3:6].mean(0))
     assert not found.vectors[2].any()  # a word without a piece
     close(found.vectors[3], h[6])
+    with pytest.raises(InputError, match="words = 'last'; expected one of 'first', 'mean' or None"):
+        FeatureConfig(words="last")
     pair = next(Extractor.load(folder, FeatureConfig(words=how)).stream([("abc", "b abc")]))
     assert pair.words.tolist() == [0, 0, 1] and pair.segments.tolist() == [0, 1, 1]
 
@@ -209,7 +211,7 @@ def test_order_and_buffers_change_nothing(folder, monkeypatch):
     texts = [" ".join(LONG[: 2 * (i * 37 % 90)].split()) for i in range(60)]
     whole = list(extract(folder, texts))
     monkeypatch.setattr(features, "TEXTS", 7)
-    monkeypatch.setattr(features, "TOKENS", {"cpu": 40})
+    monkeypatch.setattr("bertworks.inference.model.TOKENS", {"cpu": 256})
     for one, other, text in zip(whole, extract(folder, texts), texts, strict=True):
         assert len(one) == len(text.split())
         close(one, other)

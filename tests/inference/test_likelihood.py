@@ -2,17 +2,18 @@
 
 import json
 
-import numpy as np
 import pytest
 import torch
 import transformers
 
+import bertworks
 from bertworks import Predictor
+from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.likelihood import minimal_pairs
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a good ##ness ##es film bad , .".split()  # noqa: SIM905
-TEXTS = ["a goodnesses film .", "bad", "a bad , good film , goodness ."]
+TEXTS = ["a goodnesses film .", "bad", "a bad , good film , goodness .", "what ?"]  # the last one is unknown
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def test_texts_have_the_likelihood_of_the_reference(folder, method):
 def test_the_methods_differ_where_a_word_has_several_tokens(folder):
     predictor = Predictor(folder, device="cpu")
     together, single = predictor.score(TEXTS), predictor.score(TEXTS, "plain")
-    assert [a != pytest.approx(b) for a, b in zip(together, single, strict=True)] == [True, False, True]
+    assert [a != pytest.approx(b) for a, b in zip(together, single, strict=True)] == [True, False, True, False]
     assert predictor.score(TEXTS[0]) == pytest.approx(together[0])
     assert predictor.score([]) == []
 
@@ -63,9 +64,11 @@ def test_the_methods_differ_where_a_word_has_several_tokens(folder):
 def test_a_text_without_tokens_or_with_too_many(folder, text, found):
     with pytest.raises(InputError, match=found):
         Predictor(folder, device="cpu").score(["a", text])
+    with pytest.raises(InputError, match="method = 'l2r'; expected one of word-l2r, plain"):
+        Predictor(folder, device="cpu").score("a", "l2r")
 
 
-def test_minimal_pairs(folder, tmp_path):
+def test_minimal_pairs(folder, tmp_path, capsys):
     """The accuracy is the mean over files, not over pairs."""
     likelihood = dict(zip(TEXTS, Predictor(folder, device="cpu").score(TEXTS), strict=True))
     best, *_, worst = sorted(TEXTS, key=likelihood.get, reverse=True)
@@ -73,12 +76,16 @@ def test_minimal_pairs(folder, tmp_path):
     tie = {"sentence_good": best, "sentence_bad": best}
     for name, pairs in {"one": [right], "two": [wrong, right, tie, wrong]}.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
-    results = minimal_pairs(folder, tmp_path)
-    assert results["by_file"] == {"one": 1.0, "two": 0.25}
-    assert results["accuracy"] == np.mean([1.0, 0.25]) and results["pairs"] == 5
+    results = bertworks.evaluate(folder, task="blimp", data=tmp_path)
+    assert results.details["by_file"] == {"one": 1.0, "two": 0.25} and results.predicted == results.truncation == {}
+    assert results.metrics == {"accuracy": 0.625} and "blimp: 5 rows" in str(results)
+    for dev, found in (("dev.csv", "task cannot be combined with dev"), (None, "blimp needs data")):
+        with pytest.raises(InputError, match=found):
+            bertworks.evaluate(folder, dev, task="blimp")
+    main(["evaluate", str(folder), "--task", "blimp", "--data", str(tmp_path)])
+    assert json.loads(capsys.readouterr().out) == results.details
     assert minimal_pairs(folder, tmp_path, pairs_per_file=2)["by_file"] == {"one": 1.0, "two": 0.5}
     (tmp_path / "three.jsonl").write_text("")
-    with pytest.raises(InputError, match="no pairs in this file"):
-        minimal_pairs(folder, tmp_path)
-    with pytest.raises(InputError, match=r"no file NAME\.jsonl in it"):
-        minimal_pairs(folder, folder)
+    for data, found in ((tmp_path, "no pairs in this file"), (folder, r"no file NAME\.jsonl in it")):
+        with pytest.raises(InputError, match=found):
+            minimal_pairs(folder, data)

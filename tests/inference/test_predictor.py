@@ -418,28 +418,21 @@ def test_predict_lines_tables_and_standard_input(classifier, tmp_path, capsys, m
     assert json.loads(capsys.readouterr().out)["label"] == Predictor(classifier).classify("a b", "c d")["label"]
 
 
-def test_predict_looks_in_the_columns_of_fine_tuning(classifier, pretrained, tmp_path, capsys):
-    """Of a table alone; a text file has lines. A column that is given comes first."""
-    model, columns = load_model(classifier), {"kind": "single", "name": "table", "text": ["review"], "choices": []}
-    save_folder(tmp_path / "m", model, pretrained, labels=["one", "two", "three"], max_length=16, task=columns)
-    (tmp_path / "a.csv").write_text("text,review\nx,c d e\n")
-    (tmp_path / "a.txt").write_text("c d e\n")
-    for line, text in ((["a.csv"], "c d e"), (["a.txt"], "c d e"), (["a.csv", "--text", "text"], "x")):
-        main(["predict", str(tmp_path / "m"), str(tmp_path / line[0]), *line[1:]])
-        assert json.loads(capsys.readouterr().out)["score"] == Predictor(classifier).classify(text)["score"]
-
-
-def test_predict_knows_the_columns_of_the_official_files_of_its_task(classifier, pretrained, tmp_path, capsys):
-    """Where a table has them; of another table, the usual column, and a column that is given."""
-    model = load_model(classifier)
-    task = {"kind": "pair", "name": "mrpc"}
-    save_folder(tmp_path / "m", model, pretrained, labels=["one", "two", "three"], max_length=16, task=task)
+@pytest.mark.parametrize("official", [False, True])
+def test_predict_knows_the_columns_of_fine_tuning(classifier, pretrained, tmp_path, capsys, official):
+    """Of a table, own or official, alone; a text file has lines. A column that is given comes first."""
+    own, mrpc = {"kind": "single", "name": "table", "text": ["review"], "choices": []}, {"kind": "pair", "name": "mrpc"}
+    task, labels = mrpc if official else own, ["one", "two", "three"]
+    save_folder(tmp_path / "m", load_model(classifier), pretrained, labels=labels, max_length=16, task=task)
     (tmp_path / "dev.tsv").write_text("Quality\t#1 String\t#2 String\n1\tc d e\ta b\n")
-    (tmp_path / "own.tsv").write_text("text\tmore\nc d e\ta b\n")
-    pair = Predictor(classifier).classify("c d e", "a b")["score"]
-    for line in (["dev.tsv"], ["dev.tsv", "--text", "#1 String,#2 String"], ["own.tsv", "--text", "text,more"]):
+    (tmp_path / "own.tsv").write_text("text\tmore\treview\nc d e\ta b\tgood\n")
+    (tmp_path / "a.txt").write_text("c d e\n")
+    names, pair = ["--text", "#1 String,#2 String"], ("c d e", "a b")
+    cases = [(["own.tsv"], ["good"]), (["a.txt"], pair[:1]), (["own.tsv", "--text", "text"], pair[:1])]
+    both = [(line, pair) for line in (["dev.tsv"], ["dev.tsv", *names], ["own.tsv", "--text", "text,more"])]
+    for line, texts in both if official else cases:
         main(["predict", str(tmp_path / "m"), str(tmp_path / line[0]), *line[1:]])
-        assert json.loads(capsys.readouterr().out)["score"] == pair
+        assert json.loads(capsys.readouterr().out)["score"] == Predictor(classifier).classify(*texts)["score"]
     with pytest.raises(SystemExit):
         main(["predict", str(tmp_path / "m"), str(tmp_path / "none.tsv")])
     assert "none.tsv" in capsys.readouterr().err

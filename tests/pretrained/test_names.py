@@ -2,16 +2,20 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from bertworks.checkpoint.locate import run_name
+from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.pretrained import folder_of, hub, name_of, names
 from support.hub import Hub, running
+from support.tiny_task import tiny_folder
 
 RESOLVE = """
 import sys
@@ -105,23 +109,17 @@ def test_what_cannot_be_downloaded(server, tmp_path, name, environment, expected
     assert expected in notes and len(notes.splitlines()) == 1
 
 
-def test_a_repository_that_is_too_large_or_has_no_valid_name(server, tmp_path, monkeypatch):
+def test_a_full_disk_a_repository_that_is_too_large_and_an_invalid_name(server, tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "_missing", lambda name, request: [hub.MAX_BYTES, 1])
     with pytest.raises(
         InputError, match=r"org/large: 8589\.9 MB to download; expected an encoder of at most 8589\.9 MB"
     ):
         hub.download("org/large", "large")
-    _, notes = resolve(server, tmp_path, "org/na--me")
-    assert "nor a valid name of a repository; expected org/name or org/name@revision" in notes
-
-
-def test_a_full_disk(monkeypatch):
-    def fails(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", fails)
+    monkeypatch.setattr(hub, "_missing", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     with pytest.raises(InputError, match=r"org/name: no space left in .*; free some, or set HF_HOME"):
         hub.download("org/name", "full-disk")
+    _, notes = resolve(server, tmp_path, "org/na--me")
+    assert "nor a valid name of a repository; expected org/name or org/name@revision" in notes
 
 
 def test_paths_come_first(tmp_path, monkeypatch):
@@ -140,6 +138,26 @@ def test_paths_come_first(tmp_path, monkeypatch):
 def test_a_bundled_encoder(tmp_path, monkeypatch):
     monkeypatch.setattr(names, "HERE", tmp_path)
     (tmp_path / "mini").mkdir()
-    assert folder_of("mini") == tmp_path / "mini"
-    assert name_of(tmp_path / "mini") == "mini"
-    assert folder_of("mini-ko") == Path("mini-ko")  # not part of this installation
+    assert folder_of("mini") == tmp_path / "mini" and name_of(tmp_path / "mini") == "mini"
+    with pytest.raises(InputError, match=r"mini-ko: no bundled .* which has mini; give the path .*, or org/name"):
+        folder_of("mini-ko")
+    (tmp_path / "mini").rmdir()
+    with pytest.raises(InputError, match="which has none"):
+        folder_of("mini")
+
+
+def test_models_lists_what_can_be_used(tmp_path, monkeypatch, capsys):
+    """No other kinds of models, no damaged settings, no weights that are missing as a whole or in part."""
+    index, link = '{"weight_map": {"a": "model-1.safetensors"}}', "model-1.safetensors"
+    for name in ("good", "gpt", "damaged", "empty", "part", "broken"):
+        tiny_folder(tmp_path / name)
+        if name in ("empty", "part", "broken"):
+            (tmp_path / name / "model.safetensors").unlink()
+    (tmp_path / "gpt/config.json").write_text('{"model_type": "gpt2"}')
+    (tmp_path / "damaged/config.json").write_text("{")
+    for name in ("part", "broken"):
+        (tmp_path / name / "model.safetensors.index.json").write_text(index)
+    (tmp_path / "broken" / link).symlink_to("blob")  # which is missing
+    monkeypatch.setattr(hub, "cached", lambda: [(f"org/{one.name}", one) for one in tmp_path.iterdir()])
+    main(["models"])
+    assert re.findall(r"org/\w+", capsys.readouterr().out) == ["org/good"]

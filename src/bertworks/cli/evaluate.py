@@ -5,11 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ..files import InputError
 from ..reporting.outputs import check_output
 from .arguments import DevRows, Flat, Positional, flags_in, names_in, parse, refuse_beside
-
-BLIMP = "blimp"  # a task that needs no fine-tuning
 
 
 @dataclass(frozen=True)
@@ -42,26 +39,16 @@ class Arguments:
 def evaluate(argv: list[str]) -> None:
     """Print the metrics, and write them if asked to."""
     arguments = parse(Arguments, argv, "evaluate")
-    from ..inference.evaluation import evaluate as evaluate_model
-    from ..inference.evaluation import remembered
-    from ..inference.likelihood import minimal_pairs
+    from ..inference.evaluation import measure
     from ..inference.text_perplexity import perplexity
 
-    rows = arguments.rows
-    check_output(arguments.out, [arguments.perplexity], [arguments.model])
+    rows, model, precision = arguments.rows, arguments.model, arguments.precision
+    check_output(arguments.out, [arguments.perplexity], [model])
     if arguments.perplexity:
         idle = flags_in(argv) & {"--task", "--kind", "--text", "--label", "--choices", "--sheet"}
         refuse_beside("--perplexity", {**dict.fromkeys(sorted(idle), True), "--data": rows.data, "--dev": rows.dev})
-        results = perplexity(arguments.model, arguments.perplexity, None, arguments.precision, rows.encoding)
-        return _show(results, arguments.out)
-    if rows.task == BLIMP:
-        if rows.data is None:
-            raise InputError(f"the task {BLIMP} needs data, the folder with its files NAME.jsonl")
-        return _show(minimal_pairs(arguments.model, rows.data, precision=arguments.precision), arguments.out)
-    rows = remembered(rows, arguments.model, names_in(argv))
-    check_output(arguments.out, rows.find()[1])
-    task, read = rows.read()
-    results = evaluate_model(arguments.model, task, read, precision=arguments.precision)
+        return _show(perplexity(model, arguments.perplexity, None, precision, rows.encoding), arguments.out)
+    results = measure(model, rows, names_in(argv), precision, arguments.out)
     _show(results, arguments.out)
     for line in results.get("findings", ()):
         print(line, file=sys.stderr)

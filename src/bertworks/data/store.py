@@ -135,8 +135,7 @@ class Store:
 
     def unigram_counts(self) -> NDArray[np.int64]:
         """How often each token occurs in the training split, (V,)."""
-        counts: NDArray[np.int64] = np.load(self.folder / UNIGRAMS, allow_pickle=False)
-        return counts
+        return np.load(self.folder / UNIGRAMS, allow_pickle=False)  # type: ignore[no-any-return]
 
     def unigram_entropy(self) -> float:
         """Entropy of the training tokens' frequencies in nats: the masked-LM loss of a model blind to context."""
@@ -148,8 +147,7 @@ class Store:
 def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
     if not path.is_file():
         raise InputError(f"{path}: missing; {REBUILD}")
-    size = path.stat().st_size
-    if size != expected["bytes"]:
+    if (size := path.stat().st_size) != expected["bytes"]:
         raise InputError(
             f"{path}: {size:,} bytes; expected {expected['bytes']:,}: the file was cut or changed; {REBUILD}"
         )

@@ -1,9 +1,10 @@
 """The settings of features: the flags of `bertworks features`. Importing them loads no torch."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_type_hints
 
 from ..files import InputError
+from ..typed import check_fields
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,7 @@ class FeatureConfig:
     max_length: int | None = None  # tokens in a window of a long text; none: the model's longest input
 
     def __post_init__(self) -> None:
-        for name, allowed in (
-            ("pool", (None, "mean", "cls")),
-            ("words", (None, "first", "mean")),
-            ("precision", ("float32", "bfloat16")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise InputError(f"{name} = {getattr(self, name)!r}; expected {', '.join(map(str, allowed))}")
+        check_fields(vars(self), get_type_hints(type(self)), "features", "give another value")
         if self.words and (self.pool or self.specials):
-            raise InputError(
-                f"words cannot be combined with {'pool' if self.pool else 'specials'}; leave one of them out"
-            )
+            other = "pool" if self.pool else "specials"
+            raise InputError(f"words cannot be combined with {other}; leave one of them out")

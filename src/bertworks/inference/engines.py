@@ -5,7 +5,7 @@ Exported folders have an engine of their own (exported.py).
 Shapes: B sequences, L positions, D width of the encoder, K labels, M masks, V vocabulary.
 """
 
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -13,9 +13,9 @@ from torch import Tensor
 from ..batch import Batch
 from ..files import InputError
 from ..model.acceleration import for_inference
-from ..model.forward import EncoderOutput
-from ..model.heads import Model
+from ..model.heads import POOLED_MULTIPLE, Model
 from ..model.initialization import has_bfloat16
+from ..model.layout import Layout
 from ..tasks.inputs import batch_scores
 
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -24,24 +24,11 @@ Precision = Literal["auto", "float32", "bfloat16"]
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
-class Engine(Protocol):
-    """What computes batches (batch.py, the first three keys). Results are float32, on the batch's device."""
-
-    name: str
-    precision: str
-
-    def states(self, batch: Batch) -> Tensor:
-        """(B, L, D) of the last layer. Padding may hold anything."""
-
-    def scores(self, batch: Batch, head: str) -> Tensor:
-        """Scores of a head before any softmax: (B, K), of a token head (B, L, K)."""
-
-    def masked(self, batch: Batch, positions: Tensor) -> Tensor:
-        """(M, V) scores of the masked-LM head at (M,) positions of the flattened batch."""
-
-
 class Packed:
-    """A batch without its padding, through torch's own operators: every model, every device."""
+    """A batch without its padding, through torch's own operators: every model, every device.
+
+    It computes batches (batch.py, the first three keys). Results are float32, on the batch's device.
+    """
 
     name = "packed"
 
@@ -50,28 +37,34 @@ class Packed:
         self.precision, self.network = precision, for_inference(model, precision, frozen=True)
 
     def states(self, batch: Batch) -> Tensor:
-        states: Tensor = self._encoded(batch).last_hidden_state
-        return states.float()
+        """(B, L, D) of the last layer. Padding may hold anything."""
+        out = self.network.encoder(*(batch[name] for name in INPUTS), hidden_states=False)
+        return out.last_hidden_state.float()  # type: ignore[no-any-return]
 
     def scores(self, batch: Batch, head: str) -> Tensor:
+        """Scores of a head before any softmax: (B, K), of a token head (B, L, K)."""
         return batch_scores(self.network, batch, head).float()
 
     def masked(self, batch: Batch, positions: Tensor) -> Tensor:
-        out = self._encoded(batch)
+        """(M, V) scores of the masked-LM head at (M,) positions of the flattened batch.
+
+        The last layer computes no others, but for those that a pooler reads.
+        """
+        computed, encoder = positions, self.network.encoder
+        if encoder.pooler is not None:
+            computed = torch.cat([positions, encoder.pooled_positions(Layout.of_batch(batch), positions.device)])
+        computed = torch.cat([computed, computed[:1].expand(-len(computed) % POOLED_MULTIPLE)])
+        out = self.network.encode(batch, output_positions=computed)
         return self.network.masked_lm_logits(out.packed[out.layout.rows(positions)]).float()
-
-    def _encoded(self, batch: Batch) -> EncoderOutput:
-        return self.network.encoder(*(batch[name] for name in INPUTS), hidden_states=False)  # type: ignore[no-any-return]
-
-
-def check_precision(precision: str) -> None:
-    """Raises InputError for a name that is no Precision."""
-    if precision not in get_args(Precision):
-        raise InputError(f"precision = {precision!r}; expected one of {', '.join(get_args(Precision))}")
 
 
 def supported_precision(precision: Precision, device: torch.device) -> str:
-    """float32 or bfloat16: auto is bfloat16 on GPUs of 2020 and later and on CPUs with AMX or AVX-512's bfloat16."""
+    """float32 or bfloat16: auto is bfloat16 on GPUs of 2020 and later and on CPUs with AMX or AVX-512's bfloat16.
+
+    Raises InputError for a name that is no Precision.
+    """
+    if precision not in get_args(Precision):
+        raise InputError(f"precision = {precision!r}; expected one of {', '.join(get_args(Precision))}")
     if precision != "auto":
         return precision
     on_gpu = device.type == "cuda"

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -11,17 +12,18 @@ from ..checkpoint.locate import ModelLike, find_model, run_folder
 from ..checkpoint.metadata import stored_scale
 from ..checkpoint.names import LABELS, listed
 from ..checkpoint.pooling import Pooling, read_pooling
-from ..checkpoint.start import network_of
 from ..files import InputError
+from ..reporting.outputs import check_output
 from ..tasks.base import EvaluationResult, Prepared, Task
 from ..tasks.calibration import probabilities
 from ..tasks.checks import seen_in_training
 from ..tasks.kinds import kind_of
 from ..tasks.labels import same_label
 from ..tasks.rows import checked_rows
-from ..tasks.selection import DevRows
+from ..tasks.selection import DevRows, refuse_beside
 from ..tasks.tagging import match_types
 from .engines import Precision
+from .likelihood import BLIMP, minimal_pairs
 from .model import LoadedModel
 
 
@@ -68,6 +70,24 @@ class Evaluation:
         return scores[:, self.order] if self.order else scores
 
 
+def measure(
+    model: ModelLike, rows: DevRows, given: Collection[str], precision: Precision = "float32", out: Path | None = None
+) -> dict[str, Any]:
+    """The metrics of a model on development rows, or on the minimal pairs of the task `blimp`.
+
+    given: the fields of `rows` that were not left out (`remembered`). out: a file that the results are written to
+    later. Raises InputError like `evaluate` and `minimal_pairs`, or as `check_output`.
+    """
+    if rows.task == BLIMP:
+        refuse_beside("task", {"dev": rows.dev, "kind": rows.kind, "choices": rows.choices})
+        if rows.data is None:
+            raise InputError(f"the task {BLIMP} needs data, the folder with its files NAME.jsonl")
+        return minimal_pairs(model, rows.data, precision=precision)
+    rows = remembered(rows, model, given)
+    check_output(out, rows.find()[1])
+    return evaluate(model, *rows.read(), precision=precision)
+
+
 def evaluate(
     model: ModelLike,
     task: Task,
@@ -89,9 +109,7 @@ def evaluate(
 
     Raises InputError if the model is of another kind, or does not know a label of the data.
     """
-    loaded = getattr(model, "loaded", model)
-    if not isinstance(loaded, LoadedModel):
-        loaded = LoadedModel.load(find_model(model), max_seq_length, precision=precision, network=network_of(model))
+    loaded = LoadedModel.of(model, max_seq_length, precision)
     evaluation = Evaluation.prepare(loaded, task, rows)
     result = evaluation.run()
     folder = loaded.folder if loaded.folder.name.strip(".") else loaded.folder.resolve()
@@ -115,10 +133,8 @@ def remembered(rows: DevRows, model: ModelLike, given: Collection[str]) -> DevRo
     Raises InputError if there is no model, or what its folder stores has another form, or as `DevRows.find`.
     """
     task = read_task(find_model(model))
-    if rows.dev is None or rows.task:
-        return rows
     text = task.get("words") or task.get("text")
-    if not text:
+    if rows.dev is None or rows.task or not text:
         return rows
     own = {"kind": task.get("kind"), "text": text, "label": task.get("label", ""), "choices": task.get("choices", ())}
     return replace(rows, **{name: value for name, value in own.items() if name not in given})

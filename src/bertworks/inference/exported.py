@@ -32,25 +32,11 @@ CARD = "README.md"  # which users may edit
 READ = (".json", ".txt", ".model", ".onnx")  # suffixes of files that are read where they exist
 SENTENCE = "sentence_embedding"
 _OUTPUTS = {  # of a head
-    "mlm": ("logits",),
-    "nsp": ("seq_relationship_logits",),
-    "sop": ("sop_logits",),
-    "classifier": ("logits",),
-    "choice": ("logits",),
-    "tagger": ("logits",),
-    "span": ("start_logits", "end_logits"),
+    **dict.fromkeys(("mlm", "classifier", "choice", "tagger"), ("logits",)),
+    **{"nsp": ("seq_relationship_logits",), "sop": ("sop_logits",), "span": ("start_logits", "end_logits")},
 }
-_LOGITS = 1 << 26  # scores of the vocabulary that a pass may return: 256 MB
-_SCHEMA = {
-    "export": {"files": {str: str}},
-    "graph": {
-        "to": str,
-        "precision": str,
-        "outputs": {str: str},
-        "parts": [str],
-        "labels": range(0, 1 << 24),
-    },
-}
+_GRAPH = {"to": str, "precision": str, "outputs": {str: str}, "parts": [str], "labels": range(0, 1 << 24)}
+_SCHEMA = {"export": {"files": {str: str}}, "graph": _GRAPH}
 
 
 def outputs_of(model: Model) -> dict[str, str]:
@@ -79,16 +65,12 @@ def check_export(folder: Path) -> None:
     there = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     new = {name for name in there if name.endswith(READ) and not name.startswith(".")} - {*certified, CERTIFICATE}
     listed = certified.keys() - {CARD}
-    for what, names in (
-        ("missing", listed - there.keys()),
-        ("altered", {name for name in listed & there.keys() if checksum(there[name]) != certified[name]}),
-        ("not of this export", new),
-    ):
-        if names:
-            raise InputError(
-                f"{folder}: {what}: {', '.join(sorted(names)[:4])}; expected the {len(certified)} files that "
-                f"{CERTIFICATE} lists, unchanged; export again, or copy the folder again into an empty one"
-            )
+    altered = {name for name in listed & there.keys() if checksum(there[name]) != certified[name]}
+    problems = {"missing": listed - there.keys(), "altered": altered, "not of this export": new}
+    if found := [f"{what}: {', '.join(sorted(names)[:4])}" for what, names in problems.items() if names]:
+        expected = f"the {len(certified)} files that {CERTIFICATE} lists, unchanged"
+        advice = "export again, or copy the folder again into an empty one"
+        raise InputError(f"{folder}: {'; '.join(found)}; expected {expected}; {advice}")
 
 
 def empty_model(folder: Path) -> Model:
@@ -105,25 +87,17 @@ def empty_model(folder: Path) -> Model:
             raise InputError(f"{where}: {error}; export again") from None
 
 
-def open_engine(folder: Path, model: Model) -> "Exported":
-    """The engine that runs an exported folder, whose `empty_model` is `model`.
-
-    Raises InputError if a file is missing, or it is no ONNX graph.
-    """
-    graph = read_certificate(folder)["graph"]
-    for name in sorted({*graph["outputs"].values()}):
-        if ".." in Path(name).parts or Path(name).is_absolute() or not (folder / name).is_file():
-            raise InputError(f"{folder}: no file {name}, which {CERTIFICATE} names; copy it or export again")
-    return Exported(folder, model, graph)
-
-
 class Exported:
     """The engine of an exported folder (engines.py). Batches may have any size and length that the model has."""
 
-    def __init__(self, folder: Path, model: Model, graph: dict[str, Any]):
-        self.folder, self.model = folder, model
+    def __init__(self, folder: Path, model: Model):
+        """model: the folder's `empty_model`. Raises InputError if a file is missing."""
+        graph = read_certificate(folder)["graph"]
         self.files: dict[str, str] = graph["outputs"]  # of each output
-        self.name, self.precision = graph["to"], graph["precision"]
+        for name in sorted({*self.files.values()}):
+            if ".." in Path(name).parts or Path(name).is_absolute() or not (folder / name).is_file():
+                raise InputError(f"{folder}: no file {name}, which {CERTIFICATE} names; copy it or export again")
+        self.folder, self.name, self.precision = folder, graph["to"], graph["precision"]
         self.segments = model.config.type_vocab_size > 1
         self._open: dict[tuple[str, int], OnnxFile] = {}
 
@@ -139,15 +113,8 @@ class Exported:
         return torch.stack(outputs, -1) if head == "span" else outputs[0]
 
     def masked(self, batch: Batch, positions: Tensor) -> Tensor:
-        """(M, V) scores of the masked-LM head at (M,) positions of the flattened batch."""
-        L = batch["input_ids"].shape[1]
-        rows, size = positions // L, max(1, _LOGITS // (L * self.model.config.vocab_size))
-        out = torch.empty(len(positions), self.model.config.vocab_size)
-        for used in rows.unique().split(size):  # sequences with a mask, few at a time
-            logits = self._run({name: batch[name][used] for name in INPUTS}, ["logits"])[0]  # (b, L, V)
-            here = torch.isin(rows, used)
-            out[here] = logits[torch.searchsorted(used, rows[here]), positions[here] % L]
-        return out
+        """(M, V) scores of the masked-LM head at (M,) positions of the flattened batch; all are computed."""
+        return self._run(batch, ["logits"])[0].flatten(0, 1)[positions]  # of (B, L, V)
 
     def check(self, names: Sequence[str]) -> None:
         """Raises InputError if the export lacks one of these outputs."""

@@ -24,14 +24,7 @@ from .features import Extractor, Text
 from .file_inputs import Columns, read_inputs
 
 SUFFIX = ".safetensors"
-_ROWS: dict[str, tuple[str, tuple[int, ...]]] = {  # number type and shape of a row of each array but the vectors
-    "lines": ("int64", ()),
-    "edges": ("int64", ()),
-    "offsets": ("int32", (2,)),
-    "words": ("int32", ()),
-    "ids": ("int32", ()),
-    "segments": ("uint8", ()),
-}
+_FORMS = {"lines": "i8", "edges": "i8", "offsets": "2i4", "words": "i4", "ids": "i4", "segments": "u1"}  # of a row
 _NAMES = {"float32": "F32", "int64": "I64", "int32": "I32", "uint8": "U8"}  # of number types in the file
 
 
@@ -54,8 +47,6 @@ def write_features(
     input is damaged, or if `out` is no .safetensors.
     """
     check_out(out, [file])
-    if len(columns.text) > 2:
-        raise InputError(f"{len(columns.text)} text columns; expected one, or two for pairs")
     lines: deque[int] = deque()  # of the texts that were read but not yet written
     pairs = len(columns.text) == 2
 
@@ -79,7 +70,7 @@ def write_features(
             parts: dict[str, NDArray[Any] | None] = chunk.features._asdict()
             parts |= {"lines": np.array([lines.popleft() for _ in range(N)]), "edges": chunk.edges[1:] + vectors}
             for name, part in files.items():
-                part.write(np.ascontiguousarray(parts[name], arrays[name][0]).data)
+                part.write(np.ascontiguousarray(parts[name], arrays[name].base).data)
             texts_written += N
             vectors += int(chunk.edges[-1])
             windowed += chunk.windowed
@@ -92,9 +83,7 @@ def write_features(
 def read_texts(data: Any, columns: Columns) -> Iterator[tuple[int, Text]]:
     """(line or row counted from 1, text or pair) of each input. Raises InputError like `read_inputs`."""
     for given in read_inputs(data, "tagging" if columns.words else "", columns):
-        if len(given.texts) not in (1, 2):
-            raise InputError(f"row {given.name['line']}: {len(given.texts)} texts; expected one, or two for pairs")
-        yield given.name["line"], given.texts[0] if len(given.texts) == 1 else (given.texts[0], given.texts[1])
+        yield given.name["line"], given.texts[0] if len(given.texts) == 1 else tuple(given.texts)  # type: ignore[misc]
 
 
 def check_out(out: Path, data: Iterable[Any] = (), folders: Iterable[Any] = ()) -> None:
@@ -104,27 +93,23 @@ def check_out(out: Path, data: Iterable[Any] = (), folders: Iterable[Any] = ()) 
     check_output(out, data, folders)
 
 
-def _arrays(extractor: Extractor) -> dict[str, tuple[str, tuple[int, ...]]]:
+def _arrays(extractor: Extractor) -> dict[str, np.dtype[Any]]:
     """Number type and shape of a row of each array: several vectors of a text have `edges` (N + 1,), and names."""
     config = extractor.config
     names = [] if config.pool else ["edges", "offsets", "words", "segments", *([] if config.words else ["ids"])]
-    return {"vectors": ("float32", (extractor.width,)), **{name: _ROWS[name] for name in ("lines", *names)}}
+    vectors = np.dtype(("f4", (extractor.width,)))
+    return {"vectors": vectors, **{name: np.dtype(_FORMS[name]) for name in ("lines", *names)}}
 
 
 def _save(
-    target: IO[bytes],
-    files: Mapping[str, IO[bytes]],
-    rows: Mapping[str, tuple[str, tuple[int, ...]]],
-    facts: dict[str, str],
+    target: IO[bytes], files: Mapping[str, IO[bytes]], rows: Mapping[str, np.dtype[Any]], facts: dict[str, str]
 ) -> None:
     """The file that `safetensors.numpy.save_file` would write, which needs them in memory: a header, then arrays."""
-    order = sorted(files, key=lambda name: -np.dtype(rows[name][0]).itemsize)  # the wider types first
+    order = sorted(files, key=lambda name: -rows[name].base.itemsize)  # the wider types first
     arrays = []
     for name in order:
-        dtype, row = rows[name]
-        size = files[name].tell()
-        count = size // (np.dtype(dtype).itemsize * int(np.prod(row, dtype=np.int64)))
-        arrays.append((name, _NAMES[dtype], (count, *row), size))
+        row, size = rows[name], files[name].tell()
+        arrays.append((name, _NAMES[row.base.name], (size // row.itemsize, *row.shape), size))
     target.write(safetensors_header(facts, arrays))
     for name in order:
         files[name].seek(0)

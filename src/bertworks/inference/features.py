@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..batch import Batch, to_device
+from ..batch import Batch
 from ..checkpoint.folder import load_encoder, load_tokenizer
 from ..checkpoint.locate import ModelLike, find_model, refuse_export
 from ..checkpoint.metadata import input_length
@@ -29,11 +29,12 @@ from ..model.bert import Encoder
 from ..model.comparators import LayerChoice
 from ..tasks.contexts import Contexts, tokenize_contexts
 from ..tasks.inputs import Inputs
-from ..tasks.rows import check_integer, in_chunks, text_rows_of
+from ..tasks.rows import in_chunks, text_rows_of
 from ..tasks.sequences import Frames, Integers, Spans, Windows, edges_of, even_windows, frame, ranges
 from ..tokenizer import Tokenizer
 from .config import FeatureConfig
-from .model import TOKENS, device_of
+from .engines import INPUTS
+from .model import batches, check_length, device_of
 
 TEXTS = 4096  # texts that are put in order of length together
 CHARACTERS = 4_000_000  # of them, so that memory stays bounded whatever the length of texts
@@ -84,13 +85,9 @@ class Extractor:
         Raises InputError for layers that it does not have, fewer positions than `config.max_length`, or a missing GPU.
         """
         self.config = config or FeatureConfig()
-        shape, tokens = encoder.config, self.config.max_length
-        if tokens is not None:
-            check_integer(tokens, "max_length")
-        if tokens is not None and not 8 <= tokens <= shape.max_length:
-            raise InputError(f"max_length = {tokens}; expected 8 to {shape.max_length}, the positions")
-        self.max_length = tokens or shape.max_length
-        self.choice = LayerChoice.parse(self.config.layers, shape.num_hidden_layers)
+        positions = check_length(self.config.max_length, 8, encoder.config.max_length)
+        self.max_length = self.config.max_length or positions
+        self.choice = LayerChoice.parse(self.config.layers, encoder.config.num_hidden_layers)
         self.device = device_of(device)
         self.tokenizer = tokenizer
         self.encoder = for_inference(encoder.to(self.device), self.config.precision)
@@ -110,8 +107,7 @@ class Extractor:
         encoder = model if isinstance(model, Encoder) else network.encoder if network else load_encoder(folder)
         tokenizer = load_tokenizer(folder)
         if config.max_length is None:
-            positions = encoder.config.max_length
-            config = replace(config, max_length=input_length(folder, positions))
+            config = replace(config, max_length=input_length(folder, encoder.config.max_length))
         return cls(encoder, tokenizer, config, device)
 
     def stream(self, texts: Iterable[Text]) -> Iterator[Features]:
@@ -180,8 +176,7 @@ class Extractor:
     def _reduced(self, inputs: Inputs, target: Integers, count: int, choice: LayerChoice) -> Tensor:
         """(R, W) float32 on the CPU: the mean over the tokens of each target, as in `layers`."""
         out = torch.zeros(count, self._width_of(choice))
-        for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
-            batch = to_device(inputs.batch(rows), self.device)
+        for rows, batch in batches(inputs, self.device):
             targets = torch.from_numpy(target[inputs.tokens(rows)])
             counted = (targets >= 0).nonzero().squeeze(1)
             positions = batch["attention_mask"].flatten().nonzero().squeeze(1)[counted.to(self.device)]
@@ -193,18 +188,10 @@ class Extractor:
 
     def _states(self, batch: Batch, positions: Tensor, choice: LayerChoice) -> Tensor:
         """(., W) float32: what the choice of layers gives at some of the (B * L) cells."""
-        single = len(choice.states) == 1
-        out = self.encoder(
-            batch["input_ids"],
-            batch["attention_mask"],
-            batch["token_type_ids"],
-            hidden_states=not single,
-            depth=choice.depth,
-        )
-        rows, states = out.layout.rows(positions), out.states
-        if states is None:  # the requested one is the last that was computed
-            only: Tensor = out.packed[rows].float()
-            return only
+        inputs, single = [batch[name] for name in INPUTS], len(choice.states) == 1
+        out = self.encoder(*inputs, hidden_states=not single, depth=choice.depth)
+        rows = out.layout.rows(positions)
+        states = {choice.depth: out.packed} if single else out.states
         return choice.combine({i: states[i][rows].float() for i in choice.states})
 
     def _width_of(self, choice: LayerChoice) -> int:
@@ -275,8 +262,6 @@ def _windows_of(tokens: _Tokens, contexts: Contexts, max_length: int) -> Windows
     narrow = np.flatnonzero((length > capacity) & (capacity < max_length // 4))
     if len(narrow):
         text, count = contexts.texts[2 * narrow[0]], tokens.parts[0].length[narrow[0]]
-        raise InputError(
-            f"the first text of a pair, {text[:40]!r} and so on, has {count} tokens: that leaves too "
-            f"little of {max_length} for windows over the second; put the longer text second"
-        )
+        long = f"the first text of a pair, {text[:40]!r} and so on, has {count} tokens"
+        raise InputError(f"{long}, which leaves too few of {max_length} to the second; put the longer text second")
     return even_windows(length, capacity)

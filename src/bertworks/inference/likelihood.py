@@ -5,86 +5,74 @@ log-probabilities of the tokens, each masked in turn while the others are visibl
 masked token away, so `word-l2r` masks the later tokens of the same word too (Kauf and Ivanova 2023). A left-to-right
 or right-to-left model has the log-probability itself: of each token given those that it sees.
 
-Shapes: N texts, S sequences (one per token of all texts), T tokens of all sequences.
+Shapes: N texts, S sequences of one text (one per token), each of L tokens.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import IGNORED
+from ..checkpoint.locate import ModelLike
 from ..files import InputError
 from ..reporting.run_files import read_json_lines
-from ..tasks.inputs import Inputs
 from ..tasks.rows import check_integer, in_chunks
 from ..tokenizer import normalize
 from .engines import Precision
 from .model import LoadedModel
-from .text_perplexity import losses_at, next_token_labels
+from .text_perplexity import Question, summed_losses
 
+BLIMP = "blimp"  # a task that needs no fine-tuning
 Method = Literal["word-l2r", "plain"]
-CHUNK, CHARACTERS = 256, 8_192  # texts, and their characters, of which all sequences are in memory together
+CHUNK, CHARACTERS = 1024, 16_384  # texts, and their characters, of which all sequences are in memory together
 PAIR = {"sentence_good": str, "sentence_bad": str}  # of a line of a file of minimal pairs
 
 
 def log_likelihoods(loaded: LoadedModel, texts: Sequence[str], method: Method = "word-l2r") -> NDArray[np.float64]:
     """(N,) the log-likelihood of each text in nats, of a masked LM the pseudo-log-likelihood.
 
-    Raises InputError if the model has no language-model head, or a text has no token or more than fit.
+    Raises InputError if the model has no language-model head, a text has no token or more than fit, or the method is
+    unknown.
     """
-    if "mlm" not in loaded.model.heads:
-        raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
-    chunks = [_of_chunk(loaded, chunk, method) for chunk in in_chunks(texts, CHUNK, CHARACTERS)]
-    return np.concatenate([np.empty(0), *chunks])
+    loaded.check_language_model()
+    if method not in get_args(Method):
+        raise InputError(f"method = {method!r}; expected one of {', '.join(get_args(Method))}")
+    sums = [np.empty((0, 2))]
+    for chunk in in_chunks(texts, CHUNK, CHARACTERS):
+        tokenized = loaded.tokenizer.ids_and_words([normalize("NFC", text) for text in chunk])
+        for text, (ids, _) in zip(chunk, tokenized, strict=True):
+            if not 1 <= len(ids) <= (most := loaded.limits.max_seq_length - 2):
+                raise InputError(f"{text[:80]!r} has {len(ids)} tokens; expected 1 to {most}")
+        questions = [_question(loaded, number, *one, method) for number, one in enumerate(tokenized)]
+        sums.append(summed_losses(loaded, questions))
+    losses: NDArray[np.float64] = np.concatenate(sums)[:, 0]
+    return -losses
 
 
-def _of_chunk(loaded: LoadedModel, texts: Sequence[str], method: Method) -> NDArray[np.float64]:
-    tokenizer, limit = loaded.tokenizer, loaded.limits.max_seq_length
-    texts = [normalize("NFC", text) for text in texts]
-    encodings = tokenizer.encode_batch(texts, None, limit)
-    for text, encoding in zip(texts, encodings, strict=True):
-        if encoding.n_cut or len(encoding.ids) < 3:
-            count = len(encoding.ids) - 2 + encoding.n_cut
-            raise InputError(f"{text[:80]!r} has {count} tokens; expected 1 to {limit - 2}")
-    sequences, owners = [], []
-    for number, (encoding, words) in enumerate(zip(encodings, tokenizer.words_of(texts), strict=True)):
-        own = [*_sequences(loaded, np.array(encoding.ids), np.array(words), method)]
-        sequences += own
-        owners += [number] * len(own)
-    inputs = Inputs.from_ids([ids.tolist() for ids, _ in sequences], tokenizer, limit)
-    losses = losses_at(loaded, inputs, np.concatenate([labels for _, labels in sequences]))
-    owner_of_token = np.repeat(owners, np.diff(inputs.edges))
-    sums: NDArray[np.float64] = np.bincount(owner_of_token, losses, minlength=len(texts)).astype(np.float64)
-    return -sums
+def _question(loaded: LoadedModel, number: int, ids: list[int], words: list[int], method: Method) -> Question:
+    """What the model predicts of one text: each token, masked in a sequence of its own, unless it sees one side only.
 
-
-def _sequences(
-    loaded: LoadedModel, ids: NDArray[np.int64], words: NDArray[np.int64], method: Method
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """What the model reads for one text, and what it predicts there: ids and labels.
-
-    ids: with special tokens. words: the number of the word of each token between them.
+    ids: without special tokens. words: the number of the word of each.
     """
-    direction = loaded.model.config.direction
+    tokenizer, direction = loaded.tokenizer, loaded.model.config.direction
+    framed, word, token = np.array([tokenizer.cls_id, *ids, tokenizer.sep_id]), np.array(words), np.arange(len(ids))
     if direction != "both":
-        yield ids, next_token_labels(ids, direction)
-        return
-    for position in range(1, len(ids) - 1):
-        labels, masked = np.full_like(ids, IGNORED), ids.copy()
-        labels[position] = ids[position]
-        last = position + 1
-        if method == "word-l2r":
-            while last < len(ids) - 1 and words[last - 1] == words[position - 1]:
-                last += 1
-        masked[position:last] = loaded.tokenizer.mask_id
-        yield masked, labels
+        return Question.of_next_tokens(number, framed, direction)
+    masked = np.eye(len(ids), dtype=np.bool_)
+    if method == "word-l2r":
+        masked = (token >= token[:, None]) & (word == word[:, None])
+    read = np.tile(framed, (len(ids), 1))
+    read[:, 1:-1][masked] = tokenizer.mask_id
+    labels = np.full_like(read, IGNORED)
+    labels[token, token + 1] = ids
+    return Question(number, read, labels)
 
 
 def minimal_pairs(
-    model: Path | str,
+    model: ModelLike,
     data: Path | str,
     method: Method = "word-l2r",
     pairs_per_file: int = 0,
@@ -93,10 +81,10 @@ def minimal_pairs(
     """How often a model prefers the acceptable sentence of a pair, over the files of BLiMP (Warstadt et al. 2020).
 
     data: folder with files NAME.jsonl, each line with `sentence_good` and `sentence_bad`. pairs_per_file: only the
-    first ones; 0: all. Returns `accuracy`, the mean of the files' accuracies, `files`, the number of `pairs`, and
-    `by_file`. Equal likelihoods count as wrong. Raises InputError if there are no such files.
+    first ones; 0: all. Returns `metrics` with `accuracy`, the mean of the files' accuracies, the number of `files` and
+    of pairs (`examples`), and `by_file`. Equal likelihoods count as wrong. Raises InputError if there are no files.
     """
-    loaded = LoadedModel.load(model, precision=precision)
+    loaded = LoadedModel.of(model, precision=precision)
     check_integer(pairs_per_file, "pairs_per_file", 0)
     files = sorted(Path(data).glob("*.jsonl"))
     if not files:
@@ -106,13 +94,9 @@ def minimal_pairs(
         pairs = read_json_lines(file, PAIR)[: pairs_per_file or None]
         if not pairs:
             raise InputError(f"{file}: no pairs in this file; remove it")
-        good, bad = (log_likelihoods(loaded, [pair[key] for pair in pairs], method) for key in PAIR)
+        good, bad = np.split(log_likelihoods(loaded, [pair[key] for key in PAIR for pair in pairs], method), 2)
         accuracies[file.stem] = float((good > bad).mean())
         count += len(pairs)
-    return {
-        "accuracy": float(np.mean([*accuracies.values()])),
-        "method": method,
-        "files": len(files),
-        "pairs": count,
-        "by_file": accuracies,
-    }
+    accuracy = float(np.mean([*accuracies.values()]))
+    results = {"task": BLIMP, "metrics": {"accuracy": accuracy}, "method": method, "files": len(files)}
+    return results | {"examples": count, "by_file": accuracies}

@@ -4,7 +4,7 @@ Shapes: S sequences, T tokens of all sequences, K outputs of the head.
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ from torch import Tensor
 
 from ..batch import Batch, to_device
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config
-from ..checkpoint.locate import CONFIG, is_export
+from ..checkpoint.locate import CONFIG, ModelLike, is_export
 from ..checkpoint.metadata import check_thresholds, input_length, labels_of, task_of
 from ..checkpoint.pooling import Pooling
+from ..checkpoint.start import network_of
 from ..files import InputError, shorten
 from ..model import openmp
 from ..model.acceleration import for_inference
-from ..model.exportable import STATES
 from ..model.heads import Model
 from ..tasks.base import LengthLimits
 from ..tasks.inputs import Inputs, compute_scores
@@ -31,11 +31,12 @@ from ..tasks.rows import check_integer
 from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.distributed import World
-from .engines import Engine, Packed, Precision, check_precision, supported_precision
-from .exported import Exported, check_export, empty_model, open_engine
+from .engines import Packed, Precision, supported_precision
+from .exported import Exported, check_export, empty_model
 
+SCORES = 1 << 26  # of all tokens of the vocabulary, in memory at a time: 256 MB
 BATCH = 32  # sequences a forward pass
-TOKENS = {"cpu": 2048, "cuda": 32768}  # of a forward pass for vectors, padding included
+TOKENS = {"cpu": 2048, "cuda": 32768}  # of a forward pass for vectors or tokens, padding included
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class LoadedModel:
     settings: dict[str, Any]  # `kind` and what fine-tuning stored, such as a tuned threshold; {} without a task
     limits: LengthLimits
     device: torch.device
-    precision: Precision = "float32"  # of weights and products (engines.py)
+    precision: str = "float32"  # of weights and products (engines.py)
 
     @property
     def texts_a_row(self) -> int:
@@ -74,9 +75,6 @@ class LoadedModel:
         device: by default the GPU if there is one. Raises InputError if the folder is incomplete or damaged, or
         max_length is no integer or exceeds the positions, or an export shall compute in another precision than its own.
         """
-        check_precision(precision)
-        if max_length is not None:
-            check_integer(max_length, "max_length")
         openmp.watch()
         openmp.one_thread_after_fork()
         folder = find_model(path)
@@ -84,27 +82,30 @@ class LoadedModel:
         exported = is_export(folder)
         if exported:
             check_export(folder)
-        tokenizer, model = load_tokenizer(folder), network
-        if model is None:
-            model = empty_model(folder) if exported else load_model(folder)
+        tokenizer = load_tokenizer(folder)
+        model = network or (empty_model(folder) if exported else load_model(folder))
         head = model.supervised_head
         settings = task_of(whole, head, str(folder / CONFIG)) if head else {}
-        positions = config.max_length
-        if max_length is not None and not 3 <= max_length <= positions:
-            raise InputError(f"max_length = {max_length}; expected 3 to {positions}, the positions of {folder}")
+        positions = check_length(max_length, 3, config.max_length)
         stored = {f.name: settings[f.name] for f in fields(LengthLimits) if f.name in settings}
         limits = LengthLimits(**stored | {"max_seq_length": max_length or input_length(folder, positions)})
-        if exported and str(device or "cpu") != "cpu":
-            raise InputError(f"device = {device!r}, but {folder} is an export for CPUs; leave it out, or give cpu")
-        if exported and precision == "bfloat16":
-            raise InputError(
-                f"{folder} is an export, which has a precision of its own; leave precision out, or export again"
-            )
+        if exported and (precision == "bfloat16" or str(device or "cpu") != "cpu"):
+            what = f"{folder} is an export, which has a precision of its own"
+            raise InputError(f"{what}; leave precision out, and device too, since it is for CPUs")
         where = device_of("cpu" if exported else device)
+        computed = supported_precision(precision, where)
         names = _output_names(folder, model, whole)
         check_thresholds(settings, names, str(folder / CONFIG))
         model = model if exported else model.to(where)
-        return cls(folder, model, tokenizer, names, settings, limits, where, precision)
+        return cls(folder, model, tokenizer, names, settings, limits, where, computed)
+
+    @classmethod
+    def of(cls, model: ModelLike, max_length: int | None = None, precision: Precision = "float32") -> "LoadedModel":
+        """A loaded model as it is, or that of a folder or of a model in memory, as `load`."""
+        loaded = getattr(model, "loaded", model)
+        if isinstance(loaded, LoadedModel):
+            return loaded
+        return cls.load(find_model(model), max_length, precision=precision, network=network_of(model))
 
     @functools.cached_property
     def network(self) -> Model:
@@ -112,16 +113,21 @@ class LoadedModel:
         return for_inference(self.model)
 
     @functools.cached_property
-    def engine(self) -> Engine:
+    def engine(self) -> Packed | Exported:
         """What computes scores and vectors; of an exported folder the engine that it was made for."""
         if is_export(self.folder):
-            return open_engine(self.folder, self.model)
-        return Packed(self.model, supported_precision(self.precision, self.device))
+            return Exported(self.folder, self.model)
+        return Packed(self.model, self.precision)
 
     @property
     def kind(self) -> str:
         """The kind of task that the folder was fine-tuned for; "" if it was only pre-trained."""
         return str(self.settings.get("kind", ""))
+
+    def check_language_model(self) -> None:
+        """Raises InputError if the folder has no head that predicts tokens."""
+        if "mlm" not in self.model.heads:
+            raise InputError(f"{self.folder} has no masked-LM head, which predicts tokens; use a pre-trained folder")
 
     def check_head(self, kind: str) -> None:
         """Raises InputError if the folder has no head for this kind of task."""
@@ -131,11 +137,6 @@ class LoadedModel:
                 f"{self.folder} has no {head}, which tasks of the kind {kind!r} need; "
                 f"fine-tune it first: bertworks finetune --model {self.folder} ..."
             )
-
-    def check_vectors(self) -> None:
-        """Raises InputError if the folder is an export that has no vectors."""
-        if is_export(self.folder) and isinstance(self.engine, Exported):
-            self.engine.check([STATES])
 
     def check_kind(self, kind: str) -> None:
         """Raises InputError if the folder was not fine-tuned for this kind of task; single and pair count as one."""
@@ -163,26 +164,21 @@ class LoadedModel:
         Special tokens count, as they do there. Raises InputError if a number is NaN or infinite.
         """
         out = torch.empty(len(inputs.first), self.model.encoder.width)
-        for rows, batch in self._batches(inputs):
-            out[torch.from_numpy(inputs.sequences(rows))] = pooling.pool(
-                self.engine.states(batch), batch["attention_mask"]
-            ).cpu()
+        for rows, batch in batches(inputs, self.device):
+            vectors = pooling.pool(self.engine.states(batch), batch["attention_mask"])
+            out[torch.from_numpy(inputs.sequences(rows))] = vectors.cpu()
         return self.check_finite(out)
 
-    def _batches(self, inputs: Inputs) -> Iterator[tuple[Integers, Batch]]:
-        for rows in inputs.by_length(tokens=TOKENS.get(self.device.type, TOKENS["cpu"])):
-            yield rows, to_device(inputs.batch(rows), self.device)
-
     @torch.no_grad()
-    def token_scores(
-        self, inputs: Inputs, requested: NDArray[np.bool_], batches: Iterable[Integers]
-    ) -> Iterator[tuple[Integers, Tensor]]:
+    def token_scores(self, inputs: Inputs, requested: NDArray[np.bool_]) -> Iterator[tuple[Integers, Tensor]]:
         """The scores of the masked-LM head at the wanted (T,) tokens: for each batch their numbers, and (., V) scores.
 
-        batches: the sequences of each (Inputs.by_length). Raises InputError if a score is NaN or infinite.
+        Raises InputError if a score is NaN or infinite.
         """
-        for rows in batches:
-            batch, tokens = to_device(inputs.batch(rows), self.device), inputs.tokens(rows)
+        scored = requested.mean() if isinstance(self.engine, Packed) else 1.0  # an export scores every token
+        most = SCORES / (self.model.config.vocab_size * scored)
+        for rows, batch in batches(inputs, self.device, int(most)):
+            tokens = inputs.tokens(rows)
             here = torch.from_numpy(requested[tokens]).to(self.device)
             positions = batch["attention_mask"].flatten().nonzero().squeeze(1)[here]
             yield tokens[requested[tokens]], self.check_finite(self.engine.masked(batch, positions))
@@ -195,6 +191,21 @@ class LoadedModel:
                 "large: use the model of an earlier step, or train with a lower learning rate"
             )
         return values
+
+
+def check_length(max_length: int | None, least: int, positions: int) -> int:
+    """The positions. Raises InputError for another `max_length` than None or an integer from `least` to them."""
+    if max_length is not None:
+        check_integer(max_length, "max_length")
+        if not least <= max_length <= positions:
+            raise InputError(f"max_length = {max_length}; expected {least} to {positions}, the positions of the model")
+    return positions
+
+
+def batches(inputs: Inputs, device: torch.device, most: int = TOKENS["cuda"]) -> Iterator[tuple[Integers, Batch]]:
+    """Examples of similar lengths, and their batch on the device, in TOKENS at a time, or in `most` of them."""
+    for rows in inputs.by_length(tokens=max(256, min(most, TOKENS.get(device.type, TOKENS["cpu"])))):
+        yield rows, to_device(inputs.batch(rows), device)
 
 
 def device_of(name: str | None) -> torch.device:

@@ -79,8 +79,7 @@ class Predictor:
         self.max_length = self.loaded.limits.max_seq_length
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
-        size = check_size(self.tokenizer, self.model.config, str(self.folder))
-        notes = [size, similarity_note(find_model(folder))]
+        notes = check_size(self.tokenizer, self.model.config, str(self.folder)), similarity_note(find_model(folder))
         self.note = "\n".join(filter(None, notes))  # "", or what the user should know
 
     def __repr__(self) -> str:
@@ -224,10 +223,9 @@ class Predictor:
         default both are what a sentence-transformers folder says, else the mean, not normalised.
         """
         embedder, single = self.embedder(pooling, normalize), isinstance(texts, str)
-        vectors = [np.empty((0, embedder.width), np.float32)]
-        for prepared, scores in self.scored(embedder, texts_of([texts] if single else texts)):
-            vectors.append(prepared.decode(scores))
-        whole = np.concatenate(vectors)
+        scored = self.scored(embedder, texts_of([texts] if single else texts))
+        parts = [prepared.decode(scores) for prepared, scores in scored]
+        whole = np.concatenate([np.empty((0, embedder.width), np.float32), *parts])
         return whole[0] if single else whole
 
     # ---- any number of rows

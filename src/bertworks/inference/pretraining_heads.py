@@ -20,7 +20,7 @@ from ..tasks.inputs import Inputs
 from ..tasks.rows import check_integer, pairs_of, text_of
 from ..tasks.sequences import Integers, cut_pairs, frame
 from ..tokenizer import Tokenizer, normalize
-from .model import BATCH, LoadedModel
+from .model import LoadedModel
 from .steps import Steps, TextRows
 
 MASK_COST = 16  # tokens that take about as long as the scores of one mask
@@ -47,14 +47,10 @@ class MaskFiller(Steps["MaskRows"]):
     def __init__(self, loaded: LoadedModel):
         """Raises InputError if the folder has no masked-LM head, or its encoder attends in one direction only."""
         super().__init__(loaded)
-        folder, model = loaded.folder, loaded.model
-        if "mlm" not in model.heads:
-            raise InputError(f"{folder} has no masked-LM head, so it cannot fill masks; use a pre-trained folder")
-        if model.config.direction != "both":
-            raise InputError(
-                f"{folder} is a language model with attention to the {model.config.direction} only, so it cannot "
-                "fill masks; use a masked language model"
-            )
+        loaded.check_language_model()
+        if (direction := loaded.model.config.direction) != "both":
+            what = f"is a language model with attention to the {direction} only, so it cannot fill masks"
+            raise InputError(f"{loaded.folder} {what}; use a masked language model")
 
     def prepare(self, rows: Sequence[str]) -> "MaskRows":
         """Texts with a literal [MASK] each. Raises InputError if one has no mask, or loses one by being cut."""
@@ -86,7 +82,7 @@ class MaskFiller(Steps["MaskRows"]):
         masked = inputs.ids == self.loaded.tokenizer.mask_id  # (T,)
         number = np.cumsum(masked) - 1  # of the mask at each token
         scores = torch.empty(self.count(inputs), self.loaded.model.config.vocab_size)
-        for tokens, logits in self.loaded.token_scores(inputs, masked, inputs.by_length(BATCH)):
+        for tokens, logits in self.loaded.token_scores(inputs, masked):
             scores[torch.from_numpy(number[tokens])] = logits.cpu()
         return scores
 
@@ -166,17 +162,10 @@ class NextSentence(Steps["FollowingRows"]):
     def __init__(self, loaded: LoadedModel):
         """Raises InputError if the folder has no next-sentence head; ALBERT's sentence-order head is none."""
         super().__init__(loaded)
-        heads = loaded.model.heads
-        if "sop" in heads:
-            raise InputError(
-                f"{loaded.folder} has a sentence-order head, which only tells whether two neighbouring sentences are "
-                "swapped, so it cannot say whether B follows A; use a folder pre-trained with next-sentence prediction"
-            )
-        if "nsp" not in heads:
-            raise InputError(
-                f"{loaded.folder} has no next-sentence head, so it cannot say whether B follows A; use a folder "
-                "pre-trained with next-sentence prediction, before fine-tuning"
-            )
+        if "nsp" not in loaded.model.heads:
+            own = "a sentence-order head, which says less" if "sop" in loaded.model.heads else "no next-sentence head"
+            what = f"{loaded.folder} has {own}, so it cannot say whether B follows A"
+            raise InputError(f"{what}; use a folder pre-trained with next-sentence prediction, before fine-tuning")
 
     def checked(self, rows: Iterable[Any]) -> Iterator[tuple[str, str]]:
         """The pairs, as they are. Raises InputError for any other row."""
@@ -186,11 +175,9 @@ class NextSentence(Steps["FollowingRows"]):
         """Pairs; the longer text is cut from its end. Raises InputError if a text has no token."""
         tokenizer, limit = self.loaded.tokenizer, self.loaded.limits.max_seq_length
         first, second, _, total = cut_pairs(tokenizer, [a for a, _ in rows], [b for _, b in rows], limit)
-        for row, lengths in zip(rows, zip(first.length.tolist(), second.length.tolist(), strict=True), strict=True):
-            if 0 in lengths:
-                number = lengths.index(0)
-                empty = f"text {'AB'[number]} of a pair is {shorten(row[number])}, which has no token"
-                raise InputError(f"{empty}; expected a sentence; leave the pair out")
+        for row, part in np.argwhere(np.stack([first.length, second.length], 1) == 0).tolist():
+            empty = f"text {'AB'[part]} of a pair is {shorten(rows[row][part])}, which has no token"
+            raise InputError(f"{empty}; expected a sentence; leave the pair out")
         cut = total - first.length - second.length
         return FollowingRows(Inputs.unlabelled(frame(tokenizer, first, second), tokenizer, limit, cut))
 

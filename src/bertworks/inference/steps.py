@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from ..checkpoint.pooling import Pooling
 from ..files import InputError
+from ..model.exportable import STATES
 from ..model.heads import TOKEN_HEADS
 from ..tasks.base import Example, KindName, PreparedRows, Task
 from ..tasks.choice import Choice
@@ -33,6 +34,7 @@ from ..tasks.questions import Question
 from ..tasks.rows import pairs_of, text_of, texts_of
 from ..tasks.sentences import from_texts
 from ..tasks.sequences import Integers, frame, tokenize
+from .exported import Exported
 from .model import LoadedModel
 
 P = TypeVar("P", bound=PreparedRows)
@@ -207,7 +209,8 @@ class Embedder(Steps[EmbeddingRows]):
     def __init__(self, loaded: LoadedModel, pooling: Pooling):
         """Raises InputError if the folder is an export without vectors."""
         super().__init__(loaded)
-        loaded.check_vectors()
+        if isinstance(loaded.engine, Exported):
+            loaded.engine.check([STATES])
         self.pooling = pooling
         self.width = loaded.model.encoder.width  # D
 

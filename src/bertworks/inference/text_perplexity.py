@@ -10,14 +10,14 @@ with the other.
 A document longer than the model's input is read in windows that do not overlap; each begins without context. Special
 tokens are not predicted. The interval is the bootstrap's over documents: what other documents might have given.
 
-Shapes: W windows, T tokens of all windows, D documents.
+Shapes: N texts, D documents, S sequences of L tokens of one text, T tokens of all sequences.
 """
 
 import itertools
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,9 +25,11 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from ..batch import IGNORED
+from ..checkpoint.locate import ModelLike
 from ..data.corpus import Document, InputOptions, Reader
 from ..files import InputError
 from ..tasks.inputs import Inputs
+from ..tasks.sequences import Frames, Integers, edges_of
 from ..tokenizer import Tokenizer
 from .engines import Precision
 from .model import LoadedModel
@@ -36,11 +38,26 @@ MASKED = 0.15  # share of the tokens of a window that a masked LM predicts, at l
 SEED = 12345  # of the masks and of the bootstrap
 SAMPLES = 2000  # of the bootstrap
 CHUNK = 256  # documents in memory at a time
-SCORES = 1 << 26  # in memory at a time
+
+
+class Question(NamedTuple):
+    """What a model reads of one text, or of a part of it, and what it predicts there."""
+
+    number: int  # of the text
+    ids: Integers  # (S, L) with special tokens
+    labels: Integers  # (S, L) the token to predict at each position, or -100
+
+    @classmethod
+    def of_next_tokens(cls, number: int, ids: Integers, direction: str) -> "Question":
+        """Of a model that sees the tokens on its `left` or `right`: it predicts every token of the text, but not the
+        special ones, from the neighbour on that side. ids: (L,)."""
+        labels = np.full_like(ids, IGNORED)
+        labels[slice(None, -2) if direction == "left" else slice(2, None)] = ids[1:-1]
+        return cls(number, ids[None], labels[None])
 
 
 def perplexity(
-    model: Path | str,
+    model: ModelLike,
     inputs: Path | str | Sequence[Path | str],
     max_length: int | None = None,
     precision: Precision = "float32",
@@ -53,9 +70,8 @@ def perplexity(
     `predicted` ones, `unknown` (their share of [UNK]). Raises InputError if the folder has no language-model head or
     the files have no text.
     """
-    loaded = LoadedModel.load(model, max_length, precision=precision)
-    if "mlm" not in loaded.model.heads:
-        raise InputError(f"{loaded.folder} has no language-model head; expected a pre-trained folder")
+    loaded = LoadedModel.of(model, max_length, precision)
+    loaded.check_language_model()
     inputs = [inputs] if isinstance(inputs, (str, Path)) else inputs
     reader = enumerate(Reader(inputs, InputOptions(documents="blank-line", encoding=encoding)))
     tokenizer, length = loaded.tokenizer, loaded.limits.max_seq_length
@@ -68,7 +84,7 @@ def perplexity(
             for nth, ids in enumerate(ids_of_windows(tokenizer, document, length - 2))
         ]
         if windows:
-            sums.append(_sums(loaded, windows))
+            sums.append(summed_losses(loaded, [_question(loaded, *window) for window in windows]))
             tokens += sum(len(ids) for _, _, ids in windows)
             unknown += sum(ids.count(tokenizer.unk_id) for _, _, ids in windows)
     if not sums:
@@ -93,65 +109,43 @@ def ids_of_windows(tokenizer: Tokenizer, document: Document, length: int) -> lis
     return [ids[start : start + length] for start in range(0, len(ids), length)]
 
 
-def _sums(loaded: LoadedModel, windows: Sequence[tuple[int, int, list[int]]]) -> NDArray[np.float64]:
-    """(D, 2) summed loss and number of predictions of each document that has a window.
+def _question(loaded: LoadedModel, number: int, nth: int, window: list[int]) -> Question:
+    """What is predicted of a window: its document's number, its own number in it, tokens without special tokens.
 
-    windows: number of the document, number of the window in it, tokens without special tokens.
-    """
-    questions = [_question(loaded, *window) for window in windows]
-    inputs = Inputs.from_ids([ids for ids, _ in questions], loaded.tokenizer, loaded.limits.max_seq_length)
-    labels = np.concatenate([labels for _, labels in questions])  # (T,)
-    owner = np.repeat([number for number, _, _ in windows], np.diff(inputs.edges))
-    _, document = np.unique(owner, return_inverse=True)
-    values = (losses_at(loaded, inputs, labels), labels != IGNORED)
-    return np.stack([np.bincount(document, one) for one in values], 1)
-
-
-def _question(loaded: LoadedModel, document: int, nth: int, window: list[int]) -> tuple[list[int], NDArray[np.int64]]:
-    """The tokens that the model reads, with special tokens, and the token to predict at each of them, or -100.
-
-    A masked LM predicts MASKED of the tokens, drawn by the number of the document and of its window. Other models
-    predict every token of the text from its neighbour in the direction of their attention.
+    A masked LM predicts MASKED of the tokens, drawn by the two numbers. Other models predict all.
     """
     tokenizer, direction = loaded.tokenizer, loaded.model.config.direction
     ids = np.array([tokenizer.cls_id, *window, tokenizer.sep_id])
     if direction != "both":
-        return ids.tolist(), next_token_labels(ids, direction)
+        return Question.of_next_tokens(number, ids, direction)
     labels = np.full_like(ids, IGNORED)
-    draw = np.random.default_rng((SEED, document, nth))
+    draw = np.random.default_rng((SEED, number, nth))
     chosen = 1 + draw.permutation(len(window))[: max(1, round(MASKED * len(window)))]
     labels[chosen] = ids[chosen]
     ids[chosen] = tokenizer.mask_id
-    return ids.tolist(), labels
+    return Question(number, ids[None], labels[None])
 
 
-def next_token_labels(ids: NDArray[np.int64], direction: str) -> NDArray[np.int64]:
-    """The labels of a model that sees the tokens on its `left` or `right`: every token but the special ones at its
-    neighbour on that side."""
-    labels = np.full_like(ids, IGNORED)
-    if direction == "left":
-        labels[:-2] = ids[1:-1]
-    else:
-        labels[2:] = ids[1:-1]
-    return labels
-
-
-def losses_at(loaded: LoadedModel, inputs: Inputs, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(T,) the loss at each token that predicts, in nats; 0 at the others."""
-    losses = np.zeros(len(inputs.ids))
-    batches = inputs.by_length(tokens=max(256, SCORES // loaded.model.config.vocab_size))
-    for tokens, scores in loaded.token_scores(inputs, labels != IGNORED, batches):
+def summed_losses(loaded: LoadedModel, questions: Sequence[Question]) -> NDArray[np.float64]:
+    """(N, 2) the summed loss, in nats, and the number of predictions of each text, in the order of their numbers."""
+    lengths = np.concatenate([np.full(len(question.ids), question.ids.shape[1]) for question in questions])
+    ids, labels = (np.concatenate([getattr(one, name).ravel() for one in questions]) for name in ("ids", "labels"))
+    frames = Frames(ids.astype(np.int32), edges_of(lengths), lengths)
+    inputs = Inputs.unlabelled(frames, loaded.tokenizer, loaded.limits.max_seq_length)
+    losses, predicted = np.zeros(len(ids)), labels != IGNORED  # (T,)
+    for tokens, scores in loaded.token_scores(inputs, predicted):
         expected = torch.from_numpy(labels[tokens]).to(scores.device)
         losses[tokens] = F.cross_entropy(scores, expected, reduction="none").cpu().double().numpy()
-    return losses
+    numbers = np.repeat([one.number for one in questions], [one.ids.size for one in questions])
+    _, text = np.unique(numbers, return_inverse=True)
+    return np.stack([np.bincount(text, values) for values in (losses, predicted)], 1)
 
 
 def interval(sums: NDArray[np.float64]) -> list[float] | None:
     """The 95 % interval of exp(sum of losses / predictions) over (D, 2) documents; None of a single one."""
-    D = len(sums)
+    D, rng = len(sums), np.random.default_rng(SEED)
     if D < 2:
         return None
-    rng = np.random.default_rng(SEED)
     drawn = np.stack([sums[rng.integers(D, size=D)].sum(0) for _ in range(SAMPLES)])
     low, high = np.exp(np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975]))
     return [float(low), float(high)]

@@ -53,7 +53,7 @@ def download(name: str, revision: str | None = None) -> Path:
 
 
 def cached() -> list[tuple[str, Path]]:
-    """The names and folders of the models in the cache that have weights as safetensors."""
+    """The names and folders of the models in the cache, also of those that are incomplete or of another kind."""
     from huggingface_hub import scan_cache_dir
     from huggingface_hub.errors import CacheNotFound
 
@@ -61,13 +61,8 @@ def cached() -> list[tuple[str, Path]]:
         repositories = scan_cache_dir().repos
     except CacheNotFound:
         return []
-    snapshots = [
-        (repository.repo_id, Path(revision.snapshot_path))
-        for repository in repositories
-        if repository.repo_type == "model"
-        for revision in repository.revisions
-    ]
-    return sorted((name, folder) for name, folder in snapshots if any(folder.glob("*.safetensors")))
+    models = [repository for repository in repositories if repository.repo_type == "model"]
+    return sorted((model.repo_id, Path(one.snapshot_path)) for model in models for one in model.revisions)
 
 
 def _missing(name: str, request: dict[str, Any]) -> list[int]:

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from ..files import InputError
 from .hub import download
 
 HERE = Path(__file__).parent
@@ -16,13 +17,18 @@ def folder_of(name: str | Path) -> Path:
 
     `org/name` is a path where a folder `org` exists, so that a mistyped path is not looked up on the Hub. What does not
     have the form of a name is returned as a path, whether it exists or not.
-    Raises InputError if the Hub has no such repository or revision, or cannot be reached and nothing is cached.
+    Raises InputError if this installation lacks a bundled encoder, if the Hub has no such repository or revision, or if
+    it cannot be reached and nothing is cached.
     """
     path = Path(name)
     if path.exists():
         return path
     if (folder := bundled(str(name))) is not None:
         return folder
+    if str(name) in BUNDLED:
+        here = ", ".join(filter(bundled, BUNDLED)) or "none"
+        what = f"no bundled encoder of this name in this installation, which has {here}"
+        raise InputError(f"{name}: {what}; give the path of a folder, or org/name of the Hugging Face Hub")
     match = REPOSITORY.fullmatch(str(name))
     if match is None or path.parent.exists():
         return path

@@ -96,8 +96,8 @@ class Evaluated(Printed):
 
     @property
     def predicted(self) -> dict[str, int]:
-        """How often each label was predicted."""
-        return dict(self.details["predicted"])
+        """How often each label was predicted; {} of minimal pairs."""
+        return dict(self.details.get("predicted", {}))
 
     @property
     def examples(self) -> int:
@@ -106,8 +106,8 @@ class Evaluated(Printed):
 
     @property
     def truncation(self) -> dict[str, Any]:
-        """Rows that were cut, and by how many tokens."""
-        return dict(self.details["truncation"])
+        """Rows that were cut, and by how many tokens; {} of minimal pairs."""
+        return dict(self.details.get("truncation", {}))
 
     def table(self) -> ResultTable:
         beside = {name: value for name, value in self.details.items() if isinstance(value, float)}

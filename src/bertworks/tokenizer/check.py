@@ -1,7 +1,7 @@
 """Does a vocabulary fit a text and its own normalizer? Subwords per word, fraction of [UNK], missing characters."""
 
-import collections
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,8 +37,7 @@ class CheckReport:
 
 def check(tokenizer: Tokenizer, texts: Iterable[str], max_chars: int = MAX_CHARS) -> CheckReport:
     """Tokenize the words in the first `max_chars` characters of `texts`."""
-    words: collections.Counter[str] = collections.Counter()  # subwords never cross white space: each is encoded once
-    letters: collections.Counter[str] = collections.Counter()
+    words, letters = Counter[str](), Counter[str]()  # subwords never cross white space: each word is encoded once
     chars = 0
     for line in itertools.chain.from_iterable(text.split("\n") for text in texts):
         words.update(line.split())

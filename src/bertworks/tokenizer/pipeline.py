@@ -39,9 +39,6 @@ class Layout:
     segments: bool = True  # whether the second text has type id 1
 
 
-BERT_LAYOUT = Layout()
-
-
 def check_pipeline(pipeline: str, where: str) -> str:
     """`pipeline` as the library writes it, without padding and truncation (both are ours). Raises InputError."""
     try:

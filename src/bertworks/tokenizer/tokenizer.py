@@ -206,11 +206,11 @@ class Tokenizer:
             encodings = [zip(side, library.encode_batch(side, add_special_tokens=False), strict=True) for side in sides]
         return [self._frame(parts, max_length) for parts in zip(*encodings, strict=True)]
 
-    def words_of(self, texts: Sequence[str]) -> list[list[int]]:
-        """For each text the number of the word that each token of `encode` is part of, without special tokens."""
+    def ids_and_words(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+        """For each text the ids of `encode` without special tokens, and the number of the word of each token."""
         with library_errors_named(self._where):
             encodings = self._plain.encode_batch(list(texts), add_special_tokens=False)
-        return [[number or 0 for number in encoding.word_ids] for encoding in encodings]
+        return [(encoding.ids, [number or 0 for number in encoding.word_ids]) for encoding in encodings]
 
     def decode(self, ids: Iterable[int], skip_specials: bool = True) -> str:
         """Text for `ids`: tokens joined, [CLS], [SEP], [PAD], [MASK] left out if `skip_specials`."""

@@ -1,14 +1,12 @@
 """Every head in several families, int8, other software's view of the folder, and the comparison of engines."""
 
 import multiprocessing
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from bertworks.apps.export.certificate import verify
 from bertworks.apps.export.comparison import ENGINES, Comparison, Engine, Measured, compare, table
@@ -18,11 +16,8 @@ from bertworks.apps.serve.models import ServedModel
 from bertworks.checkpoint.pooling import Pooling, write_pooling
 from bertworks.cli import main
 from bertworks.files import InputError
-from bertworks.inference import exported
-from bertworks.inference.engines import INPUTS
 from bertworks.inference.exported import OnnxFile
 from bertworks.inference.predictor import Predictor
-from bertworks.model.heads import build_model
 from support.export_folders import LONG, ONE, TEXTS, folder_of
 
 ort = pytest.importorskip("onnxruntime")
@@ -106,24 +101,6 @@ def assert_sentences(folder, predictor):
     feed = {value.name: batch[value.name].long().numpy() for value in session.get_inputs()}
     assert ("token_type_ids" in feed) == (predictor.model.config.type_vocab_size > 1)
     np.testing.assert_allclose(session.run(["sentence_embedding"], feed)[0], predictor.embed(TEXTS), atol=1e-4)
-
-
-def test_masks_are_scored_few_sequences_at_a_time(monkeypatch):
-    """Scores of the whole vocabulary at every token would fill the memory."""
-    V, ids, passes = ONE.vocab_size, torch.arange(12).view(4, 3), []
-    scores = torch.rand(12, V)
-    graph = {"outputs": {"logits": "f"}, "to": "onnx", "precision": "float32"}
-    engine = exported.Exported(None, build_model(ONE, ("mlm",), seed=1), graph)
-
-    class Runner:
-        def run(self, inputs, names):
-            passes.append(len(inputs[0]))
-            return [scores[inputs[0]]]
-
-    engine._open["f", os.getpid()] = Runner()
-    monkeypatch.setattr(exported, "_LOGITS", 2 * 3 * V)
-    positions = torch.tensor([9, 1, 2, 4])
-    assert engine.masked(dict.fromkeys(INPUTS, ids), positions).equal(scores[positions]) and passes == [2, 1]
 
 
 # ---- int8

@@ -1,0 +1,91 @@
+"""Fine-tuning on one task: encoders, their shapes with random initialization, and a linear model, on equal examples.
+
+Each encoder is fine-tuned with every learning rate and the first seed. The rate that is best on dev is used for the
+other seeds. Scores are those on test, which selects nothing.
+"""
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...api import evaluate, finetune
+from ...checkpoint.locate import ModelLike
+from ...experiments.baselines import fit_baseline
+from ...reporting.results import RunResults
+from ...tasks.base import Data, Task
+from ...tasks.kinds import read_rows
+from .config import DemoConfig
+
+NEVER = 10**9  # interval of evaluations and checkpoints: a run of seconds has one at its end
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The fine-tuning runs of a demo on one task."""
+
+    config: DemoConfig
+    out: Path  # of the demo
+    task: Task
+    in_time: Callable[[], bool]  # whether there is time for another seed
+
+    def file(self, split: str) -> Path:
+        """The examples of a split."""
+        return self.out / self.task.name / f"{split}.jsonl"
+
+    def finetune(self, model: ModelLike, name: str, lr: float, seed: int, random_init: bool) -> RunResults:
+        """One run. Raises KeyboardInterrupt if Ctrl-C stopped it; the same call resumes it."""
+        run = finetune(
+            model,
+            self.out / "finetune" / self.task.name / name / f"lr-{lr:g}" / f"seed-{seed}",
+            train=self.file("train"),
+            dev=self.file("dev"),
+            kind=self.task.kind or None,
+            text=self.task.text,
+            label=self.task.label,
+            random_init=random_init,
+            epochs=self.config.epochs,
+            batch_size=16,
+            max_seq_length=64,
+            optim={"rule": "adamw", "lr": lr, "warmup": 0.1},
+            loop={"seed": seed, "eval_every": NEVER, "save_every": NEVER},
+            quiet=True,
+        )
+        if not run.finished:
+            raise KeyboardInterrupt
+        return run
+
+    def score(self, run: RunResults) -> float:
+        """The metric of a run on test."""
+        return evaluate(run, self.file("test")).metrics[self.task.metrics[0]]
+
+    def compare(self, models: dict[str, tuple[ModelLike, bool]]) -> dict[str, dict[str, Any]]:
+        """The test scores of each named model, which is pre-trained or (True) initialized randomly.
+
+        `test` has one score per seed. All models have the same seeds, fewer than requested if time is short.
+        """
+        metric, (first, *others) = self.task.metrics[0], self.config.seeds
+        scores: dict[str, dict[str, Any]] = {}
+        for name, (model, random_init) in models.items():
+            runs = {lr: self.finetune(model, name, lr, first, random_init) for lr in self.config.rates}
+            best = max(runs, key=lambda lr: runs[lr].metrics[metric])
+            scores[name] = {"lr": best, "run": str(runs[best].folder), "test": [self.score(runs[best])]}
+        for seed in others:
+            if not self.in_time():
+                break
+            for name, (model, random_init) in models.items():
+                run = self.finetune(model, name, scores[name]["lr"], seed, random_init)
+                scores[name]["test"].append(self.score(run))
+        for found in scores.values():
+            found |= {"mean": statistics.fmean(found["test"]), "sd": _deviation(found["test"])}
+        return scores
+
+    def linear(self) -> float:
+        """The test score of a logistic regression on TF-IDF (kinds), or on words and their neighbours (tags)."""
+        data = Data(read_rows(self.task, self.file("train")), read_rows(self.task, self.file("test")))
+        return float(fit_baseline(self.task, data)["metrics"][self.task.metrics[0]])
+
+
+def _deviation(values: Sequence[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None

@@ -136,7 +136,7 @@ def test_the_whole_demo(tmp_path, capsys, monkeypatch):
         demo(replace(config, seeds=(1,)), out, quiet=True)
 
     evil = "<script>alert(1)</script>&\"'"
-    changed = results | {"model": evil, "masks": {f"The [MASK] {evil}": [f"{evil} 3%"]}}
+    changed = results | {"name": evil, "masks": {f"The [MASK] {evil}": [f"{evil} 3%"]}}
     changed["machine"] = results["machine"] | {"cpu": evil}
     rows = [{"words": [evil], "gold": ["B-CODE"], "predicted": ["O"]}]
     text = page(changed, read_lines(out / "pretrain/log.jsonl"), rows, out)

@@ -25,7 +25,7 @@ class DemoConfig:
     train: int = 300  # labelled examples of each task
     dev: int = 200  # examples that select the learning rate
     test: int = 500  # examples for the reported scores, at most
-    epochs: float = 4.0  # of fine-tuning
+    epochs: float = 6.0  # of fine-tuning
     held_out: float = 0.2  # fraction of the documents whose text is labelled data and not for pre-training
     max_files: int = 9_000  # source files to read, sampled evenly
     workers: int = 0  # processes that read and tokenize; 0: one for each core

@@ -37,11 +37,11 @@ def page(
     fields = {
         "SCORE": f"{100 * score:.1f} %",
         "ANSWER": escape(f"{METRICS[tags['metric']]} of {best} on words that name parameters or other code. Others on "
-                         f"the same examples: {', '.join(f'{name} {100 * mean:.1f}' for name, mean, _ in others)}."),
+                         f"the same examples: {'; '.join(f'{name}: {100 * mean:.1f}' for name, mean, _ in others)}."),
         "CONDITIONS": escape(f"{machine['cpu']}, {machine['threads']} threads, {machine['gpu'] or 'no GPU'}, "
                              f"bertworks {machine['bertworks']}, {duration(results['seconds'])}."),
         "WARNING": f"<p class=warning role=note>{escape(warning)}</p>" if warning else "",
-        "MASKS": filled_masks(f"Masks filled by {results['model']}", results.get("masks", {})),
+        "MASKS": filled_masks(f"Masks filled by {results['name']}", results.get("masks", {})),
         "TASKS": "".join(_task(name, task, results) for name, task in results["tasks"].items() if task["scores"]),
         "EXAMPLES": "".join(map(_tagged, examples)),
         "TAGGER": escape(best),
@@ -91,7 +91,11 @@ def filled_masks(title: str, masks: dict[str, list[str]]) -> str:
             )
         blank = escape(sentence).replace("[MASK]", "<mark>[MASK]</mark>")
         parts.append(f"<div class=mask><p>{blank}</p><ol>{''.join(items)}</ol></div>")
-    return f"<section><h2>{escape(title)}</h2><div class='grid card'>{''.join(parts)}</div></section>" if parts else ""
+    return (
+        f"<section><h2>{escape(title)}</h2><div class='grid masks card'>{''.join(parts)}</div></section>"
+        if parts
+        else ""
+    )
 
 
 def _tagged(row: dict[str, Any]) -> str:
@@ -116,8 +120,6 @@ def score_bars(task: dict[str, Any], results: dict[str, Any]) -> str:
     scale = (WIDTH - LABEL - 60) / max(0.01, *(score for _, mean, seeds in rows for score in (mean, *seeds)))
     for number, (name, mean, seeds) in enumerate(rows):
         y, (first, _, second) = height * number + 4, name.partition(", ")
-        if not second and " after " in name:
-            first, second = name.split(" of pre-training")[0].split(" after ")[0], f"after {name.split(' after ')[1]}"
         lines = [first, second] if second else [first]
         parts += [
             f'<text class="name" x="{LABEL - 8}" y="{y + 19 - 7 * (len(lines) - 1) + 14 * i}">{escape(line)}</text>'

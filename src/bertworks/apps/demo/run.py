@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...api import pretrain
-from ...checkpoint.folder import find_model
+from ...checkpoint.folder import find_model, run_name
 from ...config import differences, load_recipe, to_toml
 from ...data.batches import Vocabulary
 from ...data.build import BuildConfig, build
@@ -103,7 +103,8 @@ class Demo:
         self.collect(roots)
         encoder = self.encoder()
         tunings = {task.name: Tuning(self.config, self.out, task, lambda: self.used() < SEEDS_UNTIL) for task in TASKS}
-        results: dict[str, Any] = {"kind": "demo", "model": self.config.model if encoder else None, "tasks": {}}
+        model, name = (self.config.model, run_name(encoder)) if encoder else (None, None)
+        results: dict[str, Any] = {"kind": "demo", "model": model, "name": name, "tasks": {}}
         if encoder:
             results["masks"] = self.fill_masks(encoder, ENGLISH)
         for name, tuning in tunings.items():

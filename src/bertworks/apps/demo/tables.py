@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from ...reporting.log import duration
-from ...reporting.tables import ResultTable
+from ...reporting.tables import ResultTable, counted
 
 _SCORES = {"lr": float, "run": str, "test": [float], "mean": float, "sd": (float, None)}
 FORM = {  # what is shown of results.json
     "model": (str, None),
+    "name": (str, None),
     "tasks": {str: {"metric": str, "scores": {str: _SCORES}, "linear": float, "examples": int, "tested": int}},
     "pretraining": {"tokens": int, "seconds": float, "held_out": {str: float}},
     "masks?": {str: [str]},
@@ -27,9 +28,9 @@ PLATEAU = 0.95  # fraction of the unigram entropy; a model with a larger loss kn
 def systems(results: dict[str, Any]) -> dict[str, str]:
     """How each system of a comparison is called."""
     return {
-        "encoder": f"{results['model']}",
-        "encoder-random": f"shape of {results['model']}, random initialization",
-        "own": f"small BERT after {duration(results['pretraining']['seconds'])} of pre-training",
+        "encoder": f"{results['name']}",
+        "encoder-random": f"{results['name']}, random initialization",
+        "own": f"small BERT, pre-trained for {duration(results['pretraining']['seconds'])}",
         "own-random": "small BERT, random initialization",
         "linear": "linear model",
     }
@@ -47,7 +48,7 @@ def describe_task(name: str, results: dict[str, Any]) -> str:
     task = results["tasks"][name]
     scores = {key: found["mean"] for key, found in task["scores"].items()}
     return (
-        f"{name}: {results['model']} {100 * scores['encoder']:.1f} % {METRICS[task['metric']]}, random initialization "
+        f"{name}: {results['name']} {100 * scores['encoder']:.1f} % {METRICS[task['metric']]}, random initialization "
         f"{100 * scores['encoder-random']:.1f}, linear model {100 * task['linear']:.1f}"
     )
 
@@ -55,8 +56,8 @@ def describe_task(name: str, results: dict[str, Any]) -> str:
 def conditions(task: dict[str, Any]) -> str:
     """Numbers of examples and seeds."""
     counts = {len(found["test"]) for found in task["scores"].values()}
-    seeds = " or ".join(map(str, sorted(counts)))
-    return f"{task['examples']:,} labelled examples, {task['tested']:,} for the test; mean of {seeds} seed(s)"
+    seeds = counted(min(counts), "seed") + (" or more" if len(counts) > 1 else "")
+    return f"{task['examples']:,} labelled examples, {task['tested']:,} for the test; mean of {seeds}"
 
 
 def held_out_rows(held: dict[str, float]) -> list[tuple[str, str, str]]:

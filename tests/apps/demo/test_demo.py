@@ -10,8 +10,11 @@ import pytest
 from bertworks.apps.demo import run as demo_run
 from bertworks.apps.demo.config import DemoConfig, demo_recipe
 from bertworks.apps.demo.page import page
+from bertworks.apps.demo.prose import unmarked
 from bertworks.apps.demo.run import demo
 from bertworks.apps.demo.tables import final_text, held_out_rows
+from bertworks.apps.demo.tasks import tagged
+from bertworks.apps.demo.text import collect, find_sources
 from bertworks.checkpoint.folder import save_folder
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
@@ -96,6 +99,33 @@ def check_page(text):
     assert "@@" not in text and "url(" not in text
 
 
+DOCSTRING = """Return the median of :func:`sorted` values along `axis`.
+
+    The values are sorted first, as `numpy.median` does, and {0} is not changed by it at all.
+
+    >>> median([1, 2, 3])
+    2
+
+    Parameters
+    ----------
+    axis : int, optional
+        The axis along which the median of the many values will be computed here.
+    """
+
+
+def test_prose_is_extracted_once(tmp_path):
+    for name, what in (("a", "*axis*"), ("b", "the input")):
+        (tmp_path / f"{name}.py").write_text(f'def median(axis):\n    """{DOCSTRING.format(what)}"""\n')
+    (tmp_path / "broken.py").write_text('def median(axis:\n    """Not Python."""\n')
+    documents = [one for of_file in collect(find_sources([tmp_path], 9), workers=1) for one in of_file]
+    assert [(one.kind, one.name, one.source) for one in documents] == [("function", "median", "b.py:median")]
+    assert documents[0].summary == "Return the median of sorted values along axis."
+    first, second, third = documents[0].text.split("\n")
+    assert tagged(first)[1] == ["O", "O", "O", "O", "B-CODE", "O", "O", "B-PARAM", "O"]
+    assert "numpy.median" in unmarked(second) and ">>>" not in documents[0].text
+    assert third == "The axis along which the median of the many values will be computed here."
+
+
 @pytest.mark.heavy
 def test_the_whole_demo(tmp_path, capsys, monkeypatch):
     roots, config, out = write_tree(tmp_path / "tree", 60), tiny(random_model(tmp_path / "model")), tmp_path / "demo"
@@ -117,6 +147,8 @@ def test_the_whole_demo(tmp_path, capsys, monkeypatch):
     assert results["pretraining"]["seconds"] < 10 and len(results["masks"]) == len(results["own_masks"]) == 3
     assert interrupted and read_lines(out / "pretrain/log.jsonl")[0]["step"] == interrupted[0]["step"]
 
+    names = [{row["name"] for row in read_lines(out / f"documents/{part}.jsonl")} for part in ("train", "heldout")]
+    assert not names[0] & names[1]  # class Rivers1 and def rivers1 are in the same part
     parts = {name: {row["source"] for row in read_lines(out / f"{name}.jsonl")} for name in (
         "documents/train", "documents/heldout", "kinds/train", "kinds/dev", "kinds/test", "tags/train", "tags/test"
     )}  # fmt: skip
@@ -145,12 +177,14 @@ def test_the_whole_demo(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.heavy
-def test_without_an_encoder_a_small_bert_is_compared(tmp_path, capsys):
+def test_without_an_encoder_and_time_a_small_bert_is_compared(tmp_path, capsys):
     config, out = tiny(tmp_path / "missing"), tmp_path / "demo"
-    results = demo(replace(config, seeds=(1,)), out, write_tree(tmp_path / "tree", 60))
+    results = demo(replace(config, minutes=0.01), out, write_tree(tmp_path / "tree", 60))
     assert results["model"] is None and {*results["tasks"]["tags"]["scores"]} == {"own", "own-random"}
+    assert len(results["tasks"]["tags"]["scores"]["own"]["test"]) == 1  # no time for the second seed
     printed = capsys.readouterr().out
     assert "not installed, and no model folder. Only a small BERT" in printed
+    assert "tokens of pre-training are too few" in printed
     assert "class or a function" not in final_text(results, out)  # no encoder was compared on this task
     check_page((out / "report.html").read_text())
 

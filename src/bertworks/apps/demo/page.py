@@ -101,12 +101,12 @@ def filled_masks(title: str, masks: dict[str, list[str]]) -> str:
 def _tagged(row: dict[str, Any]) -> str:
     """A paragraph whose tags are coloured: found, missed, or wrong."""
     words = []
-    for word, gold, found in zip(row["words"], row["gold"], row["predicted"], strict=True):
-        if gold == found == "O":
+    for word, gold, predicted in zip(row["words"], row["gold"], row["predicted"], strict=True):
+        if gold == predicted == "O":
             words.append(escape(word))
             continue
-        state = "right" if gold == found else "missed" if found == "O" else "wrong"
-        kind = (found if found != "O" else gold).removeprefix("B-").lower()
+        state = "right" if gold == predicted else "missed" if predicted == "O" else "wrong"
+        kind = (predicted if predicted != "O" else gold).removeprefix("B-").lower()
         words.append(f'<span class="tag {kind} {state}" title="{kind}, {state}">{escape(word)}</span>')
     return f"<p class=tagged>{' '.join(words)}</p>"
 

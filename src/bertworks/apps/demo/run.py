@@ -107,13 +107,12 @@ class Demo:
         results: dict[str, Any] = {"kind": "demo", "model": model, "name": name, "tasks": {}}
         if encoder:
             results["masks"] = self.fill_masks(encoder, ENGLISH)
-        for name, tuning in tunings.items():
+        for task, tuning in tunings.items():
             scores = tuning.compare({"encoder": (encoder, False), "encoder-random": (encoder, True)}) if encoder else {}
-            results["tasks"][name] = {"metric": tuning.task.metrics[0], "scores": scores, "linear": tuning.linear()}
-            results["tasks"][name]["examples"] = len(read_lines(tuning.file("train")))
-            results["tasks"][name]["tested"] = len(read_lines(tuning.file("test")))
+            sizes = {"examples": tuning.size("train"), "tested": tuning.size("test")}
+            results["tasks"][task] = {"metric": tuning.metric, "scores": scores, "linear": tuning.linear(), **sizes}
             if encoder:
-                self.say(describe_task(name, results))
+                self.say(describe_task(task, results))
         results["pretraining"] = self.pretrain()
         own = self.out / "pretrain"
         results["own_masks"] = self.fill_masks(own, DOCSTRINGS)
@@ -129,8 +128,8 @@ class Demo:
         if not (folder / "train.jsonl").exists():
             sources, documents = find_sources(roots, self.config.max_files), []
             with self.progress.stage("reading docstrings", len(sources), "file"):
-                for done, found in enumerate(collect(sources, self.config.workers), 1):
-                    documents += found
+                for done, of_file in enumerate(collect(sources, self.config.workers), 1):
+                    documents += of_file
                     self.progress.at(done)
             train, held_out = split_by_name(documents, self.config.held_out)
             write_tasks(held_out, self.config, self.out)
@@ -170,8 +169,8 @@ class Demo:
         """Vocabulary, corpus store and pre-training in the time that is left; what it gave on held-out documents."""
         text, folder, corpus = self.out / "documents" / "train.jsonl", self.out / "tokenizer", self.out / "store"
         if not (folder / "tokenizer_config.json").exists():
-            wanted = TokenizerConfig(vocab_size=self.config.recipe.model.vocab_size)
-            Tokenizer.train((str(row["text"]) for row in read_lines(text)), wanted).save(folder)
+            settings = TokenizerConfig(vocab_size=self.config.recipe.model.vocab_size)
+            Tokenizer.train((str(row["text"]) for row in read_lines(text)), settings).save(folder)
         tokenizer = Tokenizer.load(folder)
         build(
             [text], tokenizer, corpus, BuildConfig(validation_share=0.02, workers=self.config.workers), progress=False

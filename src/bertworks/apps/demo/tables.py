@@ -39,14 +39,14 @@ def systems(results: dict[str, Any]) -> dict[str, str]:
 def score_rows(task: dict[str, Any], results: dict[str, Any]) -> list[tuple[str, float, list[float]]]:
     """(name, mean test score, score of each seed) of each system; a linear model has no seeds."""
     names = systems(results)
-    rows = [(names[key], found["mean"], found["test"]) for key, found in task["scores"].items()]
+    rows = [(names[key], scores["mean"], scores["test"]) for key, scores in task["scores"].items()]
     return [*rows, (names["linear"], task["linear"], [])]
 
 
 def describe_task(name: str, results: dict[str, Any]) -> str:
     """The encoder's comparison in one line."""
     task = results["tasks"][name]
-    scores = {key: found["mean"] for key, found in task["scores"].items()}
+    scores = {key: system["mean"] for key, system in task["scores"].items()}
     return (
         f"{name}: {results['name']} {100 * scores['encoder']:.1f} % {METRICS[task['metric']]}, random initialization "
         f"{100 * scores['encoder-random']:.1f}, linear model {100 * task['linear']:.1f}"
@@ -55,7 +55,7 @@ def describe_task(name: str, results: dict[str, Any]) -> str:
 
 def conditions(task: dict[str, Any]) -> str:
     """Numbers of examples and seeds."""
-    counts = {len(found["test"]) for found in task["scores"].values()}
+    counts = {len(system["test"]) for system in task["scores"].values()}
     seeds = counted(min(counts), "seed") + (" or more" if len(counts) > 1 else "")
     return f"{task['examples']:,} labelled examples, {task['tested']:,} for the test; mean of {seeds}"
 

@@ -69,11 +69,11 @@ def tagged(paragraph: str) -> tuple[list[str], list[str]] | None:
     tags: list[str] = []
     for part in MARKED.split(paragraph):
         inner, kind = unmarked(part), {PARAMETER: "B-PARAM", CODE: "B-CODE"}.get(part[:1])
-        found = WORD.findall(inner)
-        if kind and found != [inner]:  # an expression of several words, which has no single tag
+        inside = WORD.findall(inner)
+        if kind and inside != [inner]:  # an expression of several words, which has no single tag
             return None
-        words += found
-        tags += [kind or "O"] * len(found)
+        words += inside
+        tags += [kind or "O"] * len(inside)
     return (words, tags) if len(words) in WORDS and "B-PARAM" in tags else None
 
 

@@ -34,6 +34,15 @@ class Tuning:
         """The examples of a split."""
         return self.out / self.task.name / f"{split}.jsonl"
 
+    def size(self, split: str) -> int:
+        """The number of examples of a split."""
+        return len(read_rows(self.task, self.file(split)))
+
+    @property
+    def metric(self) -> str:
+        """The metric that selects and is reported."""
+        return self.task.metrics[0]
+
     def finetune(self, model: ModelLike, name: str, lr: float, seed: int, random_init: bool) -> RunResults:
         """One run. Raises KeyboardInterrupt if Ctrl-C stopped it; the same call resumes it."""
         run = finetune(
@@ -58,18 +67,18 @@ class Tuning:
 
     def score(self, run: RunResults) -> float:
         """The metric of a run on test."""
-        return evaluate(run, self.file("test")).metrics[self.task.metrics[0]]
+        return evaluate(run, self.file("test")).metrics[self.metric]
 
     def compare(self, models: dict[str, tuple[ModelLike, bool]]) -> dict[str, dict[str, Any]]:
         """The test scores of each named model, which is pre-trained or (True) initialized randomly.
 
         `test` has one score per seed. All models have the same seeds, fewer than requested if time is short.
         """
-        metric, (first, *others) = self.task.metrics[0], self.config.seeds
+        first, *others = self.config.seeds
         scores: dict[str, dict[str, Any]] = {}
         for name, (model, random_init) in models.items():
             runs = {lr: self.finetune(model, name, lr, first, random_init) for lr in self.config.rates}
-            best = max(runs, key=lambda lr: runs[lr].metrics[metric])
+            best = max(runs, key=lambda lr: runs[lr].metrics[self.metric])
             scores[name] = {"lr": best, "run": str(runs[best].folder), "test": [self.score(runs[best])]}
         for seed in others:
             if not self.in_time():
@@ -77,14 +86,14 @@ class Tuning:
             for name, (model, random_init) in models.items():
                 run = self.finetune(model, name, scores[name]["lr"], seed, random_init)
                 scores[name]["test"].append(self.score(run))
-        for found in scores.values():
-            found |= {"mean": statistics.fmean(found["test"]), "sd": _deviation(found["test"])}
+        for system in scores.values():
+            system |= {"mean": statistics.fmean(system["test"]), "sd": _deviation(system["test"])}
         return scores
 
     def linear(self) -> float:
         """The test score of a logistic regression on TF-IDF (kinds), or on words and their neighbours (tags)."""
         data = Data(read_rows(self.task, self.file("train")), read_rows(self.task, self.file("test")))
-        return float(fit_baseline(self.task, data)["metrics"][self.task.metrics[0]])
+        return float(fit_baseline(self.task, data)["metrics"][self.metric])
 
 
 def _deviation(values: Sequence[float]) -> float | None:

@@ -13,7 +13,8 @@ class Arguments:
     """Try an encoder on text of this machine, and pre-train a small BERT on it.
 
     The text and the labels are those of docstrings in installed packages.
-    Nothing is downloaded. Rerun the command to resume.
+    Nothing is downloaded, unless --model is a name on the Hugging Face Hub. Rerun
+    the command to resume.
 
     Example:
         bertworks demo

@@ -15,6 +15,7 @@ import numpy as np
 from ...files import write_text
 from ...reporting.log import duration
 from ...reporting.run_files import PREDICTIONS, read_json_lines, read_log
+from ...reporting.tables import counted
 from .tables import METRICS, QUESTIONS, conditions, held_out_rows, next_commands, score_rows, too_short
 from .text import read_lines
 
@@ -34,13 +35,15 @@ def page(
     tags, how, warning = results["tasks"]["tags"], results["pretraining"], too_short(results)
     (best, score, _), *others = score_rows(tags, results)
     machine = results["machine"]
+    note = f"<p class=warning role=note>{escape(warning)}</p>" if warning else ""
     fields = {
         "SCORE": f"{100 * score:.1f} %",
         "ANSWER": escape(f"{METRICS[tags['metric']]} of {best} on words that name parameters or other code. Others on "
                          f"the same examples: {'; '.join(f'{name}: {100 * mean:.1f}' for name, mean, _ in others)}."),
-        "CONDITIONS": escape(f"{machine['cpu']}, {machine['threads']} threads, {machine['gpu'] or 'no GPU'}, "
-                             f"bertworks {machine['bertworks']}, {duration(results['seconds'])}."),
-        "WARNING": f"<p class=warning role=note>{escape(warning)}</p>" if warning else "",
+        "CONDITIONS": escape(f"{machine['cpu']}, {counted(machine['threads'], 'thread')}, "
+                             f"{machine['gpu'] or 'no GPU'}, bertworks {machine['bertworks']}, {duration(results['seconds'])}."),
+        "FIRST": "" if results["model"] else note,  # the score below it is that of the small BERT
+        "WARNING": note if results["model"] else "",
         "MASKS": filled_masks(f"Masks filled by {results['name']}", results.get("masks", {})),
         "TASKS": "".join(_task(name, task, results) for name, task in results["tasks"].items() if task["scores"]),
         "EXAMPLES": "".join(map(_tagged, examples)),

@@ -28,7 +28,7 @@ from ...training import machine
 from .config import DemoConfig
 from .page import write_page
 from .prose import unmarked
-from .tables import FORM, describe_task, final_text
+from .tables import FORM, describe_task, final_text, mask_lines
 from .tasks import TAGS, TASKS, split_by_name, write_tasks
 from .text import collect, find_sources, installed_roots, read_lines, write_lines
 from .tuning import Tuning
@@ -107,6 +107,7 @@ class Demo:
         results: dict[str, Any] = {"kind": "demo", "model": model, "name": name, "tasks": {}}
         if encoder:
             results["masks"] = self.fill_masks(encoder, ENGLISH)
+            self.say("\n".join(mask_lines(results["masks"])))
         for task, tuning in tunings.items():
             scores = tuning.compare({"encoder": (encoder, False), "encoder-random": (encoder, True)}) if encoder else {}
             sizes = {"examples": tuning.size("train"), "tested": tuning.size("test")}
@@ -155,13 +156,10 @@ class Demo:
     def fill_masks(self, model: Path, sentences: tuple[str, ...]) -> dict[str, list[str]]:
         """The three most probable words for the mask of each sentence, with their probabilities."""
         predicted = Predictor(model).fill_mask(sentences, top_k=3)
-        masks = {
+        return {
             sentence: [f"{candidate['token']} {candidate['score']:.0%}" for candidate in candidates[0]]
             for sentence, candidates in zip(sentences, predicted, strict=True)
         }
-        for sentence, words in masks.items():
-            self.say(f"  {sentence}  {', '.join(words)}")
-        return masks
 
     # ---- the small BERT
 

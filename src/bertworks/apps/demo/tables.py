@@ -100,12 +100,17 @@ def result_tables(results: dict[str, Any]) -> list[ResultTable]:
     ]
 
 
+def mask_lines(masks: dict[str, list[str]]) -> list[str]:
+    """A line for each sentence with what fills its mask."""
+    return [f"  {sentence}  {', '.join(words)}" for sentence, words in masks.items()]
+
+
 def final_text(results: dict[str, Any], out: Path) -> str:
     """What a finished demo prints."""
-    masks = results.get("masks", {}) | results["own_masks"]
+    masks = results.get("masks", {}) | ({} if too_short(results) else results["own_masks"])
     return "\n".join(
         [
-            *(f"{sentence}  {', '.join(words)}" for sentence, words in masks.items()),
+            *mask_lines(masks),
             "",
             *(table.text() + "\n" for table in result_tables(results)),
             f"{duration(results['seconds'])}; report: {out / 'report.html'}",

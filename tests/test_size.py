@@ -36,7 +36,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "serve": 1_724,
     "probing": 1_114,
     "doctor": 862,
-    "demo": 736,
+    "demo": 750,
     "export": 585,
     "estimators": 145,
     "tests": 30_026,

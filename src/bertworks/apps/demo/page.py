@@ -41,7 +41,8 @@ def page(
         "ANSWER": escape(f"{METRICS[tags['metric']]} of {best} on words that name parameters or other code. Others on "
                          f"the same examples: {'; '.join(f'{name}: {100 * mean:.1f}' for name, mean, _ in others)}."),
         "CONDITIONS": escape(f"{machine['cpu']}, {counted(machine['threads'], 'thread')}, "
-                             f"{machine['gpu'] or 'no GPU'}, bertworks {machine['bertworks']}, {duration(results['seconds'])}."),
+                             f"{machine['gpu'] or 'no GPU'}, bertworks {machine['bertworks']}, "
+                             f"{duration(results['seconds'])}."),
         "FIRST": "" if results["model"] else note,  # the score below it is that of the small BERT
         "WARNING": note if results["model"] else "",
         "MASKS": filled_masks(f"Masks filled by {results['name']}", results.get("masks", {})),

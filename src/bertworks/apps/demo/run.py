@@ -102,7 +102,10 @@ class Demo:
         self.say(f"bertworks demo: at most about {self.config.minutes:g} min; rerun the command to resume after Ctrl-C")
         self.collect(roots)
         encoder = self.encoder()
-        tunings = {task.name: Tuning(self.config, self.out, task, lambda: self.used() < SEEDS_UNTIL) for task in TASKS}
+        tunings = {
+            task.name: Tuning(self.config, self.out, task, lambda: self.used() < SEEDS_UNTIL, self.progress)
+            for task in TASKS
+        }
         model, name = (self.config.model, run_name(encoder)) if encoder else (None, None)
         results: dict[str, Any] = {"kind": "demo", "model": model, "name": name, "tasks": {}}
         if encoder:

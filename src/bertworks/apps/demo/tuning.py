@@ -4,6 +4,7 @@ Each encoder is fine-tuned with every learning rate and the first seed. The rate
 other seeds. Scores are those on test, which selects nothing.
 """
 
+import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 from ...api import evaluate, finetune
 from ...checkpoint.locate import ModelLike
 from ...experiments.baselines import fit_baseline
+from ...reporting.progress import Progress
 from ...reporting.results import RunResults
 from ...tasks.base import Data, Task
 from ...tasks.kinds import read_rows
@@ -29,6 +31,7 @@ class Tuning:
     out: Path  # of the demo
     task: Task
     in_time: Callable[[], bool]  # whether there is time for another seed
+    progress: Progress
 
     def file(self, split: str) -> Path:
         """The examples of a split."""
@@ -75,17 +78,24 @@ class Tuning:
         `test` has one score per seed. All models have the same seeds, fewer than requested if time is short.
         """
         first, *others = self.config.seeds
-        scores: dict[str, dict[str, Any]] = {}
-        for name, (model, random_init) in models.items():
-            runs = {lr: self.finetune(model, name, lr, first, random_init) for lr in self.config.rates}
-            best = max(runs, key=lambda lr: runs[lr].metrics[self.metric])
-            scores[name] = {"lr": best, "run": str(runs[best].folder), "test": [self.score(runs[best])]}
-        for seed in others:
-            if not self.in_time():
-                break
+        runs, scores = len(models) * (len(self.config.rates) + len(others)), dict[str, dict[str, Any]]()
+        with self.progress.stage(f"fine-tuning on {self.task.name}", runs, "run"):
+            done = itertools.count(1)
             for name, (model, random_init) in models.items():
-                run = self.finetune(model, name, scores[name]["lr"], seed, random_init)
-                scores[name]["test"].append(self.score(run))
+                metrics = {}
+                for lr in self.config.rates:
+                    metrics[lr] = self.finetune(model, name, lr, first, random_init).metrics[self.metric]
+                    self.progress.at(next(done))
+                best = max(metrics, key=lambda lr: metrics[lr])
+                run = self.finetune(model, name, best, first, random_init)  # finished: its results are read
+                scores[name] = {"lr": best, "run": str(run.folder), "test": [self.score(run)]}
+            for seed in others:
+                if not self.in_time():
+                    break
+                for name, (model, random_init) in models.items():
+                    run = self.finetune(model, name, scores[name]["lr"], seed, random_init)
+                    scores[name]["test"].append(self.score(run))
+                    self.progress.at(next(done))
         for system in scores.values():
             system |= {"mean": statistics.fmean(system["test"]), "sd": _deviation(system["test"])}
         return scores

@@ -25,7 +25,7 @@ WORD = re.compile(r"\w+(?:[.'-]\w+)*|\S")
 MARKED = re.compile(f"([{PARAMETER}{CODE}][^{END}]*){END}")
 WORDS = range(6, 46)  # number of words of an example: it nearly always fits into 64 tokens
 MAX_PER_NAME = 3  # paragraphs to tag
-MIN_TRAIN, MIN_TEST = 20, 20  # examples
+MIN_TRAIN, MIN_TEST = 30, 20  # examples: of the defaults, 100 in all
 
 
 def split_by_name(documents: Iterable[Document], held_out: float) -> tuple[list[Document], list[Document]]:

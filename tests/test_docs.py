@@ -53,7 +53,6 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "bertworks study sweep": "--max-seq-length 16 --seeds 1",
     "bertworks finetune": "--epochs 1 --max-seq-length 16",
     "bertworks study run masking --corpus store --data data --out studies/masking --cells": "--dry-run",
-    "bertworks demo": "--tokens 2000",
 }
 ELSEWHERE = {  # commands that take long or need a cluster; tests/demo, data, experiments, export and serve run such
     "demo.md": ("bertworks demo",),

@@ -28,7 +28,7 @@ LAYERS = [
     {"__main__"},
 ]
 LAYER = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
-APPS = [("serve", "probing"), ("serve", "export"), ("demo", "probing")]  # the second one is used by the first
+APPS = [("serve", "probing"), ("serve", "export")]  # the second one is used by the first
 APPS_THAT_USE_ANOTHER = {(f"apps.{user}", f"apps.{used}") for user, used in APPS}
 
 

@@ -5,5 +5,5 @@ export       folders for ONNX Runtime, checked against the model they come from
 doctor       checks of runs, stores, model folders and labelled data
 estimators   scikit-learn's interface
 serve        an HTTP server with a web page
-demo         pre-training and fine-tuning of a small model within minutes
+demo         what an encoder and a few minutes of pre-training give, on text of this machine
 """

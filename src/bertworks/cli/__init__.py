@@ -17,7 +17,7 @@ from .._version import __version__
 from .exit_status import DONE, WRONG_ARGUMENTS, explained_failures
 
 COMMANDS = {
-    "demo": "Train a small BERT on this machine's text and measure it.",
+    "demo": "Try an encoder on this machine's text and pre-train one.",
     "doctor": "Examine a run, corpus, model, table or this machine.",
     "models": "List the downloaded and bundled models.",
     "recipes": "List the recipes that come with bertworks, or print one.",

@@ -1,39 +1,34 @@
-"""`bertworks demo`: a small BERT from this machine's own text, and what pre-training did for it."""
+"""`bertworks demo`: what the bundled encoder is good for, and a small BERT pre-trained on this machine's text."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..apps.demo.config import DemoConfig, default_config
-from .arguments import Flat, parse
+from ..apps.demo.config import DemoConfig
+from .arguments import parse
 from .exit_status import INTERRUPTED, run_to_its_end
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Pre-train a small BERT on the documentation of this Python, and measure it.
+    """Try an encoder on text of this machine, and pre-train a small BERT on it.
 
-    Two tables show the effect of pre-training: tagging words, classifying texts.
-
-    Nothing is downloaded. Rerun the command to resume.
+    The text and the labels are those of docstrings in installed packages.
+    Nothing is downloaded, unless --model is a name on the Hugging Face Hub. Rerun
+    the command to resume.
 
     Example:
-        bertworks demo --out runs/demo
-
-    Most used (-H explains all flags):
-        --out             folder of the demo
-        --tokens          tokens of pre-training
-        --minutes         limit of this call; a rerun continues
-        --tags.seeds      seeds of the task of tags; also --packages.seeds
-        --tags.train      its labelled examples; also --packages.train
+        bertworks demo
     """
 
-    config: Flat[DemoConfig]
-    out: Path = Path("runs/demo")  # run folder to write; an unfinished demo in it is resumed
+    out: Path = Path("runs/demo")  # folder to write; an unfinished demo in it is resumed
+    model: str = DemoConfig.model  # encoder to fine-tune: a model name, model folder or run folder
+    # about how long the demo may take; pre-training gets the time that fine-tuning leaves
+    minutes: float = DemoConfig.minutes
 
 
 def demo(argv: list[str]) -> None:
     """Run the demo."""
-    arguments = parse(Arguments, argv, "demo", start=Arguments(default_config()))
+    arguments = parse(Arguments, argv, "demo")
     from ..apps.demo.run import demo as run_demo
 
-    run_to_its_end(lambda: run_demo(arguments.config, arguments.out), INTERRUPTED)
+    run_to_its_end(lambda: run_demo(DemoConfig(arguments.model, arguments.minutes), arguments.out), INTERRUPTED)

@@ -1,4 +1,4 @@
-"""Runs many runs: those of all studies (sweeps and suites among them) and of the demo's comparison.
+"""Runs many runs: those of all studies, sweeps and suites among them.
 
 Every run has a folder of its own. The caller passes runs, which may need others, and a function that computes one. The
 scheduler claims, computes and resumes them, and records failures. Several processes that work on the same folder share

@@ -1,53 +1,26 @@
-"""The demo: nothing leaks over the split, nothing is imported, and (slow) the whole of it in a minute."""
+"""The demo: no text is in training and test, nothing is imported, and the whole of it in a minute."""
 
 import json
-import math
 import random
 from dataclasses import replace
-from pathlib import Path
+from html.parser import HTMLParser
 
 import pytest
 
-from bertworks.apps.demo.config import TaskConfig, default_config
-from bertworks.apps.demo.report import report
-from bertworks.apps.demo.run import SETTINGS, demo
-from bertworks.apps.demo.tasks import package_rows, split_by_name
-from bertworks.apps.demo.text import Document
-from bertworks.config import to_toml
-from bertworks.files import InputError, write_json
+from bertworks.apps.demo import run as demo_run
+from bertworks.apps.demo.config import DemoConfig, demo_recipe
+from bertworks.apps.demo.page import page
+from bertworks.apps.demo.prose import unmarked
+from bertworks.apps.demo.run import demo
+from bertworks.apps.demo.tables import final_text, held_out_rows
+from bertworks.apps.demo.tasks import tagged
+from bertworks.apps.demo.text import collect, find_sources
+from bertworks.checkpoint.folder import save_folder
+from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
-
-PUBLISHED = Path(__file__).parents[3] / "docs/results/demo"
-
-
-def write(root, name, text):
-    path = root / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
-def made_up(packages=3, each=60):
-    """Documents whose names several packages share."""
-    return [
-        Document(f"The {label} text {i}, from numpy.linalg and np.array.", label, f"name{i % 45}", f"{label}/{i}")
-        for label in [f"package{n}" for n in range(packages)]
-        for i in range(each)
-    ]
-
-
-def test_no_name_is_on_two_sides():
-    documents = made_up()
-    train, held_out = split_by_name(documents, 0.4)
-    assert len(train) + len(held_out) == len(documents) and train and held_out
-    assert not {d.name for d in train} & {d.name for d in held_out}
-    rows = package_rows(documents, TaskConfig(15, 30, 600, 1.0, (1,)), labels=3)
-    names = {side: {d.name for d in found} for side, found in rows.items()}
-    assert not names["train"] & names["dev"] and not names["train"] & names["test"] and not names["dev"] & names["test"]
-    assert {side: len(found) for side, found in rows.items() if side != "test"} == {"train": 15, "dev": 30}
-    assert len(rows["test"]) > 60
-    assert all(len([d for d in rows["train"] if d.label == f"package{n}"]) == 5 for n in range(3))
-    assert not any("package" in d.text or "np.array" in d.text for found in rows.values() for d in found)
-
+from bertworks.model.heads import build_model
+from bertworks.tokenizer import Tokenizer
+from support.tiny_task import TINY, VOCAB
 
 TOPICS = {
     "rivers": "river boat water bridge harbour sail fish shore wave stream current flood",
@@ -56,98 +29,177 @@ TOPICS = {
 }
 
 
-def topic_tree(root, each=90):
-    """Packages whose functions are documented with words of their own."""
+def write_tree(root, each):
+    """Packages with functions and classes, documented with words of their own, that cannot be imported."""
     rng = random.Random(5)
     for label, words in TOPICS.items():
         words = words.split()
         for i in range(each):
-            sentences = (f"The {' '.join(rng.choices(words, k=5))} is not the last." for _ in range(8))
-            word, three = rng.choice(words), " ".join(rng.choices(words, k=3))
-            about = f"If `{word}` is given, the {three} will all be of that sort, else they are ``None`` as before."
-            text = f"{' '.join(sentences)}\n\n    {about}"
-            write(
-                root, f"{label}/m{i}.py", f'raise RuntimeError("imported")\ndef {label}{i}({word}):\n    """{text}"""\n'
-            )
-    return [(root, "")]
+            lines, word = ['raise RuntimeError("imported")'], rng.choice(words)
+            for kind, verb in ((f"class {label.title()}{i}:", "A kind of"), (f"def {label}{i}({word}):", "Return the")):
+                six, three = (" ".join(rng.choices(words, k=k)) for k in (6, 3))
+                sentences = " ".join(f"The {' '.join(rng.choices(words, k=5))} is not the last." for _ in range(8))
+                marked = f"If `{word}` is given, the {three} will all be of that sort, else ``None`` as before."
+                lines += [kind, f'    """{verb} {six} number.\n\n    {sentences}\n\n    {marked}"""']
+            path = root / label / f"m{i}.py"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return [root]
 
 
-def tiny():
-    """A demo of seconds."""
-    config = default_config()
-    model = ModelConfig(
+def random_model(folder):
+    """A model folder in place of the bundled encoder."""
+    vocab = folder.with_suffix(".txt")
+    vocab.write_text("\n".join(VOCAB) + "\n")
+    model = build_model(replace(TINY, max_position_embeddings=64), seed=1)
+    save_folder(folder, model, Tokenizer.load(vocab, lowercase=True))
+    return folder
+
+
+def tiny(model):
+    """The settings of a demo of seconds."""
+    shape = ModelConfig(
         vocab_size=300, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
         max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, start="position-heads",
     )  # fmt: skip
-    phases = (replace(config.pretrain.phases[0], length=64),)
-    loop = replace(config.pretrain.loop, log_every=2)
-    pretrain = replace(config.pretrain, model=model, phases=phases, loop=loop, eval_batches=1)
-    tags, packages = (TaskConfig(30, dev, test, 1.0, (1, 2)) for dev, test in ((20, 40), (30, 60)))
-    few = {"tokens": 30_000, "workers": 1, "held_out": 0.6, "labels": 3, "rates": (1e-3,)}
-    return replace(config, **few, tags=tags, packages=packages, pretrain=pretrain)
+    recipe = replace(demo_recipe(), model=shape, eval_batches=1)
+    few = {"train": 30, "dev": 20, "test": 30, "epochs": 1.0, "rates": (1e-3, 3e-3), "seeds": (1, 2)}
+    return DemoConfig(str(model), minutes=0.2, recipe=recipe, held_out=0.5, workers=1, **few)
 
 
 def read_lines(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+class Reader(HTMLParser):
+    """Checks that elements close in order, and collects their names and attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.found = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def check_page(text):
+    """The page loads nothing and runs nothing."""
+    reader = Reader()
+    reader.feed(text)
+    assert not reader.open and "script" not in {tag for tag, _ in reader.found}
+    assert not any(key in ("src", "href") for _, attributes in reader.found for key in attributes)
+    assert "@@" not in text and "url(" not in text
+
+
+DOCSTRING = """Return the median of :func:`sorted` values along `axis`.
+
+    The values are sorted first, as `numpy.median` does, and {0} is not changed by it at all.
+
+    >>> median([1, 2, 3])
+    2
+
+    Parameters
+    ----------
+    axis : int, optional
+        The axis along which the median of the many values will be computed here.
+    """
+
+
+def test_prose_is_extracted_once(tmp_path):
+    for name, what in (("a", "*axis*"), ("b", "the input")):
+        (tmp_path / f"{name}.py").write_text(f'def median(axis):\n    """{DOCSTRING.format(what)}"""\n')
+    (tmp_path / "broken.py").write_text('def median(axis:\n    """Not Python."""\n')
+    documents = [one for of_file in collect(find_sources([tmp_path], 9), workers=1) for one in of_file]
+    assert [(one.kind, one.name, one.source) for one in documents] == [("function", "median", "b.py:median")]
+    assert documents[0].summary == "Return the median of sorted values along axis."
+    first, second, third = documents[0].text.split("\n")
+    assert tagged(first)[1] == ["O", "O", "O", "O", "B-CODE", "O", "O", "B-PARAM", "O"]
+    assert "numpy.median" in unmarked(second) and ">>>" not in documents[0].text
+    assert third == "The axis along which the median of the many values will be computed here."
+
+
 @pytest.mark.heavy
-def test_the_whole_demo_and_one_that_its_limit_stops(tmp_path, capsys):
-    """The limit changes the time, not the numbers: a rerun continues, and both ways give the same results."""
-    roots, config, out = topic_tree(tmp_path / "tree"), tiny(), tmp_path / "demo"
-    results = demo(config, out, roots)
-    said, errors = capsys.readouterr()
-    assert {task: {*found["sides"]} for task, found in results["tasks"].items()} == {
-        task: {"pre-trained", "random"} for task in ("tags", "packages")
-    }
-    assert results["tasks"]["packages"]["labels"] == sorted(TOPICS) and results["tasks"]["tags"]["linear"]["test"] > 0.5
-    assert max(results["heldout"]["mlm_loss"], results["heldout"]["unigram_entropy"]) < math.log(300)
-    for task in results["tasks"].values():
-        low, high = task["gain_interval"]
-        assert low <= task["gain"] <= high
-    for name in ("report.html", "plots/tags.svg", "plots/pretraining.png", "pretrain/model/config.json"):
-        assert (out / name).exists(), name
-    read, tested, tags = (
-        read_lines(out / name) for name in ("documents/train.jsonl", "packages/test.jsonl", "tags/test.jsonl")
-    )
-    assert tested and not {row["name"] for row in read} & {row["name"] for row in tested}
-    trained = read + read_lines(out / "tags/train.jsonl") + read_lines(out / "tags/dev.jsonl")
-    assert tags and not {row["source"] for row in trained} & {row["source"] for row in tags}
-    assert not errors and "mlm_loss" not in said and max(map(len, said.split("what to try")[0].splitlines()[1:])) <= 120
+def test_the_whole_demo(tmp_path, capsys, monkeypatch):
+    roots, config, out = write_tree(tmp_path / "tree", 60), tiny(random_model(tmp_path / "model")), tmp_path / "demo"
+    pretrain, interrupted = demo_run.pretrain, []
+
+    def stop_once(*given, **settings):  # as Ctrl-C does: the run is saved and is not finished
+        if not interrupted:
+            settings["on_record"] = lambda record: interrupted.append(record) or True
+        return pretrain(*given, **settings)
+
+    monkeypatch.setattr(demo_run, "pretrain", stop_once)
+    with pytest.raises(KeyboardInterrupt):
+        demo(config, out, roots)
+    assert not (out / "results.json").exists()
+    results = demo(replace(config, minutes=9.0), out, [])  # resumed, with the budget that pre-training began with
+    tags, kinds = (results["tasks"][name]["scores"] for name in ("tags", "kinds"))
+    assert {*tags} == {"encoder", "encoder-random", "own", "own-random"} and {*kinds} == {"encoder", "encoder-random"}
+    assert len(tags["own"]["test"]) == 2 and all(len(found["test"]) in (1, 2) for found in kinds.values())
+    assert results["pretraining"]["seconds"] < 10 and len(results["masks"]) == len(results["own_masks"]) == 3
+    assert interrupted and read_lines(out / "pretrain/log.jsonl")[0]["step"] == interrupted[0]["step"]
+
+    names = [{row["name"] for row in read_lines(out / f"documents/{part}.jsonl")} for part in ("train", "heldout")]
+    assert not names[0] & names[1]  # class Rivers1 and def rivers1 are in the same part
+    parts = {name: {row["source"] for row in read_lines(out / f"{name}.jsonl")} for name in (
+        "documents/train", "documents/heldout", "kinds/train", "kinds/dev", "kinds/test", "tags/train", "tags/test"
+    )}  # fmt: skip
+    assert parts["documents/train"] and not parts["documents/train"] & parts["documents/heldout"]
+    assert parts["tags/test"] | parts["kinds/test"] <= parts["documents/heldout"]
+    assert not parts["tags/train"] & parts["tags/test"]
+    assert not parts["kinds/train"] & parts["kinds/test"] and not parts["kinds/dev"] & parts["kinds/test"]
+    assert {row["label"] for row in read_lines(out / "kinds/dev.jsonl")} == {"class", "function"}
+    row = read_lines(out / "tags/test.jsonl")[0]
+    assert {"B-PARAM", "B-CODE"} & {*row["tags"]} and not {"`", "``"} & {*row["words"]}
+
+    check_page((out / "report.html").read_text())
+    printed = capsys.readouterr().out
+    assert "small BERT, random initialization" in printed and str(out / "report.html") in printed
     assert demo(config, out, []) == results  # finished: nothing is done again
-    assert "The random weights too have position heads" in (out / "REPORT.md").read_text()
+    with pytest.raises(InputError, match=r"a demo with seeds = .* \(given: .*\); give the same settings, or another"):
+        demo(replace(config, seeds=(1,)), out, quiet=True)
 
-    stopped = tmp_path / "stopped"
-    assert demo(replace(config, minutes=1e-6), stopped, roots) is None
-    assert "in step 3 of 7 (pre-train): too early for a comparison" in capsys.readouterr().out
-    steps = [line["step"] for line in read_lines(stopped / "pretrain/log.jsonl")]
-    assert max(steps) <= 3 and not (stopped / "results.json").exists()
-    again = demo(config, stopped, [], quiet=True)
-    assert again["tasks"] == results["tasks"] and again["heldout"] == results["heldout"]
+    evil = "<script>alert(1)</script>&\"'"
+    changed = results | {"name": evil, "masks": {f"The [MASK] {evil}": [f"{evil} 3%"]}}
+    changed["machine"] = results["machine"] | {"cpu": evil}
+    rows = [{"words": [evil], "gold": ["B-CODE"], "predicted": ["O"]}]
+    text = page(changed, read_lines(out / "pretrain/log.jsonl"), rows, out)
+    check_page(text)
+    assert evil not in text and text.count("&lt;script&gt;") >= 4
 
 
-def test_a_finished_demo_is_not_shown_for_other_settings_or_from_changed_results(tmp_path):
-    config, results = default_config(), json.loads((PUBLISHED / "results.json").read_text())
-    (tmp_path / SETTINGS).write_text(to_toml(config))
-    write_json(tmp_path / "results.json", results)
-    assert demo(replace(config, minutes=1.0, workers=3), tmp_path, quiet=True) == results
-    fewer = replace(config.tags, train=300)
-    for other, message in (
-        (replace(config, tags=fewer), r"a demo with tags\.train = 400 \(given: 300\); give the same settings, or anot"),
-        (replace(config, labels=5, held_out=0.3), r"held_out = 0\.2 \(given: 0\.3\), labels = 8 \(given: 5\)"),
-    ):
-        with pytest.raises(InputError, match=message):
-            demo(other, tmp_path, quiet=True)
-    results["tasks"]["tags"]["seeds"] = ["x"]
-    write_json(tmp_path / "results.json", results)
-    with pytest.raises(InputError, match=r"results.json: tasks.tags.seeds\[0\] = 'x'; expected an int"):
-        demo(config, tmp_path, quiet=True)
+@pytest.mark.heavy
+def test_without_an_encoder_and_time_a_small_bert_is_compared(tmp_path, capsys):
+    config, out = tiny(tmp_path / "missing"), tmp_path / "demo"
+    results = demo(replace(config, minutes=0.01), out, write_tree(tmp_path / "tree", 60))
+    assert results["model"] is None and {*results["tasks"]["tags"]["scores"]} == {"own", "own-random"}
+    assert len(results["tasks"]["tags"]["scores"]["own"]["test"]) == 1  # no time for the second seed
+    printed = capsys.readouterr().out
+    assert "not installed, and no model folder. Only a small BERT" in printed
+    assert "tokens of pre-training are too few" in printed and "Raises an error if the [MASK]" not in printed
+    assert "class or a function" not in final_text(results, out)  # no encoder was compared on this task
+    check_page((out / "report.html").read_text())
+
+
+def test_next_sentences_are_shown_where_they_are_above_the_baseline():
+    held = {"mlm_accuracy": 0.3, "mlm_baseline": 0.06, "mlm_loss": 4.3, "unigram_entropy": 6.4}
+    held |= {"nsp_baseline": 0.6, "nsp_least": 0.62}
+    for accuracy, shown in ((0.61, 2), (0.63, 3)):
+        assert len(held_out_rows(held | {"nsp_accuracy": accuracy})) == shown
+
+
+def test_too_little_text_and_other_folders_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"labelled examples for the task tags .* expected 80"):
+        demo(tiny("mini"), tmp_path / "demo", write_tree(tmp_path / "tree", 2), quiet=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other/letter.txt").write_text("dear")
     with pytest.raises(InputError, match="not an empty folder"):
-        demo(config, tmp_path / "other", quiet=True)
-
-
-def test_the_published_report_is_made_of_the_published_results():
-    results = json.loads((PUBLISHED / "results.json").read_text())
-    assert report(results) == (PUBLISHED / "REPORT.md").read_text()
+        demo(tiny("mini"), tmp_path / "other", quiet=True)

@@ -1,20 +1,15 @@
-"""The demo: from this machine's own text to a measured encoder in minutes. It calls the verbs' functions.
+"""The demo: what a bundled encoder is good for, and what a few minutes of pre-training on this machine's text give.
 
-Files in reading order:
+It calls the functions of `import bertworks`. Files in reading order:
 
-    config.py        settings
-    run.py           the seven steps, from documentation strings to tables of results
-    text.py          documents from installed Python packages
-    prose.py         from a docstring's markup to paragraphs of prose
-    tasks.py         the split, and the rows of the two tasks
-    clock.py         how long it takes, and the time limit
-    evaluation.py    held-out documents and filled masks
-    comparison.py    fine-tuning with and without pre-training, and a linear model on the same rows
-    screen.py        what the terminal shows meanwhile
-    curve.py         curves and bars in text
-    report.py        REPORT.md, made from results.json
-    page.py          report.html
-    drawings.py      its plots, as SVG
+    config.py   settings
+    run.py      the steps, from docstrings to results.json
+    tuning.py   fine-tuning, a linear model and random initialization on the same examples
+    text.py     documents from installed Python packages
+    prose.py    from a docstring's markup to paragraphs of prose
+    tasks.py    the labelled examples of two tasks
+    tables.py   results as rows of tables
+    page.py     report.html
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +18,6 @@ from ..._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .config import DemoConfig as DemoConfig
-    from .config import default_config as default_config
     from .run import demo as demo
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

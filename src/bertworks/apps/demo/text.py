@@ -1,11 +1,9 @@
-"""English prose that is on every machine with Python: the documentation strings of what is installed.
+"""English prose that is on every machine with Python: the docstrings of the standard library and installed packages.
 
 Source files are parsed, never imported. A document is the docstring of a module, or of a top-level function or class
-with those of its methods. Markup, code, tables and heads of parameters go; what is left is paragraphs of prose.
-
-Everything is a function of the files alone: they are read in the order of a hash of their names, so that a bound on
-their number takes an even sample, and a paragraph that comes back (packages copy from each other) stays where it came
-first.
+with those of its methods, without markup, code and parameter lists (prose.py). The result depends on the files only:
+they are read in the order of a hash of their names, so that a limit on their number takes an even sample, and a
+paragraph that occurs several times is retained where it is first read.
 """
 
 import ast
@@ -15,9 +13,8 @@ import os
 import re
 import sysconfig
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,100 +22,70 @@ from ...files import atomic_write, to_json
 from ...workers import Context, cores
 from .prose import clean, unmarked
 
-STDLIB = "stdlib"  # label of the standard library
 SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__", "_vendor", "vendored", "node_modules"}
-LARGEST = 1_000_000  # bytes: larger source files are tables or generated
-CHUNK = 64  # files a worker is given at a time
+MAX_BYTES = 1_000_000  # larger source files are tables or generated
+MIN_CHARACTERS = 200  # shorter documents have no two sentences to predict one from the other
+CHUNK = 64  # files per task of a worker
 
-Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Source(NamedTuple):
     """A Python file to read."""
 
     path: Path
-    label: str  # the package that it belongs to
-    where: str  # its name inside the root
+    name: str  # relative to the folder in which it was found
 
 
 class Document(NamedTuple):
     """The prose of one definition."""
 
-    text: str  # a paragraph a line; from `collect` with marks (prose.py)
-    label: str  # package
-    name: str  # of the definition, without its module: what a split goes by
+    text: str  # one paragraph per line; from `collect` with marks (prose.py)
+    kind: str  # class, function or module
+    name: str  # of the definition, without its module
     source: str  # file and definition
+    summary: str  # first sentence of the definition's own docstring; may be empty
 
 
-@dataclass(frozen=True)
-class CollectConfig:
-    """Which docstrings become documents."""
-
-    max_files: int = 9_000  # largest number of source files to read, sampled evenly
-    max_chars: int = 60_000_000  # characters of prose to keep at most
-    min_document_chars: int = 200  # shorter documents have no two sentences to predict one from the other
-
-
-def installed_roots() -> list[tuple[Path, str]]:
-    """Where the interpreter's library and the installed packages lie, with the label ("" = the first folder's name)."""
+def installed_roots() -> list[Path]:
+    """The folders of the standard library and of the installed packages."""
     paths = sysconfig.get_paths()
-    roots = [(Path(paths["stdlib"]), STDLIB), (Path(paths["purelib"]), ""), (Path(paths["platlib"]), "")]
-    return [root for i, root in enumerate(roots) if root[0] not in [before for before, _ in roots[:i]]]
+    return list(dict.fromkeys(Path(paths[name]) for name in ("stdlib", "purelib", "platlib")))
 
 
-def find_sources(roots: Iterable[tuple[Path, str]], most: int) -> list[Source]:
-    """At most `most` Python files below the roots, in the order of a hash of their names; tests and copies left out."""
-    found = []
-    for root, label in roots:
+def find_sources(roots: Iterable[Path], max_files: int) -> list[Source]:
+    """At most `max_files` Python files below the roots, in the order of a hash of their names, without tests."""
+    sources = []
+    for root in roots:
         for folder, folders, files in os.walk(root):
             folders[:] = [name for name in folders if name not in SKIPPED and not name.startswith(".")]
-            for name in files:
-                where = Path(folder, name).relative_to(root).as_posix()
-                if name.endswith(".py") and not name.startswith("test_"):
-                    found.append(Source(Path(folder, name), label or where.split("/")[0].removesuffix(".py"), where))
-    return sorted(found, key=lambda s: (unit_hash(f"{s.label} {s.where}"), s.where))[:most]
+            paths = [Path(folder, name) for name in files if name.endswith(".py") and not name.startswith("test_")]
+            sources += [Source(path, path.relative_to(root).as_posix()) for path in paths]
+    return sorted(sources, key=lambda source: (unit_hash(source.name), source.name))[:max_files]
 
 
 def unit_hash(text: str) -> float:
-    """A number in [0, 1) that depends on `text` alone: the same in every process and on every machine."""
+    """A number in [0, 1) that depends on `text` only."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).digest()) / 2**48
 
 
-def collect(
-    sources: list[Source],
-    config: CollectConfig,
-    workers: int = 0,
-    at: Callable[[int], bool | None] = lambda done: None,
-) -> Iterator[Document]:
-    """The documents of all sources, each paragraph once. `workers`: 0 for one a core.
-
-    `at` is handed the number of files that are read, after each; when it returns True, no more are.
-    """
-    seen: set[bytes] = set()
-    size = 0
-    for done, documents in enumerate(_read_all(sources, workers), 1):
-        for document in documents:
-            fresh = [p for p in document.text.split("\n") if _first(unmarked(p), seen)]
-            text = "\n".join(fresh)
-            length = len(unmarked(text))
-            if length >= config.min_document_chars and (len(fresh) > 1 or ". " in text):
-                size += length
-                yield document._replace(text=text)
-        if at(done) or size > config.max_chars:
-            return
+def collect(sources: Sequence[Source], workers: int = 0) -> Iterator[list[Document]]:
+    """The documents of each source file, every paragraph once. workers: 0 for one per core."""
+    seen: set[str] = set()
+    for documents in _read_all(sources, workers or cores()):
+        yield [one for document in documents if len(unmarked((one := _fresh(document, seen)).text)) >= MIN_CHARACTERS]
 
 
-def _first(paragraph: str, seen: set[bytes]) -> bool:
-    key = hashlib.blake2b(re.sub(r"\W+", "", paragraph).lower().encode("utf-8", "replace"), digest_size=8).digest()
-    if key in seen:
-        return False
-    seen.add(key)
-    return True
+def _fresh(document: Document, seen: set[str]) -> Document:
+    """The document without paragraphs that were seen before, which are added to `seen`."""
+    keys = {re.sub(r"\W+", "", unmarked(text)).lower(): text for text in document.text.split("\n")}
+    fresh = [text for key, text in keys.items() if key not in seen]
+    seen.update(keys)
+    return document._replace(text="\n".join(fresh))
 
 
-def _read_all(sources: list[Source], workers: int) -> Iterator[list[Document]]:
+def _read_all(sources: Sequence[Source], workers: int) -> Iterator[list[Document]]:
     """`read_source` of each, in order."""
-    workers = workers or cores()
     if workers == 1 or len(sources) < 2 * CHUNK:
         yield from map(read_source, sources)
         return
@@ -130,71 +97,65 @@ def _read_all(sources: list[Source], workers: int) -> Iterator[list[Document]]:
 
 
 def read_source(source: Source) -> list[Document]:
-    """The documents of one file; none if it cannot be read or parsed (templates, files for another Python)."""
+    """The documents of a file; none if it cannot be read or parsed (templates, files for another Python)."""
     try:
-        if source.path.stat().st_size > LARGEST:
+        if source.path.stat().st_size > MAX_BYTES:
             return []
         text = source.path.read_text(encoding="utf-8", errors="replace")
         if '"""' not in text and "'''" not in text:
             return []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes in other people's strings
+            warnings.simplefilter("ignore")  # invalid escapes in strings of other packages
             tree = ast.parse(text)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    path = Path(source.where)
+    path = Path(source.name)
     module = path.parent.name if path.stem == "__init__" else path.stem
-    documents = [Document("\n".join(clean(ast.get_docstring(tree) or "")), source.label, module, source.where)]
+    documents = [Document("\n".join(clean(ast.get_docstring(tree) or "")), "module", module, source.name, "")]
     for node in _definitions(tree.body):
-        paragraphs = [p for docstring, parameters in _docstrings(node) for p in clean(docstring, parameters)]
-        documents.append(
-            Document("\n".join(paragraphs), source.label, node.name.strip("_").lower(), f"{source.where}:{node.name}")
-        )
+        paragraphs = [clean(ast.get_docstring(one) or "", _parameters(one)) for one in _with_methods(node)]
+        text = "\n".join(paragraph for docstring in paragraphs for paragraph in docstring)
+        summary = re.split(r"(?<=[.!?]) ", unmarked(paragraphs[0][0]))[0] if paragraphs[0] else ""
+        kind = "class" if isinstance(node, ast.ClassDef) else "function"
+        documents.append(Document(text, kind, node.name.strip("_").lower(), f"{source.name}:{node.name}", summary))
     return [document for document in documents if document.text]
 
 
-def _definitions(body: Iterable[ast.AST]) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+def _definitions(body: Iterable[ast.AST]) -> Iterator[Definition]:
     """Top-level functions and classes, also those under `if` and `try`."""
     for node in body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, Definition):
             yield node
         elif isinstance(node, ast.If | ast.Try | ast.ExceptHandler | ast.With):
             for part in ("body", "handlers", "orelse", "finalbody"):
                 yield from _definitions(getattr(node, part, []))
 
 
-def _docstrings(node: Definition) -> Iterator[tuple[str, set[str]]]:
-    """The docstring of a definition with the names of its parameters, then those of what a class defines."""
-    yield ast.get_docstring(node) or "", _parameters(node)
+def _with_methods(node: Definition) -> Iterator[Definition]:
+    """A definition, then those inside it if it is a class."""
+    yield node
     if isinstance(node, ast.ClassDef):
         for inner in _definitions(node.body):
-            yield from _docstrings(inner)
+            yield from _with_methods(inner)
 
 
-def _parameters(node: ast.AST) -> set[str]:
-    """The parameters of a function; of a class those of its __init__."""
+def _parameters(node: Definition) -> set[str]:
+    """The parameters of a function, or those of a class's __init__."""
     if isinstance(node, ast.ClassDef):
-        begin = (inner for inner in node.body if isinstance(inner, ast.FunctionDef) and inner.name == "__init__")
-        return _parameters(next(begin, ast.Pass()))
-    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-        return set()
-    given = node.args
-    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+        methods = {inner.name: inner for inner in node.body if isinstance(inner, ast.FunctionDef)}
+        return _parameters(methods["__init__"]) if "__init__" in methods else set()
+    args = node.args
+    every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
     return {one.arg for one in every if one} - {"self", "cls"}
 
 
-# ---- files
-
-
-def write_rows(path: Path, documents: Iterable[Document]) -> None:
-    """Documents as JSON lines: text, label, name, source."""
+def write_lines(path: Path, rows: Iterable[dict[str, object]]) -> None:
+    """Write rows as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path, "w") as file:
-        for document in documents:
-            file.write(to_json(document._asdict()) + "\n")
+        file.writelines(to_json(row) + "\n" for row in rows)
 
 
-def read_rows(path: Path) -> list[Document]:
-    """What `write_rows` wrote."""
-    with open(path, encoding="utf-8") as file:
-        return [Document(**json.loads(line)) for line in file]
+def read_lines(path: Path) -> list[dict[str, object]]:
+    """The rows of a file that `write_lines` wrote."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -1,9 +1,9 @@
 """Rows with named columns: files of every format, and data in memory. Errors contain file and line.
 
     .csv                      comma separated, quoted as in RFC 4180, first line = column names
-    .tsv .txt                 tab separated, first line = column names; quotes: formats.is_quoted
+    .tsv .txt                 tab separated, first line = column names, quotes are ordinary characters
     .jsonl                    one object per line
-    .json                     a list of objects, or one object per line
+    .json                     a list of objects
     .parquet                  row group by row group; its rows are counted from 1
     .xlsx .xls .xlsb .ods     one sheet, cells as text, first row = column names (the extra `excel`)
     in memory                 DataFrames, datasets and lists of dictionaries (records.py)
@@ -38,8 +38,7 @@ class TableForm(NamedTuple):
 
     encoding: str = "utf-8"  # of .csv, .tsv, .txt and .jsonl files; any of Python's
     sheet: str = ""  # name of the sheet of a workbook; "": its only one
-    unquoted: bool = False  # whether quotes of .tsv and .txt files are ordinary characters whatever they look like
-    joined: bool = False  # whether .tsv rows that are broken by line ends are put together; needs known labels
+    official: bool = False  # whether a .tsv is a file of a known task (formats.tsv_records)
 
 
 PLAIN = TableForm()
@@ -102,7 +101,7 @@ def names_of(source: Source, form: TableForm = PLAIN) -> tuple[str, ...]:
         objects = itertools.islice(objects_of(source, (), form), SAMPLE)
         return (*dict.fromkeys(normalize("NFC", name) for _, value in objects for name in value),)
     with open(source, "rb") as file:  # type: ignore[arg-type]
-        _, names = next(_records_of(file, source, 0, form, 1), (1, []))  # type: ignore[arg-type]
+        _, names = next(_records_of(file, source, 0, form), (1, []))  # type: ignore[arg-type]
     return tuple(normalize("NFC", name) for name in names)
 
 
@@ -137,20 +136,15 @@ def _check_exists(path: Path) -> None:
 # ---- rows of text tables and sheets
 
 
-def _records_of(file: IO[bytes], path: Path, width: int, form: TableForm, limit: int | None = None) -> formats.Records:
-    """(line, cells) of each record, the header included. limit: number of lines that decide about quotes."""
+def _records_of(file: IO[bytes], path: Path, width: int, form: TableForm) -> formats.Records:
+    """(line, cells) of each record, the header included."""
     suffix = suffix_of(path)
     if suffix in SHEETS:
         return formats.sheet_records(file, path, form.sheet)
-    quoted = suffix == ".csv"
-    if not quoted and not form.unquoted:
-        sample = itertools.islice(formats.decoded(file, str(path), form.encoding), limit)
-        quoted = formats.is_quoted(sample, has_header=not width)
-        file.seek(0)
     lines = formats.decoded(file, str(path), form.encoding)
-    if quoted:
-        return formats.csv_records(lines, path, "," if suffix == ".csv" else "\t")
-    return formats.tsv_records(lines, width, form.joined)
+    if suffix == ".csv":
+        return formats.csv_records(lines, path)
+    return formats.tsv_records(lines, width, form.official, path)
 
 
 def _rows_of_records(

@@ -26,7 +26,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "model": 2_292,
     "training": 1_464,
     "checkpoint": 2_110,
-    "tasks": 3_104,
+    "tasks": 3_081,
     "pretraining": 692,
     "finetuning": 593,
     "inference": 1_583,
@@ -39,7 +39,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 1_283,
     "export": 585,
     "estimators": 145,
-    "tests": 29_965,
+    "tests": 29_964,
     "benchmarks": 5_989,
     "documentation": 9_714,
 }

@@ -97,7 +97,6 @@ class Data:
     dev: Sequence[Any]
     source: str = ""  # for results.json: the folder or files it came from
     more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # further development sets
-    notes: tuple[str, ...] = ()  # what a user should hear about the reading of the rows
 
     def __post_init__(self) -> None:
         """Raises InputError that names the row if one is no row of a kind."""

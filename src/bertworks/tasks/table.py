@@ -15,6 +15,7 @@ or Windows line ends. Names of columns are compared in their composed form (NFC)
 import itertools
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -68,12 +69,18 @@ def read_table(
     header: the names of all columns, if the file begins without them. lists: columns whose values may be lists, which
     `labels.as_list` reads. Raises InputError with file and line, while iterating.
     """
-    source = Path(source) if isinstance(source, str) else source
+    source, where = Path(source) if isinstance(source, str) else source, locator(source)
     columns, optional, lists = ([normalize("NFC", name) for name in names] for names in (columns, optional, lists))
-    if has_objects(source):
-        yield from _rows_of_objects(source, columns, optional, lists, form)
-    else:
+    wanted = (*columns, *optional)
+    if not has_objects(source):
         yield from _rows_of_records(source, columns, optional, list(header), form)  # type: ignore[arg-type]
+        return
+    for line, item in objects_of(source, wanted, form):
+        values = {normalize("NFC", name): value for name, value in item.items()}
+        if missing := [name for name in columns if name not in values]:
+            found = list_names(names_of(source, form))
+            raise MissingColumn(f"{where(line)}: no column {shorten(missing[0])}; found {found}")
+        yield Row(line, [_text(values.get(name), name in lists, where, line, name) for name in wanted])
 
 
 def has_objects(source: Source) -> bool:
@@ -118,7 +125,7 @@ def part_of(path: Path | str) -> tuple[Path, str]:
     """The file, and the part of it that `all.csv#train` or `all.csv#dev` means; "" for all (sampling.in_part)."""
     path = Path(path)
     name, _, part = path.name.rpartition("#")
-    if part not in PARTS or not name or path.exists():
+    if part not in PARTS or not name or os.path.exists(path):
         return path, ""
     return path.with_name(name), part
 
@@ -129,7 +136,7 @@ def suffix_of(path: Path | str) -> str:
 
 
 def _check_exists(path: Path) -> None:
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{path}: {not_found(path)}")
 
 
@@ -178,21 +185,7 @@ def _check_header(header: Sequence[str], columns: Sequence[str], optional: Seque
             raise InputError(f"{where}: several columns {shorten(name)}; found {names}; rename one of them")
 
 
-# ---- rows of objects
-
-
-def _rows_of_objects(
-    source: Source, columns: Sequence[str], optional: Sequence[str], lists: Sequence[str], form: TableForm
-) -> Iterator[Row]:
-    where = locator(source)
-    for line, item in objects_of(source, (*columns, *optional), form):
-        values = {normalize("NFC", name): value for name, value in item.items()}
-        if missing := [name for name in columns if name not in values]:
-            raise MissingColumn(
-                f"{where(line)}: no column {shorten(missing[0])}; found {list_names(names_of(source, form))}"
-            )
-        texts = [_text(values.get(name), name in lists, where, line, name) for name in (*columns, *optional)]
-        yield Row(line, texts)
+# ---- values of objects
 
 
 def _text(value: Any, may_be_list: bool, where: Callable[[int], str], line: int, name: str) -> str:

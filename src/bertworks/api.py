@@ -4,6 +4,7 @@ The subcommands of the same names call these functions, so that both check their
 same way: a message that names the flag --batch-size is about the argument batch_size.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +36,6 @@ from .reporting.results import Evaluated, Rows, RunResults
 from .tasks.base import KindName
 from .tasks.catalogue import find_task
 from .tasks.checks import check_labelled_data
-from .tasks.records import could_be_path
 from .tasks.selection import DevRows, DividedRows, comma_separated
 from .tasks.table import TableForm, part_of
 from .training.loop import RecordCallback
@@ -282,6 +282,6 @@ def _file_or(data: Any) -> Any:
     data = from_hub(data)
     if not isinstance(data, str) or data == "-":
         return str(data) if isinstance(data, Path) else data  # reading it reports a missing file
-    if not could_be_path(data) or not part_of(data)[0].is_file():
+    if not os.path.isfile(part_of(data)[0]):
         raise InputError(f"data = {shorten(str(data))}: no such file; expected a path, or texts in a list: [text]")
     return data

@@ -100,11 +100,11 @@ def test_tags_are_scored_as_one_resample_at_a_time():
     tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     sentences = [[list(RNG.choice(tags, size=5)) for _ in range(2)] for _ in range(15)]
     scores = [score_tags([gold], [predicted]) for gold, predicted in sentences]
-    rows = [(s.entities.correct, s.entities.predicted, s.entities.gold, s.same, s.units) for s in scores]
+    rows = [(*(s.entities[key] for key in ("correct", "found", "gold")), round(5 * s.accuracy), 5) for s in scores]
     indices, counts = resampled(15)
     expected = [score_tags(*zip(*(sentences[i] for i in one), strict=True)) for one in indices]
     for name, measure in resampling.TAGS.items():
-        values = [s.accuracy if name == "accuracy" else getattr(s.entities, name) for s in expected]
+        values = [s.accuracy if name == "accuracy" else s.entities[name] for s in expected]
         np.testing.assert_allclose(measure(counts, np.array(rows, float)), values, atol=1e-12)
 
 

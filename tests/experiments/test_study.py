@@ -446,7 +446,7 @@ MISTAKES = {  # message: what is written in the study, and the mistake
     "base: 'bth' is no row or column of the study": ('base = "both"', 'base = "bth"'),
     "paper.both.SST-2 = 'high'; expected a number or a list": ("SST-2 = 92.7", 'SST-2 = "high"'),
     "unknown key traned; did you mean trained?": ('trained = "head"', 'traned = "head"'),
-    "no task 'sst'; did you mean sst2": ('task = "sst2"', 'task = "sst"'),
+    "no task 'sst'; expected one of cola, sst2": ('task = "sst2"', 'task = "sst"'),
     "step 3 is none of the recipe's snapshots [2, 4]": ("snapshots = [2]", "snapshots = [3]"),
     "variant 'frozen', column 'SST-2'": ("concat-last-2", "concat-last-9"),
     "glue/none: no such folder": ("glue/SST-2", "glue/none"),

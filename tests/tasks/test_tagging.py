@@ -340,7 +340,6 @@ def test_characters(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("x", "# only\n\n# comments\n", "no sentences in this file"),
         ("x", "a X O\nb X", "line 2: 2 columns; expected 3, .*; is the line cut off"),
         ("x", "a\nb\n", "line 1: 1 columns; expected 2, a word and its tag"),
         ("x", "a X B-LOC\nb X LOC\n", "line 2: tag 'LOC'; expected O, or a prefix"),

@@ -131,8 +131,7 @@ def _fit_tags(rows: Sequence[Tagged], strength: float, config: BaselineConfig) -
 
 def _score_tags(task: Task, rows: Sequence[Tagged], answers: list[list[str]]) -> dict[str, float]:
     scores = score_tags([row.tags or () for row in rows], answers)
-    entities = scores.entities
-    return {"f1": entities.f1, "precision": entities.precision, "recall": entities.recall, "accuracy": scores.accuracy}
+    return {name: scores.entities[name] for name in ("f1", "precision", "recall")} | {"accuracy": scores.accuracy}
 
 
 def _words(rows: Sequence[Tagged]) -> list[dict[str, Any]]:

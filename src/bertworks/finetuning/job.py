@@ -89,7 +89,7 @@ class Job:
         task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
-        notes = (*data.notes, *train.notes(), *_unknown(train.inputs, tokenizer), *_negatives(config, task, world))
+        notes = (*train.notes(), *_unknown(train.inputs, tokenizer), *_negatives(config, task, world))
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
             left_out = f" ({'; '.join(notes)})" if notes else ""
             raise InputError(f"{task.name}: training and development data need rows, and every row a label{left_out}")

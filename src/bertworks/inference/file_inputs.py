@@ -168,7 +168,7 @@ def columns_for(settings: Mapping[str, Any], data: Any, columns: Columns) -> Col
     choices, form = columns.choices or choices, columns.form
     task = TASKS.get(settings.get("name", ""))
     if not text and task is not None and {*task.text, *task.choices} <= {*names}:
-        text, choices, form = task.text, task.choices, form._replace(unquoted=True)  # as these files are trained on
+        text, choices, form = task.text, task.choices, form._replace(official=True)  # as these files are trained on
     return Columns(text, choices, form, not columns.text, words, bool(settings.get("characters")))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from ..config import check_least
+from ..files import InputError
 from ..model.config import HeadName
 from ..reporting.run_files import PREDICTIONS
 from .records import Source
@@ -59,9 +60,9 @@ class Task:
         expected = (1,) if single else (2,) if pair else (1, 2)
         if len(self.text) not in expected:
             columns = " or ".join(map(str, expected))
-            raise ValueError(f"{len(self.text)} text columns for the kind {self.kind!r}; expected {columns}")
+            raise InputError(f"text: {len(self.text)} columns for the kind {self.kind!r}; expected {columns}")
         if self.kind == "choice" and len(self.choices) < 2:
-            raise ValueError(f"{len(self.choices)} columns of choices; expected two or more")
+            raise InputError(f"choices: {len(self.choices)} columns; expected two or more")
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,6 @@ class Data:
     dev: Sequence[Any]
     source: str = ""  # for results.json: the folder or files it came from
     more: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # further development sets
-    notes: tuple[str, ...] = ()  # what a user should hear about the reading of the rows
 
     def __post_init__(self) -> None:
         """Raises InputError that names the row if one is no row of a kind."""

@@ -1,6 +1,5 @@
 """Every task that bertworks knows by name, from catalogue.toml."""
 
-import difflib
 import tomllib
 from pathlib import Path
 
@@ -17,9 +16,8 @@ def find_task(name: str) -> Task:
     for task in TASKS.values():
         if _plain_name(task.name) == _plain_name(name):
             return task
-    near = difflib.get_close_matches(name.lower(), TASKS, 1)
-    hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(TASKS)}."
-    raise InputError(f"no task {name!r}; {hint} For data of your own give train, dev, text, label instead")
+    advice = "for data of your own give train, dev, text, label instead"
+    raise InputError(f"no task {name!r}; expected one of {', '.join(TASKS)}; {advice}")
 
 
 def _plain_name(name: str) -> str:

@@ -26,9 +26,9 @@ from .labels import (
     label_names,
     label_parts,
     marked_labels,
-    multilabel_names,
     number,
     one_label,
+    several_labels,
     unknown_label,
 )
 from .metrics import METRICS, all_same, majority_score
@@ -58,32 +58,24 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Example]:
 
     Raises InputError with file and line if a column or a label is missing, a label is unknown, or the file is damaged.
     """
-    is_multilabel, count = labelled and task.kind == "multilabel", len(task.text)
-    marks = task.label.split(",") if is_multilabel and "," in task.label else []  # one column per label
+    count = len(task.text)
+    lists = (task.label,) if task.kind == "multilabel" else ()
+    marks = task.label.split(",") if labelled and lists and "," in task.label else []  # one column per label
     columns = (*task.text, *(marks or [task.label])) if labelled else task.text
     where, names = locator(path), dict(zip(task.raw_labels or task.labels, task.labels, strict=True))
-    check = None if is_multilabel or not labelled else number if task.kind in NUMERIC else one_label
-    examples, written, checked = list[Example](), list[list[str]](), dict[str, str]()
+    check = {"multilabel": several_labels} | dict.fromkeys(NUMERIC, number)
+    examples, checked = list[Example](), dict[str, str]()
     # one pass: collecting the rows first would double the time, most of it spent by the garbage collector
-    for line, values in read_table(path, columns, task.header, (), (task.label,) if is_multilabel else (), task.form):
+    for line, values in read_table(path, columns, task.header, (), lists, task.form):
         label = None
-        if check:
+        if marks:
+            label = marked_labels([*map(str.strip, values[count:])], marks, where(line))
+        elif labelled:
             value = values[count].strip()
             label = checked.get(value)
             if label is None:
-                label = checked[value] = check(value, names, where(line))
+                label = checked[value] = check.get(task.kind, one_label)(value, names, where(line))
         examples.append(Example(values[0], values[1] if count == 2 else None, label, line))
-        if is_multilabel:
-            written.append([*map(str.strip, values[count:])])
-    if not examples:
-        raise InputError(f"{path}: no rows in this file")
-    if is_multilabel:
-        places = [where(example.line) for example in examples]
-        if marks:
-            labels = marked_labels(written, marks, places)
-        else:
-            labels = multilabel_names([value for (value,) in written], names, places)
-        examples = [example._replace(label=label) for example, label in zip(examples, labels, strict=True)]
     return examples
 
 

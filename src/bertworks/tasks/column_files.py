@@ -2,14 +2,14 @@
 
     CoNLL-2003   Kim NNP B-NP B-PER     the word first, its tag last; blanks or tabs between the columns
     GermEval     1  Kim  B-PER  O       numbered words; the column of the tags is given: --label 3
-    CoNLL-U      1  Kim  Kim  PROPN ... ten columns with names; the tags are upos, or the last column has entities
+    CoNLL-U      1  Kim  Kim  PROPN ... ten columns: --label 4 for the universal parts of speech
 
 Of numbered words, ranges (3-4) and empty words (8.1) are left out.
 A blank line ends a sentence, and a line -DOCSTART- begins a document. Where the units are characters, one tab separates
 the columns, because a unit may be a space, and lines with ## are comments. Otherwise lines with # before a sentence are
 comments if they do not have the columns of a word.
 
-`Task.text` and `Task.label` may be numbers of columns, counted from 1, or names: those of `Task.header` or of CoNLL-U.
+`Task.text` and `Task.label` may be numbers of columns, counted from 1, or names of `Task.header`.
 """
 
 import itertools
@@ -27,14 +27,12 @@ from .tags import is_typed
 
 ENDINGS = (".conll", ".conllu", ".conllx", ".iob", ".iob2", ".bio", ".bioes", ".ner", ".tagged")
 DOCUMENT = "-DOCSTART-"
-CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+CONLLU_TABS = 9  # of a line in CoNLL-U, whose words may contain blanks
 # usual names of the columns of words and tags
 WORDS = ("text", "word", "words", "token", "tokens", "character")
-TAGS = ("label", "labels", "tag", "tags")
-ENTITY_TAGS = (*TAGS, "ner", "ner_tag", "ner_tags")
+TAGS = ("label", "labels", "tag", "tags", "ner", "ner_tag", "ner_tags")
 SAMPLE = 2_000  # lines that decide whether a file has columns
 _CELLS = re.compile("[^ \t]+")  # other blanks, such as the no-break space, occur inside words
-_ID = re.compile(r"\d+([-.]\d+)?")
 _NO_WORD = re.compile(r"\d+[-.]\d+")  # the id of a range of words, or of an empty word
 
 
@@ -46,7 +44,6 @@ class Sentence(NamedTuple):
     words: list[str]
     tags: list[str] | None
     lines: Sequence[int] = ()  # of each word in a file with a word per line
-    scheme: str = ""  # how the file writes tags (tags.Scheme)
 
 
 class Block(NamedTuple):
@@ -84,8 +81,8 @@ def _is_tagged(path: Path, form: TableForm) -> bool:
 def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     """The sentences of a file. Without -DOCSTART- every sentence is a document of its own.
 
-    Words are in the first column, or in the second one if the first numbers them; tags as in `_tag_column`. Raises
-    InputError with file and line if lines differ in columns or a column is missing.
+    Words are in the first column, or in the second one if the first numbers them; tags in the last, unless others are
+    given. Raises InputError with file and line if lines differ in columns, a column is missing or must be given.
     """
     if not path.is_file():
         raise InputError(f"{path}: {not_found(path)}")
@@ -94,18 +91,13 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
         return []
     width = (len(task.header) if labelled else 0) or len(blocks[0].rows[0])
     _check_widths(blocks, width, labelled, path)
-    ids = (row[0] for block in blocks for row in block.rows)
-    is_conllu = not task.header and width == len(CONLLU) and all(map(_ID.fullmatch, ids))
-    names = CONLLU if is_conllu else task.header
-    is_numbered = is_conllu or (width > 1 + labelled and all(map(_is_numbered, blocks)))
+    is_numbered = width > 1 + labelled and all(map(_is_numbered, blocks))
     if is_numbered:
         blocks = [words for block in blocks if (words := _words_alone(block)).rows]
-    rows = [row for block in blocks for row in block.rows]
-    if not rows:
-        return []
-    word = _column(task.text[0], WORDS, names, width, path)
-    word = int(is_numbered) if word is None else word
-    tag = _tag_column(task, path, names, rows, is_numbered) if labelled else word
+    word = _column(task.text[0], WORDS, int(is_numbered), task.header, width, path)
+    tag = _column(task.label, TAGS, width - 1, task.header, width, path) if labelled else word
+    if labelled and is_numbered and width > 3 and not task.header and task.label in TAGS:
+        raise InputError(f"{path}: {width} columns with numbered words; name the column of the tags, such as label = 3")
     sentences = []
     for index, (document, numbers, rows) in enumerate(blocks):
         tags = [row[tag] for row in rows] if labelled else None
@@ -120,34 +112,6 @@ def _check_widths(blocks: Sequence[Block], width: int, labelled: bool, path: Pat
             if len(row) != width or len(row) == labelled:
                 problem = f"{len(row)} columns; expected {max(width, 1 + labelled)}, a word and its tag among them"
                 raise InputError(f"{path}, line {number}: {problem}; is the line cut off?")
-
-
-def _tag_column(
-    task: Task, path: Path, names: Sequence[str], rows: Sequence[tuple[str, ...]], is_numbered: bool
-) -> int:
-    """The index of the column of tags: the one that is named, else the last, or upos if that has no tags of entities.
-
-    Raises InputError if several columns may be the one.
-    """
-    width = len(rows[0])
-    types = _types(rows, width - 1)
-    is_upos = names == CONLLU and not types
-    tag = _column(task.label, TAGS if is_upos else ENTITY_TAGS, names, width, path)
-    if tag is not None or is_upos:
-        return CONLLU.index("upos") if tag is None else tag
-    if is_numbered and width > 3 and names != CONLLU:
-        raise InputError(f"{path}: {width} columns with numbered words; name the column of the tags, such as label = 3")
-    for i in range(1 + is_numbered, width - 1):
-        if shared := _types(rows, i) & types - {""}:
-            problem = f"columns {i + 1} and {width} both have tags of {shorten(min(shared))}"
-            raise InputError(f"{path}: {problem}; name the column of the tags, such as label = {i + 1}")
-    return width - 1
-
-
-def _types(rows: Sequence[tuple[str, ...]], column: int) -> set[str]:
-    """The types of entities in a column, "" of O; none if it has anything but tags of entities."""
-    tags = {row[column] for row in rows}
-    return {tag[2:] for tag in tags} if all(map(is_typed, tags)) else set()
 
 
 def _blocks(path: Path, encoding: str, characters: bool, limit: int | None = None) -> Iterator[Block]:
@@ -181,7 +145,7 @@ def _shape(line: str) -> tuple[int, int]:
 
 
 def _cells(line: str, characters: bool) -> tuple[str, ...]:
-    if characters or line.count("\t") == len(CONLLU) - 1:  # words of CoNLL-U may contain blanks
+    if characters or line.count("\t") == CONLLU_TABS:
         return tuple(line.split("\t"))
     return tuple(_CELLS.findall(line))
 
@@ -200,15 +164,15 @@ def _words_alone(block: Block) -> Block:
     return Block(block.document, [*numbers], [*rows])
 
 
-def _column(name: str, usual: Sequence[str], names: Sequence[str], width: int, path: Path) -> int | None:
-    """The index of a column; None for the usual one. Raises InputError if there is none of this number or name."""
+def _column(name: str, usual: Sequence[str], default: int, names: Sequence[str], width: int, path: Path) -> int:
+    """The index of a column, `default` for a usual name. Raises InputError if there is none of this number or name."""
     known = [one.lower() for one in names]
     if name.isdecimal() and 1 <= int(name) <= width:
         return int(name) - 1
     if name.lower() in known:
         return known.index(name.lower())
     if name.lower() in usual:
-        return None
+        return default
     listed = f", or one of {list_names(names)}" if names else ""
     advice = "name the columns of words and tags with text and label"
     raise InputError(f"{path}: no column {shorten(name)}; expected its number, 1 to {width}{listed}; {advice}")

@@ -7,10 +7,9 @@ import csv
 import datetime
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
-from xml.etree import ElementTree
 
 from ..data.encodings import UTF8, as_utf8, codec_of, hint
 from ..data.parsers import list_names
@@ -19,8 +18,7 @@ from ..tokenizer import normalize
 
 MAX_CELL = 16 << 20  # characters of a cell in a .csv file
 BATCH = 1024  # rows of a Parquet file in memory at a time
-_QUOTED = re.compile(r'"(?<![^\t\n]")((?:[^"]|"")*)"(?=[\t\r\n]|\Z)')  # a quoted cell of a table with tabs
-_SHEET_CELL = re.compile(rb'<(?:\w+:)?c (?=[^>]*?\br="([A-Z]+\d+)")([^>]*[^/])>(.*?)</(?:\w+:)?c>', re.DOTALL)
+_QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # a cell with doubled quotes
 
 Records = Iterator[tuple[int, list[str]]]  # (line, cells) of each row
 Objects = Iterator[tuple[int, dict[str, Any]]]  # (line, item or row, counted from 1; object)
@@ -46,9 +44,9 @@ def decoded(file: IO[bytes], where: str, encoding: str = "utf-8") -> Iterator[st
 # ---- text tables
 
 
-def csv_records(lines: Iterator[str], path: Path, separator: str = ",") -> Records:
+def csv_records(lines: Iterator[str], path: Path) -> Records:
     """The rows of a quoted table; a quoted cell may contain line ends. Blank lines are left out."""
-    reader, line = csv.reader(lines, delimiter=separator, strict=True), 1
+    reader, line = csv.reader(lines, strict=True), 1
     try:
         while (cells := _next_record(reader)) is not None:
             if cells:
@@ -68,59 +66,30 @@ def _next_record(reader: Iterator[list[str]]) -> list[str] | None:
         csv.field_size_limit(limit)
 
 
-def tsv_records(lines: Iterator[str], width: int, joined: bool) -> Records:
+def tsv_records(lines: Iterator[str], width: int, official: bool, path: Path) -> Records:
     """The rows of a table with tabs, whose quotes are ordinary characters. Blank lines are left out.
 
-    joined: whether a row that is broken by line ends within its cells is put together, as QQP's official train.tsv
-    needs. width: cells of a whole row; 0: as many as the first has.
+    official: whether rows that are broken by line ends within their cells are put together, as QQP's official train.tsv
+    needs; in other files a quoted cell raises InputError. width: cells of a whole row; 0: as many as the first has.
     """
-    begin: list[str] = []  # of a row that is short of cells
-    start = 0
+    start, row = 0, ""  # of a row that is short of cells
     for number, line in enumerate(lines, 1):
         line = line.rstrip("\r\n")
         if not line:
             continue
-        cells = line.split("\t")
+        if row and line.count("\t") + 1 == width:  # a whole row, so the one before is short
+            yield start, row.split("\t")
+            row = ""
+        start, row = (start, f"{row}\n{line}") if row else (number, line)
+        cells = row.split("\t")
         width = width or len(cells)
-        if begin and len(cells) < width and len(begin) + len(cells) - 1 <= width:
-            cells, number = [*begin[:-1], f"{begin[-1]}\n{cells[0]}", *cells[1:]], start
-        elif begin:
-            yield start, begin
-        begin, start = (cells, number) if joined and len(cells) < width else ([], 0)
-        if not begin:
-            yield number, cells
-    if begin:
-        yield start, begin
-
-
-def is_quoted(lines: Iterable[str], has_header: bool) -> bool:
-    """Whether a table with tabs is quoted, as pandas and Excel write it: every quote belongs to a quoted cell.
-
-    Texts may begin and end with quotes themselves. So the header must be quoted, or a cell must contain doubled quotes,
-    a tab or a line end. Tabs and line ends do not count if each line has the same number of tabs: then it is a row.
-    """
-    record, size, is_open = list[str](), 0, False  # is_open: whether a quoted cell goes on in the next line
-    needs_quotes, is_broken, tabs = False, False, set[int]()  # is_broken: whether a cell has a tab or a line end
-    for line in lines:
-        is_blank = line in ("\n", "\r\n")
-        if not is_blank:
-            tabs.add(line.count("\t"))
-        if record or '"' in line:
-            record.append(line)
-            size += len(line)
-            is_open ^= line.count('"') % 2 == 1
-            if is_open and size <= MAX_CELL:
-                continue
-            text = "".join(record)
-            if is_open or '"' in _QUOTED.sub("", text):
-                return False
-            cells = [match[1] for match in _QUOTED.finditer(text)]
-            broken = {cell for cell in cells if re.search(r"[\t\n]", cell)}
-            is_broken |= bool(broken)
-            needs_quotes |= has_header or any('""' in cell for cell in cells if cell not in broken)
-            record, size = [], 0
-        has_header &= is_blank
-    return not is_open and (needs_quotes or (is_broken and (len(tabs) > 1 or tabs == {0})))
+        if not official and '"' in row and any(map(_QUOTED.fullmatch, cells)):
+            raise InputError(f"{path}, line {number}: a quoted cell; quotes are for .csv; save the table as .csv")
+        if not official or len(cells) >= width:
+            yield start, cells
+            row = ""
+    if row:
+        yield start, row.split("\t")
 
 
 # ---- JSON and Parquet
@@ -138,19 +107,16 @@ def json_objects(path: Path, encoding: str) -> Objects:
 
 
 def json_items(path: Path) -> Any:
-    """The value of a .json file, or of the key `data` in it; or the list of the objects of its lines."""
+    """The value of a .json file, or of the key `data` in it."""
     try:
         value = read_json(path)
-    except InputError:
-        with open(path, "rb") as file:
-            if not next(decoded(file, str(path)), "").rstrip().endswith("}"):
-                raise
-        return [item for _, item in json_objects(path, "utf-8")]
+    except InputError as error:
+        raise InputError(f"{error}; a file with an object per line is called .jsonl") from None
     return value["data"] if isinstance(value, dict) and isinstance(value.get("data"), list) else value
 
 
 def json_list(path: Path) -> Objects:
-    """The objects of a list, which may be the value of `data`; or the object of each line."""
+    """The objects of a list, which may be the value of `data`."""
     items = json_items(path)
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise InputError(f"{path}: found {shorten(items)}; expected a list of objects, such as a text and its label")
@@ -185,8 +151,8 @@ def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Records:
     """(row, cells as text) of each row of a sheet that is not empty; empty cells right of the header are left out.
 
     A cell that is merged over several rows is the value of each of them.
-    sheet: its name; "": the only one. Raises InputError if there is not one sheet of this name, the file is damaged, or
-    a cell of an .xlsx file contains an error, or a formula without a saved value: calamine returns these as empty.
+    sheet: its name; "": the only one. Errors and formulas without a saved value are empty. Raises InputError if there
+    is not one sheet of this name, or the file is damaged.
     """
     try:
         import python_calamine
@@ -199,7 +165,7 @@ def sheet_records(file: IO[bytes], path: Path, sheet: str) -> Records:
         if sheet not in names and (sheet or len(names) != 1):
             raise InputError(f"{path}: sheets {list_names(names)}; expected one; name the sheet to read (sheet)")
         if path.suffix.lower() == ".xlsx":
-            _check_values(file, sheet or names[0], f"{path}, sheet {sheet or names[0]!r}")
+            _check_width(file, str(path))
         values = book.get_sheet_by_name(sheet or names[0])
         rows, merged = values.to_python(skip_empty_area=False), values.merged_cell_ranges or []
     except InputError:
@@ -230,22 +196,9 @@ def _sheet_text(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime.date | datetime.time) else str(value)
 
 
-def _check_values(file: IO[bytes], sheet: str, where: str) -> None:
+def _check_width(file: IO[bytes], where: str) -> None:
+    """Raises InputError for a cell far to the right: calamine would take memory for all cells before it."""
     with zipfile.ZipFile(file) as archive:
-        book, links = (
-            ElementTree.fromstring(archive.read(f"xl/{name}")) for name in ("workbook.xml", "_rels/workbook.xml.rels")
-        )
-        keys = next(element for element in book.iterfind(".//{*}sheet") if element.get("name") == sheet).attrib.values()
-        target = next(link.get("Target", "") for link in links if link.get("Id") in keys)
-        content = archive.read(f"xl/{target.removeprefix('/xl/')}")
-    if far := re.search(rb' r="([A-Z]{3}\d+)"[^>]*[^/]>', content):  # calamine would take memory for all before it
+        sheets = [archive.read(name) for name in archive.namelist() if name.startswith("xl/worksheets/")]
+    if far := re.search(rb' r="([A-Z]{3}\d+)"[^>]*[^/]>', b"".join(sheets)):
         raise InputError(f"{where}, cell {far[1].decode()}: expected at most 702 columns; remove the cell")
-    if b't="e"' not in content and b"<f" not in content:
-        return
-    for name, attributes, body in _SHEET_CELL.findall(content):
-        formula = b"<f" in body and b't="str"' not in attributes  # an empty text is a value
-        if b't="e"' in attributes or (formula and not re.search(rb"<v>[^<]", body)):
-            problem = "an error, or a formula without a saved value"
-            raise InputError(
-                f"{where}, cell {name.decode()}: {problem}; correct the cell, or save the file in a spreadsheet program"
-            )

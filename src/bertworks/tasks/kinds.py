@@ -10,10 +10,10 @@ from ..tokenizer import normalize
 from .base import OWN_TABLE as OWN_TABLE
 from .base import Data, KindName, Task, TaskType
 from .choice import CHOICE
-from .classification import MULTILABEL, NUMERIC, PAIR, REGRESSION, SINGLE
+from .classification import MULTILABEL, PAIR, REGRESSION, SINGLE
 from .embedding import EMBEDDING, POSITIVE, scale_of
 from .labels import plain_value
-from .records import Source, as_sequence, described, source_of
+from .records import as_sequence, described, source_of
 from .rows import checked_rows
 from .sampling import Split, draw_rows, rows_in_part, split_rows
 from .span import SPAN
@@ -82,16 +82,11 @@ def read_rows(task: Task, data: Any, labelled: bool = True, name: str = "rows") 
     data: a file's path, a pandas or polars DataFrame, a datasets.Dataset, a list of dictionaries (records.py), or rows
     that are made already. name: of the argument, for messages. Raises InputError with file and line, or with the row.
     """
-    return _rows_of(task, data, source_of(data, name, (*task.text, *task.choices)), labelled, name)
-
-
-def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name: str) -> Sequence[Any]:
-    """The rows of `data`, whose source is known: data that can be read once has been read then."""
+    data = as_sequence(data)
+    source = source_of(data, name, (*task.text, *task.choices))
     if source is None:
         return checked_rows(data, name)
-    # official files have no quoted cells; rows that are broken by line ends are joined by means of their known labels
-    joined = task.kind == "choice" or (bool(task.labels) and task.kind not in NUMERIC)
-    task = replace(task, form=task.form._replace(unquoted=bool(task.dataset), joined=joined))
+    task = replace(task, form=task.form._replace(official=bool(task.dataset)))
     source, part = part_of(source) if isinstance(source, Path) else (source, "")
     try:
         rows = rows_in_part(KINDS[task.kind].read(task, source, labelled), part)
@@ -100,7 +95,7 @@ def _rows_of(task: Task, data: Any, source: Source | None, labelled: bool, name:
         advice = "give the names of its columns as text and label" if task.name == OWN_TABLE else official
         raise MissingColumn(f"{error}; {advice}") from None
     if not rows:
-        raise InputError(f"{source}: no rows in the part #{part}")
+        raise InputError(f"{source}: no rows in {f'the part #{part}' if part else 'this file'}")
     return rows
 
 
@@ -126,20 +121,18 @@ def split_data(task: Task, files: Sequence[Any], split: Split) -> tuple[Task, Da
         task, data = own_table(task, *files)
     else:
         (table,) = files
-        source, name = source_of(table, "train", (*task.text, *task.choices)), described(table)
-        rows = _rows_of(task, table, source, True, "train")
+        table = as_sequence(table)
+        rows, name, groups = read_rows(task, table, name="train"), described(table), None
         task = replace(with_labels(task, rows), train=name, dev=name)
-        groups = None
         if split.group:
+            source = source_of(table, "train")
             if source is None:
                 raise InputError("group needs a table; rows that are made already have no columns; divide them first")
             whole = part_of(source)[0] if isinstance(source, Path) else source  # #train is decided by the texts alone
-            table_rows = read_table(whole, [split.group], form=task.form._replace(joined=True))
+            table_rows = read_table(whole, [split.group], form=task.form)
             groups = {row.line: row.values[0] for row in table_rows}
         train, dev = split_rows(rows, split.dev_share, split.seed, groups)
-        both = {getattr(row, "document", None) for row in train} & {getattr(row, "document", None) for row in dev}
-        note = "the file has too few documents to divide them; its sentences are divided"
-        data = Data(train, dev, split.describe(name), notes=(note,) if both - {None} else ())
+        data = Data(train, dev, f"{name}, {split.dev_share:g} of it to develop on, seed {split.seed}")
     return task, replace(data, train=draw_rows(data.train, split.train_rows, split.seed))
 
 
@@ -153,8 +146,4 @@ def own_task(kind: KindName | str, text: tuple[str, ...], label: str, choices: t
         raise InputError(f"kind {kind!r}; expected one of {', '.join(KINDS)}")
     labels = tuple(label.split(",")) if kind == "multilabel" and "," in label else ()  # a column of 0 and 1 for each
     metrics = KINDS[kind].metrics[:2] if kind != "embedding" or label else POSITIVE
-    try:
-        return Task(OWN_TABLE, text, label, kind, labels, metrics=metrics, choices=choices)  # type: ignore[arg-type]
-    except ValueError as error:
-        arguments = "text and choices" if kind == "choice" else "text, with commas between them"
-        raise InputError(f"{error}; give them as {arguments}") from None
+    return Task(OWN_TABLE, text, label, kind, labels, metrics=metrics, choices=choices)  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ is refused, such as a list of 0 and 1 for each label (multi-hot).
 """
 
 import ast
-import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -21,20 +20,15 @@ from .base import Example, Task
 LARGEST = float(np.finfo(np.float32).max)  # number that can be learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
 TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}  # in small letters
-MISSING = {"None", "nan", "NaN", "<NA>", "null"}  # as Python, pandas and JSON print no value; beside lists no label
 ADVICE = 'write several labels as law|art or ["law", "art"], and one with a comma as ["law, art"]'
-# other collections than lists in JSON, as Python and NumPy print them, and vectors of 0 and 1
-_COLLECTION = re.compile(
-    r"""\[.*\]|\w*set\(\)|\w+\(\s*[\[({'"].*\)|[({]\s*['"].*[)}]|\{.*\}|\([^()]*,[^()]*\)|\(\)|[01](?: [01])+""",
-    re.DOTALL,
-)
+_COLLECTION = re.compile(r"\w*[\[({].*[\])}]|[01](?: [01])+", re.DOTALL)  # a list without quotes, a vector, array(...)
 
 
 # ---- values
 
 
 def as_list(cell: str) -> list[str] | None:
-    """The strings of a cell that is a list, as JSON, Python or NumPy writes it; None if it is not a list.
+    """The strings of a cell that is a list, as JSON or Python writes it; None if it is not a list.
 
     Numbers and booleans are written as in JSON.
     """
@@ -44,12 +38,11 @@ def as_list(cell: str) -> list[str] | None:
     try:
         values = parse_json(text, "a cell")
     except InputError:
-        text = re.sub(r"""(?<=['"])\s+(?=['"])""", ", ", text)  # NumPy prints no commas
         try:
             values = ast.literal_eval(text)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             return None
-        if repr(values).replace(" ", "") != text.replace(" ", ""):  # Python joins 'a''b'
+        if repr(values).replace(" ", "") != text.replace(" ", ""):  # Python joins 'a' 'b', as NumPy prints two texts
             return None
     if not all(isinstance(value, str | int | float) for value in values):
         return None
@@ -149,55 +142,30 @@ def label_names(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
 # ---- several labels
 
 
-def marked_labels(rows: Sequence[Sequence[str]], names: Sequence[str], places: Sequence[str]) -> list[str]:
-    """The names of the columns that have a 1 in each row; an empty cell is a 0 only in a file that writes none.
+def marked_labels(cells: Sequence[str], names: Sequence[str], where: str) -> str:
+    """The names of the columns that have a 1, with | between them. Raises InputError for a cell without 0 or 1."""
+    for cell, name in zip(cells, names, strict=True):
+        if not cell or cell.lower() not in TRUTH:
+            shown = shorten(cell) if cell else "nothing"
+            raise InputError(f"{where}: {shown} in column {shorten(name)}; expected 0 or 1, one column per label")
+    return SEPARATOR.join(name for cell, name in zip(cells, names, strict=True) if TRUTH[cell.lower()])
 
-    places: how messages refer to each row. Raises InputError for a cell that is neither 0 nor 1.
+
+def several_labels(cell: str, names: Mapping[str, str], where: str) -> str:
+    """The names of the labels in a cell, with | between them; an empty cell has none.
+
+    names: as of `one_label`. Raises InputError for a cell that could be one name or several, for another collection
+    than a list of names, and for a list that may have 0 or 1 for each label.
     """
-    values = {cell: value for cell, value in TRUTH.items() if cell}
-    if not any(values.get(cell.lower()) is False for cells in rows for cell in cells):
-        values = TRUTH
-    for cells, where in zip(rows, places, strict=True):
-        for cell, name in zip(cells, names, strict=True):
-            if cell.lower() not in values:
-                shown = shorten(cell) if cell else "nothing"
-                raise InputError(f"{where}: {shown} in column {shorten(name)}; expected 0 or 1, one column per label")
-    return [
-        SEPARATOR.join(name for cell, name in zip(cells, names, strict=True) if values[cell.lower()]) for cells in rows
-    ]
-
-
-def multilabel_names(cells: Sequence[str], names: Mapping[str, str], places: Sequence[str]) -> list[str]:
-    """The names of the labels in each cell of a file, with | between them; an empty cell has none.
-
-    names: as of `one_label`. places: how messages refer to each row. Raises InputError for a cell that is neither names
-    nor a list of names, for one that could be one name or several, and for a list that has 0 or 1 for each label: it
-    has an item twice, or no list of the file contains anything but 0 and 1.
-    """
-    parts = [[cell] if cell in names else _parts_of(cell, where) for cell, where in zip(cells, places, strict=True)]
-    is_list = [cell[:1] == "[" and items != [cell] for cell, items in zip(cells, parts, strict=True)]
-    binary = all(item.lower() in TRUTH for items in itertools.compress(parts, is_list) for item in items)
-    others = {*names} or {name for cell, items in zip(cells, parts, strict=True) if items != [cell] for name in items}
-    if any(is_list):
-        missing = MISSING - others
-        parts = [[] if cell in missing else items for cell, items in zip(cells, parts, strict=True)]
-    labels = []
-    for cell, items, listed_items, where in zip(cells, parts, is_list, places, strict=True):
-        if items == [cell] and cell not in others and re.search("[,;\n]", cell):
+    items = None if cell in names else as_list(cell)
+    if items is None:
+        is_unclear = SEPARATOR not in cell and re.search("[,;\n]", cell)
+        if cell not in names and (is_unclear or _COLLECTION.fullmatch(cell)):
             raise InputError(f"{where}: label {shorten(cell)} may be one name or several; {ADVICE}")
-        twice = len({*items}) < len(items)
-        if listed_items and (twice or (binary and len(items) > 1 and not {*items} <= {*names})):
-            problem = f"label {shorten(cell)} may be 0 or 1 for each label, without their names"
-            raise InputError(f"{where}: {problem}; give one column per label (law,art), or {ADVICE}")
-        labels.append(SEPARATOR.join(class_name(name, names, where) for name in items))
-    return labels
-
-
-def _parts_of(cell: str, where: str) -> list[str]:
-    """The names in a cell that is a list, or has | between them."""
-    items = as_list(cell)
-    if items is None and _COLLECTION.fullmatch(cell):
-        raise InputError(f"{where}: label {shorten(cell)} is not a list of names in quotes; {ADVICE}")
-    if any(SEPARATOR in item for item in items or ()):
+        items = [cell] if cell in names else [name for name in map(str.strip, cell.split(SEPARATOR)) if name]
+    elif len({*items}) < len(items) or (len(items) > 1 and {*map(str.lower, items)} <= {*TRUTH} - {*names}):
+        problem = f"label {shorten(cell)} may be 0 or 1 for each label, without their names"
+        raise InputError(f"{where}: {problem}; give one column per label (law,art), or {ADVICE}")
+    if any(SEPARATOR in item for item in items if item not in names):
         raise InputError(f"{where}: label {cell}; expected names without {SEPARATOR}, which is the separator")
-    return [name for name in map(str.strip, cell.split(SEPARATOR) if items is None else items) if name]
+    return SEPARATOR.join(class_name(name, names, where) for name in items if name)

@@ -89,8 +89,6 @@ def read(task: Task, path: Source, labelled: bool = True) -> list[Question]:
         for text in (question.question, question.context, *(text for text, _ in question.answers)):
             text_of(text, f"{where}, question {shorten(question.id)}")
         questions[question.id] = question
-    if not questions:
-        raise InputError(f"{path}: no questions in this file")
     return [*questions.values()]
 
 
@@ -142,12 +140,10 @@ def _of_table(task: Task, path: Source, labelled: bool) -> Places:
 
 
 def _answers_in(cell: str, start: str, context: str, where: str) -> Answers:
-    """The answers in a cell: a text, or in JSON texts alone or with their offsets."""
+    """The answers in a cell: a text, or in JSON texts with their offsets."""
     if cell.lstrip().startswith(("{", "[")) and cell not in context:
         items = parse_json(cell, f"{where}: answers")
-        if start or not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-            return _with_places(items, where)
-        return tuple((text, context.find(text)) for text in items if text.strip())
+        return _with_places(items, where)
     if not cell.strip():
         return ()
     place = whole_number(start, f"{where}: {START}") if start else context.find(cell)

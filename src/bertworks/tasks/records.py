@@ -19,6 +19,7 @@ from ..pretrained.data import from_hub
 from ..tokenizer import normalize
 
 EXPECTED = "a path, a pandas or polars DataFrame, a datasets.Dataset, or a list of dictionaries"
+LONGEST_NAME = 255  # bytes of a file's name; the system refuses longer ones
 FRAMES = {  # by library and class
     ("pandas", "DataFrame"): "a pandas DataFrame",
     ("polars", "DataFrame"): "a polars DataFrame",
@@ -91,7 +92,7 @@ def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
     """
     data = from_hub(data)
     if isinstance(data, str | Path):
-        if not could_be_path(data):
+        if any(len(name.encode(errors="replace")) > LONGEST_NAME for name in str(data).split("/")):
             raise InputError(f"{name} is a text of {len(str(data)):,} characters; expected {EXPECTED}")
         return Path(data)
     texts = tuple(normalize("NFC", column) for column in texts)
@@ -106,15 +107,6 @@ def source_of(data: Any, name: str, texts: Sequence[str] = ()) -> Source | None:
     return (
         None if rows and hasattr(rows[0], "_fields") else MemoryTable(name, rows, "a list of dictionaries", {}, texts)
     )
-
-
-def could_be_path(text: str | Path) -> bool:
-    """Whether a file may have this name; the system refuses a name that is too long."""
-    try:
-        Path(text).exists()
-    except OSError:
-        return False
-    return True
 
 
 def refuse_no_rows(data: Any, name: str, expected: str) -> None:

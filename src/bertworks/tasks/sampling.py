@@ -39,10 +39,6 @@ class Split:
         if self.group and not self.dev_share:
             raise InputError("group divides a file into training and development rows; give dev_share too")
 
-    def describe(self, table: str) -> str:
-        """A divided table in words, for results.json."""
-        return f"{table}, {self.dev_share:g} of it to develop on, seed {self.seed}"
-
 
 WHOLE = Split()
 

@@ -39,33 +39,6 @@ def by_character(task: Task) -> bool:
     return task.text == ("character",)
 
 
-def read_sentences(task: Task, path: Source | str, labelled: bool = True) -> list[Sentence]:
-    """All sentences of a file, tags with a prefix, a hyphen and a type; tags are not looked at unless `labelled`.
-
-    Raises InputError with file and line if a line has not as many columns as the others, a tag is none, words and tags
-    differ in number, or the file mixes two schemes.
-    """
-    path = Path(path) if isinstance(path, str) else path
-    if isinstance(path, Path) and is_column_file(path, task):
-        sentences = read_columns(task, path, labelled)
-    else:
-        sentences = list(_of_table(task, path, labelled))
-    if not sentences:
-        raise InputError(f"{path}: no sentences in this file")
-    if not labelled:
-        return sentences
-    where, places = locator(path), dict[str, str]()  # where each tag is first met
-    for sentence in sentences:
-        for i, tag in enumerate(sentence.tags or ()):
-            if tag not in places:
-                places[tag] = where(sentence.lines[i] if sentence.lines else sentence.line)
-    scheme = _scheme(task.labels, places, str(path))
-    return [
-        sentence._replace(tags=[scheme.standard[tag] for tag in sentence.tags or ()], scheme=scheme.name)
-        for sentence in sentences
-    ]
-
-
 def _scheme(labels: Sequence[str], places: dict[str, str], file: str) -> Scheme:
     """How the tags mark entities; that of the task's labels decides. Raises InputError for a tag of another type."""
     if not labels:
@@ -131,14 +104,26 @@ class Tagged(NamedTuple):
     scheme: str = ""  # how the file writes the tags, if not with a prefix, a hyphen and a type
 
 
-def read(task: Task, path: Source, labelled: bool = True) -> list[Tagged]:
+def read(task: Task, path: Source | str, labelled: bool = True) -> list[Tagged]:
     """The sentences of one file, tags of any scheme turned into IOB2; part-of-speech tags stay.
 
-    Raises InputError with file and line if the file is damaged or a tag is none.
+    Tags are not looked at unless `labelled`. Raises InputError with file and line if a line has not as many columns as
+    the others, a tag is none, words and tags differ in number, or the file mixes two schemes.
     """
+    path, characters = Path(path) if isinstance(path, str) else path, by_character(task)
     if (texts := read_spans(path, (task.text[0], task.label), task.form, labelled)) is not None:
         return _with_spans(task, path, texts, labelled)
-    return [_row(sentence, by_character(task)) for sentence in read_sentences(task, path, labelled)]
+    columns = isinstance(path, Path) and is_column_file(path, task)
+    sentences = read_columns(task, path, labelled) if columns else [*_of_table(task, path, labelled)]  # type: ignore[arg-type]
+    if not labelled:
+        return [_row(sentence, characters) for sentence in sentences]
+    where, places = locator(path), dict[str, str]()  # where each tag is first met
+    for sentence in sentences:
+        for i, tag in enumerate(sentence.tags or ()):
+            if tag not in places:
+                places[tag] = where(sentence.lines[i] if sentence.lines else sentence.line)
+    scheme = _scheme(task.labels, places, str(path))
+    return [_row(sentence, characters, scheme) for sentence in sentences]
 
 
 def _with_spans(task: Task, path: Source, texts: Iterable[tuple[int, str, list[Span]]], labelled: bool) -> list[Tagged]:
@@ -153,21 +138,19 @@ def _with_spans(task: Task, path: Source, texts: Iterable[tuple[int, str, list[S
             raise InputError(f"{where(line)}: {shorten(unknown[0])}; expected one of the types {expected}")
         units = character_units(text)
         rows.append(Tagged(text, units, tuple(tags_of(units, spans)) if labelled else None, line, document, SPANS))
-    if not rows:
-        raise InputError(f"{path}: no texts with spans in this file")
     return rows
 
 
-def _row(sentence: Sentence, characters: bool) -> Tagged:
+def _row(sentence: Sentence, characters: bool, scheme: Scheme | None = None) -> Tagged:
     """A sentence as a text with units, its tags in IOB2 unless they are parts of speech."""
     between = between_words(characters)
     edges = itertools.accumulate((len(word) + len(between) for word in sentence.words), initial=0)
     units = tuple((start, start + len(word)) for word, start in zip(sentence.words, edges, strict=False))
-    tags = sentence.tags
-    if tags is not None and sentence.scheme != PARTS_OF_SPEECH:
-        tags = to_iob2(tags)
-    text = between.join(sentence.words)
-    return Tagged(text, units, None if tags is None else tuple(tags), sentence.line, sentence.document, sentence.scheme)
+    text, place = between.join(sentence.words), (sentence.line, sentence.document)
+    if scheme is None:
+        return Tagged(text, units, None, *place)
+    tags = [scheme.standard[tag] for tag in sentence.tags or ()]
+    return Tagged(text, units, tuple(to_iob2(tags) if scheme.entities else tags), *place, scheme.name)
 
 
 def between_words(characters: bool) -> str:

@@ -147,7 +147,7 @@ class SpanRows(Prepared):
         odds = np.array([one.null_odds for one in answers], np.float64)
         answered, empty = (self._grade(texts).f1 for texts in ([a.answered.text for a in answers], [""] * len(answers)))
         valid = odds < NO_VALID_SPAN
-        return reachable_threshold(answered[valid], empty[valid], odds[valid]).threshold if valid.any() else 0.0
+        return reachable_threshold(answered[valid], empty[valid], odds[valid])[1] if valid.any() else 0.0
 
     def _loss(self, scores: Tensor) -> float:
         """Mean training loss of the windows: cross entropy of start and end, each over the tokens of a window."""

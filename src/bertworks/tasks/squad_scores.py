@@ -13,7 +13,6 @@ import string
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,34 +47,28 @@ def overlap_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-class Grade(NamedTuple):
-    """Exact match and F1 of one answer, as the official script computes them."""
-
-    exact: float
-    f1: float
-
-
+Grade = tuple[float, float]  # exact match and F1 of one answer, as the official script computes them
 Rule = Callable[[str, Sequence[str]], Grade]
 
 
 def grade_v1(predicted: str, golds: Sequence[str]) -> Grade:
     """SQuAD 1.1."""
     words, right = normalize_answer(predicted).split(), [normalize_answer(gold).split() for gold in golds]
-    return Grade(float(words in right), max((overlap_f1(words, gold) for gold in right), default=0.0))
+    return (float(words in right), max((overlap_f1(words, gold) for gold in right), default=0.0))
 
 
 def grade_v2(predicted: str, golds: Sequence[str]) -> Grade:
     """SQuAD 2.0: without a right answer nothing is right, "" or what normalization leaves nothing of."""
     words, right = normalize_answer(predicted).split(), [normalize_answer(gold).split() for gold in golds]
     right = [gold for gold in right if gold] or [[]]
-    return Grade(float(words in right), max(overlap_f1(words, gold) if gold else float(not words) for gold in right))
+    return (float(words in right), max(overlap_f1(words, gold) if gold else float(not words) for gold in right))
 
 
 def grade_korquad(predicted: str, golds: Sequence[str]) -> Grade:
     """KorQuAD 1.0: endings hang on Korean words, so F1 is that of the characters, spaces left out."""
     text, right = normalize_korquad(predicted), [normalize_korquad(gold) for gold in golds]
     letters = (overlap_f1(text.replace(" ", ""), gold.replace(" ", "")) for gold in right)
-    return Grade(float(text in right), max(letters, default=0.0))
+    return (float(text in right), max(letters, default=0.0))
 
 
 # ---- all answers
@@ -107,15 +100,10 @@ def score(predictions: Sequence[str], golds: Collection[Sequence[str]], grade: R
     return Scores(exact, f1, np.array([bool(gold) for gold in golds], np.bool_))
 
 
-class Best(NamedTuple):
-    """The best mean, and the threshold that gives it: no answer means strictly above."""
+def reachable_threshold(values: Values, empty: Values, no_answer: Values) -> tuple[float, float]:
+    """The best mean, and the threshold that gives it: no answer means strictly above.
 
-    value: float
-    threshold: float
-
-
-def reachable_threshold(values: Values, empty: Values, no_answer: Values) -> Best:
-    """The threshold with the best mean, where answers are worth `values` and no answers `empty` (all (N,)).
+    Answers are worth `values`, and no answers `empty` (all (N,)).
 
     It lies halfway between the last question that is answered and the first that is not, where any other would do for
     these questions: on new ones it has a margin. Of equally good places the lowest is taken.
@@ -126,4 +114,4 @@ def reachable_threshold(values: Values, empty: Values, no_answer: Values) -> Bes
     ranked = np.concatenate([ranked[:1] - 2, ranked, ranked[-1:] + 2])  # so that all and none are 1 away
     best = int(np.where(ranked[1:] > ranked[:-1], reached, -np.inf).argmax())
     below, above = ranked[best : best + 2].tolist()
-    return Best(float(reached[best]) / len(values), min((below + above) / 2, math.nextafter(above, below)))
+    return float(reached[best]) / len(values), min((below + above) / 2, math.nextafter(above, below))

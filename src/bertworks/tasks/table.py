@@ -1,9 +1,9 @@
 """Rows with named columns: files of every format, and data in memory. Errors contain file and line.
 
     .csv                      comma separated, quoted as in RFC 4180, first line = column names
-    .tsv .txt                 tab separated, first line = column names; quotes: formats.is_quoted
+    .tsv .txt                 tab separated, first line = column names, quotes are ordinary characters
     .jsonl                    one object per line
-    .json                     a list of objects, or one object per line
+    .json                     a list of objects
     .parquet                  row group by row group; its rows are counted from 1
     .xlsx .xls .xlsb .ods     one sheet, cells as text, first row = column names (the extra `excel`)
     in memory                 DataFrames, datasets and lists of dictionaries (records.py)
@@ -15,6 +15,7 @@ or Windows line ends. Names of columns are compared in their composed form (NFC)
 import itertools
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -38,8 +39,7 @@ class TableForm(NamedTuple):
 
     encoding: str = "utf-8"  # of .csv, .tsv, .txt and .jsonl files; any of Python's
     sheet: str = ""  # name of the sheet of a workbook; "": its only one
-    unquoted: bool = False  # whether quotes of .tsv and .txt files are ordinary characters whatever they look like
-    joined: bool = False  # whether .tsv rows that are broken by line ends are put together; needs known labels
+    official: bool = False  # whether a .tsv is a file of a known task (formats.tsv_records)
 
 
 PLAIN = TableForm()
@@ -69,12 +69,18 @@ def read_table(
     header: the names of all columns, if the file begins without them. lists: columns whose values may be lists, which
     `labels.as_list` reads. Raises InputError with file and line, while iterating.
     """
-    source = Path(source) if isinstance(source, str) else source
+    source, where = Path(source) if isinstance(source, str) else source, locator(source)
     columns, optional, lists = ([normalize("NFC", name) for name in names] for names in (columns, optional, lists))
-    if has_objects(source):
-        yield from _rows_of_objects(source, columns, optional, lists, form)
-    else:
+    wanted = (*columns, *optional)
+    if not has_objects(source):
         yield from _rows_of_records(source, columns, optional, list(header), form)  # type: ignore[arg-type]
+        return
+    for line, item in objects_of(source, wanted, form):
+        values = {normalize("NFC", name): value for name, value in item.items()}
+        if missing := [name for name in columns if name not in values]:
+            found = list_names(names_of(source, form))
+            raise MissingColumn(f"{where(line)}: no column {shorten(missing[0])}; found {found}")
+        yield Row(line, [_text(values.get(name), name in lists, where, line, name) for name in wanted])
 
 
 def has_objects(source: Source) -> bool:
@@ -102,7 +108,7 @@ def names_of(source: Source, form: TableForm = PLAIN) -> tuple[str, ...]:
         objects = itertools.islice(objects_of(source, (), form), SAMPLE)
         return (*dict.fromkeys(normalize("NFC", name) for _, value in objects for name in value),)
     with open(source, "rb") as file:  # type: ignore[arg-type]
-        _, names = next(_records_of(file, source, 0, form, 1), (1, []))  # type: ignore[arg-type]
+        _, names = next(_records_of(file, source, 0, form), (1, []))  # type: ignore[arg-type]
     return tuple(normalize("NFC", name) for name in names)
 
 
@@ -119,7 +125,7 @@ def part_of(path: Path | str) -> tuple[Path, str]:
     """The file, and the part of it that `all.csv#train` or `all.csv#dev` means; "" for all (sampling.in_part)."""
     path = Path(path)
     name, _, part = path.name.rpartition("#")
-    if part not in PARTS or not name or path.exists():
+    if part not in PARTS or not name or os.path.exists(path):
         return path, ""
     return path.with_name(name), part
 
@@ -130,27 +136,22 @@ def suffix_of(path: Path | str) -> str:
 
 
 def _check_exists(path: Path) -> None:
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{path}: {not_found(path)}")
 
 
 # ---- rows of text tables and sheets
 
 
-def _records_of(file: IO[bytes], path: Path, width: int, form: TableForm, limit: int | None = None) -> formats.Records:
-    """(line, cells) of each record, the header included. limit: number of lines that decide about quotes."""
+def _records_of(file: IO[bytes], path: Path, width: int, form: TableForm) -> formats.Records:
+    """(line, cells) of each record, the header included."""
     suffix = suffix_of(path)
     if suffix in SHEETS:
         return formats.sheet_records(file, path, form.sheet)
-    quoted = suffix == ".csv"
-    if not quoted and not form.unquoted:
-        sample = itertools.islice(formats.decoded(file, str(path), form.encoding), limit)
-        quoted = formats.is_quoted(sample, has_header=not width)
-        file.seek(0)
     lines = formats.decoded(file, str(path), form.encoding)
-    if quoted:
-        return formats.csv_records(lines, path, "," if suffix == ".csv" else "\t")
-    return formats.tsv_records(lines, width, form.joined)
+    if suffix == ".csv":
+        return formats.csv_records(lines, path)
+    return formats.tsv_records(lines, width, form.official, path)
 
 
 def _rows_of_records(
@@ -184,21 +185,7 @@ def _check_header(header: Sequence[str], columns: Sequence[str], optional: Seque
             raise InputError(f"{where}: several columns {shorten(name)}; found {names}; rename one of them")
 
 
-# ---- rows of objects
-
-
-def _rows_of_objects(
-    source: Source, columns: Sequence[str], optional: Sequence[str], lists: Sequence[str], form: TableForm
-) -> Iterator[Row]:
-    where = locator(source)
-    for line, item in objects_of(source, (*columns, *optional), form):
-        values = {normalize("NFC", name): value for name, value in item.items()}
-        if missing := [name for name in columns if name not in values]:
-            raise MissingColumn(
-                f"{where(line)}: no column {shorten(missing[0])}; found {list_names(names_of(source, form))}"
-            )
-        texts = [_text(values.get(name), name in lists, where, line, name) for name in (*columns, *optional)]
-        yield Row(line, texts)
+# ---- values of objects
 
 
 def _text(value: Any, may_be_list: bool, where: Callable[[int], str], line: int, name: str) -> str:

@@ -279,11 +279,10 @@ class TagRows(Prepared):
         }
         metrics = {"loss": labelled_loss(scores.float(), self.inputs.labels), "accuracy": scored.accuracy}
         if self.scheme.entities:
-            whole = scored.entities
-            metrics |= {"f1": whole.f1, "precision": whole.precision, "recall": whole.recall}
-            files["types.json"] = {kind: one.as_dict() for kind, one in scored.types.items()}
-            numbers = {OUTSIDE: counts[OUTSIDE]} | {kind: one.predicted for kind, one in scored.types.items()}
-            is_constant = whole.predicted == 0 < whole.gold
+            metrics |= {name: scored.entities[name] for name in ("f1", "precision", "recall")}
+            files["types.json"] = scored.types
+            numbers = {OUTSIDE: counts[OUTSIDE]} | {kind: int(one["found"]) for kind, one in scored.types.items()}
+            is_constant = scored.entities["found"] == 0 < scored.entities["gold"]
         else:
             numbers = {name: counts[name] for name in self.task.labels}
             is_constant = len(counts) == 1 < len({tag for tags in gold for tag in tags})

@@ -23,7 +23,6 @@ divides by nothing; conlleval prints percents, rounded to two digits.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..files import InputError, shorten
@@ -34,11 +33,10 @@ ENTITY = "entity"  # the type of the tags B, I and O alone
 PREFIXES = "BIESLU"
 _BEGIN, _END = "BSU", "ESLU"
 _TYPED = re.compile(f"[{PREFIXES}]-.+", re.DOTALL)
-_OTHER_FORM = re.compile(r"B[\W_].+|.+[\W_]B", re.DOTALL)  # B_PER or PER-B
+# tags that are neither types (beside O) nor parts of speech: b-PER, PER_B, PER-
+_NO_TYPE = re.compile(r"[BIESLU0]|[BIESLU][\W_].*|.*[\W_][BIESLU]|[^-]{0,2}-.*|[^-]+-", re.DOTALL | re.IGNORECASE)
+_NO_PART_OF_SPEECH = re.compile(r"[BI][\W_].+|.+[\W_][BI]", re.DOTALL | re.IGNORECASE)
 _HELPERS = {"X", "[CLS]", "[SEP]", "[PAD]", "<pad>", "PAD"}  # labels of models, of subwords and special tokens
-_ALL_OTHER = re.compile(r"[BI][\W_].+|.+-[BI]", re.DOTALL)  # where all tags of a file are written so
-_SMALL = re.compile("[biesluo][-_].+", re.DOTALL)  # b-per
-_CUT = re.compile("[BIESLUObieslu0]|[^-]{0,2}-.*|[^-]+-", re.DOTALL)  # 0 for O, b, B-, X-PER, PER-
 _NUMBER = re.compile(r"[-+.]?\d[-+.\d]*|LABEL_\d+")
 
 
@@ -111,61 +109,27 @@ def read_scheme(places: Mapping[str, str], of_model: bool = False) -> Scheme:
 
 
 def _untyped(tags: Sequence[str], is_io: bool) -> list[str]:
-    """The tags that may be types (is_io) or parts of speech.
-
-    These are no numbers, no prefixes in another form (B_PER and I_PER), and beside O no damaged tags.
-    """
-    if all(map(_NUMBER.fullmatch, tags)) or (is_io and all(map(_ALL_OTHER.fullmatch, tags))):
-        return []
-    damaged = {tag for tag in tags if _OTHER_FORM.fullmatch(tag) and {f"I{tag[1:]}", f"{tag[:-1]}I"} & {*tags}}
-    if is_io or "o" in tags:
-        damaged |= {*filter(_SMALL.fullmatch, tags)}
-    if is_io:
-        damaged |= {*filter(_CUT.fullmatch, tags)}
-    return [tag for tag in tags if tag and tag not in damaged]
+    """The tags that may be types (is_io) or parts of speech: no numbers, and no prefixes in another form."""
+    other = _NO_TYPE if is_io else _NO_PART_OF_SPEECH
+    return [tag for tag in tags if tag and not other.fullmatch(tag)] if not all(map(_NUMBER.fullmatch, tags)) else []
 
 
 # ---- scores, equal to those of CoNLL's Perl script `conlleval` for B, I and O, and to seqeval's for E and S
 
 
-@dataclass(frozen=True)
-class EntityCounts:
-    """How many entities the data has, how many were predicted, and how many of these are right."""
-
-    gold: int
-    predicted: int
-    correct: int
-
-    @property
-    def precision(self) -> float:
-        return self.correct / max(self.predicted, 1)
-
-    @property
-    def recall(self) -> float:
-        return self.correct / max(self.gold, 1)
-
-    @property
-    def f1(self) -> float:
-        """FB1, the harmonic mean of precision and recall."""
-        return 2 * self.correct / max(self.gold + self.predicted, 1)
-
-    def as_dict(self) -> dict[str, float]:
-        """Counts and scores."""
-        counts = {"gold": self.gold, "found": self.predicted, "correct": self.correct}
-        return counts | {"precision": self.precision, "recall": self.recall, "f1": self.f1}
-
-
 class TagScores(NamedTuple):
     """What `score_tags` counted."""
 
-    units: int
-    same: int  # units whose tags agree letter for letter
-    entities: EntityCounts
-    types: dict[str, EntityCounts]  # of all types that data or predictions have, sorted
+    accuracy: float  # fraction of the units whose tags agree letter for letter
+    entities: dict[str, float]  # gold, found and correct ones, precision, recall and f1
+    types: dict[str, dict[str, float]]  # the same of all types that data or predictions have, sorted
 
-    @property
-    def accuracy(self) -> float:
-        return self.same / max(self.units, 1)
+
+def entity_scores(gold: int, found: int, correct: int) -> dict[str, float]:
+    """How many entities the data has, how many were predicted, how many of these are right, and the scores."""
+    counts: dict[str, float] = {"gold": gold, "found": found, "correct": correct}
+    scores = {"precision": correct / max(found, 1), "recall": correct / max(gold, 1)}
+    return counts | scores | {"f1": 2 * correct / max(gold + found, 1)}  # FB1, their harmonic mean
 
 
 def score_tags(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]) -> TagScores:
@@ -178,5 +142,5 @@ def score_tags(gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]
         right, guessed = set(chunks(true)), set(chunks(guess))
         for counter, some in zip(counts, (right, guessed, right & guessed), strict=True):
             counter.update(chunk.type for chunk in some)
-    types = {kind: EntityCounts(*(counter[kind] for counter in counts)) for kind in sorted({*counts[0], *counts[1]})}
-    return TagScores(units, same, EntityCounts(*(counter.total() for counter in counts)), types)
+    types = {kind: entity_scores(*(counter[kind] for counter in counts)) for kind in sorted({*counts[0], *counts[1]})}
+    return TagScores(same / max(units, 1), entity_scores(*(counter.total() for counter in counts)), types)

@@ -18,7 +18,7 @@ from ...files import InputError
 from ...tasks.base import LengthLimits, Task
 from ...tasks.inputs import Inputs
 from ...tasks.kinds import KINDS, read_rows, with_labels
-from ...tasks.sentences import Tagged, by_character, in_words, read_sentences
+from ...tasks.sentences import Tagged, by_character, in_words
 from ...tasks.table import TABLES, suffix_of
 from ...tasks.tagging import TagRows
 from ...tokenizer import Tokenizer
@@ -112,8 +112,8 @@ def _tagged(task: Task, path: Path, tokenizer: Tokenizer) -> tuple[list[Tagged],
     if task.header and task.label not in task.header:
         raise InputError(f"no column {task.label!r} in {task.name}; expected one of {', '.join(task.header)}")
     rows = list(KINDS["tagging"].read(task, path, False))
-    column = read_sentences(replace(task, text=(task.label,), labels=(), raw_labels=()), path, labelled=False)
-    labels = [sentence.words for sentence in column]
+    column = KINDS["tagging"].read(replace(task, text=(task.label,), labels=(), raw_labels=()), path, False)
+    labels = [[row.text[a:b] for a, b in row.units] for row in column]
     for row, row_labels in zip(rows, labels, strict=True):
         if len(row.units) != len(row_labels):
             raise InputError(f"{path}, line {row.line}: {len(row.units)} words, but {len(row_labels)} labels")

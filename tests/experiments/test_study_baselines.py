@@ -256,6 +256,11 @@ def test_variants_in_some_columns_and_columns_with_fewer_seeds(planned):
     assert values(measure(plan, RunFolder(out)), "words", "8")["n"] == 0
     with pytest.raises(InputError, match="columns: '42' is no row or column of the study; expected one of '8', '24'"):
         make(text.replace('["24"]', '["42"]'))
+    assert [variant.name for variant in plan.study.without(["24"]).variants] == ["both", "word2vec"]
+    plan, folder = make(SEEDS.replace("train_rows = 8", "train_rows = 8, seeds = 1")), RunFolder(out / "cells")
+    for row in plan.base.replicates:
+        finish(folder, *row.tuned["SST-2"], 0.5)
+    assert values(measure(plan, folder), "both", "SST-2")["values"] == {"1": 0.5, "2": 0.5}
 
 
 def test_pre_training_seeds_are_the_unit(finished):

@@ -2,7 +2,7 @@
 
     python docs/results/encoders/books.py books books-plain
 
-writes a .txt for every .md, in folders of the same names. A text that is there is written anew.
+writes a .txt for every .md, in folders of the same names. A text that is there is replaced.
 """
 
 import re

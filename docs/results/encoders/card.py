@@ -14,6 +14,9 @@ from typing import Any
 
 from huggingface_hub.repocard_data import ModelCardData
 
+from bertworks.config import differences, load_recipe
+from bertworks.pretraining.recipe import PretrainConfig
+
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [
     "It has a few million parameters. Larger encoders score far higher on every task below.",
@@ -31,7 +34,8 @@ CARDS: dict[str, dict[str, Any]] = {
         ],
         "limits": [
             "English alone. Half of its texts are old books, the others an encyclopedia of 2015: it has seen neither "
-            "the language of today's web nor newer names and events."
+            "the language of today's web nor newer names and events.",
+            "Paragraphs of SQuAD and QNLI are from Wikipedia, and some are among its texts.",
         ],
     },
     "mini-ko": {
@@ -44,7 +48,8 @@ CARDS: dict[str, dict[str, Any]] = {
         ],
         "limits": [
             "Korean alone. Scores on NSMC and KorSTS are those of an encoder that has read their training texts, "
-            "without labels. Texts of their development and test sets were left out."
+            "without labels. Texts of their development and test sets were left out.",
+            "Paragraphs of KorQuAD are from Wikipedia, and some are among its texts.",
         ],
     },
 }
@@ -73,37 +78,41 @@ def scores(study: dict[str, Any]) -> list[str]:
 
 def card(name: str, run: Path, study: dict[str, Any], blimp: dict[str, Any] | None) -> str:
     """The card as Markdown."""
-    facts, results = CARDS[name], json.loads((run / "results.json").read_text(encoding="utf-8"))
-    generated, recipe = ((run / file).read_text(encoding="utf-8") for file in ("model/README.md", "recipe.toml"))
-    metrics, machine = results["metrics"], results["machine"]
-    front = ModelCardData(
-        language=facts["language"], license="cc-by-sa-4.0", library_name="transformers", pipeline_tag="fill-mask",
-        tags=["bert", "bertworks"],
-    )  # fmt: skip
-    processor = machine.get("gpu") or f"{machine['threads']} of {machine['cores']} cores of {machine['cpu']}"
+    facts, results = CARDS[name], read(run / "results.json")
+    metrics, machine, tokenizer = results["metrics"], results["machine"], read(run / "model/tokenizer_config.json")
+    case = "Letters are lowercased" if tokenizer.get("do_lower_case") else "Capital letters are kept"
+    settings = {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert", "bertworks"]}
+    front = ModelCardData(language=facts["language"], license="cc-by-sa-4.0", **settings)
     lines = ["---", front.to_yaml(), "---", "", f"# {facts['title']}", ""]
-    lines += [f"Trained from scratch with bertworks; it is the model that `bertworks` calls `{name}`.", ""]
+    lines += [f"Trained from scratch with bertworks, which knows it by the name `{name}`. {case}.", ""]
     lines += ["## Data and licence", "", *table(("texts", "licence"), facts["texts"])]
     lines += ["The weights are shared under CC BY-SA 4.0, with attribution to the authors of these texts.", ""]
-    lines += ["## Training", "", f"{results['tokens']:,.0f} tokens in {results['steps']:,} updates, "
-              f"{results['seconds'] / 3600:.1f} hours on {processor} (torch {machine['torch']}, commit "
-              f"{machine.get('commit', 'unknown')}, seed {results['seed']}). The recipe:", ""]  # fmt: skip
-    lines += ["```toml", recipe.strip(), "```", "", "On held-out documents:", ""]
+    size = f"{results['tokens']:,.0f} tokens in {results['steps']:,} updates, {results['seconds'] / 3600:.1f} hours"
+    place = machine.get("gpu") or f"{machine['threads']} of {machine['cores']} cores of {machine['cpu']}"
+    source = f"torch {machine['torch']}, commit {machine.get('commit', 'unknown')}, seed {results['seed']}"
+    lines += ["## Training", "", f"{size} on {place} ({source}). Settings that are not the paper's:", ""]
+    changed = differences(PretrainConfig(), load_recipe(run / "recipe.toml", PretrainConfig))
+    lines += [*table(("setting", "value"), [(f"`{key}`", f"`{new}`") for key, _, new in changed if "every" not in key])]
     held_out = [(key.replace("_", " "), f"{value:.3f}") for key, value in metrics.items()]
     held_out += [("perplexity of masked tokens", f"{math.exp(metrics['mlm_loss']):.1f}")]
     held_out += [("BLiMP, accuracy", f"{100 * blimp['accuracy']:.1f} %")] if blimp else []
-    lines += [*table(("metric", "value"), held_out), "## Scores", ""]
+    lines += ["On held-out documents:", "", *table(("metric", "value"), held_out), "## Scores", ""]
     lines += ["Per cent on development data: mean and standard deviation over fine-tuning seeds.", *study["notes"], ""]
     lines += [*scores(study), "## Limits", "", *(f"- {limit}" for limit in facts["limits"] + COMMON), ""]
-    parts = {part.partition("\n")[0]: part for part in generated.split("\n## ")[1:]}
-    return "\n".join(lines) + "".join(f"\n## {parts[title].strip()}\n" for title in ("Shape", "Use"))
+    generated = (run / "model/README.md").read_text(encoding="utf-8").split("\n## ")
+    return "\n".join(lines) + "".join(
+        f"\n## {part.strip()}\n" for part in generated if part.startswith(("Shape", "Use"))
+    )
+
+
+def read(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def main(name: str, run: str, study: str, blimp: str = "") -> None:
     """Print the card."""
-    results = json.loads((Path(study) / "results.json").read_text(encoding="utf-8"))
-    pairs = json.loads(Path(blimp).read_text(encoding="utf-8")) if blimp else None
-    print(card(name, Path(run), results, pairs), end="")
+    pairs = read(Path(blimp)) if blimp else None
+    print(card(name, Path(run), read(Path(study) / "results.json"), pairs), end="")
 
 
 if __name__ == "__main__":

@@ -31,18 +31,18 @@ def plain(text: str) -> str:
 
 def evaluation_texts(data: Path) -> dict[str, set[str]]:
     """The texts of each set of evaluation."""
-    pair, found = ("sentence1", "sentence2"), {}
-    found["NSMC, dev"] = columns(data / "nsmc/ratings_test.txt", "document")
-    found["KorSTS, dev"] = columns(data / "korsts/sts-dev.tsv", *pair)
-    found["KorSTS, test"] = columns(data / "korsts/sts-test.tsv", *pair)
+    pair, texts = ("sentence1", "sentence2"), {}
+    texts["NSMC, dev"] = columns(data / "nsmc/ratings_test.txt", "document")
+    texts["KorSTS, dev"] = columns(data / "korsts/sts-dev.tsv", *pair)
+    texts["KorSTS, test"] = columns(data / "korsts/sts-test.tsv", *pair)
     lines = (data / "klue-ner/klue-ner-v1.1_dev.tsv").read_text(encoding="utf-8").splitlines()
     sentences = (line.partition("\t")[2] for line in lines if line.startswith("## klue"))
-    found["KLUE-NER"] = (re.sub(r"<([^<>]*):[A-Z]{2}>", r"\1", sentence) for sentence in sentences)
+    texts["KLUE-NER"] = (re.sub(r"<([^<>]*):[A-Z]{2}>", r"\1", sentence) for sentence in sentences)
     articles = json.loads((data / "korquad/KorQuAD_v1.0_dev.json").read_text(encoding="utf-8"))["data"]
     paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]]
-    found["KorQuAD, contexts"] = (paragraph["context"] for paragraph in paragraphs)
-    found["KorQuAD, questions"] = (question["question"] for one in paragraphs for question in one["qas"])
-    return {name: {plain(text) for text in texts} for name, texts in found.items()}
+    texts["KorQuAD, contexts"] = (paragraph["context"] for paragraph in paragraphs)
+    texts["KorQuAD, questions"] = (question["question"] for one in paragraphs for question in one["qas"])
+    return {name: {plain(text) for text in some} for name, some in texts.items()}
 
 
 def write(name: str, texts: Iterable[str], evaluated: dict[str, set[str]], out: Path) -> None:

@@ -171,8 +171,12 @@ class Study:
         """The same without some of its columns."""
         columns = tuple(column for column in self.columns if column.name not in names)
         paper = {row: {c: f for c, f in figures.items() if c not in names} for row, figures in self.paper.items()}
-        variants = (replace(v, columns=tuple(c for c in v.columns if c not in names)) for v in self.variants)
-        return replace(self, variants=tuple(variants), columns=columns, paper=paper)
+        variants = tuple(
+            replace(variant, columns=tuple(name for name in variant.columns if name not in names))
+            for variant in self.variants
+            if not variant.columns or {*variant.columns} - {*names}
+        )
+        return replace(self, variants=variants, columns=columns, paper=paper)
 
     def figure(self, row: str, column: str) -> float | None:
         """The paper's figure; None if it has none, or a curve."""

@@ -9,6 +9,7 @@ RUN: folder of the pre-training, whose model/README.md has the sections "Shape" 
 import json
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from huggingface_hub.repocard_data import ModelCardData
 from bertworks.config import differences, load_recipe
 from bertworks.pretraining.recipe import PretrainConfig
 
+LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [
     "It has a few million parameters. Larger encoders score far higher on every task below.",
@@ -55,7 +57,7 @@ CARDS: dict[str, dict[str, Any]] = {
 }
 
 
-def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
     return [*(f"| {' | '.join(line)} |" for line in lines), ""]
 
@@ -81,8 +83,8 @@ def card(name: str, run: Path, study: dict[str, Any], blimp: dict[str, Any] | No
     facts, results = CARDS[name], read(run / "results.json")
     metrics, machine, tokenizer = results["metrics"], results["machine"], read(run / "model/tokenizer_config.json")
     case = "Letters are lowercased" if tokenizer.get("do_lower_case") else "Capital letters are kept"
-    settings = {"library_name": "transformers", "pipeline_tag": "fill-mask", "tags": ["bert", "bertworks"]}
-    front = ModelCardData(language=facts["language"], license="cc-by-sa-4.0", **settings)
+    language, library, pipeline = facts["language"], "transformers", "fill-mask"
+    front = ModelCardData(language=language, license=LICENSE, library_name=library, pipeline_tag=pipeline, tags=TAGS)
     lines = ["---", front.to_yaml(), "---", "", f"# {facts['title']}", ""]
     lines += [f"Trained from scratch with bertworks, which knows it by the name `{name}`. {case}.", ""]
     lines += ["## Data and licence", "", *table(("texts", "licence"), facts["texts"])]
@@ -110,7 +112,6 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def main(name: str, run: str, study: str, blimp: str = "") -> None:
-    """Print the card."""
     pairs = read(Path(blimp)) if blimp else None
     print(card(name, Path(run), read(Path(study) / "results.json"), pairs), end="")
 

@@ -110,10 +110,32 @@ def test_a_single_label_is_predicted_everywhere():
     assert results["metrics"] == {"accuracy": 0.5} and results["collapsed"]
 
 
+def test_what_two_texts_have_in_common_is_a_feature():
+    """No word occurs in two rows; only whether both texts have the same one tells labels apart."""
+    rng = random.Random(1)
+    names = ["".join(rng.choices("abcdefghij", k=8)) for _ in range(160)]
+    rows = [Example(names[i], names[i + 80 * (i % 2)], str(i % 2)) for i in range(80)]
+    task, data = Task("same", ("text", "other")), Data(rows[:50], rows[50:])
+    words_alone, overlap = (fit_baseline(task, data, BaselineConfig(units=units)) for units in ("words", "overlap"))
+    assert words_alone["metrics"]["accuracy"] < 0.9 and overlap["metrics"] == {"accuracy": 1.0}
+    scored = [row._replace(label=str(4.0 - 3.5 * float(row.label or 0))) for row in rows]
+    task = Task("alike", ("text", "other"), "score", "regression", metrics=("pearson",))
+    results = fit_baseline(task, Data(scored[:50], scored[50:]), BaselineConfig(units="overlap"))
+    assert results["metrics"]["pearson"] > 0.9 and not results["collapsed"]
+
+
+def test_parts_of_words_are_features_of_characters():
+    ends = [Example(word + ("heit", "los")[i % 2], None, ("noun", "adjective")[i % 2])
+            for i, word in enumerate(a + b for a in "abcdefgh" for b in "abcdefgh")]  # fmt: skip
+    data, task = Data(ends[:40], ends[40:]), Task("words", ("text",))
+    words, characters = (fit_baseline(task, data, BaselineConfig(units=units)) for units in ("words", "characters"))
+    assert words["metrics"]["accuracy"] < 0.7 and characters["metrics"] == {"accuracy": 1.0}
+
+
 def test_a_task_without_a_baseline_is_refused():
-    rows = [row._replace(pair="b") for row in texts(10, 1)]
-    with pytest.raises(InputError, match="mrpc is of the kind pair; a baseline expects single or tagging"):
-        fit_baseline(TASKS["mrpc"], Data(rows, rows))
+    rows = texts(10, 1)
+    with pytest.raises(InputError, match="squad1 is of the kind span; a baseline expects single, pair, regression"):
+        fit_baseline(TASKS["squad1"], Data(rows, rows))
     rows = sentences(1, 1)
     with pytest.raises(InputError, match="names: 1 training rows; expected two or more"):
         fit_baseline(replace(NAMES, labels=("O", "B-PER", "I-PER")), Data(rows, rows))

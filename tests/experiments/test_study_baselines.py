@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bertworks.experiments import study
+from bertworks.experiments.baselines import BaselineConfig
 from bertworks.experiments.choices import best_setting, data_of_run
 from bertworks.experiments.plan import make_plan
 from bertworks.experiments.results import measure
@@ -49,7 +50,7 @@ EXAMPLES = f"""{HEAD}
 axis = "labelled texts"
 variants = [
     {{ name = "both", choose.optim.lr = [1e-3, 1e-4] }},
-    {{ name = "words", baseline = true }},
+    {{ name = "words", baseline = "words" }},
     {{ name = "word2vec", static = {{ width = 8, epochs = 1, min_count = 1 }} }},
 ]
 columns = [
@@ -241,6 +242,25 @@ def test_a_started_run_keeps_its_setting(planned, monkeypatch):
     (folder.path(final) / "state").rmdir()
     Runner(plan, folder, Options(quiet=True)).compute(final)
     assert rates == [1e-4, 1e-3]
+
+
+def test_variants_in_some_columns_and_columns_with_fewer_seeds(planned):
+    make, out = planned
+    text = EXAMPLES.replace('baseline = "words"', 'baseline = "overlap", columns = ["24"]').replace(
+        "x = 8 ", "x = 8, seeds = 1 "
+    )
+    plan = make(text)
+    counts = {row.name: {column: len(runs) for column, runs in row.tuned.items()} for row in plan.rows}
+    assert counts == {"both": {"8": 1, "24": 2}, "words": {"24": 2}, "word2vec": {"8": 1, "24": 2}}
+    assert plan.rows[1].tuned["24"][1].spec.config == BaselineConfig(2, "overlap")
+    assert values(measure(plan, RunFolder(out)), "words", "8")["n"] == 0
+    with pytest.raises(InputError, match="columns: '42' is no row or column of the study; expected one of '8', '24'"):
+        make(text.replace('["24"]', '["42"]'))
+    assert [variant.name for variant in plan.study.without(["24"]).variants] == ["both", "word2vec"]
+    plan, folder = make(SEEDS.replace("train_rows = 8", "train_rows = 8, seeds = 1")), RunFolder(out / "cells")
+    for row in plan.base.replicates:
+        finish(folder, *row.tuned["SST-2"], 0.5)
+    assert values(measure(plan, folder), "both", "SST-2")["values"] == {"1": 0.5, "2": 0.5}
 
 
 def test_pre_training_seeds_are_the_unit(finished):

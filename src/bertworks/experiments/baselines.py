@@ -1,6 +1,8 @@
-"""Baselines without an encoder: a logistic regression over bags of words, or over a word and its neighbours.
+"""Baselines without an encoder: a linear model over TF-IDF of texts, or over a word and its neighbours.
 
-    single      TF-IDF of words and of pairs of neighbouring words
+    texts       TF-IDF of words and of pairs of neighbouring words, or of one to four characters within a word; two
+                texts are read as one. "overlap": of characters, with what two texts have in common: the products of
+                their values, and the sum of these (their cosine). Logistic regression, of scores ridge regression
     tagging     for each word: the word, its first and last letters, its shape, and those of two words before and after.
                 Each word is tagged by itself
 
@@ -12,7 +14,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,6 +29,9 @@ from ..tasks.tags import score_tags
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # C: the inverse of the weight of the L2 penalty
 NEIGHBOURS = 2  # words before and after a word that are its features too
 ENDS = 3  # letters of the first and of the last part of a word
+KINDS = ("single", "pair", "regression", "tagging")
+CHARACTERS = {"analyzer": "char_wb", "ngram_range": (1, 4)}
+UNITS: dict[str, dict[str, Any]] = {"words": {"ngram_range": (1, 2)}, "characters": CHARACTERS, "overlap": CHARACTERS}
 Predict = Callable[[Sequence[Any]], list[Any]]  # the answers for rows: labels, or the tags of each row
 
 
@@ -35,6 +40,7 @@ class BaselineConfig:
     """Settings of a baseline; its regularisation is chosen."""
 
     seed: int = 1  # of the held-out training examples by which it is chosen
+    units: Literal["words", "characters", "overlap"] = "words"  # of TF-IDF
     max_iter: int = 1000  # iterations of the optimiser, at most
 
 
@@ -42,7 +48,7 @@ def fit_baseline(task: Task, data: Data, config: BaselineConfig = BaselineConfig
     """`metrics` on the development rows, named as those of a fine-tuning; the chosen `strength`; `kept_back`.
 
     kept_back: the first metric on the held-out training rows, for each strength. Raises InputError for another kind of
-    task than single and tagging, and for fewer than two training rows.
+    task than those above, and for fewer than two training rows.
     """
     check_kind(task)
     task = with_labels(task, data.train)
@@ -50,9 +56,9 @@ def fit_baseline(task: Task, data: Data, config: BaselineConfig = BaselineConfig
     train, held_out = hold_out_rows(data.train, config.seed)
     if not held_out:
         raise InputError(f"{task.name}: {len(data.train)} training rows; expected two or more; give more rows")
-    scores = {c: score(task, held_out, fit(train, c, config)(held_out))[task.metrics[0]] for c in STRENGTHS}
+    scores = {c: score(task, held_out, fit(task, train, c, config)(held_out))[task.metrics[0]] for c in STRENGTHS}
     strength = max(STRENGTHS, key=lambda c: scores[c])
-    predict = fit(data.train, strength, config)
+    predict = fit(task, data.train, strength, config)
     answers = predict(data.dev)
     metrics = score(task, data.dev, answers)
     for name, rows in data.more.items():
@@ -70,8 +76,8 @@ def fit_baseline(task: Task, data: Data, config: BaselineConfig = BaselineConfig
 
 def check_kind(task: Task) -> None:
     """Raises InputError for a kind of task that has no baseline."""
-    if task.kind not in ("single", "tagging"):
-        raise InputError(f"{task.name} is of the kind {task.kind}; a baseline expects single or tagging; leave it out")
+    if task.kind not in KINDS:
+        raise InputError(f"{task.name} is of the kind {task.kind}; a baseline expects {', '.join(KINDS)}; leave it out")
 
 
 def _truth(row: Any) -> Any:
@@ -80,14 +86,16 @@ def _truth(row: Any) -> Any:
 
 def _flat(answers: list[Any]) -> Iterator[str]:
     """All labels, or all tags of all rows."""
-    return itertools.chain.from_iterable([answer] if isinstance(answer, str) else answer for answer in answers)
+    return itertools.chain.from_iterable(answer if isinstance(answer, list | tuple) else [answer] for answer in answers)
 
 
-def _regression(features: Any, labels: Sequence[str], strength: float, config: BaselineConfig) -> Any:
-    """A fitted logistic regression; of a single label a classifier that always answers with it."""
+def _regression(features: Any, labels: Sequence[Any], strength: float, config: BaselineConfig) -> Any:
+    """A fitted logistic regression, ridge regression of numbers; of a single label one that always answers with it."""
     from sklearn.dummy import DummyClassifier
-    from sklearn.linear_model import LogisticRegression
+    from sklearn.linear_model import LogisticRegression, Ridge
 
+    if isinstance(labels[0], float):
+        return Ridge(1 / strength, tol=1e-3).fit(features, labels)
     if len({*labels}) == 1:
         return DummyClassifier().fit(features, labels)
     return LogisticRegression(C=strength, max_iter=config.max_iter, tol=1e-3).fit(features, labels)
@@ -96,26 +104,37 @@ def _regression(features: Any, labels: Sequence[str], strength: float, config: B
 # ---- texts
 
 
-def _fit_texts(rows: Sequence[Any], strength: float, config: BaselineConfig) -> Predict:
+def _fit_texts(task: Task, rows: Sequence[Any], strength: float, config: BaselineConfig) -> Predict:
+    from scipy.sparse import hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    vectors = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    features = vectors.fit_transform([row.text for row in rows])
-    model = _regression(features, [row.label for row in rows], strength, config)
-    return lambda rows: list(map(str, model.predict(vectors.transform([row.text for row in rows]))))
+    vectors = TfidfVectorizer(sublinear_tf=True, **UNITS[config.units])
+    label_of = float if task.kind == "regression" else str
+
+    def features(rows: Sequence[Any]) -> Any:
+        one, other = ([row.text for row in rows], [row.pair or "" for row in rows])
+        joined = vectors.transform([f"{a} {b}" for a, b in zip(one, other, strict=True)])
+        if config.units != "overlap":
+            return joined
+        first, second = vectors.transform(one), vectors.transform(other)
+        common = first.multiply(second)
+        return hstack([joined, common, common.sum(1)], format="csr")
+
+    vectors.fit([f"{row.text} {row.pair or ''}" for row in rows])
+    model = _regression(features(rows), [label_of(row.label) for row in rows], strength, config)
+    return lambda rows: [label_of(answer) for answer in model.predict(features(rows))]
 
 
-def _score_texts(task: Task, rows: Sequence[Any], answers: list[str]) -> dict[str, float]:
-    true, predicted = (
-        np.array([task.labels.index(label) for label in labels]) for labels in ([row.label for row in rows], answers)
-    )
+def _score_texts(task: Task, rows: Sequence[Any], answers: list[Any]) -> dict[str, float]:
+    number = float if task.kind == "regression" else task.labels.index
+    true, predicted = (np.array([*map(number, labels)]) for labels in ([row.label for row in rows], answers))
     return {name: METRICS[name](true, predicted) for name in task.metrics}
 
 
 # ---- tags
 
 
-def _fit_tags(rows: Sequence[Tagged], strength: float, config: BaselineConfig) -> Predict:
+def _fit_tags(task: Task, rows: Sequence[Tagged], strength: float, config: BaselineConfig) -> Predict:
     from sklearn.feature_extraction import DictVectorizer
 
     vectors = DictVectorizer()

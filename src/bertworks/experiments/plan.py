@@ -207,8 +207,10 @@ class Planner:
         offset = max(self.study.seeds) + (0 in self.study.seeds)  # other pre-trainings have other fine-tuning seeds
         seeds = [seed + number * offset for seed in self.seeds]
         for column in self.study.columns:
+            if variant.columns and column.name not in variant.columns:
+                continue
             with _within(f"variant {variant.name!r}, column {column.name!r}"):
-                row.tuned[column.name] = tuple(self._runs(row, variant, column, seeds))
+                row.tuned[column.name] = tuple(self._runs(row, variant, column, seeds[: column.seeds or None]))
         return row
 
     def _runs(self, row: Row, variant: Variant, column: Column, seeds: list[int]) -> Iterator[StudyRun]:
@@ -219,7 +221,8 @@ class Planner:
         elif column.task and row.start.shape is None:
             check_kind(self.sources[column.name][0])
             for seed in seeds:
-                yield study_run(Tuning(*self.sources[column.name], BaselineConfig(seed)), f"{title}, seed {seed}")
+                config = BaselineConfig(seed, variant.baseline or "words")
+                yield study_run(Tuning(*self.sources[column.name], config), f"{title}, seed {seed}")
         elif column.task:
             yield from self._tunings(row, variant, column, seeds)
 

@@ -38,10 +38,11 @@ class Variant:
     model: str = ""  # no pre-training of its own: this model folder
     # no pre-training of its own: word2vec on the store, with these settings of StaticConfig
     static: dict[str, Any] = field(default_factory=dict)
-    baseline: bool = False  # no model at all: a logistic regression (baselines.py)
+    baseline: Literal["", "words", "characters", "overlap"] = ""  # no model at all: a linear model (baselines.py)
     # {field of the fine-tuning recipe: [values]}: the setting is chosen on held-out training examples
     choose: dict[str, Any] = field(default_factory=dict)
     row: bool = True  # false: no row of its own, only a part of concatenated models
+    columns: tuple[str, ...] = ()  # the only columns in which it is measured; none: all
     line: str = ""  # of a study with an axis: the curve that this row is a point of
     x: float | None = None  # its value on the axis; of snapshots the step
 
@@ -71,6 +72,7 @@ class Column:
     finetune: dict[str, Any] = field(default_factory=dict)  # fields of the fine-tuning recipe that differ here
     choose: dict[str, Any] = field(default_factory=dict)  # as of a variant; both are combined
     choose_seeds: int = 1  # number of seeds over which the chosen setting has the best mean
+    seeds: int = 0  # number of the study's seeds that are run, its first ones; 0: all
     panel: str = ""  # of a column that is a point of curves, a curve for each variant: the picture's panel
     x: float | None = None  # its value on the axis
     pretrain: str = ""  # instead of a task: mlm_accuracy, nsp_accuracy, mlm_perplexity (e to the mlm_loss) ...
@@ -84,7 +86,7 @@ class Column:
         if self.pretrain and self.pretrain not in HELD_OUT:
             expected = ", ".join(sorted(HELD_OUT))
             raise ValueError(f"column {self.name!r}: pretrain = {self.pretrain!r}; expected {expected}")
-        check_least(self, ("train_rows", "dev_rows"), 0)
+        check_least(self, ("train_rows", "dev_rows", "seeds"), 0)
         check_least(self, ("choose_seeds",), 1)
         if self.evaluate and not self.pretrain:
             raise ValueError(f"column {self.name!r}: evaluate is of a held-out metric; name it with pretrain")
@@ -150,6 +152,8 @@ class Study:
             _check_name("base", self.base, rows)
         for name in (name for variant in self.variants for name in variant.concat):
             _check_name("concat", name, [variant.name for variant in self.variants if not variant.baseline])
+        for name in (name for variant in self.variants for name in variant.columns):
+            _check_name("columns", name, columns)
         for row, figures in self.paper.items():
             _check_name("paper", row, [*variants, *(variant.line for variant in self.variants)])
             for column in figures:
@@ -167,7 +171,12 @@ class Study:
         """The same without some of its columns."""
         columns = tuple(column for column in self.columns if column.name not in names)
         paper = {row: {c: f for c, f in figures.items() if c not in names} for row, figures in self.paper.items()}
-        return replace(self, columns=columns, paper=paper)
+        variants = tuple(
+            replace(variant, columns=tuple(name for name in variant.columns if name not in names))
+            for variant in self.variants
+            if not variant.columns or {*variant.columns} - {*names}
+        )
+        return replace(self, variants=variants, columns=columns, paper=paper)
 
     def figure(self, row: str, column: str) -> float | None:
         """The paper's figure; None if it has none, or a curve."""

@@ -108,8 +108,9 @@ def _tuned(row: Row, column: Column, plan: Plan, folder: RunFolder) -> dict[str,
     if not row.others:
         return entries[str(row.seed)]
     values = {seed: entry["values"].values() for seed, entry in entries.items()}
+    expected = len(plan.seeds[: column.seeds or None])
     return {
-        "values": {seed: statistics.fmean(each) for seed, each in values.items() if len(each) == len(plan.seeds)},
+        "values": {seed: statistics.fmean(each) for seed, each in values.items() if len(each) == expected},
         "collapsed": sum(entry["collapsed"] for entry in entries.values()),
         "failed": [failure for entry in entries.values() for failure in entry["failed"]],
     }

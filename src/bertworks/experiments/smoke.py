@@ -29,7 +29,7 @@ def tiny_pretraining(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
 def tiny_finetuning(config: FinetuneConfig) -> FinetuneConfig:
     """Three steps on short inputs."""
     loop = replace(config.loop, steps=3, tokens=0, hours=0.0, log_every=1, eval_every=0, save_every=0)
-    top = replace(config.top, bilstm_width=min(config.top.bilstm_width, 16))
+    top = replace(config.top, bilstm_width=min(config.top.bilstm_width, 16)) if config.top.bilstm_layers else config.top
     length = min(config.max_seq_length, MINUTE_LENGTH)
     stride, query = min(config.doc_stride, MINUTE_LENGTH // 4), min(config.max_query_length, MINUTE_LENGTH // 4)
     config = replace(config, max_seq_length=length, doc_stride=stride, max_query_length=query)

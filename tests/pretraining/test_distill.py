@@ -15,13 +15,13 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.pretraining import distill as distilling
 from bertworks.pretraining.distill import every_second, start_student, student_config
-from bertworks.pretraining.recipe import DistillConfig
+from bertworks.pretraining.distill_recipe import DistillConfig
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import vocabulary_loss
 from bertworks.training.objectives import Objective
-from bertworks.training.task_objectives import DistillationObjective
-from bertworks.training.vocabulary_loss import OutputLayer, Term, linear_divergence
+from bertworks.training.task_objectives import DistillationObjective, linear_divergence
+from bertworks.training.vocabulary_loss import OutputLayer, Term
 from support.batches import batch, problem
 from support.loops import loop_of
 
@@ -247,7 +247,7 @@ class Sums(Objective):
     def counts(self, batch):
         return {"one": 1, "two": 4}
 
-    def __call__(self, model, batch, dropout=None):
+    def terms(self, model, batch, dropout=None):
         return {"one": Term(model.weight.sum(), None), "two": Term(2 * model.weight.sum(), None)}
 
 

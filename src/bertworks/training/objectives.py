@@ -27,17 +27,49 @@ class Objective(Protocol):
     def prepare(self, batch: Batch) -> Batch:
         """The batch, of tensors on the CPU, with the keys that are read off the others (batch.py).
 
-        On a GPU they would have to be waited for. A batch that has them is returned as it is, so they can be made
-        ahead.
+        On a GPU they would have to be waited for.
         """
         return with_layout(batch)
 
-    def counts(self, batch: Batch) -> Mapping[str, float]:
+    def counts(self, batch: Batch) -> Mapping[str, int]:
         """How many predictions each term of this batch has, from its labels alone."""
         return {"task": len(batch["labels"])}
 
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        """The sums of each term, from a prepared batch."""
+
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         """The sums of each term."""
+        return self.terms(model, self.prepare(batch), dropout)
+
+
+def _with_slots(batch: Batch) -> Batch:
+    """The batch with the slots of `masked_labels` that are used."""
+    return batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
+
+
+def _with_output_positions(batch: Batch) -> Batch:
+    """The batch with the positions that the heads read: those to predict and each sequence's first token.
+
+    Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
+    """
+    ids, packing = batch["input_ids"], Layout.of_batch(batch)
+    read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
+    read[batch["masked_positions"][batch["masked_slots"]]] = True
+    read[packing.end_positions(ids.device, last=False)] = True
+    computed = torch.ones_like(read)
+    if packing.index is not None:  # padding may have no row of its own; its gradient would be that of another token
+        computed = batch["attention_mask"].bool().flatten()
+    positions, others = ((computed & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
+    return batch | {"output_positions": torch.cat([positions, others[: -len(positions) % FILL]])}
+
+
+def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
+    """The loss of the words that are to be predicted at `masked_positions`."""
+    # the encoder's output at the masked positions, (M, D)
+    used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))
+    layer = OutputLayer.of(model, used)
+    return linear_cross_entropy(layer, batch["masked_labels"], batch["masked_slots"], model.kernels)
 
 
 @dataclass(frozen=True)
@@ -58,8 +90,7 @@ class PretrainingObjective(Objective):
             counts[self.pair] = int((batch["pair_labels"] != IGNORED).sum())
         return counts
 
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        batch = self.prepare(batch)
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         # the cells have each sequence's first token; an encoder that reads from left to right pools the last one
         cells = batch["output_positions"] if model.config.direction != "left" else None
         out = model.encode(batch, dropout, cells)
@@ -68,6 +99,14 @@ class PretrainingObjective(Objective):
             key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
             terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
         return terms
+
+
+def _neighbours(batch: Batch) -> Tensor:
+    """(B, L): tokens that have a token at their right."""
+    mask = batch["attention_mask"].bool()
+    both = mask & mask.roll(-1, 1)
+    both[:, -1] = False
+    return both
 
 
 @dataclass(frozen=True)
@@ -84,8 +123,6 @@ class LanguageModelObjective(Objective):
         return "ltr" if self.direction == "left" else "rtl"
 
     def prepare(self, batch: Batch) -> Batch:
-        if "masked_slots" in batch:
-            return batch
         left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
         seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
         labels = batch["input_ids"].flatten()[predicted]
@@ -94,8 +131,7 @@ class LanguageModelObjective(Objective):
     def counts(self, batch: Batch) -> dict[str, int]:
         return {self.name: int(_neighbours(batch).sum())}
 
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        batch = self.prepare(batch)
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         return {self.name: _token_loss(model, model.encode(batch, dropout), batch)}
 
 
@@ -106,42 +142,3 @@ PRETRAINING: dict[ObjectiveName, Objective] = {  # by the name in the recipe
     "ltr": LanguageModelObjective("left"),
     "rtl": LanguageModelObjective("right"),
 }
-
-
-def _neighbours(batch: Batch) -> Tensor:
-    """(B, L): tokens that have a token at their right."""
-    mask = batch["attention_mask"].bool()
-    both = mask & mask.roll(-1, 1)
-    both[:, -1] = False
-    return both
-
-
-def _with_slots(batch: Batch) -> Batch:
-    """The batch with the slots of `masked_labels` that are used."""
-    return batch if "masked_slots" in batch else batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
-
-
-def _with_output_positions(batch: Batch) -> Batch:
-    """The batch with the positions that the heads read: those to predict and each sequence's first token.
-
-    Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
-    """
-    if "output_positions" in batch:
-        return batch
-    ids, packing = batch["input_ids"], Layout.of_batch(batch)
-    read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
-    read[batch["masked_positions"][batch["masked_slots"]]] = True
-    read[packing.end_positions(ids.device, last=False)] = True
-    computed = torch.ones_like(read)
-    if packing.index is not None:  # padding may have no row of its own; its gradient would be that of another token
-        computed = batch["attention_mask"].bool().flatten()
-    positions, others = ((computed & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
-    return batch | {"output_positions": torch.cat([positions, others[: -len(positions) % FILL]])}
-
-
-def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
-    """The loss of the words that are to be predicted at `masked_positions`."""
-    # the encoder's output at the masked positions, (M, D)
-    used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))
-    layer = OutputLayer.of(model, used)
-    return linear_cross_entropy(layer, batch["masked_labels"], batch["masked_slots"], model.kernels)

@@ -39,16 +39,7 @@ from ..training.identity import RECIPE, RecordCallback, Run
 from ..training.loop import TrainingLoop
 from ..training.machine import check_memory, prepared_process
 from ..training.optim import Optimizer
-from ..training.run import (
-    ANEW,
-    finished,
-    open_run,
-    refuse_other_folder,
-    resume_run,
-    run_facts,
-    train,
-    write_results,
-)
+from ..training.run import ANEW, finished, open_run, refuse_other_folder, resume_run, run_facts, train, write_results
 from ..training.trainer import Trainer
 from .job import ExampleFeed, Job, rows_of_a_pass
 from .recipe import FinetuneConfig

@@ -32,7 +32,7 @@ from ..training.precision import compute_dtype
 from ..training.run import is_finished, open_run, refuse_other_folder
 from ..training.task_objectives import DistillationObjective
 from .distill_recipe import DistillConfig
-from .job import check_same_tokenizer, finish, results_of, train_on_store, training_of
+from .job import check_same_tokenizer, finish, train_on_store, training_of
 from .run import StoreTraining
 
 METRICS = ("soft_loss", "mlm_loss", "mlm_accuracy", "cosine_loss")  # of an evaluation
@@ -151,7 +151,7 @@ class Distillation:
 
     def finish(self, loop: TrainingLoop) -> dict[str, Any]:
         """Write the student's folder and the results, which compare teacher and student on the held-out text."""
-        objective, results = loop.trainer.objective, results_of(self.source, loop, "distill")
+        objective = loop.trainer.objective
         assert isinstance(objective, DistillationObjective)
         scores = self.source.evaluate(objective.teacher, PretrainingObjective(None), loop.run.world)
         name, sizes = run_name(self.folder), (_size(self.teacher), _size(self.student))
@@ -161,11 +161,11 @@ class Distillation:
             "student": {
                 "layers of the teacher": list(self.layers),
                 **sizes[1],
-                **{key: results["metrics"][key] for key in scores},
+                **{key: loop.metrics[key] for key in scores},
             },
             "ratio": {"parameters": sizes[1]["parameters"] / sizes[0]["parameters"]},
         }
-        return finish(self.source, loop, results | comparison, {})
+        return finish(self.source, loop, "distill", comparison, {})
 
 
 def _size(model: Model) -> dict[str, int]:

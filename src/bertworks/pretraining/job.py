@@ -27,15 +27,7 @@ from ..training.identity import RecordCallback, Run, RunIdentity
 from ..training.loop import TrainingLoop
 from ..training.machine import check_memory, prepared_process
 from ..training.objectives import PRETRAINING
-from ..training.run import (
-    is_finished,
-    open_run,
-    refuse_other_folder,
-    resume_run,
-    run_facts,
-    train,
-    write_results,
-)
+from ..training.run import is_finished, open_run, refuse_other_folder, resume_run, run_facts, train, write_results
 from .recipe import PretrainConfig
 from .run import PretrainingFeed, StoreTraining
 
@@ -67,8 +59,7 @@ def pretrain(
             loop = source.loop(run, start_model(config, init, run, source.store), PRETRAINING[config.objective])
             if not train_on_store(source, loop):
                 return None
-            facts = {} if init is None else {"continued": True}
-            return finish(source, loop, results_of(source, loop, "pretrain") | facts, origin)
+            return finish(source, loop, "pretrain", {} if init is None else {"continued": True}, origin)
 
 
 def identity_of(config: PretrainConfig, store: Store, init: Path | None = None) -> RunIdentity:
@@ -143,19 +134,15 @@ def plateau(entropy: float, retained: float) -> str:
     return f"unigram entropy of the corpus {entropy:.3f} nats: a loss near it has word frequencies only{copies}"
 
 
-def results_of(source: StoreTraining, loop: TrainingLoop, kind: str) -> dict[str, Any]:
-    """What results.json has."""
-    metrics = loop.metrics | {"unigram_entropy": source.store.unigram_entropy()}
-    facts = {"instances": loop.progress.instances, "corpus": source.store.fingerprint}
-    return {"kind": kind, "metrics": metrics, **run_facts(loop), **facts}
-
-
 def finish(
-    source: StoreTraining, loop: TrainingLoop, results: dict[str, Any], origin: Mapping[str, str]
+    source: StoreTraining, loop: TrainingLoop, kind: str, facts: Mapping[str, Any], origin: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Write the model folder, with results and `origin` in its card, and the results, which are returned."""
-    model, run = loop.trainer.model, loop.run
+    """Write the model folder, with results and `origin` in its card, and results.json, whose content is returned."""
+    model, run, store = loop.trainer.model, loop.run, source.store
     assert isinstance(model, Model)
+    metrics = loop.metrics | {"unigram_entropy": store.unigram_entropy()}
+    results = {"kind": kind, "metrics": metrics, **run_facts(loop), "instances": loop.progress.instances}
+    results |= {"corpus": store.fingerprint, **facts}
     if run.world.main:
         source.save_model(run.out / "model", model, {**results, **origin})
     return write_results(run.out, results, run.world)

@@ -43,7 +43,7 @@ class Objective(Protocol):
         return self.terms(model, self.prepare(batch), dropout)
 
 
-def _with_slots(batch: Batch) -> Batch:
+def with_slots(batch: Batch) -> Batch:
     """The batch with the slots of `masked_labels` that are used."""
     return batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
 
@@ -82,7 +82,7 @@ class PretrainingObjective(Objective):
     pair: PairName | None = "nsp"
 
     def prepare(self, batch: Batch) -> Batch:
-        return _with_output_positions(_with_slots(super().prepare(batch)))
+        return _with_output_positions(with_slots(super().prepare(batch)))
 
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
@@ -126,7 +126,7 @@ class LanguageModelObjective(Objective):
         left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
         seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
         labels = batch["input_ids"].flatten()[predicted]
-        return _with_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})
+        return with_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {self.name: int(_neighbours(batch).sum())}

@@ -13,16 +13,8 @@ from ..batch import IGNORED, Batch
 from ..model.dropout import DropoutKey
 from ..model.forward import EncoderOutput
 from ..model.heads import Model
-from .objectives import Objective
-from .vocabulary_loss import (
-    ChunkedLoss,
-    LossAndGrad,
-    OutputLayer,
-    Term,
-    cross_entropy,
-    linear_cross_entropy,
-    used_slots,
-)
+from .objectives import Objective, with_slots
+from .vocabulary_loss import ChunkedLoss, LossAndGrad, OutputLayer, Term, cross_entropy, linear_cross_entropy
 
 EMBEDDING_SCALE = 20.0  # of cosines before a softmax: as they are they differ too little
 
@@ -42,8 +34,7 @@ class DistillationObjective(Objective):
 
     def prepare(self, batch: Batch) -> Batch:
         tokens = batch["attention_mask"].flatten().nonzero().squeeze(1)
-        slots = used_slots(batch["masked_labels"] != IGNORED)
-        return super().prepare(batch) | {"token_cells": tokens, "masked_slots": slots}
+        return with_slots(super().prepare(batch)) | {"token_cells": tokens}
 
     def counts(self, batch: Batch) -> dict[str, int]:
         masked, tokens = int((batch["masked_labels"] != IGNORED).sum()), int(batch["attention_mask"].sum())
@@ -75,14 +66,13 @@ class DistillationObjective(Objective):
 
 
 def linear_divergence(
-    student: OutputLayer, teacher: OutputLayer, used: Tensor, temperature: float, slots: Tensor | None = None
+    student: OutputLayer, teacher: OutputLayer, used: Tensor, temperature: float, slots: Tensor
 ) -> Term:
     """Summed KL divergence from the teacher's softmax(scores / T), times T squared (Hinton et al. 2015).
 
-    Without holding all (M, V) scores. used: (M,) bool, the rows that count; slots: its `used_slots`, if they are known.
+    Without holding all (M, V) scores. used: (M,) bool, the rows that count; slots: its `used_slots`.
     There is no gradient for `teacher`.
     """
-    slots = used_slots(used) if slots is None else slots
     layer, loss_and_grad = student.at(slots), _divergence(teacher.at(slots).cast(), used[slots], temperature)
     with torch.autocast(layer.hidden.device.type, enabled=False):
         if torch.is_grad_enabled():

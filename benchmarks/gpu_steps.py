@@ -26,6 +26,7 @@ from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
+from bertworks.training.precision import compute_dtype
 
 SIZES = ("base", "large")
 ENGINES = ("compiled", "eager", "transformers", "transformers-compiled")
@@ -134,7 +135,7 @@ def train(cell: Cell, store: Store, device: torch.device, clock: pretraining.Clo
 def measure(store: str, device: str, cell: dict[str, Any], waits: bool) -> common.Result:
     """Train one cell in this process."""
     found, one = torch.device(device), Cell(**cell)
-    dtype = machine.compute_dtype("auto", found)
+    dtype = compute_dtype("auto", found)
     before, clock = peaks.matmul_peak(found, dtype), StepClock(one.skip, found, waits)
     config = train(one, Store.open(store, verify=False), found, clock)
     memory = machine.peak_memory(found)

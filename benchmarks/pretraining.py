@@ -33,14 +33,16 @@ from bertworks.data.masking import MaskingConfig
 from bertworks.data.store import Store
 from bertworks.data.vocabulary import tokenizer_of
 from bertworks.model.config import ModelConfig
-from bertworks.pretraining.job import start_model, training_of
+from bertworks.pretraining.job import identity_of, start_model, training_of
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.distributed import join_world
-from bertworks.training.loop import Run
+from bertworks.training.identity import Run
 from bertworks.training.machine import prepare_process
 from bertworks.training.objectives import PRETRAINING
+from bertworks.training.precision import compute_dtype
+from bertworks.training.run import train
 
 LENGTH, BATCH = 128, 32
 SIDES = ("ours", "peer", "ours without dropout", "peer without dropout", "ours without kernels")
@@ -106,7 +108,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
     prepare_process()
     world, tokenizer = dataclasses.replace(join_world(), device=device), tokenizer_of(store)
     with tempfile.TemporaryDirectory() as out:
-        run = Run(Path(out), config.identity(store), world, quiet=True)
+        run = Run(Path(out), identity_of(config, store), world, quiet=True)
         model = start_model(config, None, run, store)
         loop = training_of(config, store, tokenizer).loop(run, model, PRETRAINING[config.objective])
         before = 0
@@ -117,7 +119,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
             before = loop.progress.tokens
 
         loop.evaluate, loop.after_step = None, count
-        loop.train()
+        train(loop)
         return bool(loop.progress.kernels)
 
 
@@ -152,7 +154,7 @@ def peer(
     model = peer_model(config.model).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     forward: Any = torch.compile(model) if compiled else model
-    dtype, parts, tokens = machine.compute_dtype("auto", device), phase.batch_size // micro, 0
+    dtype, parts, tokens = compute_dtype("auto", device), phase.batch_size // micro, 0
     for number, batch in enumerate(loader, 1):
         tokens += int(batch["attention_mask"].sum())
         batch = {name: column.to(device, non_blocking=pinned) for name, column in batch.items()}
@@ -210,7 +212,7 @@ def one_side(side: str, **given: Any) -> common.Result:
         return batches_alone(**given)
     sizes = Sizes(**given)
     store, device = Store.open(sizes.store, verify=False), torch.device(sizes.device)
-    dtype, square = machine.compute_dtype("auto", device), {"size": 256} if sizes.small else {}
+    dtype, square = compute_dtype("auto", device), {"size": 256} if sizes.small else {}
     peak = peaks.matmul_peak(device, dtype, **square)
     config, clock = sizes.recipe(store.vocab_size, side), Clock(sizes.skip, device)
     kernels = False

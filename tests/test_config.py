@@ -10,7 +10,8 @@ import pytest
 from bertworks.config import RECIPE_BYTES, RECIPES, SCHEMA, find_recipe, from_dict, load_recipe, recipe_names, to_toml
 from bertworks.files import InputError
 from bertworks.finetuning.recipe import FinetuneConfig
-from bertworks.pretraining.recipe import DistillConfig, PretrainConfig
+from bertworks.pretraining.distill_recipe import DistillConfig
+from bertworks.pretraining.recipe import PretrainConfig
 
 
 @dataclass(frozen=True)

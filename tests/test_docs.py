@@ -20,7 +20,6 @@ import pytest
 import tyro
 
 from bertworks.cli import COMMANDS, main
-from bertworks.pretraining.recipe import PretrainConfig
 from support.docs_files import (
     KOREAN_TOKENS,
     TINY,
@@ -130,7 +129,7 @@ def test_the_commands_of_a_page_parse(page, monkeypatch, capsys, tmp_path):
         raise Parsed
 
     monkeypatch.setattr(tyro, "cli", parse_alone)
-    monkeypatch.setattr(PretrainConfig, "of_shape", lambda recipe, init: recipe)  # no model is here
+    monkeypatch.setattr("bertworks.pretraining.job.of_shape", lambda recipe, init: recipe)  # no model is here
     monkeypatch.chdir(tmp_path)
     for line in lines_of(page):
         try:

@@ -9,7 +9,7 @@ from bertworks.config import RECIPES, from_dict, load_recipe, to_toml
 
 KINDS = {
     "pretrain": ("bertworks.pretraining.recipe", "PretrainConfig"),
-    "distill": ("bertworks.pretraining.recipe", "DistillConfig"),
+    "distill": ("bertworks.pretraining.distill_recipe", "DistillConfig"),
     "finetune": ("bertworks.finetuning.recipe", "FinetuneConfig"),
     "study": ("bertworks.experiments.recipe", "Study"),
 }
@@ -76,7 +76,7 @@ def test_distilberts_recipe():
     from bertworks.model.config import ModelConfig
     from bertworks.model.heads import build_model
     from bertworks.pretraining.distill import every_second, student_config
-    from bertworks.pretraining.recipe import DistillConfig
+    from bertworks.pretraining.distill_recipe import DistillConfig
 
     recipe = load_recipe(RECIPES / "distill" / "distilbert.toml", DistillConfig)
     assert recipe.layers == every_second(12) and list(recipe.weights.values()) == [5.0, 2.0, 1.0]

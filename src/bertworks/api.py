@@ -38,7 +38,7 @@ from .tasks.catalogue import find_task
 from .tasks.checks import check_labelled_data
 from .tasks.selection import DevRows, DividedRows, comma_separated
 from .tasks.table import TableForm, part_of
-from .training.loop import RecordCallback
+from .training.identity import RecordCallback
 from .training.run import is_finished, refuse_other_folder
 
 Columned = str | Sequence[str]

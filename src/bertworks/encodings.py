@@ -1,6 +1,9 @@
-"""The likely encoding of bytes that are not UTF-8, by decoding them on trial. It is used in messages only."""
+"""Lines of UTF-8 text, and the likely encoding of bytes that are not UTF-8, by decoding them on trial, for messages."""
 
 import codecs
+from pathlib import Path
+
+from .files import READ_BYTES, InputError, read_bytes
 
 SAMPLE = 1 << 14  # bytes that are decoded on trial
 LEAST = 0.8  # fraction of the characters beyond ASCII that must be of the scripts of an encoding's languages
@@ -27,3 +30,19 @@ def likely_encoding(raw: bytes) -> tuple[str, str] | None:
         if beyond and fitting >= LEAST * len(beyond):
             return codec, name
     return None
+
+
+def read_lines(path: Path | str, expected: str, limit: int = READ_BYTES) -> list[str]:
+    """The lines of a UTF-8 file, split at newlines alone; what follows the last newline is one more if it is not empty.
+
+    Raises InputError, which says what was `expected`, if the file is missing, larger than `limit` bytes, or not UTF-8.
+    """
+    data = read_bytes(path, expected, limit)
+    try:
+        lines = data.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        line = data.rfind(b"\n", 0, error.start) + 1
+        likely = likely_encoding(data[line : line + SAMPLE])
+        looks = f"; it looks like {likely[1]}: save it as UTF-8" if likely else ""
+        raise InputError(f"{path}: byte {error.start} is not UTF-8; expected {expected}{looks}") from None
+    return lines if lines[-1] else lines[:-1]

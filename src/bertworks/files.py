@@ -23,8 +23,6 @@ from typing import IO, Any, Literal
 
 import psutil
 
-from .encodings import SAMPLE, likely_encoding
-
 READ_BYTES = 1 << 30  # the largest file that is read whole; the questions of SQuAD have 40 MB
 PIPE_BYTES = 1 << 26  # the same for a pipe or a device, which may have no end
 TABLE_BYTES = 1 << 24  # the largest JSON file of settings
@@ -266,22 +264,6 @@ def read_bytes(path: Path | str, expected: str, limit: int) -> bytes:
     if size > limit or len(data) > limit:
         raise InputError(f"{path}: more than {limit:,} bytes; expected {expected} of at most that size")
     return data
-
-
-def read_lines(path: Path | str, expected: str, limit: int = READ_BYTES) -> list[str]:
-    """The lines of a UTF-8 file, split at newlines alone; what follows the last newline is one more if it is not empty.
-
-    Raises InputError, which says what was `expected`, if the file is missing, larger than `limit` bytes, or not UTF-8.
-    """
-    data = read_bytes(path, expected, limit)
-    try:
-        lines = data.decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        line = data.rfind(b"\n", 0, error.start) + 1
-        likely = likely_encoding(data[line : line + SAMPLE])
-        looks = f"; it looks like {likely[1]}: save it as UTF-8" if likely else ""
-        raise InputError(f"{path}: byte {error.start} is not UTF-8; expected {expected}{looks}") from None
-    return lines if lines[-1] else lines[:-1]
 
 
 def checksum(path: Path | str) -> str:

@@ -26,7 +26,7 @@ from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.model.openmp import library
-from bertworks.training import machine
+from bertworks.training import precision
 from bertworks.training.compute import wants_kernels
 from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of
@@ -54,7 +54,7 @@ def kernels(request, tmp_path_factory):
     if KERNELS is None:
         pytest.skip("needs Linux, gcc and AVX-512 with bfloat16")
     if request.param == "this processor":
-        assert KERNELS.multiplies(32) == (machine.processor_kind() != "AMX")
+        assert KERNELS.multiplies(32) == (precision.processor_kind() != "AMX")
         return KERNELS
     folder, gcc = tmp_path_factory.mktemp("kernels"), shutil.which("gcc")
     flags = (*build.FLAGS, "-mno-amx-tile", "-mno-amx-bf16", "-mno-amx-int8")
@@ -578,7 +578,7 @@ load = build.load.__wrapped__  # without the memory of this process
 
 
 def test_machines_with_a_compiler_have_them():
-    usable = sys.platform == "linux" and shutil.which("gcc") and machine.processor_kind() in ("AMX", "AVX-512 bf16")
+    usable = sys.platform == "linux" and shutil.which("gcc") and precision.processor_kind() in ("AMX", "AVX-512 bf16")
     assert (K.load() is not None) == bool(usable)
 
 
@@ -653,7 +653,7 @@ def test_the_threads_are_those_of_torch():
      ("reference", torch.bfloat16, False)],
 )  # fmt: skip
 def test_recipes_choose(wanted, dtype, used):
-    can = machine.compute_dtype("auto", torch.device("cpu")) is torch.bfloat16
+    can = precision.compute_dtype("auto", torch.device("cpu")) is torch.bfloat16
     assert wants_kernels(wanted, torch.device("cpu"), dtype) == (used and can)
     assert not wants_kernels(wanted, torch.device("cuda"), dtype)
 

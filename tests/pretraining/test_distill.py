@@ -15,13 +15,13 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.pretraining import distill as distilling
 from bertworks.pretraining.distill import every_second, start_student, student_config
-from bertworks.pretraining.recipe import DistillConfig
+from bertworks.pretraining.distill_recipe import DistillConfig
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from bertworks.training import vocabulary_loss
 from bertworks.training.objectives import Objective
-from bertworks.training.task_objectives import DistillationObjective
-from bertworks.training.vocabulary_loss import OutputLayer, Term, linear_divergence
+from bertworks.training.task_objectives import DistillationObjective, linear_divergence
+from bertworks.training.vocabulary_loss import OutputLayer, Term, used_slots
 from support.batches import batch, problem
 from support.loops import loop_of
 
@@ -96,17 +96,16 @@ def test_value_and_gradients_of_the_divergence(rows, temperature, gpu, monkeypat
     found, known = ((F.linear(*side) / temperature).log_softmax(-1)[used] for side in (tensors, theirs))
     expected = temperature**2 * (known.exp() * (known - found)).sum()
     gradients = torch.autograd.grad(3 * expected, tensors)
-    term = linear_divergence(OutputLayer(*tensors), OutputLayer(*theirs), used, temperature)
+    term = linear_divergence(OutputLayer(*tensors), OutputLayer(*theirs), used, temperature, used_slots(used))
     assert term.correct is None
     torch.testing.assert_close(term.loss, expected, rtol=1e-5, atol=1e-5)
     for one, other in zip(torch.autograd.grad(3 * term.loss, tensors), gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
-        same = linear_divergence(OutputLayer(*tensors), OutputLayer(*theirs), used, temperature).loss
+        same = linear_divergence(OutputLayer(*tensors), OutputLayer(*theirs), used, temperature, used_slots(used)).loss
     torch.testing.assert_close(same, expected.detach(), rtol=1e-5, atol=1e-5)
-    none = linear_divergence(
-        OutputLayer(*tensors), OutputLayer(*theirs), torch.zeros(23, dtype=torch.bool), temperature
-    )
+    unused = torch.zeros(23, dtype=torch.bool)
+    none = linear_divergence(OutputLayer(*tensors), OutputLayer(*theirs), unused, temperature, used_slots(unused))
     assert none.loss == 0
     none.loss.backward()
 
@@ -247,7 +246,7 @@ class Sums(Objective):
     def counts(self, batch):
         return {"one": 1, "two": 4}
 
-    def __call__(self, model, batch, dropout=None):
+    def terms(self, model, batch, dropout=None):
         return {"one": Term(model.weight.sum(), None), "two": Term(2 * model.weight.sum(), None)}
 
 

@@ -24,11 +24,11 @@ from bertworks.model import acceleration
 from bertworks.model.heads import build_model
 from bertworks.pretraining import estimate as estimating
 from bertworks.pretraining.estimate import estimate
-from bertworks.pretraining.job import check_vocabulary, open_training, pretrain, start_model
+from bertworks.pretraining.job import check_vocabulary, identity_of, open_training, pretrain, start_model
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from bertworks.training.loop import Run
+from bertworks.training.identity import Run
 from conftest import tiny_texts
 from support.loops import ALONE
 from support.segments import write_recipe
@@ -88,7 +88,7 @@ def test_the_reference_has_the_losses_of_the_faster_methods(
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     config = load_recipe(trained / "recipe.toml", PretrainConfig)
     store = Store.open(tiny_store.path)
-    run = Run(tmp_path, config.identity(store), ALONE)
+    run = Run(tmp_path, identity_of(config, store), ALONE)
     begun, before = start_model(config, trained / "model", run, store), load_model(trained / "model")
     assert all(torch.equal(a, b) for a, b in zip(begun.parameters(), before.parameters(), strict=True))
     config = dataclasses.replace(config, output_bias="frequencies")
@@ -101,7 +101,7 @@ def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     recipe = write_recipe(tmp_path, steps=2)
     main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained)))  # a run folder means its model
     assert (tmp_path / "run" / "results.json").exists()
-    hashes = {config.identity(store, path).hash for path in (None, trained, trained / "model", tmp_path / "run")}
+    hashes = {identity_of(config, store, path).hash for path in (None, trained, trained / "model", tmp_path / "run")}
     assert len(hashes) == 3
 
 

@@ -7,8 +7,7 @@ import torch
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer
 from bertworks.data.store import Store
 from bertworks.files import InputError
-from bertworks.pretraining.recipe import StaticConfig
-from bertworks.pretraining.static import train_static
+from bertworks.pretraining.static import StaticConfig, train_static
 
 
 def test_word2vec_of_a_store(tiny_store, tmp_path):

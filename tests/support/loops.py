@@ -7,10 +7,11 @@ import torch
 
 from bertworks.training.config import LoopConfig, OptimConfig, TrainerState
 from bertworks.training.distributed import World
-from bertworks.training.identity import RunIdentity
-from bertworks.training.loop import Run, TrainingLoop
+from bertworks.training.identity import Run, RunIdentity
+from bertworks.training.loop import TrainingLoop
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.optim import Optimizer
+from bertworks.training.run import train
 from bertworks.training.state import load_state
 from bertworks.training.trainer import AccumulationBatch, Trainer
 
@@ -41,8 +42,15 @@ class Feed:
         return AccumulationBatch(made, (0, 0, progress.step + 1))
 
 
+class Loop(TrainingLoop):
+    """A loop that is trained with its log, as a run is."""
+
+    def train(self, *given):
+        return super().train(*given) if given else train(self)
+
+
 def loop_of(model, batches, folder, optim=None, objective=None, evaluate=None, world=ALONE, resumed=False, **config):
-    """A TrainingLoop over `batches`, in float32, with a record per step; `resumed`: from the state in `folder`."""
+    """A Loop over `batches`, in float32, with a record per step; `resumed`: from the state in `folder`."""
     settings = {"precision": "float32", "log_every": 1, "eval_every": 0, "save_every": 0, "seed": 3} | config
     folder.mkdir(parents=True, exist_ok=True)
     optimizer = Optimizer(model, optim or OptimConfig())
@@ -51,7 +59,7 @@ def loop_of(model, batches, folder, optim=None, objective=None, evaluate=None, w
     if resumed:
         trainer.start_at(load_state(folder / "state", model, optimizer, IDENTITY))
     evaluate_now = evaluate and (lambda progress: evaluate())
-    return TrainingLoop(trainer, Run(folder, IDENTITY, world, quiet=True), evaluate_now)
+    return Loop(trainer, Run(folder, IDENTITY, world, quiet=True), evaluate_now)
 
 
 def stopped_before(step, batches):

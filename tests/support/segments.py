@@ -31,6 +31,7 @@ attention_probs_dropout_prob = {dropout}
 [instances]
 dupe_factor = 2
 [optim]
+rule = "{rule}"
 lr = 1e-3
 warmup = 0.1
 [loop]
@@ -53,12 +54,14 @@ micro_batch_size = {micro}
 """
 
 
-def write_recipe(folder: Path, steps=40, dropout=0.1, precision="float32", compute="eager", micro=9) -> Path:
+def write_recipe(
+    folder: Path, steps=40, dropout=0.1, precision="float32", compute="eager", micro=9, rule="bert_adam"
+) -> Path:
     """Two phases, accumulation in unequal parts, more than an epoch of the tiny store."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "recipe.toml"
     values = {"steps": steps, "dropout": dropout, "precision": precision, "compute": compute, "micro": micro}
-    path.write_text(RECIPE.format(**values))
+    path.write_text(RECIPE.format(**values, rule=rule))
     return path
 
 
@@ -67,10 +70,10 @@ def sit(argv: list[str], said: Path, environment: dict[str, str]) -> None:
     os.environ.update(environment)
     torch.set_num_threads(1)
     from bertworks.cli import main
-    from bertworks.training import loop
+    from bertworks.training import trainer
 
     if environment.get("RANK") == "1":  # the clocks of processes never quite agree; these do not at all
-        loop.time = SimpleNamespace(perf_counter=lambda: 3 * time.perf_counter())
+        trainer.time = SimpleNamespace(perf_counter=lambda: 3 * time.perf_counter())
     if seconds := float(environment.get("SLOW_FLUSH", 0)):  # a disk that is slow, so that a kill hits a write
         flush = os.fsync
         os.fsync = lambda handle: (time.sleep(seconds), flush(handle))[1]

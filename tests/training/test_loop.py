@@ -127,9 +127,9 @@ class Sick(PretrainingObjective):
     def __init__(self, when, value=math.nan):
         self.when, self.value, self.calls = when, value, -1
 
-    def __call__(self, model, batch, dropout=None):
+    def terms(self, model, batch, dropout=None):
         self.calls += 1
-        terms = super().__call__(model, batch, dropout)
+        terms = super().terms(model, batch, dropout)
         return {n: Term(t.loss * self.value if self.calls in self.when else t.loss, None) for n, t in terms.items()}
 
 
@@ -328,9 +328,9 @@ class Shift(PretrainingObjective):
     def __init__(self, when):
         self.when, self.calls = when, -1
 
-    def __call__(self, model, batch, dropout=None):
+    def terms(self, model, batch, dropout=None):
         self.calls += 1
-        terms, far = super().__call__(model, batch, dropout), math.inf if self.calls in self.when else 0.0
+        terms, far = super().terms(model, batch, dropout), math.inf if self.calls in self.when else 0.0
         return {name: Term(term.loss + far, None) for name, term in terms.items()}
 
 

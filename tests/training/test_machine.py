@@ -15,7 +15,7 @@ from bertworks.model.config import ModelConfig
 from bertworks.pretraining.job import open_training
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
-from bertworks.training import distributed, machine
+from bertworks.training import distributed, machine, precision
 from bertworks.training.config import LoopConfig, TrainerState
 from bertworks.training.distributed import World
 
@@ -63,8 +63,8 @@ def test_processes_on_gpus_name_their_device_and_do_not_wait_for_ever(gpu):
 @pytest.mark.parametrize(("real", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
 def test_a_gpu_that_only_emulates_bfloat16_trains_in_float32(monkeypatch, real, dtype):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or real)
-    assert machine.compute_dtype("auto", GPU) is dtype
-    assert machine.compute_dtype("bfloat16", GPU) is torch.bfloat16
+    assert precision.compute_dtype("auto", GPU) is dtype
+    assert precision.compute_dtype("bfloat16", GPU) is torch.bfloat16
 
 
 def test_one_process_of_a_node_checks_the_store(tiny_store, monkeypatch):

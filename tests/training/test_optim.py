@@ -283,7 +283,8 @@ def test_a_reloaded_optimizer_goes_on_to_the_same_bits(rule):
             copy.load_state_dict(model.state_dict())
             resumed = Optimizer(copy, config)
             state = optimizer.state()
-            assert state.keys() == optimizer.expected().keys()
+            resumed.load(None, step)  # as in a process that gets the moments from another
+            assert state.keys() == resumed.state().keys()
             resumed.load({name: moment.clone() for name, moment in state.items()}, step)
         grads = [torch.randn(p.shape, generator=generator) for p in model.parameters()]
         for one in {optimizer, resumed}:

@@ -131,8 +131,8 @@ def test_the_undisturbed_run_is_what_it_should_be(tiny_store, undisturbed):
     assert [record["step"] for record in records(out, "eval")] == [10, 20, 30, 40]
 
 
-def test_sigterm_saves_and_the_same_line_goes_on(tiny_store, undisturbed, tmp_path):
-    settings = {"precision": "float32"}
+@pytest.mark.parametrize("settings", [{"precision": "float32"}, {"precision": "bfloat16", "rule": "muon"}], ids=str)
+def test_sigterm_saves_and_the_same_line_goes_on(tiny_store, undisturbed, tmp_path, settings):
     recipe, out = write_recipe(tmp_path, **settings), tmp_path / "run"
     sitting = Segment(recipe, tiny_store.path, out)
     sitting.wait_for_save(state_of(out), random.Random(1))

@@ -8,8 +8,7 @@ import pytest
 from bertworks.config import SCHEMA, to_toml
 from bertworks.files import InputError, NewerVersion, remove_temporaries, write_json
 from bertworks.training.config import LoopConfig
-from bertworks.training.identity import FORMAT, RunIdentity
-from bertworks.training.loop import Run
+from bertworks.training.identity import FORMAT, Run, RunIdentity
 from bertworks.training.run import finished, open_run, refuse_other_folder, write_results
 from support.loops import ALONE, IDENTITY
 

@@ -14,8 +14,7 @@ from bertworks.files import Diverged, InputError
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
-from bertworks.training import distributed
-from bertworks.training import loop as loop_module
+from bertworks.training import distributed, state
 from bertworks.training.objectives import Objective
 from bertworks.training.vocabulary_loss import Term
 from support.loops import killed_at, loop_of
@@ -34,7 +33,7 @@ class Pull(Objective):
     def counts(self, batch):
         return {"task": 1}
 
-    def __call__(self, model, batch, dropout=None):
+    def terms(self, model, batch, dropout=None):
         return {"task": Term(model.weight.sum() + (math.inf if self.sick else 0.0), None)}
 
 
@@ -49,13 +48,13 @@ def linear():
 
 def train_with_a_slow_disk(rank, folder):
     """The first process takes its time to write the best weights, which are the last ones."""
-    write = loop_module.atomic_write
+    write = state.atomic_write
 
     def slow(path):
         time.sleep(0.3)
         return write(path)
 
-    loop_module.atomic_write = slow
+    state.atomic_write = slow
     scores = iter([0.1, 0.2, 0.3])
     with distributed.joined_world() as world:
         model = linear()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..pretraining.recipe import DistillConfig
+from ..pretraining.distill_recipe import DistillConfig
 from ..reporting.progress import is_first_process
 from .arguments import Flat, Positional, parse_recipe
 from .exit_status import run_to_its_end

@@ -84,7 +84,11 @@ def pretrain(argv: list[str]) -> None:
 def _of_initial_model(recipe: PretrainConfig, argv: list[str]) -> PretrainConfig:
     """The recipe with the shape of the model that --init names, if it names one."""
     init = value_of(argv, "--init")
-    return recipe.of_shape(Path(init)) if init else recipe
+    if not init:
+        return recipe
+    from ..pretraining.job import of_shape
+
+    return of_shape(recipe, Path(init))
 
 
 def _with_store(arguments: Arguments) -> PretrainConfig:

@@ -15,8 +15,8 @@ from ..data.store import Store
 from ..files import InputError, checksum
 from ..finetuning.job import check_settings
 from ..finetuning.recipe import FinetuneConfig
-from ..pretraining.recipe import PretrainConfig, StaticConfig
-from ..pretraining.static import static_shape
+from ..pretraining.recipe import PretrainConfig
+from ..pretraining.static import StaticConfig, static_shape
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
 from ..tasks.kinds import OWN_TABLE, load_data

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import check_least, check_seed, load_recipe
+from ..bounds import check_least, check_seed
+from ..config import load_recipe
 from ..training.config import OBJECTIVES
 
 FORMAT = 1  # of a study's results.json

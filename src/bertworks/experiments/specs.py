@@ -25,7 +25,8 @@ from ..config import to_toml
 from ..files import checksum, write_json
 from ..finetuning.recipe import FinetuneConfig
 from ..model.config import ModelConfig
-from ..pretraining.recipe import PretrainConfig, StaticConfig
+from ..pretraining.recipe import PretrainConfig
+from ..pretraining.static import StaticConfig
 from ..reporting.run_files import METRICS, read_results
 from ..tasks.base import Task
 from ..training.identity import RunIdentity

@@ -22,8 +22,8 @@ from ..files import InputError, read_json, write_json
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import finetune
 from ..pretraining.job import held_out_metrics, pretrain
-from ..pretraining.recipe import PretrainConfig, StaticConfig
-from ..pretraining.static import train_static
+from ..pretraining.recipe import PretrainConfig
+from ..pretraining.static import StaticConfig, train_static
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
 from ..reporting.tables import ResultTable

@@ -29,8 +29,7 @@ from ..tasks.rows import hash_of_texts
 from ..tokenizer import Tokenizer, unknown_fraction
 from ..training.config import TrainerState
 from ..training.distributed import World
-from ..training.identity import RunIdentity
-from ..training.loop import RecordCallback
+from ..training.identity import RecordCallback, RunIdentity
 from ..training.objectives import Objective
 from ..training.task_objectives import ClassificationObjective
 from ..training.trainer import AccumulationBatch

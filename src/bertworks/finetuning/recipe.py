@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from ..config import check_least, check_seed, find_recipe, load_recipe, with_fields
+from ..bounds import check_least, check_seed
+from ..config import find_recipe, load_recipe, with_fields
 from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import LengthLimits, Task

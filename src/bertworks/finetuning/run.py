@@ -35,19 +35,11 @@ from ..tasks.span_files import SPANS
 from ..training.compute import prepare_model
 from ..training.config import TrainerState
 from ..training.distributed import World, joined_world
-from ..training.identity import RECIPE
-from ..training.loop import RecordCallback, Run, TrainingLoop
+from ..training.identity import RECIPE, RecordCallback, Run
+from ..training.loop import TrainingLoop
 from ..training.machine import check_memory, prepared_process
 from ..training.optim import Optimizer
-from ..training.run import (
-    ANEW,
-    finished,
-    open_run,
-    refuse_other_folder,
-    resume_run,
-    run_facts,
-    write_results,
-)
+from ..training.run import ANEW, finished, open_run, refuse_other_folder, resume_run, run_facts, train, write_results
 from ..training.trainer import Trainer
 from .job import ExampleFeed, Job, rows_of_a_pass
 from .recipe import FinetuneConfig
@@ -138,7 +130,7 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
             return results
         loop = run.loop()
         job.say(opening(job, run.config))
-        if not loop.train():
+        if not train(loop):
             return None
         return write_results(out, run.save(loop), job.world)
 
@@ -161,7 +153,8 @@ class SeedRun:
         tokens = rows * len(job.train.ids) / max(1, len(job.train))
         layers = config.trained_layers(shape.num_hidden_layers)
         check_memory(tokens, shape.hidden_size, layers, job.world.device)
-        if config.loop.compute != "reference" and not config.optim.scales_by_norm:
+        # LAMB scales an update by the norm of the whole table
+        if config.loop.compute != "reference" and config.optim.rule != "albert_lamb":
             shrink_embeddings(self.model, job.tokens)
         feed = ExampleFeed(job.train, config, job.world, job.teacher.scores if job.teacher else None)
         optimizer = Optimizer(self.model, config.whole_warmup)

@@ -24,14 +24,15 @@ from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
 from ..training.compute import prepare_model, should_compile
 from ..training.distributed import is_first_of_node, joined_world
-from ..training.identity import RunIdentity
-from ..training.loop import Run, TrainingLoop
-from ..training.machine import compute_dtype, prepared_process
+from ..training.identity import Run, RunIdentity
+from ..training.loop import TrainingLoop
+from ..training.machine import prepared_process
 from ..training.objectives import PretrainingObjective
+from ..training.precision import compute_dtype
 from ..training.run import is_finished, open_run, refuse_other_folder
 from ..training.task_objectives import DistillationObjective
-from .job import check_same_tokenizer, training_of
-from .recipe import DistillConfig
+from .distill_recipe import DistillConfig
+from .job import check_same_tokenizer, finish, train_on_store, training_of
 from .run import StoreTraining
 
 METRICS = ("soft_loss", "mlm_loss", "mlm_accuracy", "cosine_loss")  # of an evaluation
@@ -105,7 +106,7 @@ def distill(
                 return results
             assert distillation is not None
             loop = distillation.loop(run)
-            return distillation.finish(loop) if distillation.source.train(loop) else None
+            return distillation.finish(loop) if train_on_store(distillation.source, loop) else None
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Distillation:
 
     def finish(self, loop: TrainingLoop) -> dict[str, Any]:
         """Write the student's folder and the results, which compare teacher and student on the held-out text."""
-        objective, results = loop.trainer.objective, self.source.results(loop, "distill")
+        objective = loop.trainer.objective
         assert isinstance(objective, DistillationObjective)
         scores = self.source.evaluate(objective.teacher, PretrainingObjective(None), loop.run.world)
         name, sizes = run_name(self.folder), (_size(self.teacher), _size(self.student))
@@ -160,11 +161,11 @@ class Distillation:
             "student": {
                 "layers of the teacher": list(self.layers),
                 **sizes[1],
-                **{key: results["metrics"][key] for key in scores},
+                **{key: loop.metrics[key] for key in scores},
             },
             "ratio": {"parameters": sizes[1]["parameters"] / sizes[0]["parameters"]},
         }
-        return self.source.finish(loop, results | comparison)
+        return finish(self.source, loop, "distill", comparison, {})
 
 
 def _size(model: Model) -> dict[str, int]:

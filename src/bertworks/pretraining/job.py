@@ -1,6 +1,8 @@
 """Pre-training from folders: a store, a recipe, and perhaps a model to continue from, become a run folder (run.py)."""
 
+import contextlib
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import torch
 from ..checkpoint.card import origin_in_card
 from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
+from ..checkpoint.weights import weights_checksum
 from ..data.batches import Vocabulary
 from ..data.prefetch import Prefetcher
 from ..data.store import Store
@@ -16,15 +19,17 @@ from ..data.vocabulary import check_unknown, tokenizer_of
 from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import Model, build_model
+from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
 from ..training.compute import prepare_model
 from ..training.distributed import is_first_of_node, joined_world
-from ..training.loop import RecordCallback, Run
-from ..training.machine import prepared_process
+from ..training.identity import RecordCallback, Run, RunIdentity
+from ..training.loop import TrainingLoop
+from ..training.machine import check_memory, prepared_process
 from ..training.objectives import PRETRAINING
-from ..training.run import is_finished, refuse_other_folder
+from ..training.run import is_finished, open_run, refuse_other_folder, resume_run, run_facts, train, write_results
 from .recipe import PretrainConfig
-from .run import StoreTraining, train_on_store
+from .run import PretrainingFeed, StoreTraining
 
 
 def pretrain(
@@ -45,10 +50,34 @@ def pretrain(
     refuse_other_folder(out)
     source = open_training(config, corpus, is_finished(out))
     check_vocabulary(source, init)
-    origin = None if init is None else origin_in_card(find_model(init))
+    origin = {} if init is None else origin_in_card(find_model(init))
     with prepared_process(), joined_world() as world:
-        run = Run(out, config.identity(source.store, init), world, quiet, on_record)
-        return train_on_store(source, run, lambda: start_model(config, init, run, source.store), origin)
+        run = Run(out, identity_of(config, source.store, init), world, quiet, on_record)
+        with open_run(run) as results:
+            if results is not None:
+                return results
+            loop = source.loop(run, start_model(config, init, run, source.store), PRETRAINING[config.objective])
+            if not train_on_store(source, loop):
+                return None
+            return finish(source, loop, "pretrain", {} if init is None else {"continued": True}, origin)
+
+
+def identity_of(config: PretrainConfig, store: Store, init: Path | None = None) -> RunIdentity:
+    """What determines the outcome of a run: settings, store, weights to continue from."""
+    initial = () if init is None else (weights_checksum(find_model(init)),)
+    return RunIdentity(config, (store.fingerprint, *initial))
+
+
+def of_shape(config: PretrainConfig, init: Path) -> PretrainConfig:
+    """The recipe for the model of a model folder or run folder, with its shape and dropout.
+
+    Raises InputError if the folder is incomplete, or has too few positions for a phase.
+    """
+    folder = find_model(init)
+    try:
+        return dataclasses.replace(config, model=read_config(folder)[0])
+    except ValueError as error:
+        raise InputError(f"{folder}: {error}; take a recipe with shorter phases") from None
 
 
 def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> StoreTraining:
@@ -71,6 +100,52 @@ def training_of(config: PretrainConfig, store: Store, tokenizer: Tokenizer) -> S
         lambda folder, model, facts: save_folder(folder, model, tokenizer, dict(facts)),
         Prefetcher,
     )
+
+
+def train_on_store(source: StoreTraining, loop: TrainingLoop) -> bool:
+    """Continue from the saved state, if any, and train; False if the run was stopped before its end.
+
+    First it prints what is about to run, for a person to check before hours are spent.
+    """
+    config, store, run, feed = source.config, source.store, loop.run, loop.trainer.feed
+    shape, tokens = config.model, sum(shard.n_tokens for shard in store.shards("train"))
+    parameters = sum(p.numel() for p in loop.trainer.model.parameters())
+    retained = config.masking.unchanged_fraction if config.objective_spec.masked else 0.0
+    for phase in config.phases:
+        rows = -(-phase.batch_size // run.world.size)
+        tokens_of_pass = phase.length * min(phase.micro_batch_size or rows, rows)
+        check_memory(tokens_of_pass, shape.hidden_size, shape.num_hidden_layers, run.world.device)
+    resume_run(loop)
+    run.say(
+        f"model: {counted(shape.num_hidden_layers, 'layer')}, width {shape.hidden_size}, {parameters:,} parameters; "
+        f"corpus: {tokens:,} tokens; processes: {run.world.size}"
+    )
+    run.say(plateau(store.unigram_entropy(), retained))
+    assert isinstance(feed, PretrainingFeed)
+    with contextlib.closing(feed):
+        return train(loop)
+
+
+def plateau(entropy: float, retained: float) -> str:
+    """The losses, in nats, at which a language model has learned nothing of contexts yet (docs/results.md)."""
+    copies = (
+        f", near {entropy * (1 - retained):.2f} also copies of the tokens that masking kept" if 0 < retained < 1 else ""
+    )
+    return f"unigram entropy of the corpus {entropy:.3f} nats: a loss near it has word frequencies only{copies}"
+
+
+def finish(
+    source: StoreTraining, loop: TrainingLoop, kind: str, facts: Mapping[str, Any], origin: Mapping[str, str]
+) -> dict[str, Any]:
+    """Write the model folder, with results and `origin` in its card, and results.json, whose content is returned."""
+    model, run, store = loop.trainer.model, loop.run, source.store
+    assert isinstance(model, Model)
+    metrics = loop.metrics | {"unigram_entropy": store.unigram_entropy()}
+    results = {"kind": kind, "metrics": metrics, **run_facts(loop), "instances": loop.progress.instances}
+    results |= {"corpus": store.fingerprint, **facts}
+    if run.world.main:
+        source.save_model(run.out / "model", model, {**results, **origin})
+    return write_results(run.out, results, run.world)
 
 
 def held_out_metrics(config: PretrainConfig, corpus: Path, model: Path) -> dict[str, float]:

@@ -1,19 +1,17 @@
-"""Recipes of pre-training (paper 3.1, A.2; its comparators, 5.1), distillation (Sanh et al. 2019), and word2vec."""
+"""The recipe of pre-training (paper 3.1, A.2; its comparators, 5.1). Importing this file loads no torch."""
 
 import dataclasses
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-from ..config import check_least
+from ..bounds import check_least
 from ..data.batches import PretrainingData, Vocabulary
 from ..data.instances import InstanceConfig
 from ..data.masking import MaskingConfig
 from ..data.store import Store
-from ..files import InputError, shorten
+from ..files import shorten
 from ..model.config import HeadName, ModelConfig
 from ..training.config import MAX_BATCH_SIZE, OBJECTIVES, LoopConfig, ObjectiveName, ObjectiveSpec, OptimConfig
-from ..training.identity import RunIdentity
 
 
 @dataclass(frozen=True)
@@ -80,19 +78,6 @@ class PretrainConfig:
                     "model's positions allow"
                 )
 
-    def of_shape(self, init: Path) -> "PretrainConfig":
-        """This recipe for the model of a model folder or run folder, with its shape and dropout.
-
-        Raises InputError if the folder is incomplete, or has too few positions for a phase.
-        """
-        from ..checkpoint.folder import find_model, read_config
-
-        folder = find_model(init)
-        try:
-            return dataclasses.replace(self, model=read_config(folder)[0])
-        except ValueError as error:
-            raise InputError(f"{folder}: {error}; take a recipe with shorter phases") from None
-
     @property
     def objective_spec(self) -> ObjectiveSpec:
         """What the objective needs of model and batches."""
@@ -117,77 +102,3 @@ class PretrainConfig:
             masking = None
         instances = dataclasses.replace(self.instances, sentence_order=self.objective_spec.pair == "sop")
         return PretrainingData(store, split, vocabulary, length, instances, masking, self.loop.seed)
-
-    def identity(self, store: Store, init: Path | None = None) -> RunIdentity:
-        """What determines the outcome of a run: settings, store, weights to continue from."""
-        from ..checkpoint.locate import find_model
-        from ..checkpoint.weights import weights_checksum
-
-        initial = () if init is None else (weights_checksum(find_model(init)),)
-        return RunIdentity(self, (store.fingerprint, *initial))
-
-
-@dataclass(frozen=True)
-class DistillConfig:
-    """A recipe of distillation. The defaults are DistilBERT's."""
-
-    # the teacher's layers, from 0, whose weights the student starts with; none: every second one
-    layers: tuple[int, ...] = ()
-    temperature: float = 2.0  # temperature of both softmaxes in the loss against the teacher's distribution
-    # tokens at which the student learns the teacher's distribution: only the masked tokens, or all tokens
-    soft_targets: Literal["masked", "all"] = "masked"
-    soft_weight: float = 5.0  # weight in the loss of the divergence from the teacher's distribution
-    mlm_weight: float = 2.0  # weight in the loss of the masked LM
-    cosine_weight: float = 1.0  # weight in the loss of 1 - cosine of the two last layers' vectors, over all tokens
-    instances: InstanceConfig = field(default_factory=lambda: InstanceConfig(0.0, 0, "full-sentences"))
-    masking: MaskingConfig = field(default_factory=MaskingConfig)
-    optim: OptimConfig = field(
-        default_factory=lambda: OptimConfig(
-            5e-4, "adamw", (0.9, 0.98), weight_decay=0.0, max_grad_norm=5.0, warmup=0.05, schedule="hf"
-        )
-    )
-    loop: LoopConfig = field(default_factory=LoopConfig)
-    phases: tuple[Phase, ...] = (Phase(),)
-    eval_batches: int = 40  # held-out batches per evaluation
-    # processes that make batches ahead of training, for each training process; 0: it makes them itself; -1: 2 on a GPU,
-    # 0 on a CPU
-    workers: int = -1
-
-    def __post_init__(self) -> None:
-        weights = self.weights.values()
-        check_least(self, ("workers",), -1, "2 on a GPU, 0 on a CPU")
-        if self.temperature <= 0 or min(weights) < 0 or not any(weights):
-            raise ValueError(
-                f"temperature = {self.temperature}, weights {', '.join(map(str, weights))}; expected a temperature "
-                "above 0 and weights of 0 or more, not all of them 0"
-            )
-
-    @property
-    def weights(self) -> dict[str, float]:
-        """Of the terms of the loss."""
-        return {"soft": self.soft_weight, "mlm": self.mlm_weight, "cosine": self.cosine_weight}
-
-    def pretraining(self, student: ModelConfig) -> PretrainConfig:
-        """The run as one of pre-training. Raises InputError if the recipe does not fit the student."""
-        same = ("instances", "masking", "optim", "loop", "phases", "eval_batches", "workers")
-        try:
-            return PretrainConfig("mlm", student, **{name: getattr(self, name) for name in same})
-        except ValueError as error:
-            raise InputError(str(error)) from None
-
-
-@dataclass(frozen=True)
-class StaticConfig:
-    """How word2vec is trained; the defaults are gensim's, but for width and the direction of prediction."""
-
-    width: int = 256  # width of a vector
-    window: int = 5  # number of tokens on each side that a token predicts
-    negative: int = 5  # number of negative samples for each prediction
-    epochs: int = 5  # passes over the corpus store
-    min_count: int = 5  # tokens that occur less often get no vector
-    seed: int = 1  # random seed; only one thread gives the same vectors again
-    threads: int = 1  # number of training threads
-
-    def __post_init__(self) -> None:
-        check_least(self, ("width", "window", "negative", "epochs", "min_count", "threads"), 1)
-        check_least(self, ("seed",), 0)

@@ -9,7 +9,7 @@ saves a model, and one that makes batches ahead of training.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data.batches import BatchRequest, BatchSource, PretrainingData, Vocabulary, as_tensors
 from ..data.instances import Position
@@ -18,13 +18,14 @@ from ..files import InputError
 from ..model.heads import Model
 from ..training.config import TrainerState
 from ..training.distributed import World
-from ..training.loop import Run, TrainingLoop, evaluate
-from ..training.machine import check_memory
-from ..training.objectives import PRETRAINING, Objective
+from ..training.loop import TrainingLoop, evaluate
+from ..training.objectives import Objective
 from ..training.optim import Optimizer
-from ..training.run import open_run, resume_run, run_facts, write_results
 from ..training.trainer import AccumulationBatch, Trainer
 from .recipe import Phase, PretrainConfig
+
+if TYPE_CHECKING:
+    from ..training.identity import Run
 
 GPU_WORKERS = 2  # processes that make batches where a GPU leaves the processor idle
 
@@ -32,98 +33,6 @@ SaveModel = Callable[[Path, Model, Mapping[str, Any]], None]
 """Writes a model folder, with facts about the model for its card."""
 Prefetch = Callable[[Sequence[PretrainingData], int], BatchSource]
 """Starts a number of processes that make the batches of these streams ahead of training."""
-
-
-def train_on_store(
-    source: "StoreTraining", run: Run, start: Callable[[], Model], origin: Mapping[str, str] | None = None
-) -> dict[str, Any] | None:
-    """Train or resume, and write the run folder; returns its results, or None if stopped before the end.
-
-    start: makes the initial model, on its device. origin: where it comes from, if it was trained before, for the card.
-    """
-    with open_run(run) as results:
-        if results is not None:
-            return results
-        loop = source.loop(run, start(), PRETRAINING[source.config.objective])
-        if not source.train(loop):
-            return None
-        facts = {} if origin is None else {"continued": True}
-        return source.finish(loop, source.results(loop, "pretrain") | facts, origin)
-
-
-@dataclass(frozen=True)
-class StoreTraining:
-    """Training on a store: all that it needs besides the run folder, the model and the objective."""
-
-    config: PretrainConfig
-    store: Store
-    vocabulary: Vocabulary
-    save_model: SaveModel
-    prefetch: Prefetch
-
-    def loop(
-        self, run: Run, model: Model, objective: Objective, weights: Mapping[str, float] | None = None
-    ) -> TrainingLoop:
-        """The run's loop, new or resumed; `weights` are those of the terms in the loss."""
-        config, world = self.config, run.world
-
-        def evaluate_now(progress: TrainerState) -> dict[str, float]:
-            """During training at the current phase's length, because the model has not yet been trained on longer ones.
-
-            At the end, and where scores are compared to keep the best weights, at the last phase's.
-            """
-            is_over = config.loop.budget_used(progress) >= 1
-            if is_over:
-                run.say(f"evaluating on at most {config.eval_batches} held-out batches")
-            return self.evaluate(model, objective, world, -1 if is_over or config.loop.keep_best else progress.phase)
-
-        def save_snapshot(step: int) -> None:
-            if step in config.snapshots and world.main:
-                self.save_model(run.out / "snapshots" / f"step-{step}", model, {"kind": "pretrain", "steps": step})
-
-        for phase in config.phases:
-            rows = -(-phase.batch_size // world.size)
-            tokens = phase.length * min(phase.micro_batch_size or rows, rows)
-            check_memory(tokens, config.model.hidden_size, config.model.num_hidden_layers, world.device)
-        feed = PretrainingFeed(config, self.store, self.vocabulary, world, self.prefetch)
-        trainer = Trainer(model, objective, feed, Optimizer(model, config.optim), world, config.loop, weights or {})
-        loop = TrainingLoop(trainer, run, evaluate_now, after_step=save_snapshot, at_end=feed.close)
-        resume_run(loop)
-        return loop
-
-    def evaluate(self, model: Model, objective: Objective, world: World, phase: int = -1) -> dict[str, float]:
-        """The metrics on held-out text, cut into instances of one phase's length."""
-        data = self.config.data(self.store, "validation", self.vocabulary, self.config.phases[phase].length)
-        return evaluate(model, objective, data.batches(64, self.config.eval_batches), world)
-
-    def train(self, loop: TrainingLoop) -> bool:
-        """Print what is about to run, for a person to check before hours are spent, and train."""
-        config, layers = self.config, self.config.model.num_hidden_layers
-        parameters = sum(p.numel() for p in loop.trainer.model.parameters())
-        tokens = sum(shard.n_tokens for shard in self.store.shards("train"))
-        retained = config.masking.unchanged_fraction if config.objective_spec.masked else 0.0
-        loop.run.say(
-            f"model: {layers} layer{'s' * (layers != 1)}, width {config.model.hidden_size}, {parameters:,} parameters; "
-            f"corpus: {tokens:,} tokens; processes: {loop.run.world.size}"
-        )
-        loop.run.say(plateau(self.store.unigram_entropy(), retained))
-        return loop.train()
-
-    def results(self, loop: TrainingLoop, kind: str) -> dict[str, Any]:
-        """What results.json has."""
-        metrics = loop.metrics | {"unigram_entropy": self.store.unigram_entropy()}
-        facts = {"instances": loop.progress.instances, "corpus": self.store.fingerprint}
-        return {"kind": kind, "metrics": metrics, **run_facts(loop), **facts}
-
-    def finish(
-        self, loop: TrainingLoop, results: dict[str, Any], origin: Mapping[str, str] | None = None
-    ) -> dict[str, Any]:
-        """Write the model folder, with results and `origin` in its card, and the results, which are returned."""
-        model, run = loop.trainer.model, loop.run
-        assert isinstance(model, Model)
-        if run.world.main:
-            self.save_model(run.out / "model", model, {**results, **(origin or {})})
-        return write_results(run.out, results, run.world)
 
 
 class PretrainingFeed:
@@ -167,9 +76,41 @@ class PretrainingFeed:
         self.source.close()
 
 
-def plateau(entropy: float, retained: float) -> str:
-    """The losses, in nats, at which a language model has learned nothing of contexts yet (docs/results.md)."""
-    copies = (
-        f", near {entropy * (1 - retained):.2f} also copies of the tokens that masking kept" if 0 < retained < 1 else ""
-    )
-    return f"unigram entropy of the corpus {entropy:.3f} nats: a loss near it has word frequencies only{copies}"
+@dataclass(frozen=True)
+class StoreTraining:
+    """Training on a store: all that it needs besides the run folder, the model and the objective."""
+
+    config: PretrainConfig
+    store: Store
+    vocabulary: Vocabulary
+    save_model: SaveModel
+    prefetch: Prefetch
+
+    def loop(
+        self, run: "Run", model: Model, objective: Objective, weights: Mapping[str, float] | None = None
+    ) -> TrainingLoop:
+        """A new loop; `weights` are those of the terms in the loss."""
+        config, world = self.config, run.world
+
+        def evaluate_now(progress: TrainerState) -> dict[str, float]:
+            """During training at the current phase's length, because the model has not yet been trained on longer ones.
+
+            At the end, and where scores are compared to keep the best weights, at the last phase's.
+            """
+            is_over = config.loop.budget_used(progress) >= 1
+            if is_over:
+                run.say(f"evaluating on at most {config.eval_batches} held-out batches")
+            return self.evaluate(model, objective, world, -1 if is_over or config.loop.keep_best else progress.phase)
+
+        def save_snapshot(step: int) -> None:
+            if step in config.snapshots and world.main:
+                self.save_model(run.out / "snapshots" / f"step-{step}", model, {"kind": "pretrain", "steps": step})
+
+        feed = PretrainingFeed(config, self.store, self.vocabulary, world, self.prefetch)
+        trainer = Trainer(model, objective, feed, Optimizer(model, config.optim), world, config.loop, weights or {})
+        return TrainingLoop(trainer, run, evaluate_now, after_step=save_snapshot)
+
+    def evaluate(self, model: Model, objective: Objective, world: World, phase: int = -1) -> dict[str, float]:
+        """The metrics on held-out text, cut into instances of one phase's length."""
+        data = self.config.data(self.store, "validation", self.vocabulary, self.config.phases[phase].length)
+        return evaluate(model, objective, data.batches(64, self.config.eval_batches), world)

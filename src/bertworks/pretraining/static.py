@@ -6,12 +6,14 @@ under a BiLSTM (`--top.bilstm-layers 2`).
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from ..bounds import check_least
 from ..checkpoint.folder import save_folder
 from ..data.store import Store
 from ..data.vocabulary import check_unknown, tokenizer_of
@@ -19,7 +21,23 @@ from ..files import InputError
 from ..model.config import ModelConfig
 from ..model.heads import build_model
 from ..reporting.outputs import check_output_folder
-from .recipe import StaticConfig
+
+
+@dataclass(frozen=True)
+class StaticConfig:
+    """How word2vec is trained; the defaults are gensim's, but for width and the direction of prediction."""
+
+    width: int = 256  # width of a vector
+    window: int = 5  # number of tokens on each side that a token predicts
+    negative: int = 5  # number of negative samples for each prediction
+    epochs: int = 5  # passes over the corpus store
+    min_count: int = 5  # tokens that occur less often get no vector
+    seed: int = 1  # random seed; only one thread gives the same vectors again
+    threads: int = 1  # number of training threads
+
+    def __post_init__(self) -> None:
+        check_least(self, ("width", "window", "negative", "epochs", "min_count", "threads"), 1)
+        check_least(self, ("seed",), 0)
 
 
 def train_static(corpus: Path | str, out: Path | str, config: StaticConfig | None = None) -> dict[str, Any]:

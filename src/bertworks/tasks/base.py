@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from ..config import check_least
+from ..bounds import check_least
 from ..files import InputError
 from ..model.config import HeadName
 from ..reporting.run_files import PREDICTIONS

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import tokenizers
 from tokenizers import processors
 
-from ..files import InputError, read_lines
+from ..encodings import read_lines
+from ..files import InputError
 
 Kind = Literal["wordpiece", "bpe", "unigram"]
 KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}

@@ -8,8 +8,8 @@ import torch
 from ..model.acceleration import compile_layers, is_supported, load_kernels, reference, training_method, use_kernels
 from ..model.heads import Model
 from .config import LoopConfig
-from .loop import Run
-from .machine import compute_dtype
+from .identity import Run
+from .precision import compute_dtype
 
 
 def prepare_model(model: Model, config: LoopConfig, run: Run) -> Model:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..config import check_least, check_seed
+from ..bounds import check_least, check_seed
 from ..files import InputError
 from ..model.config import HeadName
 
@@ -117,11 +117,6 @@ class OptimConfig:
         check_least(self, numbers, 0, of="optim")
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
-
-    @property
-    def scales_by_norm(self) -> bool:
-        """Whether the rule scales the update of a tensor by the tensor's norm."""
-        return self.rule == "albert_lamb"
 
 
 # ---- objectives of pre-training by name; objectives.py computes the losses

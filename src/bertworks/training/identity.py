@@ -1,10 +1,12 @@
-"""The identity of a run: its recipe and all that it reads, and nothing else.
+"""A run, and its identity: its recipe and all that it reads, and nothing else.
 
 When a command is run again, its run is recognised by the hash in results.json or in the state. If the hash differs, the
 recipe.toml beside it shows which field differs.
 """
 
 import hashlib
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +14,15 @@ from typing import Any, TypeVar
 
 from ..config import differences, load_recipe, to_toml
 from ..files import InputError
+from .distributed import World
 
 RECIPE = "recipe.toml"
 FORMAT = 2  # of results.json; 1: those without a number
 _SHOWN = 3  # differing fields that a message has
 
 T = TypeVar("T")
+RecordCallback = Callable[[Mapping[str, Any]], Any]
+"""Called with each record of a run's log; when it returns True, the run is saved and stops."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,8 @@ class RunIdentity:
         unlike = differences(reproducible_settings(recipe), reproducible_settings(self.recipe))
         if not unlike:
             return f"The settings in {path} are the same; data or model differ. "
-        shown = [f"{key} = {old!r} (now {new!r})" for key, old, new in unlike[:_SHOWN]]
-        more = f" and {len(unlike) - _SHOWN} more fields that differ" if len(unlike) > _SHOWN else ""
-        return f"Found {', '.join(shown)}{more} in {path}. "
+        shown = ", ".join(f"{key} = {old!r} (now {new!r})" for key, old, new in unlike[:_SHOWN])
+        return f"Found {shown}{' and more fields that differ' * (len(unlike) > _SHOWN)} in {path}. "
 
 
 def reproducible_settings(recipe: T) -> T:
@@ -62,3 +66,19 @@ def reproducible_settings(recipe: T) -> T:
     settings: Any = recipe
     unchanged: T = replace(settings, **{name: value for name, value in neutral.items() if hasattr(recipe, name)})
     return unchanged
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of this process: its folder, what it is, and who takes part."""
+
+    out: Path
+    identity: RunIdentity
+    world: World
+    quiet: bool = False
+    on_record: RecordCallback | None = None
+
+    def say(self, text: str) -> None:
+        """Print a line to stderr, once for all processes."""
+        if not self.quiet and self.world.main:
+            print(text, file=sys.stderr)

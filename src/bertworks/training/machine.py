@@ -1,4 +1,4 @@
-"""This machine and this process: precision, memory, signals, settings, and the facts that results record."""
+"""This machine and this process: memory, signals, settings, and the facts that results record."""
 
 import contextlib
 import ctypes
@@ -19,29 +19,10 @@ from .._version import __version__
 from ..files import InputError
 from ..model import openmp
 from ..reporting.run_files import commit
-from .distributed import World, this_device
+from .distributed import this_device
+from .precision import processor_kind
 
-# torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first
-BFLOAT16_KINDS = {"_is_amx_tile_supported": "AMX", "_is_avx512_bf16_supported": "AVX-512 bf16"}
 THRESHOLDS = 32 << 20, 64 << 20  # bytes: the largest that glibc sets by itself, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD
-
-
-def compute_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The type of matrix products: "float32", "bfloat16", or for "auto" bfloat16 where it is the faster one.
-
-    float32 is never TF32, so training, evaluation and prediction compute the same numbers: nothing in bertworks turns
-    torch's setting on.
-    """
-    if precision == "auto" and device.type == "cuda":  # GPUs before 2020 only emulate bfloat16
-        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float32
-    fast = precision == "auto" and processor_kind() in BFLOAT16_KINDS.values()
-    return torch.bfloat16 if fast or precision == "bfloat16" else torch.float32
-
-
-def graphs_made() -> int:
-    """How many graphs torch.compile has made in this process."""
-    dynamo = sys.modules.get("torch._dynamo.utils")  # its import takes seconds
-    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
 
 
 def peak_memory(device: torch.device) -> int:
@@ -54,11 +35,6 @@ def peak_memory(device: torch.device) -> int:
         memory = psutil.Process().memory_info()
         return int(getattr(memory, "peak_wset", memory.rss))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def used_by_others(world: World) -> dict[str, float]:
-    """Cores that other programs use, for a log; left out if several processes train together."""
-    return openmp.others() if world.size == 1 else {}
 
 
 def check_memory(tokens: float, width: int, layers: int, device: torch.device) -> None:
@@ -76,14 +52,6 @@ def check_memory(tokens: float, width: int, layers: int, device: torch.device) -
             f"{device} has {memory / 1e9:,.1f} GB of memory; give a smaller batch_size, or a micro_batch_size, which "
             "divides a batch and gives the same gradients"
         )
-
-
-def processor_kind() -> str:
-    """The fastest matrix products of the processor: "AMX", "AVX-512 bf16", or torch's name for what it has."""
-    for name, kind in BFLOAT16_KINDS.items():
-        if getattr(torch.cpu, name, bool)():
-            return kind
-    return str(torch.backends.cpu.get_cpu_capability())
 
 
 def facts() -> dict[str, Any]:

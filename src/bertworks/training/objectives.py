@@ -27,98 +27,25 @@ class Objective(Protocol):
     def prepare(self, batch: Batch) -> Batch:
         """The batch, of tensors on the CPU, with the keys that are read off the others (batch.py).
 
-        On a GPU they would have to be waited for. A batch that has them is returned as it is, so they can be made
-        ahead.
+        On a GPU they would have to be waited for.
         """
         return with_layout(batch)
 
-    def counts(self, batch: Batch) -> Mapping[str, float]:
+    def counts(self, batch: Batch) -> Mapping[str, int]:
         """How many predictions each term of this batch has, from its labels alone."""
         return {"task": len(batch["labels"])}
 
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        """The sums of each term, from a prepared batch."""
+
     def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         """The sums of each term."""
+        return self.terms(model, self.prepare(batch), dropout)
 
 
-@dataclass(frozen=True)
-class PretrainingObjective(Objective):
-    """Masked LM and next-sentence prediction (section 3.1, A.2; both weigh 1), or masked LM alone.
-
-    ALBERT has sentence-order prediction instead (its section 3.1): a pair in order or swapped.
-    """
-
-    pair: PairName | None = "nsp"
-
-    def prepare(self, batch: Batch) -> Batch:
-        return _with_output_positions(_with_slots(super().prepare(batch)))
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
-        if self.pair:
-            counts[self.pair] = int((batch["pair_labels"] != IGNORED).sum())
-        return counts
-
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        batch = self.prepare(batch)
-        # the cells have each sequence's first token; an encoder that reads from left to right pools the last one
-        cells = batch["output_positions"] if model.config.direction != "left" else None
-        out = model.encode(batch, dropout, cells)
-        terms = {"mlm": _token_loss(model, out, batch)}
-        if self.pair:
-            key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
-            terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
-        return terms
-
-
-@dataclass(frozen=True)
-class LanguageModelObjective(Objective):
-    """Every token from those before it, as GPT (term "ltr"), or from those behind it ("rtl"); section 5.1.
-
-    The encoder must see that side alone. The head is that of the masked LM, so that nothing else differs.
-    """
-
-    direction: Literal["left", "right"]  # the side that a token sees
-
-    @property
-    def name(self) -> str:
-        return "ltr" if self.direction == "left" else "rtl"
-
-    def prepare(self, batch: Batch) -> Batch:
-        if "masked_slots" in batch:
-            return batch
-        left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
-        seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
-        labels = batch["input_ids"].flatten()[predicted]
-        return _with_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})
-
-    def counts(self, batch: Batch) -> dict[str, int]:
-        return {self.name: int(_neighbours(batch).sum())}
-
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        batch = self.prepare(batch)
-        return {self.name: _token_loss(model, model.encode(batch, dropout), batch)}
-
-
-PRETRAINING: dict[ObjectiveName, Objective] = {  # by the name in the recipe
-    "mlm+nsp": PretrainingObjective("nsp"),
-    "mlm+sop": PretrainingObjective("sop"),
-    "mlm": PretrainingObjective(None),
-    "ltr": LanguageModelObjective("left"),
-    "rtl": LanguageModelObjective("right"),
-}
-
-
-def _neighbours(batch: Batch) -> Tensor:
-    """(B, L): tokens that have a token at their right."""
-    mask = batch["attention_mask"].bool()
-    both = mask & mask.roll(-1, 1)
-    both[:, -1] = False
-    return both
-
-
-def _with_slots(batch: Batch) -> Batch:
+def with_slots(batch: Batch) -> Batch:
     """The batch with the slots of `masked_labels` that are used."""
-    return batch if "masked_slots" in batch else batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
+    return batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
 
 
 def _with_output_positions(batch: Batch) -> Batch:
@@ -126,8 +53,6 @@ def _with_output_positions(batch: Batch) -> Batch:
 
     Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
     """
-    if "output_positions" in batch:
-        return batch
     ids, packing = batch["input_ids"], Layout.of_batch(batch)
     read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
     read[batch["masked_positions"][batch["masked_slots"]]] = True
@@ -145,3 +70,75 @@ def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
     used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))
     layer = OutputLayer.of(model, used)
     return linear_cross_entropy(layer, batch["masked_labels"], batch["masked_slots"], model.kernels)
+
+
+@dataclass(frozen=True)
+class PretrainingObjective(Objective):
+    """Masked LM and next-sentence prediction (section 3.1, A.2; both weigh 1), or masked LM alone.
+
+    ALBERT has sentence-order prediction instead (its section 3.1): a pair in order or swapped.
+    """
+
+    pair: PairName | None = "nsp"
+
+    def prepare(self, batch: Batch) -> Batch:
+        return _with_output_positions(with_slots(super().prepare(batch)))
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
+        if self.pair:
+            counts[self.pair] = int((batch["pair_labels"] != IGNORED).sum())
+        return counts
+
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        # the cells have each sequence's first token; an encoder that reads from left to right pools the last one
+        cells = batch["output_positions"] if model.config.direction != "left" else None
+        out = model.encode(batch, dropout, cells)
+        terms = {"mlm": _token_loss(model, out, batch)}
+        if self.pair:
+            key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
+            terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
+        return terms
+
+
+def _neighbours(batch: Batch) -> Tensor:
+    """(B, L): tokens that have a token at their right."""
+    mask = batch["attention_mask"].bool()
+    both = mask & mask.roll(-1, 1)
+    both[:, -1] = False
+    return both
+
+
+@dataclass(frozen=True)
+class LanguageModelObjective(Objective):
+    """Every token from those before it, as GPT (term "ltr"), or from those behind it ("rtl"); section 5.1.
+
+    The encoder must see that side alone. The head is that of the masked LM, so that nothing else differs.
+    """
+
+    direction: Literal["left", "right"]  # the side that a token sees
+
+    @property
+    def name(self) -> str:
+        return "ltr" if self.direction == "left" else "rtl"
+
+    def prepare(self, batch: Batch) -> Batch:
+        left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
+        seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
+        labels = batch["input_ids"].flatten()[predicted]
+        return with_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})
+
+    def counts(self, batch: Batch) -> dict[str, int]:
+        return {self.name: int(_neighbours(batch).sum())}
+
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+        return {self.name: _token_loss(model, model.encode(batch, dropout), batch)}
+
+
+PRETRAINING: dict[ObjectiveName, Objective] = {  # by the name in the recipe
+    "mlm+nsp": PretrainingObjective("nsp"),
+    "mlm+sop": PretrainingObjective("sop"),
+    "mlm": PretrainingObjective(None),
+    "ltr": LanguageModelObjective("left"),
+    "rtl": LanguageModelObjective("right"),
+}

@@ -9,7 +9,7 @@ AdamW for the rest. Query and key are part of the rest: updates of Muon's size w
 
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,7 +67,7 @@ class Optimizer:
         adam, muon = self._groups(self.parameters.keys() - self.by_muon), self._groups(self.by_muon)
         beta1, beta2 = config.betas
         self.adam: torch.optim.Optimizer
-        if config.scales_by_norm:
+        if config.rule == "albert_lamb":
             self.adam = Lamb(adam, config.lr, (beta1, beta2), config.eps)
         else:
             self.adam = torch.optim.AdamW(adam, config.lr, (beta1, beta2), config.eps, fused=True)
@@ -145,20 +145,12 @@ class Optimizer:
         states = {name: self._state(name).get(p, {}) for name, p in self.parameters.items()}
         return {f"{key}.{name}": state[key] for name, state in states.items() for key in state if key != "step"}
 
-    def expected(self) -> dict[str, torch.Tensor]:
-        """A tensor like each of those that `state` gives once an update was made, by the same names."""
-        return {f"{key}.{name}": p for name, p in self.parameters.items() for key in self._moments(name)}
-
-    def load(self, moments: dict[str, torch.Tensor], updates: int) -> None:
-        """Take back what `state` gave after `updates` updates."""
+    def load(self, moments: Mapping[str, torch.Tensor] | None, updates: int) -> None:
+        """Take back what `state` gave after `updates` updates; None: moments of 0, to be overwritten."""
         for name, p in self.parameters.items():
-            self._state(name)[p] = {
-                "step": torch.tensor(float(updates), device=p.device),
-                **{key: moments[f"{key}.{name}"].to(p.device) for key in self._moments(name)},
-            }
-
-    def _moments(self, name: str) -> tuple[str, ...]:
-        return ("momentum_buffer",) if name in self.by_muon else ("exp_avg", "exp_avg_sq")
+            keys = ("momentum_buffer",) if name in self.by_muon else ("exp_avg", "exp_avg_sq")
+            saved = {k: torch.zeros_like(p) if moments is None else moments[f"{k}.{name}"].to(p.device) for k in keys}
+            self._state(name)[p] = {"step": torch.tensor(float(updates), device=p.device), **saved}
 
     def _state(self, name: str) -> Any:
         return self.muon.state if self.muon is not None and name in self.by_muon else self.adam.state

@@ -27,8 +27,9 @@ from ..reporting.log import duration
 from ..reporting.run_files import LOG, RESULTS, read_results
 from . import machine
 from .distributed import World
-from .identity import FORMAT, RECIPE, RunIdentity
-from .loop import Run, TrainingLoop
+from .identity import FORMAT, RECIPE, Run, RunIdentity
+from .log import Log
+from .loop import TrainingLoop
 from .state import STATE_FOLDER, resume
 
 LOCK = ".lock"
@@ -53,13 +54,11 @@ def open_run(run: Run, keep_state: bool = True) -> Iterator[dict[str, Any] | Non
     ):
 
         def look() -> dict[str, Any] | None:
-            results = finished(out, identity)
-            if results is None:
-                lock.enter_context(locked(out))
+            if not is_finished(out):
+                lock_folder(out, lock)
                 remove_temporaries(out / STATE_FOLDER)
-                results = finished(out, identity)  # another job may have ended between the first look and the lock
             remove_temporaries(out)
-            return results
+            return finished(out, identity)  # another job may have ended before the folder was locked
 
         results = world.from_rank0(look)
         if results is not None:
@@ -89,6 +88,19 @@ def resume_run(loop: TrainingLoop) -> None:
     if run.world.main:
         state.mkdir(exist_ok=True)
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
+
+
+def train(loop: TrainingLoop) -> bool:
+    """Train with a log until the budget is used; False if the run was stopped, by a signal or `on_record`, and saved.
+
+    A signal after the last update, when all is saved, raises KeyboardInterrupt.
+    """
+    log = Log(loop.trainer, loop.run, is_over=loop.trainer.budget_used >= 1 or loop.stopped_early)
+    with contextlib.closing(log.reporter), machine.caught_signals() as stop:
+        is_complete = loop.train(log, stop)
+    if not is_complete:
+        loop.run.say(f"stopped at step {loop.progress.step:,}, saved; rerun the command to resume")
+    return is_complete
 
 
 def run_facts(loop: TrainingLoop) -> dict[str, Any]:
@@ -153,19 +165,19 @@ def write_results(out: Path, results: dict[str, Any], world: World) -> dict[str,
     return results
 
 
-@contextlib.contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """Make the folder `out` and hold it. Raises InputError if another process does, NotWritten if it cannot be made."""
-    with contextlib.ExitStack() as stack:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            mine = stack.enter_context(try_lock(out / LOCK))
-        except OSError as error:
-            raise NotWritten(
-                f"{out}: could not make and lock the run folder ({error.strerror}); give another output folder"
-            ) from None
-        if not mine:
-            raise InputError(
-                f"{out}: another process is using this run folder; wait until it ends, or give another output folder"
-            )
-        yield
+def lock_folder(out: Path, stack: contextlib.ExitStack) -> None:
+    """Make the folder `out` and hold it until the stack is closed.
+
+    Raises InputError if another process holds it, NotWritten if it cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        mine = stack.enter_context(try_lock(out / LOCK))
+    except OSError as error:
+        raise NotWritten(
+            f"{out}: could not make and lock the run folder ({error.strerror}); give another output folder"
+        ) from None
+    if not mine:
+        raise InputError(
+            f"{out}: another process is using this run folder; wait until it ends, or give another output folder"
+        )

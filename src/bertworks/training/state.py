@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -19,8 +20,10 @@ from ..files import InputError, NotWritten, OtherRun, atomic_write
 from ..tensors import check_checksum, write_tensors
 from .config import TrainerState
 from .distributed import World
-from .identity import RunIdentity
 from .optim import Optimizer
+
+if TYPE_CHECKING:
+    from .identity import RunIdentity
 
 STATE_FOLDER, STATE = "state", "state.safetensors"  # below the run folder
 
@@ -40,16 +43,16 @@ def snapshot(model: nn.Module, optimizer: Optimizer, progress: TrainerState, rec
     return copies, {"progress": json.dumps(asdict(progress)), "recipe": recipe, "bertworks": __version__}
 
 
-def write_state(folder: Path, state: Snapshot) -> None:
-    """Write the state atomically. Raises NotWritten if the disk is full or may not be written."""
+def write_state(folder: Path, state: Snapshot, name: str = STATE) -> None:
+    """Write tensors and metadata atomically. Raises NotWritten if the disk is full or may not be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with atomic_write(folder / STATE) as file:
+        with atomic_write(folder / name) as file:
             write_tensors(file, *state)
     except OSError as error:
         raise NotWritten(
-            f"{folder / STATE}: could not be written ({error.strerror}); free some space and rerun the command, "
-            "which resumes from the last saved state, if there is one"
+            f"{folder / name}: could not be written ({error.strerror}); free some space and rerun the command, which "
+            "resumes from the last saved state, if there is one"
         ) from None
 
 
@@ -88,7 +91,7 @@ def load_weights(path: Path, model: nn.Module, weights: Mapping[str, Tensor]) ->
         raise damaged(path, error) from None
 
 
-def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity) -> TrainerState | None:
+def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: "RunIdentity") -> TrainerState | None:
     """Put a saved state back into model and optimizer; None if there is none yet.
 
     Raises InputError if the file is damaged, belongs to another run, or was written by another minor version of
@@ -126,7 +129,7 @@ def damaged(path: Path, why: object) -> InputError:
     return InputError(f"{path}: not a whole state ({why}); remove the run folder and start again")
 
 
-def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunIdentity, world: World) -> TrainerState:
+def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: "RunIdentity", world: World) -> TrainerState:
     """Continue from the state in `folder`, or begin. The first process reads it; all get what it has read.
 
     So the processes need no common disk. Raises InputError like `load_state`.
@@ -135,6 +138,6 @@ def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: RunId
     if progress is None:
         return TrainerState()
     if progress.updates and not world.main:
-        optimizer.load({name: torch.zeros_like(t) for name, t in optimizer.expected().items()}, progress.updates)
+        optimizer.load(None, progress.updates)
     world.broadcast([*model.state_dict().values(), *optimizer.state().values()])
     return progress

@@ -13,8 +13,8 @@ from ..batch import IGNORED, Batch
 from ..model.dropout import DropoutKey
 from ..model.forward import EncoderOutput
 from ..model.heads import Model
-from .objectives import Objective
-from .vocabulary_loss import OutputLayer, Term, cross_entropy, linear_cross_entropy, linear_divergence, used_slots
+from .objectives import Objective, with_slots
+from .vocabulary_loss import ChunkedLoss, LossAndGrad, OutputLayer, Term, cross_entropy, linear_cross_entropy
 
 EMBEDDING_SCALE = 20.0  # of cosines before a softmax: as they are they differ too little
 
@@ -33,18 +33,14 @@ class DistillationObjective(Objective):
     every_token: bool = False  # "soft" at every token, not at the masked positions alone
 
     def prepare(self, batch: Batch) -> Batch:
-        if "token_cells" in batch:
-            return batch
         tokens = batch["attention_mask"].flatten().nonzero().squeeze(1)
-        slots = used_slots(batch["masked_labels"] != IGNORED)
-        return super().prepare(batch) | {"token_cells": tokens, "masked_slots": slots}
+        return with_slots(super().prepare(batch)) | {"token_cells": tokens}
 
     def counts(self, batch: Batch) -> dict[str, int]:
         masked, tokens = int((batch["masked_labels"] != IGNORED).sum()), int(batch["attention_mask"].sum())
         return {"soft": tokens if self.every_token else masked, "mlm": masked, "cosine": tokens}
 
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        batch = self.prepare(batch)
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out, labels, slots = model.encode(batch, dropout), batch["masked_labels"], batch["masked_slots"]
         masked, tokens = batch["masked_positions"], batch["token_cells"]
         positions, used, used_cells = masked, labels != IGNORED, slots
@@ -69,6 +65,38 @@ class DistillationObjective(Objective):
         }
 
 
+def linear_divergence(
+    student: OutputLayer, teacher: OutputLayer, used: Tensor, temperature: float, slots: Tensor
+) -> Term:
+    """Summed KL divergence from the teacher's softmax(scores / T), times T squared (Hinton et al. 2015).
+
+    Without holding all (M, V) scores. used: (M,) bool, the rows that count; slots: its `used_slots`.
+    There is no gradient for `teacher`.
+    """
+    layer, loss_and_grad = student.at(slots), _divergence(teacher.at(slots).cast(), used[slots], temperature)
+    with torch.autocast(layer.hidden.device.type, enabled=False):
+        if torch.is_grad_enabled():
+            return Term(ChunkedLoss.apply(*layer, loss_and_grad), None)
+        losses = (loss_and_grad(layer.cast(), rows)[0] for rows in layer.chunks())
+        return Term(sum(losses, layer.hidden.new_zeros((), dtype=torch.float32)), None)
+
+
+def _divergence(teacher: OutputLayer, used: Tensor, temperature: float) -> LossAndGrad:
+    """As `linear_divergence`; d (T^2 KL) / d scores = T (student's probabilities - teacher's)."""
+
+    def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        scores = layer.scores(rows)
+        ours = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
+        target = torch.log_softmax(teacher.scores(rows).float() / temperature, -1)
+        probabilities = target.exp()
+        loss = temperature**2 * ((probabilities * target.sub_(ours)).sum(-1) * used[rows]).sum()
+        grad = ours.exp_().sub_(probabilities).mul_(temperature * used[rows, None])
+        grad = grad.to(scores.dtype)
+        return loss, grad, grad.sum(0)
+
+    return loss_and_grad
+
+
 @dataclass(frozen=True)
 class ClassificationObjective(Objective):
     """By the form of the labels: (B,) classes: softmax; (B,) floats: squared error; (B, K) floats: K sigmoids.
@@ -84,7 +112,7 @@ class ClassificationObjective(Objective):
         soft = {"soft": len(batch["labels"])} if "teacher_scores" in batch else {}
         return {"task": batch["labels"].numel(), **soft}
 
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         logits, labels = model.heads["classifier"](model.pool(batch, dropout), dropout), batch["labels"]
         terms = {"task": _labelled_loss(logits, labels)}
         if "teacher_scores" in batch:
@@ -117,7 +145,7 @@ class EmbeddingObjective(Objective):
     The negatives are those of the micro-batch in this process. A vector is the mean over the last layer's tokens.
     """
 
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out, labels = model.encode(batch, dropout), batch["labels"]
         vectors = F.normalize(out.layout.mean(out.packed.float()), dim=-1).view(len(labels), 2, -1)
         first, second = vectors[:, 0], vectors[:, 1]  # (B, D) each
@@ -130,7 +158,7 @@ class EmbeddingObjective(Objective):
 class ChoiceObjective(Objective):
     """One score a sequence, softmax over the C sequences of an example (section 4.4)."""
 
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         scores, labels = model.heads["choice"](model.pool(batch, dropout), dropout), batch["labels"]
         return {"task": cross_entropy(scores.view(len(labels), -1), labels)}
 
@@ -140,15 +168,12 @@ class TaggingObjective(Objective):
     """Softmax over K tags at every token with a label (section 5.3)."""
 
     def prepare(self, batch: Batch) -> Batch:
-        if "labelled_cells" in batch:
-            return batch
         return super().prepare(batch) | {"labelled_cells": (batch["labels"].flatten() != IGNORED).nonzero().squeeze(1)}
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"task": int((batch["labels"] != IGNORED).sum())}
 
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        batch = self.prepare(batch)
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out, cells = model.encode(batch, dropout), batch["labelled_cells"]
         scores, labels = model.heads["tagger"](out, dropout)[out.layout.rows(cells)], batch["labels"].flatten()[cells]
         return {"task": cross_entropy(scores, labels)}
@@ -164,7 +189,7 @@ class SpanObjective(Objective):
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"task": int((batch["labels"][:, 0] != IGNORED).sum())}
 
-    def __call__(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
+    def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out = model.encode(batch, dropout)
         scores = out.layout.unpack(model.heads["span"](out, dropout).float()).view(out.layout.B, out.layout.L, 2)
         if out.layout.mask is not None:

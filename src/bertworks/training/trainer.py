@@ -11,11 +11,13 @@ was made is read while the next one is computed.
 
 import contextlib
 import math
+import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +28,12 @@ from ..files import Diverged
 from ..model.dropout import DropoutKey
 from .config import LoopConfig, TrainerState
 from .distributed import World
-from .machine import Stop, compute_dtype, graphs_made
 from .objectives import Objective
 from .optim import Optimizer
+from .precision import compute_dtype
+
+if TYPE_CHECKING:
+    from .machine import Stop
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,28 @@ class Losses(nn.Module):
         self.model, self.objective = model, objective
 
     def forward(self, batch: Batch, key: DropoutKey | None) -> dict[str, Tensor]:
-        return {name: term.loss for name, term in self.objective(self.model, batch, key).items()}  # type: ignore[arg-type]
+        return {name: term.loss for name, term in self.objective.terms(self.model, batch, key).items()}  # type: ignore[arg-type]
+
+
+def graphs_made() -> int:
+    """How many graphs torch.compile has made in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")  # its import takes seconds
+    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
+
+
+def read_async(values: Tensor) -> Callable[[], list[float]]:
+    """A function that returns these numbers. On a GPU it waits for them alone, not for later operations."""
+    if values.device.type == "cpu":
+        return values.tolist
+    copy, copied = torch.empty_like(values, device="cpu", pin_memory=True), torch.cuda.Event()
+    copy.copy_(values, non_blocking=True)
+    copied.record()
+
+    def read() -> list[float]:
+        copied.synchronize()
+        return copy.tolist()  # type: ignore[no-any-return]
+
+    return read
 
 
 @dataclass
@@ -115,7 +141,7 @@ class Trainer:
         """The fraction of the budget that is used, 0 to 1."""
         return self.config.budget_used(self.progress)
 
-    def steps(self, stop: Stop) -> Iterator[Step]:
+    def steps(self, stop: "Stop") -> Iterator[Step]:
         """Make updates until the budget is used. All processes get to know that one of them has caught a signal."""
         config, progress = self.config, self.progress
         self.model.train()
@@ -140,16 +166,15 @@ class Trainer:
 
     def update(self, batch: AccumulationBatch, budget_used: float, stop: bool) -> bool:
         """One update over all micro-batches of all processes; returns whether any process is to `stop`."""
-        counts, progress, last = self._counts(batch, stop), self.progress, len(batch.micro_batches) - 1
+        counts, stop_requested = self._count(batch, stop)
+        last = len(batch.micro_batches) - 1
         losses = [self._backward(micro, row, counts, i == last) for i, (micro, row) in enumerate(batch.micro_batches)]
         self.finish_update()  # that of the step before
         norm = self.optimizer.clip()
-        lr = self.optimizer.step(progress.updates, budget_used, norm)
-        progress.tokens += int(counts.pop("tokens"))
-        progress.instances += int(counts.pop("instances"))
-        stop_requested = counts.pop("stop") > 0
+        lr = self.optimizer.step(self.progress.updates, budget_used, norm)
         sums = [torch.stack([terms[name].double() for terms in losses]).sum() for name in counts]
-        self._pending = PendingUpdate(progress.step, counts, lr, read_async(torch.stack([norm.double(), *sums])))
+        results = read_async(torch.stack([norm.double(), *sums]))
+        self._pending = PendingUpdate(self.progress.step, counts, lr, results)
         if not self.is_async:
             self.finish_update()
         return stop_requested
@@ -189,22 +214,27 @@ class Trainer:
         sums = world.sum_numbers([*progress.loss_sums.values()])
         progress.loss_sums = dict(zip(progress.loss_sums, sums if world.main else [0.0] * len(sums), strict=True))
 
-    def _counts(self, batch: AccumulationBatch, stop: bool) -> dict[str, float]:
-        """Predictions of each term, tokens, instances and requests to stop, over all micro-batches and processes."""
-        counts: dict[str, float] = {"tokens": 0, "instances": 0, "stop": float(stop)}
+    def _count(self, batch: AccumulationBatch, stop: bool) -> tuple[dict[str, float], bool]:
+        """Predictions of each term over all micro-batches and processes, and whether any process is to `stop`.
+
+        Tokens and instances are added to the progress.
+        """
+        counts, tokens, instances = Counter[str](), 0, 0
         for micro, _ in batch.micro_batches:
-            for name, count in self.objective.counts(micro).items():
-                counts[name] = counts.get(name, 0) + count
-            counts["tokens"] += int(micro["attention_mask"].sum())
-            counts["instances"] += len(micro["input_ids"])
-        return dict(zip(counts, self.world.sum_numbers([*counts.values()]), strict=True))
+            counts.update(self.objective.counts(micro))
+            tokens += int(micro["attention_mask"].sum())
+            instances += len(micro["input_ids"])
+        sums = self.world.sum_numbers([*counts.values(), tokens, instances, stop])
+        self.progress.tokens += int(sums[-3])
+        self.progress.instances += int(sums[-2])
+        return dict(zip(counts, sums[:-3], strict=True)), sums[-1] > 0
 
     def _backward(self, batch: Batch, row: int, counts: Mapping[str, float], is_last: bool) -> dict[str, Tensor]:
         """Add the gradients of a micro-batch; the last one brings those of all processes together."""
         batch = to_device(self.objective.prepare(batch), self.world.device)
         local = contextlib.nullcontext() if is_last or self.world.size == 1 else self._losses.no_sync()  # type: ignore[operator]
         with local:
-            with autocast(self.dtype, self.world.device):
+            with torch.autocast(self.world.device.type, self.dtype, enabled=self.dtype is not torch.float32):
                 losses: dict[str, Tensor] = self._losses(batch, self._dropout_key(row))
                 # processes average their gradients, so each gives `size` times its part of the sum
                 size, weights = self.world.size, self.weights
@@ -235,23 +265,3 @@ class Trainer:
         spent = time.perf_counter() - start if self.world.main else 0.0
         seconds, left_out = self.world.sum_numbers([spent, float(not counts)])
         return 0.0 if left_out else seconds
-
-
-def autocast(dtype: torch.dtype, device: torch.device) -> contextlib.AbstractContextManager[Any]:
-    """The context of a forward pass: matrix products in `dtype`, weights in float32."""
-    return torch.autocast(device.type, dtype, enabled=dtype is not torch.float32)
-
-
-def read_async(values: Tensor) -> Callable[[], list[float]]:
-    """A function that returns these numbers. On a GPU it waits for them alone, not for later operations."""
-    if values.device.type == "cpu":
-        return values.tolist
-    copy, copied = torch.empty_like(values, device="cpu", pin_memory=True), torch.cuda.Event()
-    copy.copy_(values, non_blocking=True)
-    copied.record()
-
-    def read() -> list[float]:
-        copied.synchronize()
-        return copy.tolist()  # type: ignore[no-any-return]
-
-    return read

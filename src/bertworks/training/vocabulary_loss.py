@@ -1,4 +1,4 @@
-"""Losses over a whole vocabulary (paper, A.2): cross entropy with labels, and divergence from a teacher.
+"""Losses over a whole vocabulary (paper, A.2): cross entropy with labels, in blocks.
 
 `linear_cross_entropy(OutputLayer.of(model, x), labels)` is `cross_entropy(model.masked_lm_logits(x), labels)`. The rest
 of this file saves memory and time: scores are computed for some predictions at a time, and their gradient (softmax
@@ -27,6 +27,10 @@ SCORES_OF_GPU = 160_000_000  # the same on a GPU, which computes few scores in l
 ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 PADDING_LOGIT = -1e30  # score of a column that belongs to no word, at any temperature
 FILL = 64  # the number of used slots is rounded up to a multiple of this, for the reason given in model/layout.py
+
+
+def _is_on_gpu(x: Tensor) -> bool:
+    return x.device.type == "cuda"
 
 
 @dataclass(frozen=True)
@@ -90,31 +94,6 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
     return Term(loss, (logits.argmax(-1) == labels).sum().detach())
 
 
-def linear_cross_entropy(
-    layer: OutputLayer, labels: Tensor, slots: Tensor | None = None, kernels: "Kernels | None" = None
-) -> Term:
-    """`cross_entropy(hidden @ weight.T + bias, labels)` without holding all (M, V) scores.
-
-    labels (M,), -100 for unused slots. slots: `used_slots` of the labels, if they are known. kernels: for training in
-    bfloat16 on a CPU. Hits are counted only where no gradient is asked for (evaluation): the search for the largest
-    score costs as much as a matrix product.
-    """
-    slots = used_slots(labels != IGNORED) if slots is None else slots
-    layer, labels = layer.at(slots), labels[slots]
-    with torch.autocast(layer.hidden.device.type, enabled=False):  # it would copy probabilities to float32 and back
-        if torch.is_grad_enabled():
-            usable = kernels if layer.hidden.dtype is torch.bfloat16 else None
-            loss_and_grad = _cross_entropy(labels) if usable is None else _kernel_cross_entropy(labels, usable)
-            return Term(_ChunkedLoss.apply(*layer, loss_and_grad), None)
-        loss, hits = layer.hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
-        weight, bias = layer.weight.to(layer.hidden.dtype), layer.bias.to(layer.hidden.dtype)
-        for rows in layer.chunks():
-            scores = F.linear(layer.hidden[rows], weight, bias).float()
-            loss += F.cross_entropy(scores, labels[rows], ignore_index=IGNORED, reduction="sum")
-            hits += (scores.argmax(-1) == labels[rows]).sum()
-        return Term(loss, hits)
-
-
 def used_slots(used: Tensor) -> Tensor:
     """(m,) the slots of a (M,) mask that are used, then a few that are not, so that not every batch has a new shape.
 
@@ -123,21 +102,14 @@ def used_slots(used: Tensor) -> Tensor:
     return torch.argsort(~used, stable=True)[: -(-int(used.sum()) // FILL) * FILL]
 
 
-def _is_on_gpu(x: Tensor) -> bool:
-    return x.device.type == "cuda"
-
-
-def _kernel_cross_entropy(labels: Tensor, kernels: "Kernels") -> LossAndGrad:
-    """`_cross_entropy` in one pass over the scores."""
-
-    def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        hidden, V = layer.hidden[rows], len(layer.weight)
-        scores = hidden.new_empty(len(hidden), -(-V // ALIGNED) * ALIGNED)[:, :V]
-        torch.mm(hidden, layer.weight.T, out=scores)
-        losses, sums = kernels.cross_entropy(scores, layer.bias.float(), labels[rows])
-        return losses.sum(), scores, sums
-
-    return loss_and_grad
+def _log_probabilities(scores: Tensor, probabilities: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
+    """(m,) float32 logarithms of `probabilities`, the softmax of `scores`, at one place of each row."""
+    selected = probabilities[index].float()
+    # on a GPU the comparison would have to be waited for; on a CPU the searches below cost as much as the softmax
+    if scores.device.type == "cpu" and bool((selected >= torch.finfo(torch.float32).tiny).all()):
+        return selected.log()
+    # from the largest probability, which is never below 1 / V and so never underflows
+    return scores[index].float() - scores.amax(-1).float() + probabilities.amax(-1).float().log()
 
 
 def _cross_entropy(labels: Tensor) -> LossAndGrad:
@@ -155,17 +127,20 @@ def _cross_entropy(labels: Tensor) -> LossAndGrad:
     return loss_and_grad
 
 
-def _log_probabilities(scores: Tensor, probabilities: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-    """(m,) float32 logarithms of `probabilities`, the softmax of `scores`, at one place of each row."""
-    selected = probabilities[index].float()
-    # on a GPU the comparison would have to be waited for; on a CPU the searches below cost as much as the softmax
-    if scores.device.type == "cpu" and bool((selected >= torch.finfo(torch.float32).tiny).all()):
-        return selected.log()
-    # from the largest probability, which is never below 1 / V and so never underflows
-    return scores[index].float() - scores.amax(-1).float() + probabilities.amax(-1).float().log()
+def _kernel_cross_entropy(labels: Tensor, kernels: "Kernels") -> LossAndGrad:
+    """`_cross_entropy` in one pass over the scores."""
+
+    def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
+        hidden, V = layer.hidden[rows], len(layer.weight)
+        scores = hidden.new_empty(len(hidden), -(-V // ALIGNED) * ALIGNED)[:, :V]
+        torch.mm(hidden, layer.weight.T, out=scores)
+        losses, sums = kernels.cross_entropy(scores, layer.bias.float(), labels[rows])
+        return losses.sum(), scores, sums
+
+    return loss_and_grad
 
 
-class _ChunkedLoss(torch.autograd.Function):
+class ChunkedLoss(torch.autograd.Function):
     """Loss and gradients of an output layer, some inputs at a time.
 
     The gradient is that of the sum, so forward makes it while the probabilities are at hand; backward only scales it.
@@ -196,37 +171,26 @@ class _ChunkedLoss(torch.autograd.Function):
         return d_hidden * scale, *(grad.to(dtype, copy=True).mul_(scale) for grad, dtype in grads), None, None
 
 
-# ---- distillation
-
-
-def linear_divergence(
-    student: OutputLayer, teacher: OutputLayer, used: Tensor, temperature: float, slots: Tensor | None = None
+def linear_cross_entropy(
+    layer: OutputLayer, labels: Tensor, slots: Tensor | None = None, kernels: "Kernels | None" = None
 ) -> Term:
-    """Summed KL divergence from the teacher's softmax(scores / T), times T squared (Hinton et al. 2015).
+    """`cross_entropy(hidden @ weight.T + bias, labels)` without holding all (M, V) scores.
 
-    Without holding all (M, V) scores. used: (M,) bool, the rows that count; slots: its `used_slots`, if they are known.
-    There is no gradient for `teacher`.
+    labels (M,), -100 for unused slots. slots: `used_slots` of the labels, if they are known. kernels: for training in
+    bfloat16 on a CPU. Hits are counted only where no gradient is asked for (evaluation): the search for the largest
+    score costs as much as a matrix product.
     """
-    slots = used_slots(used) if slots is None else slots
-    layer, loss_and_grad = student.at(slots), _divergence(teacher.at(slots).cast(), used[slots], temperature)
-    with torch.autocast(layer.hidden.device.type, enabled=False):
+    slots = used_slots(labels != IGNORED) if slots is None else slots
+    layer, labels = layer.at(slots), labels[slots]
+    with torch.autocast(layer.hidden.device.type, enabled=False):  # it would copy probabilities to float32 and back
         if torch.is_grad_enabled():
-            return Term(_ChunkedLoss.apply(*layer, loss_and_grad), None)
-        losses = (loss_and_grad(layer.cast(), rows)[0] for rows in layer.chunks())
-        return Term(sum(losses, layer.hidden.new_zeros((), dtype=torch.float32)), None)
-
-
-def _divergence(teacher: OutputLayer, used: Tensor, temperature: float) -> LossAndGrad:
-    """As `linear_divergence`; d (T^2 KL) / d scores = T (student's probabilities - teacher's)."""
-
-    def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        scores = layer.scores(rows)
-        ours = torch.log_softmax(scores.float() / temperature, -1)  # (m, V)
-        target = torch.log_softmax(teacher.scores(rows).float() / temperature, -1)
-        probabilities = target.exp()
-        loss = temperature**2 * ((probabilities * target.sub_(ours)).sum(-1) * used[rows]).sum()
-        grad = ours.exp_().sub_(probabilities).mul_(temperature * used[rows, None])
-        grad = grad.to(scores.dtype)
-        return loss, grad, grad.sum(0)
-
-    return loss_and_grad
+            usable = kernels if layer.hidden.dtype is torch.bfloat16 else None
+            loss_and_grad = _cross_entropy(labels) if usable is None else _kernel_cross_entropy(labels, usable)
+            return Term(ChunkedLoss.apply(*layer, loss_and_grad), None)
+        loss, hits = layer.hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
+        weight, bias = layer.weight.to(layer.hidden.dtype), layer.bias.to(layer.hidden.dtype)
+        for rows in layer.chunks():
+            scores = F.linear(layer.hidden[rows], weight, bias).float()
+            loss += F.cross_entropy(scores, labels[rows], ignore_index=IGNORED, reduction="sum")
+            hits += (scores.argmax(-1) == labels[rows]).sum()
+        return Term(loss, hits)

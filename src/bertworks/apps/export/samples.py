@@ -12,7 +12,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...files import InputError, read_lines
+from ...encodings import read_lines
+from ...files import InputError
 from ...inference.predictor import Predictor
 from ...inference.steps import Steps, head_steps
 

@@ -171,7 +171,7 @@ def test_everything_works_without_the_folder_of_faster_ways(tmp_path):
     shutil.copytree(Path(bertworks.__file__).parent, tmp_path / "bertworks", ignore=lambda folder, names: {"fast"})
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(TESTS)])}
     tests = ["parity/test_transformers.py", "pretraining/test_pretrain.py", "finetuning/test_teacher.py"]
-    tests += ["model/test_exportable.py", "inference/test_steps.py"]
+    tests += ["apps/export/test_exportable.py", "inference/test_steps.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]

@@ -25,10 +25,10 @@ from bertworks.model.fast.kernels import build
 from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
-from bertworks.model.openmp import library
 from bertworks.training import machine
 from bertworks.training.compute import wants_kernels
 from bertworks.training.objectives import PretrainingObjective
+from bertworks.workers.openmp import library
 from support.batches import batch_of
 from support.kernel_steps import AddNorm, Attention, Gelu, Linear
 

@@ -20,9 +20,7 @@ from ..checkpoint.locate import CONFIG, is_export
 from ..checkpoint.metadata import check_thresholds, input_length, labels_of, task_of
 from ..checkpoint.pooling import Pooling
 from ..files import InputError, shorten
-from ..model import openmp
 from ..model.acceleration import for_inference
-from ..model.exportable import STATES
 from ..model.heads import Model
 from ..tasks.base import LengthLimits
 from ..tasks.inputs import Inputs, compute_scores
@@ -31,8 +29,9 @@ from ..tasks.rows import check_integer
 from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.distributed import World
+from ..workers import openmp
 from .engines import Engine, Packed, Precision, check_precision, supported_precision
-from .exported import Exported, check_export, empty_model, open_engine
+from .exported import STATES, Exported, check_export, empty_model, open_engine
 
 BATCH = 32  # sequences a forward pass
 TOKENS = {"cpu": 2048, "cuda": 32768}  # of a forward pass for vectors, padding included

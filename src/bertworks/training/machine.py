@@ -17,8 +17,8 @@ import torch
 
 from .._version import __version__
 from ..files import InputError
-from ..model import openmp
 from ..reporting.run_files import commit
+from ..workers import openmp
 from .distributed import World, this_device
 
 # torch's test of the processor -> a kind that multiplies in bfloat16 faster than in float32, the fastest first

@@ -20,7 +20,7 @@ from bertworks.model.dropout import Dropout, DropoutKey, SiteDropout, rescale
 from bertworks.model.fast import cpu
 from bertworks.model.fast import kernels as K
 from bertworks.model.fast.attention import KeyedAttention
-from bertworks.model.fast.cpu import KernelComputation, has_kernels, use_kernels
+from bertworks.model.fast.cpu import has_kernels, kernel_plan, use_kernels
 from bertworks.model.fast.kernels import build
 from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
@@ -65,7 +65,7 @@ def kernels(request, tmp_path_factory):
 
 
 def drawn(rate: float, elements: int) -> K.Dropout:
-    return K.Dropout(*KEY.numbers(4, rate, elements)) if rate else K.NO_DROPOUT
+    return K.Dropout.of(KEY, 4, rate, elements)
 
 
 def mask_of(B: int, L: int, padding: str) -> torch.Tensor:
@@ -213,7 +213,7 @@ def test_large_scores_do_not_overflow(kernels):
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
     rows, shape = K.Rows.of(Layout.of(None, 1, 64)), K.AttentionShape.of(1, 32, "both", None)
     qkv = torch.full((64, 96), 10.0).bfloat16()  # scores of 566
-    context, log_sums, _ = kernels.attention([qkv], rows, rows, shape, K.NO_DROPOUT)
+    context, log_sums, _ = kernels.attention([qkv], rows, rows, shape, K.Dropout(scale=1.0))
     assert (context == 10).all()
     expected = torch.logsumexp(torch.full((64,), 3200 / 32**0.5), 0).expand(1, 1, 64)
     torch.testing.assert_close(log_sums, expected, rtol=1e-5, atol=0)
@@ -325,7 +325,7 @@ def test_denormal_numbers_stay_exact_elsewhere(kernels):
     tiny = torch.full((4, 1 << 16), 1e-39)
     rows, shape = K.Rows.of(Layout.of(None, 4, 32)), K.AttentionShape.of(1, 32, "both", None)
     qkv = torch.randn(128, 96).bfloat16().requires_grad_()
-    Attention.apply(kernels, rows, rows, shape, K.NO_DROPOUT, qkv).sum().backward()
+    Attention.apply(kernels, rows, rows, shape, K.Dropout(scale=1.0), qkv).sum().backward()
     kernels.gelu_backward(torch.randn(64, 32).bfloat16(), kernels.gelu(torch.randn(64, 32).bfloat16(), False), False)
     kernels.cross_entropy(torch.randn(64, 40).bfloat16(), torch.zeros(40), torch.zeros(64, dtype=torch.int64))
     assert ((tiny * 0.5) > 0).all()
@@ -347,14 +347,12 @@ def one_layer(kernels, last):
     """A layer, its input, and its output for a batch with padding: all rows, or three for the `last` layer."""
     encoder, mask = built(dataclasses.replace(SHAPE, num_hidden_layers=1)).encoder, mask_of(4, 20, "right")
     options = ForwardOptions(KEY, hidden_states=False, output_positions=torch.tensor([0, 7, 41]) if last else None)
-    computation = KernelComputation.of(encoder, Layout.of(mask, 4, 20), options, kernels)
-    x = torch.randn(computation.layout.T, SHAPE.hidden_size)
+    x = torch.randn(kernel_plan(encoder, Layout.of(mask, 4, 20), options, kernels).layout.T, SHAPE.hidden_size)
 
     def run():
-        [attention], [dropout] = computation.attentions, computation.dropout.layers
-        out = computation.apply(encoder.layers[0], x, attention, dropout)
-        computation.output16.clear()
-        return out
+        plan = kernel_plan(encoder, Layout.of(mask, 4, 20), options, kernels)
+        [attention], [dropout] = plan.attentions, plan.dropout.layers
+        return plan.run_layer(encoder.layers[0], x, attention, dropout)
 
     return dict(encoder.layers[0].named_parameters()), x, run
 

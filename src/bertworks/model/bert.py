@@ -199,7 +199,7 @@ class Encoder(nn.Module):
         states = [x]
         for i, attention in enumerate(plan.attentions):
             layer = self.layers[i % len(self.layers)]  # ALBERT has one layer, which it computes n times
-            x = plan.apply(layer, x, attention, plan.dropout.layers[i])
+            x = plan.run_layer(layer, x, attention, plan.dropout.layers[i])
             states = [*states, x] if hidden_states else [x]
         complete = len(plan.attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:

@@ -24,9 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import Attention, TorchAttention, global_and_local
-from ..bert import Encoder, Layer
-from ..dropout import LayerDropout
-from ..forward import ForwardOptions, ForwardPlan, Reference, build_plan
+from ..bert import Encoder
+from ..forward import ForwardOptions, ForwardPlan, Reference, build_plan, run_layer
 from ..layout import Layout
 from .attention import (
     Blocks,
@@ -39,17 +38,9 @@ from .attention import (
     unpadded_is_cheaper,
     with_indices,
 )
-from .cpu import KernelComputation
+from .cpu import kernel_plan
 from .kernels import Kernels
-from .products import (
-    Network,
-    in_autocast_dtype,
-    is_supported,
-    joined_products,
-    product,
-    separate_products,
-    with_replacements,
-)
+from .products import JOINED, Network, in_autocast_dtype, is_supported, product, with_classes
 
 
 @dataclass(frozen=True)
@@ -120,7 +111,7 @@ class Backend:
         method = choose(facts)
         if method == "kernels":
             assert self.kernels is not None
-            return KernelComputation.of(encoder, layout, options, self.kernels)
+            return kernel_plan(encoder, layout, options, self.kernels)
         compiled = facts.compiled and method in COMPILED
         if method == "flash":
             layout = in_sequence(layout, device)
@@ -135,10 +126,8 @@ class Backend:
             scopes = _unpadded(method, scopes, config.direction == "left")
         if blocks is not None:
             scopes = scopes[0], in_blocks(scopes[1], blocks)
-        computation = build_plan(method, encoder, layout, scopes, options)
-        if not compiled:
-            return computation
-        return CompiledComputation(method, layout, computation.attentions, computation.dropout, layer=self.compiled)
+        plan = build_plan(method, encoder, layout, scopes, options)
+        return replace(plan, run_layer=self.compiled) if compiled else plan
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """As `Reference.product`, which is slower on a CPU."""
@@ -166,7 +155,7 @@ def _unpadded(method: str, scopes: tuple[Attention, Attention], causal: bool) ->
 
 def accelerated(model: Network) -> Network:
     """The model with the faster methods of this folder: same parameters, same numbers up to rounding."""
-    model = with_replacements(model, joined_products)
+    model = with_classes(model, JOINED)
     for encoder in model.modules():
         if isinstance(encoder, Encoder):
             encoder.backend = Backend()
@@ -175,7 +164,7 @@ def accelerated(model: Network) -> Network:
 
 def reference(model: Network) -> Network:
     """The same parameters in the modules of bert.py alone, computed by `Reference`: the inverse of `accelerated`."""
-    model = with_replacements(model, separate_products)
+    model = with_classes(model, {joined: separate for separate, joined in JOINED.items()})
     for encoder in model.modules():
         if isinstance(encoder, Encoder):
             encoder.backend = Reference(requested=True)
@@ -199,21 +188,6 @@ def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
 
 
 # ---- torch.compile
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CompiledComputation(ForwardPlan):
-    """The layer compiled once for all layers."""
-
-    layer: Any  # `run_layer`, compiled
-
-    def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
-        return self.layer(layer, x, attention, dropout)  # type: ignore[no-any-return]
-
-
-def run_layer(layer: Layer, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
-    """What is compiled."""
-    return layer(x, attention, dropout)  # type: ignore[no-any-return]
 
 
 def compile_layers(model: nn.Module, gradients: bool = True) -> None:

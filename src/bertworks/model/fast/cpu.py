@@ -19,10 +19,10 @@ from torch.autograd.function import once_differentiable
 from ..attention import Attention, TorchAttention, global_and_local
 from ..bert import Encoder
 from ..config import ModelConfig
-from ..dropout import EMBEDDING_SITE, DropoutKey, EncoderDropout, SiteDropout, is_by_byte, keyed_dropout, layer_site
+from ..dropout import EMBEDDING_SITE, DropoutKey, EncoderDropout, SiteDropout, keyed_dropout, layer_site, threshold
 from ..forward import ForwardOptions, ForwardPlan, attention_of_layers
 from ..layout import Layout, inverse_of
-from .kernels import NO_DROPOUT, ROWS, WIDTH, AttentionShape, Dropout, Kernels, Rows
+from .kernels import ROWS, WIDTH, AttentionShape, Dropout, Kernels, Rows
 from .products import is_replaceable
 
 GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
@@ -54,7 +54,7 @@ def has_kernels(config: ModelConfig) -> bool:
     attends = config.layer_type == "attention" and not config.attention_window
     rates = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
     whole = config.hidden_size % WIDTH == config.intermediate_size % WIDTH == 0
-    return dense and post and attends and whole and all(map(is_by_byte, rates))
+    return dense and post and attends and whole and all(threshold(rate)[1] == 256 for rate in rates)
 
 
 def trimmed(encoder: Encoder, layout: Layout, kernels: Kernels) -> Layout:
@@ -70,42 +70,35 @@ def trimmed(encoder: Encoder, layout: Layout, kernels: Kernels) -> Layout:
     return replace(layout, index=index, inverse=inverse_of(index, layout.B * layout.L))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class KernelComputation(ForwardPlan):
-    """The layers of one pass over a batch, one after the other. Kernels draw the masks of dropout."""
+def kernel_plan(encoder: Encoder, layout: Layout, options: ForwardOptions, kernels: Kernels) -> ForwardPlan:
+    """The plan for a batch in training with a key. Kernels draw the masks of dropout."""
+    c, key = encoder.config, options.dropout
+    assert key is not None
+    if options.returned_positions(encoder) is not None:
+        layout = trimmed(encoder, layout, kernels)
+    scopes = global_and_local(TorchAttention, c, layout, encoder.embeddings.word.weight.device)
+    attentions = attention_of_layers(encoder, layout, scopes, options)
+    embeddings: Any = SiteDropout()
+    if c.hidden_dropout_prob and c.embedding_width % WIDTH == 0:
+        embeddings = _KernelDropout(layout, c.hidden_dropout_prob, key, kernels)
+    elif c.hidden_dropout_prob:
+        embeddings = keyed_dropout(c, 0, key, layout).embeddings
+    dropout = EncoderDropout(embeddings, [_dropouts(c, key, layout.L, layer) for layer in range(len(attentions))])
+    run = LayerRun(kernels, c, layout, Rows.of(layout), [])
+    return ForwardPlan("kernels", layout, attentions, dropout, run.layer)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerRun:
+    """Computes the layers for one batch, one after the other."""
 
     kernels: Kernels
     config: ModelConfig
+    layout: Layout
     rows: Rows
     output16: list[Tensor]  # the output of the layer before in bfloat16; empty before the first
 
-    @classmethod
-    def of(cls, encoder: Encoder, layout: Layout, options: ForwardOptions, kernels: Kernels) -> "KernelComputation":
-        """Of a batch in training with a key."""
-        c, key = encoder.config, options.dropout
-        assert key is not None
-        if options.returned_positions(encoder) is not None:
-            layout = trimmed(encoder, layout, kernels)
-        scopes = global_and_local(TorchAttention, c, layout, encoder.embeddings.word.weight.device)
-        attentions = attention_of_layers(encoder, layout, scopes, options)
-        dropout: Any = SiteDropout()
-        if c.hidden_dropout_prob and c.embedding_width % WIDTH == 0:
-            dropout = _KernelDropout(layout, c.hidden_dropout_prob, key, kernels)
-        elif c.hidden_dropout_prob:
-            dropout = keyed_dropout(c, 0, key, layout).embeddings
-        dropouts = [_dropouts(c, key, layout.L, layer) for layer in range(len(attentions))]
-        return cls(
-            "kernels",
-            layout,
-            attentions,
-            EncoderDropout(dropout, dropouts),
-            kernels=kernels,
-            config=c,
-            rows=Rows.of(layout),
-            output16=[],
-        )
-
-    def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
+    def layer(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
         """The output of the next layer, (T, D) float32, of the last one (R, D)."""
         c, cells = self.config, attention.output_positions
         x16 = self.output16.pop() if self.output16 else x.to(torch.bfloat16)
@@ -123,7 +116,7 @@ def _dropouts(config: ModelConfig, key: DropoutKey, L: int, layer: int) -> list[
     weights, hidden = config.attention_probs_dropout_prob, config.hidden_dropout_prob
     square, wide = config.num_attention_heads * L**2, L * config.hidden_size
     sites = enumerate(((weights, square), (hidden, wide), (hidden, wide)), layer_site(layer))
-    return [Dropout(*key.numbers(site, rate, n)) if rate else NO_DROPOUT for site, (rate, n) in sites]
+    return [Dropout.of(key, site, rate, elements) for site, (rate, elements) in sites]
 
 
 @dataclass(frozen=True)
@@ -136,8 +129,8 @@ class _KernelDropout:
     kernels: Kernels
 
     def __call__(self, x: Tensor) -> Tensor:
-        numbers = self.key.numbers(EMBEDDING_SITE, self.rate, self.layout.L * x.shape[1])
-        return _Drop.apply(x, Rows.of(self.layout), Dropout(*numbers), self.kernels)  # type: ignore[no-any-return]
+        dropout = Dropout.of(self.key, EMBEDDING_SITE, self.rate, self.layout.L * x.shape[1])
+        return _Drop.apply(x, Rows.of(self.layout), dropout, self.kernels)  # type: ignore[no-any-return]
 
 
 class _Drop(torch.autograd.Function):

@@ -45,10 +45,6 @@ def with_replacements(module: Network, replace: Replace) -> Network:
 class JoinedSelfAttention(SelfAttention):
     """Self-attention with query, key and value in one product."""
 
-    def __init__(self, module: SelfAttention):
-        nn.Module.__init__(self)
-        self.query, self.key, self.value, self.output = module.query, module.key, module.value, module.output
-
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
         projections = linear(in_autocast_dtype(x), self.query, self.key, self.value)
         (update,) = linear(attention.of_projections(projections, dropout), self.output)
@@ -58,32 +54,26 @@ class JoinedSelfAttention(SelfAttention):
 class JoinedFeedForward(FeedForward):
     """The feed-forward network with these products."""
 
-    def __init__(self, module: FeedForward):
-        nn.Module.__init__(self)
-        self.gated, self.activation = module.gated, module.activation
-        self.intermediate, self.output = module.intermediate, module.output
-
     def forward(self, x: Tensor) -> Tensor:
         (hidden,) = linear(in_autocast_dtype(x), self.intermediate)
         (update,) = linear(self.activate(hidden), self.output)
         return update
 
 
-def joined_products(name: str, module: nn.Module) -> nn.Module | None:
-    """For `with_replacements`: one of the modules above."""
-    if type(module) is SelfAttention:
-        return JoinedSelfAttention(module)
-    return JoinedFeedForward(module) if type(module) is FeedForward else None
+JOINED: dict[type[nn.Module], type[nn.Module]] = {SelfAttention: JoinedSelfAttention, FeedForward: JoinedFeedForward}
 
 
-def separate_products(name: str, module: nn.Module) -> nn.Module | None:
-    """For `with_replacements`: the module of bert.py in place of one of those above."""
-    kinds = {JoinedSelfAttention: SelfAttention, JoinedFeedForward: FeedForward}
-    if type(module) not in kinds:
-        return None
-    separate = kinds[type(module)].__new__(kinds[type(module)])
-    separate.__dict__.update(vars(module))
-    return separate
+def with_classes(network: Network, classes: dict[type[nn.Module], type[nn.Module]]) -> Network:
+    """A copy that shares all parameters, with modules of other classes that have the same submodules."""
+
+    def replace(name: str, module: nn.Module) -> nn.Module | None:
+        if type(module) not in classes:
+            return None
+        twin = classes[type(module)].__new__(classes[type(module)])
+        twin.__dict__ = {**vars(module), "_modules": {**module._modules}}
+        return twin
+
+    return with_replacements(network, replace)
 
 
 # ---- the products
@@ -118,7 +108,7 @@ def is_unmodified(layer: nn.Module) -> bool:
 
 def is_replaceable(module: nn.Module) -> bool:
     """Whether it is self-attention or a feed-forward network in which nothing else takes part."""
-    replaceable = type(module) in (SelfAttention, JoinedSelfAttention, FeedForward, JoinedFeedForward)
+    replaceable = type(module) in (*JOINED, *JOINED.values())
     return replaceable and not has_hooks(module) and all(map(is_unmodified, module.children()))
 
 

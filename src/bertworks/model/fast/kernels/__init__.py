@@ -5,7 +5,6 @@ one pass. Kernels are for training in bfloat16; without them torch's operations 
 """
 
 from .build import load as load
-from .functions import NO_DROPOUT as NO_DROPOUT
 from .functions import ROWS as ROWS
 from .functions import WIDE as WIDE
 from .functions import WIDTH as WIDTH

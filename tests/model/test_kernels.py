@@ -18,10 +18,10 @@ from bertworks.model.attention import build_attention_mask, rotate, rotation
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import Dropout, DropoutKey, SiteDropout, rescale
 from bertworks.model.fast import cpu
-from bertworks.model.fast import kernels as K
 from bertworks.model.fast.attention import KeyedAttention
 from bertworks.model.fast.cpu import has_kernels, kernel_plan, use_kernels
 from bertworks.model.fast.kernels import build
+from bertworks.model.fast.kernels import functions as K
 from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
@@ -32,7 +32,7 @@ from bertworks.workers.openmp import library
 from support.batches import batch_of
 from support.kernel_steps import AddNorm, Attention, Gelu, Linear
 
-KERNELS = K.load()
+KERNELS = build.load()
 NEEDED = pytest.mark.skipif(KERNELS is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
 ACTIVATIONS = [F.gelu, partial(F.gelu, approximate="tanh")]
 KEY = DropoutKey(seed=7, step=3, row=5)
@@ -251,9 +251,9 @@ def test_the_norm_of_gradients(kernels):
 def test_dropout_by_itself(kernels, padding):
     B, L, D = 40, 32, 48
     packing = Layout.of(mask_of(B, L, padding), B, L)
-    fused = cpu._KernelDropout(packing, 0.1, KEY, kernels)
-    x = torch.randn(len(K.Rows.of(packing)), D, requires_grad=True)
-    ours, theirs = fused(x), Dropout(0.1, site=0)(x, KEY, packing)
+    rows, dropout = K.Rows.of(packing), K.Dropout.of(KEY, 0, 0.1, L * D)
+    x = torch.randn(len(rows), D, requires_grad=True)
+    ours, theirs = cpu._Drop.apply(x, rows, dropout, kernels), Dropout(0.1, site=0)(x, KEY, packing)
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
     grad = torch.randn_like(x)
     found, expected = (torch.autograd.grad(out, x, grad)[0] for out in (ours, theirs))
@@ -577,7 +577,7 @@ load = build.load.__wrapped__  # without the memory of this process
 
 def test_machines_with_a_compiler_have_them():
     usable = sys.platform == "linux" and shutil.which("gcc") and machine.processor_kind() in ("AMX", "AVX-512 bf16")
-    assert (K.load() is not None) == bool(usable)
+    assert (build.load() is not None) == bool(usable)
 
 
 @NEEDED
@@ -595,7 +595,7 @@ def test_they_have_the_same_name_wherever_torch_is(fresh, tmp_path):
     openmp = library()
     moved = shutil.copy(openmp, tmp_path)
     names = [build._load(shutil.which("gcc"), path).name for path in (openmp, moved)]
-    assert names[0] == names[1] == K.load().name and len(list(fresh.iterdir())) == 2
+    assert names[0] == names[1] == build.load().name and len(list(fresh.iterdir())) == 2
 
 
 @NEEDED

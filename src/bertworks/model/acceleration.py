@@ -7,17 +7,16 @@ from .initialization import in_bfloat16
 
 __all__ = [
     "Kernels", "accelerated", "compile_layers", "for_inference", "is_supported", "load_kernels", "reference",
-    "restore_embeddings", "shrink_embeddings", "training_method", "use_kernels",
+    "training_method", "use_kernels",
 ]  # fmt: skip
 _FAST = find_spec(f"{__package__}.fast")
 if TYPE_CHECKING or (_FAST is not None and _FAST.origin):  # a folder without files has no origin
     from .fast.backend import accelerated, compile_layers, reference, training_method
     from .fast.cpu import use_kernels
-    from .fast.kernels import Kernels
-    from .fast.kernels import load as load_kernels
+    from .fast.kernels.build import load as load_kernels
+    from .fast.kernels.functions import Kernels
     from .fast.onednn import for_inference
     from .fast.products import is_supported
-    from .fast.subset_embedding import restore_embeddings, shrink_embeddings
 else:
     Kernels = Any
 
@@ -37,4 +36,4 @@ else:
         return False
 
     accelerated = reference = unchanged
-    compile_layers = load_kernels = use_kernels = shrink_embeddings = restore_embeddings = do_nothing
+    compile_layers = load_kernels = use_kernels = do_nothing

@@ -78,7 +78,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
         """(T, D) to (T, D). dropout: of the attention weights."""
-        context = attention(self.query(x), self.key(x), self.value(x), dropout)  # divides them into heads; (T, D)
+        context = attention([self.query(x), self.key(x), self.value(x)], dropout)  # by heads; (T, D)
         return self.output(context)  # type: ignore[no-any-return]
 
 

@@ -37,6 +37,13 @@ class MaskedLMHead(Transform):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
 
+class NextSentenceHead(nn.Linear):
+    """Pooled output, two scores (section 3.1, task 2): label 0 = B follows A, 1 = B is random."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config.hidden_size, 2)
+
+
 class ClassificationHead(nn.Linear):
     """Pooled output, dropout, K scores (section 4.1: W in R^{K x H}); K = 1 is a regression.
 
@@ -171,7 +178,7 @@ def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int 
     if name == "mlm":
         return MaskedLMHead(config)
     if name == "nsp":
-        return nn.Linear(config.hidden_size, 2)  # of the pooled output; label 0 = B follows A, 1 = B is random
+        return NextSentenceHead(config)
     if name in TOKEN_HEADS:  # run_squad.py drops nothing before its span head
         return TokenHead(config, *((labels, width, config.head_dropout) if name == "tagger" else (2, width, 0.0)))
     return ClassificationHead(config, {"choice": 1, "sop": 2}.get(name, labels), width)

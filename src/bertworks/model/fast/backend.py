@@ -30,16 +30,15 @@ from ..layout import Layout
 from .attention import (
     Blocks,
     KeyedAttention,
-    by_flash,
-    by_sequence,
     in_blocks,
     in_sequence,
     is_flash_possible,
     unpadded_is_cheaper,
     with_indices,
+    without_padding,
 )
 from .cpu import kernel_plan
-from .kernels import Kernels
+from .kernels.functions import Kernels
 from .products import JOINED, Network, in_autocast_dtype, is_supported, product, with_classes
 
 
@@ -77,6 +76,8 @@ def choose(facts: Facts) -> str:
 
 class Backend:
     """Chooses for one encoder, and has what was made for it."""
+
+    requested = False  # see Reference
 
     def __init__(self) -> None:
         self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU (use_kernels)
@@ -123,7 +124,8 @@ class Backend:
         kind = Attention if method == "weights" else KeyedAttention if facts.keyed else TorchAttention
         scopes = global_and_local(kind, config, layout, device, local_mask=blocks is None)
         if method in ("flash", "sequences"):
-            scopes = _unpadded(method, scopes, config.direction == "left")
+            unpadded = without_padding(scopes[0], causal=config.direction == "left", flash=method == "flash")
+            scopes = unpadded, unpadded if scopes[1] is scopes[0] else scopes[1]
         if blocks is not None:
             scopes = scopes[0], in_blocks(scopes[1], blocks)
         plan = build_plan(method, encoder, layout, scopes, options)
@@ -140,17 +142,6 @@ def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
     if not on_cpu or layout.index is None or layout.mask is None or encoder.config.direction == "right":
         return False
     return unpadded_is_cheaper(layout.mask.sum(1).tolist(), layout.L)
-
-
-def _unpadded(method: str, scopes: tuple[Attention, Attention], causal: bool) -> tuple[Attention, Attention]:
-    """The attention of global layers without padding; that of local layers as it is."""
-    global_attention, local_attention = scopes
-    if method == "flash":
-        unpadded: Attention = by_flash(global_attention, causal)
-    else:
-        assert global_attention.layout.mask is not None
-        unpadded = by_sequence(global_attention, tuple(global_attention.layout.mask.sum(1).tolist()), causal)
-    return unpadded, unpadded if local_attention is global_attention else local_attention
 
 
 def accelerated(model: Network) -> Network:

@@ -22,6 +22,7 @@ from ..initialization import has_bfloat16
 
 Network = TypeVar("Network", bound=nn.Module)
 Replace = Callable[[str, nn.Module], nn.Module | None]
+NO_ACTIVATION = ("none", "")  # in oneDNN's names
 
 
 # ---- replacement modules: the same call and the same parameters, computed in less time
@@ -47,7 +48,7 @@ class JoinedSelfAttention(SelfAttention):
 
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
         projections = linear(in_autocast_dtype(x), self.query, self.key, self.value)
-        (update,) = linear(attention.of_projections(projections, dropout), self.output)
+        (update,) = linear(attention(projections, dropout), self.output)
         return update
 
 
@@ -125,9 +126,9 @@ def is_supported(x: Tensor) -> bool:
     return x.dtype is torch.float32 or (x.dtype is torch.bfloat16 and has_bfloat16())
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: tuple[str, str] = NO_ACTIVATION) -> Tensor:
     """(T, O): x (T, D) times weight (O, D) transposed, plus bias (O,), by an operator that has no gradient."""
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation[0], [], activation[1])
     return result
 
 

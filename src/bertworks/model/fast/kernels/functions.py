@@ -100,11 +100,8 @@ class Kernels:
         # on AMX oneDNN is faster; a compiler that does not know AMX compiles them there too
         self.has_linear = "linear" in functions and not torch.cpu._is_amx_tile_supported()
 
-    def __deepcopy__(self, memo: Any) -> "Kernels":
-        return self
-
     def __reduce__(self) -> Any:
-        return self._load, ()
+        return self._load, ()  # a copy is the same: `load` returns what this process has loaded
 
     def multiplies(self, *widths: int) -> bool:
         """Whether linear layers of these widths are computed here, not by oneDNN."""

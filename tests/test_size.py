@@ -23,7 +23,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "root and api": 695,
     "tokenizer": 1_252,
     "data": 2_302,
-    "model": 2_043,
+    "model": 2_037,
     "training": 1_464,
     "checkpoint": 2_121,
     "tasks": 3_258,

@@ -307,9 +307,9 @@ ROTARY = {"position_embedding_type": "rotary"}
         ({"layer_type": "lstm", "norm": "pre"}, "layer_type = 'lstm' with norm = 'pre'; expected norm = 'post'"),
         ({"layer_type": "gru", "position_embedding_type": "rotary"}, "expected position_embedding_type = 'learned' or"),
         ({"layer_type": "gru", "hidden_size": 15, "num_attention_heads": 1}, "recurrent layers .* need an even one"),
-        ({"local_rope_theta": 100.0}, "local_rope_theta = 100 without rotary positions and local layers"),
-        (ROTARY | {"local_rope_theta": 9.0, "attention_window": 2, "global_every": 1}, "set it to 0"),
-        (ROTARY | {"local_rope_theta": 0.5, "attention_window": 2}, "local_rope_theta = 0.5; expected 0 .*or 1 or"),
+        ({"local_rope_theta": 100.0}, "expected 0, or 1 or more with rotary positions and local layers"),
+        (ROTARY | {"local_rope_theta": 9.0, "attention_window": 2, "global_every": 1}, "local_rope_theta = 9; exp"),
+        (ROTARY | {"local_rope_theta": 0.5, "attention_window": 2}, "local_rope_theta = 0.5; expected 0, or 1 or"),
         ({"direction": "pair", "classifier_pooling": "mean"}, "expected classifier_pooling = 'cls'"),
     ],
 )

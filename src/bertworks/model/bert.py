@@ -64,7 +64,7 @@ class Embeddings(nn.Module):
         x = dropout(self.norm(x))  # (T, E)
         if self.projection is None:
             return x
-        return self.projection(x).to(x.dtype)  # type: ignore[no-any-return]  # autocast gives bfloat16; x stays float32
+        return self.projection(x).to(x.dtype)  # autocast gives bfloat16; x stays float32
 
 
 class SelfAttention(nn.Module):
@@ -79,7 +79,7 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
         """(T, D) to (T, D). dropout: of the attention weights."""
         context = attention([self.query(x), self.key(x), self.value(x)], dropout)  # by heads; (T, D)
-        return self.output(context)  # type: ignore[no-any-return]
+        return self.output(context)
 
 
 class FeedForward(nn.Module):
@@ -94,7 +94,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(T, D) to (T, D)."""
-        return self.output(self.activate(self.intermediate(x)))  # type: ignore[no-any-return]
+        return self.output(self.activate(self.intermediate(x)))
 
     def activate(self, hidden: Tensor) -> Tensor:
         """(T, I), or with GeGLU (T, 2 I), to (T, I)."""
@@ -149,7 +149,7 @@ class Transform(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., width) to (..., out)."""
-        return self.norm(ACTIVATIONS[self.hidden_act](self.dense(x)))  # type: ignore[no-any-return]
+        return self.norm(ACTIVATIONS[self.hidden_act](self.dense(x)))
 
 
 class Encoder(nn.Module):
@@ -196,21 +196,22 @@ class Encoder(nn.Module):
         plan = self.backend.select(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
         inputs = plan.layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
         x = self.embeddings(*inputs, plan.dropout.embeddings)  # (T, D)
-        states = [x]
+        states: list[Tensor] = []
         for i, attention in enumerate(plan.attentions):
+            if hidden_states:
+                states.append(x)
             layer = self.layers[i % len(self.layers)]  # ALBERT has one layer, which it computes n times
             x = plan.run_layer(layer, x, attention, plan.dropout.layers[i])
-            states = [*states, x] if hidden_states else [x]
         complete = len(plan.attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:
-            states[-1] = self.final_norm(states[-1])
+            x = self.final_norm(x)
         weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
         layout = plan.output_layout  # of the rows that the last layer returned
         return EncoderOutput(
-            packed=states[-1],
+            packed=x,
             layout=layout,
-            pooled=self._pool(states[-1], layout, dropout) if complete and self.pooler is not None else None,
-            states=tuple(states) if hidden_states else None,
+            pooled=self._pool(x, layout, dropout) if complete and self.pooler is not None else None,
+            states=(*states, x) if hidden_states else None,
             attentions=tuple(weights) if attentions else None,
         )
 

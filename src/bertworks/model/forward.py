@@ -74,7 +74,7 @@ class EncoderOutput:
 
 def run_layer(layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
     """The output of one layer as it is written, (T, D) to (T, D)."""
-    return layer(x, attention, dropout)  # type: ignore[no-any-return]
+    return layer(x, attention, dropout)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,8 +39,7 @@ class KeyedAttention(Attention):
     """Attention with 0/1 masks on the weights, whose backward pass is written out."""
 
     def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
-        context: Tensor = _KeyedProduct.apply(q, k, v, attention_mask, dropout.mask, rescale(dropout.rate))
-        return context
+        return _KeyedProduct.apply(q, k, v, attention_mask, dropout.mask, rescale(dropout.rate))
 
 
 class _KeyedProduct(torch.autograd.Function):
@@ -97,8 +96,7 @@ class UnpaddedAttention(Attention):
         q, k, v = split_heads([rows[None] for rows in projections], self.heads)  # (1, N, T, H) each
         if self.rotations is not None:
             q, k = rotate(q, self.rotations), rotate(k, self.rotations)
-        rows = self.context(q, k, v, None, dropout).transpose(1, 2).flatten(2)[0]
-        return rows if self.output_positions is None else self.layout.select(rows, self.output_positions)
+        return self.select(self.context(q, k, v, None, dropout).transpose(1, 2).flatten(2)[0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,7 +135,7 @@ def flash_attention(
     bounds = cu_seqlens, cu_seqlens, longest, longest
     # torch.nn.attention.varlen calls this operator too, but has no dropout
     outputs = torch.ops.aten._flash_attention_forward(*rows, *bounds, rate, causal, False)
-    return outputs[0].transpose(0, 1)[None]  # type: ignore[no-any-return]
+    return outputs[0].transpose(0, 1)[None]
 
 
 def is_flash_possible(x: Tensor, H: int) -> bool:

@@ -39,7 +39,7 @@ from .attention import (
 )
 from .cpu import kernel_plan
 from .kernels.functions import Kernels
-from .products import JOINED, Network, in_autocast_dtype, is_supported, product, with_classes
+from .products import JOINED, Network, encoders_in, in_autocast_dtype, is_supported, product, with_classes
 
 
 @dataclass(frozen=True)
@@ -146,19 +146,18 @@ def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
 
 def accelerated(model: Network) -> Network:
     """The model with the faster methods of this folder: same parameters, same numbers up to rounding."""
-    model = with_classes(model, JOINED)
-    for encoder in model.modules():
-        if isinstance(encoder, Encoder):
-            encoder.backend = Backend()
-    return model
+    return _with_backends(with_classes(model, JOINED), Backend)
 
 
 def reference(model: Network) -> Network:
     """The same parameters in the modules of bert.py alone, computed by `Reference`: the inverse of `accelerated`."""
-    model = with_classes(model, {joined: separate for separate, joined in JOINED.items()})
-    for encoder in model.modules():
-        if isinstance(encoder, Encoder):
-            encoder.backend = Reference(requested=True)
+    separate = {joined: separate for separate, joined in JOINED.items()}
+    return _with_backends(with_classes(model, separate), lambda: Reference(requested=True))
+
+
+def _with_backends(model: Network, make: Callable[[], Any]) -> Network:
+    for encoder in encoders_in(model):
+        encoder.backend = make()
     return model
 
 
@@ -168,9 +167,8 @@ def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
 
     keyed: whether dropout masks come from a key.
     """
-    encoder = next(module for module in model.modules() if isinstance(module, Encoder))
-    backend, layout = encoder.backend, Layout(1, 1, None, None, None)
-    if not isinstance(backend, Backend):
+    encoder, layout = encoders_in(model)[0], Layout(1, 1, None, None, None)
+    if not isinstance(backend := encoder.backend, Backend):
         return "reference"
     with torch.autocast(encoder.embeddings.word.weight.device.type, dtype, enabled=dtype is not torch.float32):
         facts = replace(backend.facts(encoder, layout, ForwardOptions()), keyed=keyed, unpadded=False)
@@ -192,8 +190,8 @@ def compile_layers(model: nn.Module, gradients: bool = True) -> None:
 
     torch._dynamo.config.optimize_ddp = False  # it would cut the layer where a bucket of DDP's gradients ends
     torch._dynamo.config.skip_nnmodule_hook_guards = False  # else a graph without hooks serves a layer that has some
-    for encoder in model.modules():  # of a pair both
-        if isinstance(encoder, Encoder) and encoder.config.layer_type == "attention":
+    for encoder in encoders_in(model):
+        if encoder.config.layer_type == "attention":
             if not isinstance(encoder.backend, Backend):
                 encoder.backend = Backend()
             own = FunctionType(run_layer.__code__.replace(), run_layer.__globals__, run_layer.__name__)

@@ -24,7 +24,7 @@ from ..dropout import EMBEDDING_SITE, DropoutKey, EncoderDropout, keyed_dropout,
 from ..forward import ForwardOptions, ForwardPlan, attention_of_layers
 from ..layout import Layout, inverse_of
 from .kernels.functions import ROWS, WIDTH, AttentionShape, Dropout, Kernels, Rows
-from .products import is_replaceable
+from .products import encoders_in, is_replaceable
 
 GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
 
@@ -35,8 +35,8 @@ def use_kernels(model: Any, kernels: Kernels, alone: bool = True) -> None:
     alone: whether no other process trains this model.
     """
     model.kernels = kernels
-    for encoder in model.encoder.modules():
-        if isinstance(encoder, Encoder) and has_kernels(encoder.config) and all(map(is_usual, encoder.layers)):
+    for encoder in encoders_in(model):
+        if has_kernels(encoder.config) and all(map(is_usual, encoder.layers)):
             encoder.backend.kernels = kernels
     if alone and "mlm" in model.heads and model.decoder is model.encoder.embeddings.word.weight:
         # the head's gradient of the table comes first, and has all rows: that of the rows of a batch is added to it
@@ -97,7 +97,7 @@ def kernel_plan(encoder: Encoder, layout: Layout, options: ForwardOptions, kerne
         inputs = [x16] if positions is None else [layout.select(x16, positions), x16]
         out, out16 = _Layer.apply(work, attention.select(x), *_Parameters.of(layer), *inputs)
         output16.append(out16)
-        return out  # type: ignore[no-any-return]
+        return out
 
     return ForwardPlan("kernels", layout, attentions, dropout, run_layer)
 

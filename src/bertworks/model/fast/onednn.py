@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import Attention
-from ..bert import Encoder, FeedForward, SelfAttention
+from ..bert import FeedForward, SelfAttention
 from ..dropout import SiteDropout
 from ..initialization import has_bfloat16, in_bfloat16
-from .products import NO_ACTIVATION, Network, is_replaceable, is_unmodified, product, with_replacements
+from .products import NO_ACTIVATION, Network, encoders_in, is_replaceable, is_unmodified, product, with_replacements
 
 # oneDNN keeps what it prepares for each number of rows. These modules read one row per sequence or masked token:
 # little work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.
@@ -30,7 +30,9 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
     as it is.
     """
     network.eval()
-    if any(map(is_prepared, network.modules())):
+    if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
+        return network
+    if any(encoder.backend.requested for encoder in encoders_in(network)):
         return network
     if precision == "bfloat16":
         network = in_bfloat16(network)
@@ -52,11 +54,6 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
         return None  # an adapter, or a layer with hooks or a computed weight, stays as it is
 
     return with_replacements(network, replace)
-
-
-def is_prepared(module: nn.Module) -> bool:
-    """Whether a network with this module must stay as it is."""
-    return isinstance(module, OneDnnLinear) or (isinstance(module, Encoder) and module.backend.requested)
 
 
 class OneDnnLinear(nn.Module):
@@ -94,7 +91,7 @@ class OneDnnSelfAttention(SelfAttention):
         self.output = OneDnnLinear(module.output.weight, module.output.bias, True)  # type: ignore[assignment]
 
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
-        return self.output(attention([self.projections(x)], dropout))  # type: ignore[no-any-return]
+        return self.output(attention([self.projections(x)], dropout))
 
 
 class OneDnnFeedForward(FeedForward):

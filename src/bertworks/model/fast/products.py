@@ -16,13 +16,18 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from ..attention import Attention
-from ..bert import FeedForward, SelfAttention
+from ..bert import Encoder, FeedForward, SelfAttention
 from ..dropout import SiteDropout
 from ..initialization import has_bfloat16
 
 Network = TypeVar("Network", bound=nn.Module)
 Replace = Callable[[str, nn.Module], nn.Module | None]
 NO_ACTIVATION = ("none", "")  # in oneDNN's names
+
+
+def encoders_in(model: nn.Module) -> list[Encoder]:
+    """The encoders of a model, of concatenated ones both."""
+    return [module for module in model.modules() if isinstance(module, Encoder)]
 
 
 # ---- replacement modules: the same call and the same parameters, computed in less time
@@ -98,8 +103,7 @@ def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
     if not (torch.is_grad_enabled() and is_supported(x) and unmodified):
         return [layer(x) for layer in layers]
     biases = [layer.bias for layer in layers if layer.bias is not None]
-    joined: Tensor = _JoinedLinear.apply(x, len(layers), *(layer.weight for layer in layers), *biases)
-    return [joined]
+    return [_JoinedLinear.apply(x, len(layers), *(layer.weight for layer in layers), *biases)]
 
 
 def is_unmodified(layer: nn.Module) -> bool:
@@ -128,8 +132,7 @@ def is_supported(x: Tensor) -> bool:
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: tuple[str, str] = NO_ACTIVATION) -> Tensor:
     """(T, O): x (T, D) times weight (O, D) transposed, plus bias (O,), by an operator that has no gradient."""
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation[0], [], activation[1])
-    return result
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation[0], [], activation[1])
 
 
 def joined(parts: Sequence[Tensor], kind: torch.dtype) -> Tensor:

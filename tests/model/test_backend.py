@@ -87,7 +87,7 @@ def inputs():
 
 
 def way_of(encoder, layout, **options):
-    return encoder.backend.select(encoder, layout, ForwardOptions(**options), torch.device("cpu")).name
+    return encoder.backend.make_plan(encoder, layout, ForwardOptions(**options), torch.device("cpu")).name
 
 
 def defined(encoder):
@@ -180,5 +180,5 @@ def test_everything_works_without_the_folder_of_faster_ways(tmp_path):
 def test_a_requested_reference_is_the_definition_in_evaluation_too():
     encoder, layout = build_model(TINY, (), seed=1).eval().encoder, Layout.of(None, 2, 4)
     for requested, kind in ((False, TorchAttention), (True, Attention)):
-        plan = Reference(requested).select(encoder, layout, ForwardOptions(), torch.device("cpu"))
+        plan = Reference(requested).make_plan(encoder, layout, ForwardOptions(), torch.device("cpu"))
         assert {type(attention) for attention in plan.attentions} == {kind}

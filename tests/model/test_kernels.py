@@ -301,7 +301,7 @@ def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     cells = cells[::3][cells[::3] // L != 1] if last else None  # of the second sequence nothing is returned
     returned = rows if cells is None else K.Rows.of(packing.at(cells))
     qkv = torch.randn(len(rows), 3 * D).bfloat16().requires_grad_()
-    parts = [qkv] if cells is None else [packing.select(qkv[:, :D], cells), qkv[:, D:].contiguous()]
+    parts = [qkv] if cells is None else [packing.take(qkv[:, :D], cells), qkv[:, D:].contiguous()]
     found = Attention.apply(kernels, rows, returned, shape, drawn(rate, N * L * L), *parts)
     plain = qkv.detach().float().requires_grad_()
     q, k, v = packing.unpack(plain).view(B, L, 3, N, H).permute(2, 0, 3, 1, 4)

@@ -76,7 +76,7 @@ def test_the_reference_has_the_losses_of_the_faster_methods(
     for compute in ("auto", "reference"):
         out, loop = tmp_path / compute, {"compute": compute, "precision": precision, "log_every": 1}
         if compute == "reference" and "fast" in acceleration.use_kernels.__module__:  # not in a copy without model/fast
-            monkeypatch.setattr("bertworks.model.fast.backend.Backend.select", None)
+            monkeypatch.setattr("bertworks.model.fast.backend.Backend.make_plan", None)
         main(line(recipe, tiny_store.path, out, "--loop.compute", compute))
         tuned = bertworks.finetune(out, tmp_path / f"{compute}-task", train=rows, dev=rows, epochs=1,
                                    max_seq_length=32, loop=loop)  # fmt: skip

@@ -58,9 +58,9 @@ class Attention:
             weights = weights * self.head_mask[:, None, None]
         return weights.to(v.dtype) @ v
 
-    def select(self, x: Tensor) -> Tensor:
+    def output_rows(self, x: Tensor) -> Tensor:
         """The rows that the layer returns, (T, D) to (T, D) or (R, D)."""
-        return x if self.output_positions is None else self.layout.select(x, self.output_positions)
+        return x if self.output_positions is None else self.layout.take(x, self.output_positions)
 
 
 @dataclass(frozen=True, eq=False)

@@ -119,9 +119,9 @@ class Layer(nn.Module):
             self.attention_norm = nn.Identity()
 
     def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
-        """(T, D) to (T, D), or to the rows (R, D) that `attention` selects, in the last layer."""
+        """(T, D) to (T, D), or to the rows (R, D) that are used of the last layer."""
         update = self.attention(self.attention_norm(x) if self.pre else x, attention, dropout.attention_weights)
-        x = dropout.attention_output.add(attention.select(x), update)  # x + dropout(update)
+        x = dropout.attention_output.add(attention.output_rows(x), update)  # x + dropout(update)
         x = x if self.pre else self.attention_norm(x)
         x = dropout.output.add(x, self.feed_forward(self.output_norm(x) if self.pre else x))
         return x if self.pre else self.output_norm(x)
@@ -193,7 +193,7 @@ class Encoder(nn.Module):
         if (limit := self.config.max_length) < L:
             raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
         options = ForwardOptions(dropout, hidden_states, attentions, head_mask, depth, output_positions)
-        plan = self.backend.select(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
+        plan = self.backend.make_plan(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
         inputs = plan.layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
         x = self.embeddings(*inputs, plan.dropout.embeddings)  # (T, D)
         states: list[Tensor] = []
@@ -205,14 +205,14 @@ class Encoder(nn.Module):
         complete = len(plan.attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:
             x = self.final_norm(x)
-        weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
+        attention_weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
         layout = plan.output_layout  # of the rows that the last layer returned
         return EncoderOutput(
             packed=x,
             layout=layout,
             pooled=self._pool(x, layout, dropout) if complete and self.pooler is not None else None,
             states=(*states, x) if hidden_states else None,
-            attentions=tuple(weights) if attentions else None,
+            attentions=tuple(attention_weights) if attentions else None,
         )
 
     def pooled_positions(self, layout: Layout, device: torch.device) -> Tensor:
@@ -230,7 +230,7 @@ class Encoder(nn.Module):
             x = x[layout.rows(positions)]  # (B, D)
         if self.pooler_dropout is not None:
             x = self.pooler_dropout(x, key)
-        return self.pooler(x)  # type: ignore[no-any-return, misc]
+        return self.pooler(x)  # type: ignore[misc]
 
 
 def build_layer(config: ModelConfig, number: int) -> nn.Module:

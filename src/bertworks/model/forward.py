@@ -2,7 +2,7 @@
 
 A plan has the layout of the batch, and the attention and dropout of each layer. `Reference` makes plans with the
 definitions of attention.py and dropout.py; fast/backend.py selects faster implementations. In order: Encoder.forward ->
-select -> global_and_local (which tokens attend to which) -> attention_of_layers -> keyed_dropout or torch_dropout.
+make_plan -> global_and_local (which tokens attend to which) -> attention_of_layers -> keyed_dropout or torch_dropout.
 """
 
 from collections.abc import Callable, Sequence
@@ -101,7 +101,7 @@ class Reference:
         """requested: by `loop.compute`, so nothing faster takes its place, in evaluation either."""
         self.requested = requested
 
-    def select(self, encoder: Any, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
+    def make_plan(self, encoder: Any, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
         """How to compute a batch."""
         key = options.dropout if encoder.training else None
         explicit = self.requested or options.attentions or options.head_mask is not None or key is not None

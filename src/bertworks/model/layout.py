@@ -99,7 +99,7 @@ class Layout:
         """The layout of these positions alone, (R,)."""
         return replace(self, index=positions, inverse=inverse_of(positions, self.B * self.L), is_subset=True)
 
-    def select(self, x: Tensor, positions: Tensor) -> Tensor:
+    def take(self, x: Tensor, positions: Tensor) -> Tensor:
         """(T, D) to (R, D), the rows of flat positions."""
         return _Pack.apply(x, self.rows(positions))
 

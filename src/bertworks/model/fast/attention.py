@@ -96,7 +96,7 @@ class UnpaddedAttention(Attention):
         q, k, v = split_heads([rows[None] for rows in projections], self.heads)  # (1, N, T, H) each
         if self.rotations is not None:
             q, k = rotate(q, self.rotations), rotate(k, self.rotations)
-        return self.select(self.context(q, k, v, None, dropout).transpose(1, 2).flatten(2)[0])
+        return self.output_rows(self.context(q, k, v, None, dropout).transpose(1, 2).flatten(2)[0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

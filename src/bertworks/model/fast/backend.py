@@ -106,7 +106,7 @@ class Backend:
             unpadded=not (gradients or encoder.training or recurrent) and _is_unpadded_cheaper(encoder, layout),
         )
 
-    def select(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
+    def make_plan(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
         """How to compute a batch."""
         config, facts = encoder.config, self.facts(encoder, layout, options)
         method = choose(facts)

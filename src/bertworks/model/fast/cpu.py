@@ -94,8 +94,8 @@ def kernel_plan(encoder: Encoder, layout: Layout, options: ForwardOptions, kerne
         shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, attention.rotations)
         returned = rows if positions is None else Rows.of(layout.at(positions))
         work = _Work(kernels, rows, returned, shape, dropouts, c.layer_norm_eps, GELU[c.hidden_act])
-        inputs = [x16] if positions is None else [layout.select(x16, positions), x16]
-        out, out16 = _Layer.apply(work, attention.select(x), *_Parameters.of(layer), *inputs)
+        inputs = [x16] if positions is None else [layout.take(x16, positions), x16]
+        out, out16 = _Layer.apply(work, attention.output_rows(x), *_Parameters.of(layer), *inputs)
         output16.append(out16)
         return out
 

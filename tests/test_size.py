@@ -39,7 +39,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 1_283,
     "export": 620,
     "estimators": 145,
-    "tests": 30_031,
+    "tests": 30_030,
     "benchmarks": 5_990,
     "documentation": 9_716,
 }

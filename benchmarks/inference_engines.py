@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 import common
+from bertworks.apps.export.exportable import ExportableModel
 from bertworks.apps.export.folder import export
 from bertworks.checkpoint.folder import load_model
+from bertworks.inference.exported import STATES
 from bertworks.inference.predictor import Predictor
-from bertworks.model.exportable import STATES, ExportableModel
 
 OURS = ("packed, float32", "packed, bfloat16")
 THEIRS = (

@@ -87,7 +87,7 @@ def inputs():
 
 
 def way_of(encoder, layout, **options):
-    return encoder.backend.select(encoder, layout, ForwardOptions(**options), torch.device("cpu")).name
+    return encoder.backend.make_plan(encoder, layout, ForwardOptions(**options), torch.device("cpu")).name
 
 
 def defined(encoder):
@@ -171,7 +171,7 @@ def test_everything_works_without_the_folder_of_faster_ways(tmp_path):
     shutil.copytree(Path(bertworks.__file__).parent, tmp_path / "bertworks", ignore=lambda folder, names: {"fast"})
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(TESTS)])}
     tests = ["parity/test_transformers.py", "pretraining/test_pretrain.py", "finetuning/test_teacher.py"]
-    tests += ["model/test_exportable.py", "inference/test_steps.py"]
+    tests += ["apps/export/test_exportable.py", "inference/test_steps.py"]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", *tests]
     done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -180,5 +180,5 @@ def test_everything_works_without_the_folder_of_faster_ways(tmp_path):
 def test_a_requested_reference_is_the_definition_in_evaluation_too():
     encoder, layout = build_model(TINY, (), seed=1).eval().encoder, Layout.of(None, 2, 4)
     for requested, kind in ((False, TorchAttention), (True, Attention)):
-        plan = Reference(requested).select(encoder, layout, ForwardOptions(), torch.device("cpu"))
+        plan = Reference(requested).make_plan(encoder, layout, ForwardOptions(), torch.device("cpu"))
         assert {type(attention) for attention in plan.attentions} == {kind}

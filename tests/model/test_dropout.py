@@ -9,7 +9,7 @@ import torch
 from bertworks.model import dropout
 from bertworks.model.bert import Encoder
 from bertworks.model.config import ModelConfig
-from bertworks.model.dropout import DropoutKey, SiteDropout, _threshold, keyed_dropout, rescale
+from bertworks.model.dropout import DropoutKey, SiteDropout, keyed_dropout, rescale, threshold
 from bertworks.model.fast.attention import KeyedAttention
 from bertworks.model.fast.backend import accelerated
 from bertworks.model.initialization import initialise
@@ -28,7 +28,7 @@ CONFIG = ModelConfig(
 
 def used_rate(rate: float) -> float:
     """The share of elements that a keyed mask drops."""
-    dropped, values = _threshold(rate)
+    dropped, values = threshold(rate)
     return dropped / values
 
 

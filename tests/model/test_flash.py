@@ -18,7 +18,7 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey, SiteDropout
 from bertworks.model.fast import attention as attention_module
 from bertworks.model.fast import backend, products
-from bertworks.model.fast.attention import SequenceAttention, by_flash, in_sequence, is_flash_possible
+from bertworks.model.fast.attention import SequenceAttention, in_sequence, is_flash_possible, without_padding
 from bertworks.model.fast.backend import accelerated
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
@@ -115,7 +115,8 @@ def test_both_sides_of_a_pair_have_one_order_of_rows(flash, lengths):
 def test_rows_of_padding_are_a_sequence_of_their_own(lengths):
     _, mask = inputs(lengths)
     layout = in_sequence(Layout.of(mask, *mask.shape), torch.device("cpu"))
-    bounds = by_flash(TorchAttention(layout, 1, None, None), causal=False).cu_seqlens.tolist()
+    attention = without_padding(TorchAttention(layout, 1, None, None), causal=False, flash=True)
+    bounds = attention.cu_seqlens.tolist()
     assert bounds == [0, *torch.tensor(lengths).cumsum(0).tolist(), len(layout.index)]
     real = mask.flatten()[layout.index]
     assert real[: sum(lengths)].all() and not real[sum(lengths) :].any()

@@ -18,21 +18,21 @@ from bertworks.model.attention import build_attention_mask, rotate, rotation
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import Dropout, DropoutKey, SiteDropout, rescale
 from bertworks.model.fast import cpu
-from bertworks.model.fast import kernels as K
 from bertworks.model.fast.attention import KeyedAttention
-from bertworks.model.fast.cpu import KernelComputation, has_kernels, use_kernels
+from bertworks.model.fast.cpu import has_kernels, kernel_plan, use_kernels
 from bertworks.model.fast.kernels import build
+from bertworks.model.fast.kernels import functions as K
 from bertworks.model.forward import ForwardOptions
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
-from bertworks.model.openmp import library
 from bertworks.training import precision
 from bertworks.training.compute import wants_kernels
 from bertworks.training.objectives import PretrainingObjective
+from bertworks.workers.openmp import library
 from support.batches import batch_of
 from support.kernel_steps import AddNorm, Attention, Gelu, Linear
 
-KERNELS = K.load()
+KERNELS = build.load()
 NEEDED = pytest.mark.skipif(KERNELS is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
 ACTIVATIONS = [F.gelu, partial(F.gelu, approximate="tanh")]
 KEY = DropoutKey(seed=7, step=3, row=5)
@@ -65,7 +65,7 @@ def kernels(request, tmp_path_factory):
 
 
 def drawn(rate: float, elements: int) -> K.Dropout:
-    return K.Dropout(*KEY.numbers(4, rate, elements)) if rate else K.NO_DROPOUT
+    return K.Dropout.of(KEY, 4, rate, elements)
 
 
 def mask_of(B: int, L: int, padding: str) -> torch.Tensor:
@@ -213,7 +213,7 @@ def test_large_scores_do_not_overflow(kernels):
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-4)
     rows, shape = K.Rows.of(Layout.of(None, 1, 64)), K.AttentionShape.of(1, 32, "both", None)
     qkv = torch.full((64, 96), 10.0).bfloat16()  # scores of 566
-    context, log_sums, _ = kernels.attention([qkv], rows, rows, shape, K.NO_DROPOUT)
+    context, log_sums, _ = kernels.attention([qkv], rows, rows, shape, K.Dropout(scale=1.0))
     assert (context == 10).all()
     expected = torch.logsumexp(torch.full((64,), 3200 / 32**0.5), 0).expand(1, 1, 64)
     torch.testing.assert_close(log_sums, expected, rtol=1e-5, atol=0)
@@ -251,9 +251,9 @@ def test_the_norm_of_gradients(kernels):
 def test_dropout_by_itself(kernels, padding):
     B, L, D = 40, 32, 48
     packing = Layout.of(mask_of(B, L, padding), B, L)
-    fused = cpu._KernelDropout(packing, 0.1, KEY, kernels)
-    x = torch.randn(len(K.Rows.of(packing)), D, requires_grad=True)
-    ours, theirs = fused(x), Dropout(0.1, site=0)(x, KEY, packing)
+    rows, dropout = K.Rows.of(packing), K.Dropout.of(KEY, 0, 0.1, L * D)
+    x = torch.randn(len(rows), D, requires_grad=True)
+    ours, theirs = cpu._Drop.apply(x, rows, dropout, kernels), Dropout(0.1, site=0)(x, KEY, packing)
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
     grad = torch.randn_like(x)
     found, expected = (torch.autograd.grad(out, x, grad)[0] for out in (ours, theirs))
@@ -301,7 +301,7 @@ def test_attention(kernels, B, L, N, H, rate, last, padding, kind):
     cells = cells[::3][cells[::3] // L != 1] if last else None  # of the second sequence nothing is returned
     returned = rows if cells is None else K.Rows.of(packing.at(cells))
     qkv = torch.randn(len(rows), 3 * D).bfloat16().requires_grad_()
-    parts = [qkv] if cells is None else [packing.select(qkv[:, :D], cells), qkv[:, D:].contiguous()]
+    parts = [qkv] if cells is None else [packing.take(qkv[:, :D], cells), qkv[:, D:].contiguous()]
     found = Attention.apply(kernels, rows, returned, shape, drawn(rate, N * L * L), *parts)
     plain = qkv.detach().float().requires_grad_()
     q, k, v = packing.unpack(plain).view(B, L, 3, N, H).permute(2, 0, 3, 1, 4)
@@ -325,7 +325,7 @@ def test_denormal_numbers_stay_exact_elsewhere(kernels):
     tiny = torch.full((4, 1 << 16), 1e-39)
     rows, shape = K.Rows.of(Layout.of(None, 4, 32)), K.AttentionShape.of(1, 32, "both", None)
     qkv = torch.randn(128, 96).bfloat16().requires_grad_()
-    Attention.apply(kernels, rows, rows, shape, K.NO_DROPOUT, qkv).sum().backward()
+    Attention.apply(kernels, rows, rows, shape, K.Dropout(scale=1.0), qkv).sum().backward()
     kernels.gelu_backward(torch.randn(64, 32).bfloat16(), kernels.gelu(torch.randn(64, 32).bfloat16(), False), False)
     kernels.cross_entropy(torch.randn(64, 40).bfloat16(), torch.zeros(40), torch.zeros(64, dtype=torch.int64))
     assert ((tiny * 0.5) > 0).all()
@@ -347,14 +347,11 @@ def one_layer(kernels, last):
     """A layer, its input, and its output for a batch with padding: all rows, or three for the `last` layer."""
     encoder, mask = built(dataclasses.replace(SHAPE, num_hidden_layers=1)).encoder, mask_of(4, 20, "right")
     options = ForwardOptions(KEY, hidden_states=False, output_positions=torch.tensor([0, 7, 41]) if last else None)
-    computation = KernelComputation.of(encoder, Layout.of(mask, 4, 20), options, kernels)
-    x = torch.randn(computation.layout.T, SHAPE.hidden_size)
+    x = torch.randn(kernel_plan(encoder, Layout.of(mask, 4, 20), options, kernels).layout.T, SHAPE.hidden_size)
 
     def run():
-        [attention], [dropout] = computation.attentions, computation.dropout.layers
-        out = computation.apply(encoder.layers[0], x, attention, dropout)
-        computation.output16.clear()
-        return out
+        plan = kernel_plan(encoder, Layout.of(mask, 4, 20), options, kernels)
+        return plan.run_layer(encoder.layers[0], x, plan.attentions[0], plan.dropout.layers[0])
 
     return dict(encoder.layers[0].named_parameters()), x, run
 
@@ -579,7 +576,7 @@ load = build.load.__wrapped__  # without the memory of this process
 
 def test_machines_with_a_compiler_have_them():
     usable = sys.platform == "linux" and shutil.which("gcc") and precision.processor_kind() in ("AMX", "AVX-512 bf16")
-    assert (K.load() is not None) == bool(usable)
+    assert (build.load() is not None) == bool(usable)
 
 
 @NEEDED
@@ -597,7 +594,7 @@ def test_they_have_the_same_name_wherever_torch_is(fresh, tmp_path):
     openmp = library()
     moved = shutil.copy(openmp, tmp_path)
     names = [build._load(shutil.which("gcc"), path).name for path in (openmp, moved)]
-    assert names[0] == names[1] == K.load().name and len(list(fresh.iterdir())) == 2
+    assert names[0] == names[1] == build.load().name and len(list(fresh.iterdir())) == 2
 
 
 @NEEDED

@@ -207,7 +207,7 @@ def test_a_window_is_what_a_local_layer_sees():
     assert influence(fresh(window, num_hidden_layers=1)) == everything
     encoder = fresh(window, num_hidden_layers=3)
     layout = Layout.of(None, 1, 12)
-    computation = encoder.backend.select(encoder, layout, ForwardOptions(), torch.device("cpu"))
+    computation = encoder.backend.make_plan(encoder, layout, ForwardOptions(), torch.device("cpu"))
     assert [attention.attention_mask is not None for attention in computation.attentions] == [False, True, True]
     for layers, reach in [(1, 2), (2, 4)]:
         encoder = fresh({"attention_window": 2, "global_every": 1 << 30}, num_hidden_layers=layers + 1)
@@ -232,7 +232,7 @@ def test_local_attention_in_blocks_equals_the_mask(direction, length, window, mo
         encoder = fresh(change, global_every=2, **plain).train(training)
         key = DropoutKey(1, 1) if training else None
         layout, options = Layout.of(mask, *ids.shape), ForwardOptions(key)
-        attentions = encoder.backend.select(encoder, layout, options, torch.device("cpu")).attentions
+        attentions = encoder.backend.make_plan(encoder, layout, options, torch.device("cpu")).attentions
         blocks = [isinstance(attention, BlockAttention) for attention in attentions]
         out = encoder(ids, mask, dropout=key)
         out.packed.pow(2).sum().backward()
@@ -307,9 +307,9 @@ ROTARY = {"position_embedding_type": "rotary"}
         ({"layer_type": "lstm", "norm": "pre"}, "layer_type = 'lstm' with norm = 'pre'; expected norm = 'post'"),
         ({"layer_type": "gru", "position_embedding_type": "rotary"}, "expected position_embedding_type = 'learned' or"),
         ({"layer_type": "gru", "hidden_size": 15, "num_attention_heads": 1}, "recurrent layers .* need an even one"),
-        ({"local_rope_theta": 100.0}, "local_rope_theta = 100 without rotary positions and local layers"),
-        (ROTARY | {"local_rope_theta": 9.0, "attention_window": 2, "global_every": 1}, "set it to 0"),
-        (ROTARY | {"local_rope_theta": 0.5, "attention_window": 2}, "local_rope_theta = 0.5; expected 0 .*or 1 or"),
+        ({"local_rope_theta": 100.0}, "expected 0, or 1 or more with rotary positions and local layers"),
+        (ROTARY | {"local_rope_theta": 9.0, "attention_window": 2, "global_every": 1}, "local_rope_theta = 9; exp"),
+        (ROTARY | {"local_rope_theta": 0.5, "attention_window": 2}, "local_rope_theta = 0.5; expected 0, or 1 or"),
         ({"direction": "pair", "classifier_pooling": "mean"}, "expected classifier_pooling = 'cls'"),
     ],
 )

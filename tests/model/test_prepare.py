@@ -11,7 +11,7 @@ from bertworks.model.acceleration import for_inference
 from bertworks.model.bert import Encoder, SelfAttention
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast.onednn import OneDnnLinear
-from bertworks.model.heads import build_model
+from bertworks.model.heads import NextSentenceHead, build_model
 from bertworks.model.initialization import initialise
 
 SHAPE = ModelConfig(
@@ -38,7 +38,7 @@ def test_same_numbers_from_the_same_weights():
 
 def plain(network):
     """The names of linear modules that are torch's own."""
-    return {name for name, module in network.named_modules() if type(module) is nn.Linear}
+    return {name for name, module in network.named_modules() if type(module) in (nn.Linear, NextSentenceHead)}
 
 
 HEADS = {  # heads and changes of SHAPE: what reads no tokens, a row a sequence or a masked token

@@ -8,7 +8,7 @@ import torch
 from bertworks.checkpoint.folder import load_model
 from bertworks.model.acceleration import use_kernels
 from bertworks.model.config import ModelConfig
-from bertworks.model.fast import kernels
+from bertworks.model.fast.kernels.build import load
 from bertworks.model.heads import build_model
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
@@ -16,7 +16,7 @@ from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import Optimizer
 from bertworks.training.trainer import Trainer
 
-pytestmark = pytest.mark.skipif(kernels.load() is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
+pytestmark = pytest.mark.skipif(load() is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
 STEPS = 12
 ROUNDING = 0.002  # between the weights of two such runs; with other dropout masks it is 0.015
 
@@ -92,7 +92,7 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
 
 def test_a_table_that_only_the_words_of_a_batch_change_gets_a_dense_gradient():
     model = build_model(ModelConfig(vocab_size=50, hidden_size=16, num_attention_heads=2, intermediate_size=32), seed=1)
-    use_kernels(model, kernels.load())
+    use_kernels(model, load())
     optimizer = Optimizer(model, OptimConfig(rule="adamw"))
     model.encoder(torch.arange(8)[None]).packed.sum().backward()  # no masked LM
     table = model.encoder.embeddings.word.weight
@@ -102,7 +102,7 @@ def test_a_table_that_only_the_words_of_a_batch_change_gets_a_dense_gradient():
 
 
 def test_gradients_are_clipped_by_the_norm_of_the_kernel(monkeypatch):
-    model, found, calls = torch.nn.Linear(30, 20), kernels.load(), []
+    model, found, calls = torch.nn.Linear(30, 20), load(), []
     norm = type(found).norm
     monkeypatch.setattr(type(found), "norm", lambda *given: calls.append(1) or norm(*given))
     optimizer = Optimizer(model, OptimConfig(rule="adamw"))

@@ -135,7 +135,7 @@ class Sick(PretrainingObjective):
 
 @pytest.mark.parametrize("used", [0.1, 1.25])
 def test_a_record_has_the_cores_that_other_programs_use(tiny_store, tmp_path, monkeypatch, used):
-    monkeypatch.setattr("bertworks.model.openmp.watch", lambda: SimpleNamespace(used=used))
+    monkeypatch.setattr("bertworks.workers.openmp.watch", lambda: SimpleNamespace(used=used))
     assert loop_of(model_of(), batches(tiny_store), tmp_path, steps=2).train()
     assert [r.get("cores_used_by_others") for r in read_log(tmp_path)] == [1.25 if used > 1 else None] * 2
 

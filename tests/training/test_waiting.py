@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bertworks.model.acceleration import shrink_embeddings
+from bertworks.finetuning.subset_embedding import shrink_embeddings
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.training import trainer as trainer_module

@@ -21,7 +21,6 @@ from ..files import InputError, NotWritten, atomic_write, not_found, read_json_o
 from ..model.bert import Encoder
 from ..model.config import ModelConfig, TopConfig
 from ..model.heads import Model, build_model
-from ..model.initialization import shapes_only
 from ..tensors import write_tensors
 from ..tokenizer import Tokenizer
 from . import hf
@@ -34,7 +33,7 @@ from .locate import run_name as run_name
 from .metadata import LABELLED, TASK, labels_of, stored_task, top_of
 from .names import Family, heads_in, listed
 from .pooling import cross_encoder_settings
-from .weights import WEIGHTS, check_finite, read_weights
+from .weights import WEIGHTS, check_finite, read_weights, shapes_only
 
 ROUND, SPARE = 8, 1_024  # embedding tables are padded to a multiple of a power of two from 8 to 1,024
 

@@ -16,13 +16,13 @@ from ..model.bert import Encoder
 from ..model.comparators import ConcatenatedEncoders, FeatureHead
 from ..model.config import NO_TOP, HeadName, ModelConfig, TopConfig
 from ..model.heads import Model, build_head, build_model
-from ..model.initialization import initialise, shapes_only
+from ..model.initialization import initialise
 from ..reporting.outputs import check_output_folder
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
 from .locate import CONFIG, EXPECTED, ModelLike, find_model, refuse_export
 from .metadata import LABELLED, metadata_of, top_of
 from .names import heads_in, our_part
-from .weights import read_weights, weights_checksum
+from .weights import read_weights, shapes_only, weights_checksum
 
 START = "start"  # in a run folder: the weights from which it began, if a model in memory was given
 

@@ -1,12 +1,15 @@
 """The files of a folder that hold its weights: model.safetensors, or several that an index names."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from ..files import InputError, checksum, clip, read_json_object
 from ..tensors import CHECKSUM, check_checksum
@@ -117,3 +120,19 @@ def read_pickle(file: Path) -> dict[str, Tensor]:
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise InputError(f"{file}: found a {type(state).__name__}; expected tensors by their names (a state dict)")
     return {str(name): tensor for name, tensor in state.items()}
+
+
+@contextlib.contextmanager
+def shapes_only() -> Iterator[None]:
+    """Modules built in this context have shapes but no values, which load_state_dict(..., assign=True) adds."""
+    with torch.device("meta"), _Unfilled():
+        yield
+
+
+class _Unfilled(TorchFunctionMode):
+    """Does not draw embeddings, which on the device "meta" would import torch's compiler (more than a second)."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is nn.init.normal_:
+            return kwargs["tensor"]
+        return func(*args, **(kwargs or {}))

@@ -5,6 +5,7 @@ In reading order:
     recipe.py         the recipe
     job.py            what the runs of several seeds share: examples as tokens, labels; checks of settings
     run.py            one run, runs with several seeds, their mean and standard deviation
+    subset_embedding.py  training without the embeddings of tokens that no text has
     teacher.py        scores of a fine-tuned teacher, which a student learns
 """
 

@@ -22,7 +22,6 @@ from ..checkpoint.pooling import Pooling, write_pooling
 from ..checkpoint.start import initial_model
 from ..config import to_toml
 from ..files import InputError, atomic_write, clip, to_json, write_json, write_text
-from ..model.acceleration import restore_embeddings, shrink_embeddings
 from ..model.config import HeadName
 from ..model.heads import Model, build_model
 from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
@@ -43,6 +42,7 @@ from ..training.run import ANEW, finished, open_run, refuse_other_folder, resume
 from ..training.trainer import Trainer
 from .job import ExampleFeed, Job, rows_of_a_pass
 from .recipe import FinetuneConfig
+from .subset_embedding import restore_embeddings, shrink_embeddings
 
 
 @contextlib.contextmanager

@@ -22,7 +22,6 @@ from ..checkpoint.locate import CERTIFICATE, CONFIG
 from ..checkpoint.metadata import labels_of, top_of
 from ..checkpoint.names import heads_in
 from ..files import InputError, check_version, checksum, read_json_object
-from ..model.exportable import STATES
 from ..model.heads import Model, build_model
 from ..typed import check_fields
 from .engines import INPUTS
@@ -30,7 +29,7 @@ from .engines import INPUTS
 FORMAT = 1
 CARD = "README.md"  # which users may edit
 READ = (".json", ".txt", ".model", ".onnx")  # suffixes of files that are read where they exist
-SENTENCE = "sentence_embedding"
+STATES, SENTENCE = "last_hidden_state", "sentence_embedding"  # outputs without a head
 _OUTPUTS = {  # of a head
     **dict.fromkeys(("mlm", "classifier", "choice", "tagger"), ("logits",)),
     **{"nsp": ("seq_relationship_logits",), "sop": ("sop_logits",), "span": ("start_logits", "end_logits")},

@@ -21,7 +21,6 @@ from ..checkpoint.metadata import check_thresholds, input_length, labels_of, tas
 from ..checkpoint.pooling import Pooling
 from ..checkpoint.start import network_of
 from ..files import InputError, shorten
-from ..model import openmp
 from ..model.acceleration import for_inference
 from ..model.heads import Model
 from ..tasks.base import LengthLimits
@@ -31,6 +30,7 @@ from ..tasks.rows import check_integer
 from ..tasks.sequences import Integers
 from ..tokenizer import Tokenizer
 from ..training.distributed import World
+from ..workers import openmp
 from .engines import Packed, Precision, supported_precision
 from .exported import Exported, check_export, empty_model
 

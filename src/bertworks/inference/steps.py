@@ -24,7 +24,6 @@ from torch.nn import functional as F
 
 from ..checkpoint.pooling import Pooling
 from ..files import InputError
-from ..model.exportable import STATES
 from ..model.heads import TOKEN_HEADS
 from ..tasks.base import Example, KindName, PreparedRows, Task
 from ..tasks.choice import Choice
@@ -34,7 +33,7 @@ from ..tasks.questions import Question
 from ..tasks.rows import pairs_of, text_of, texts_of
 from ..tasks.sentences import from_texts
 from ..tasks.sequences import Integers, frame, tokenize
-from .exported import Exported
+from .exported import STATES, Exported
 from .model import LoadedModel
 
 P = TypeVar("P", bound=PreparedRows)

@@ -12,8 +12,6 @@ In reading order:
     initialization.py  the initialization of all weights, also of position heads; copies in bfloat16
     recurrent.py       LSTM and GRU layers, to compare
     comparators.py     encoders of two directions; a choice of layers or a BiLSTM between encoder and head
-    exportable.py      a forward pass that keeps padding, to export
     acceleration.py    what fast/ offers, or plain PyTorch without it
-    openmp.py          threads: how long OpenMP's wait actively, and after a fork
     fast/              faster ways to compute the same numbers, without which everything works too
 """

@@ -3,26 +3,20 @@
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
 from .initialization import in_bfloat16
 
+__all__ = [
+    "Kernels", "accelerated", "compile_layers", "for_inference", "is_supported", "load_kernels", "reference",
+    "training_method", "use_kernels",
+]  # fmt: skip
 _FAST = find_spec(f"{__package__}.fast")
 if TYPE_CHECKING or (_FAST is not None and _FAST.origin):  # a folder without files has no origin
-    from .fast import kernels
-    from .fast.backend import accelerated as accelerated
-    from .fast.backend import compile_layers as compile_layers
-    from .fast.backend import reference as reference
-    from .fast.backend import training_method as training_method
-    from .fast.cpu import use_kernels as use_kernels
-    from .fast.kernels import Kernels as Kernels
-    from .fast.onednn import for_inference as for_inference
-    from .fast.products import is_supported as is_supported
-    from .fast.products import product as product
-    from .fast.subset_embedding import restore_embeddings as restore_embeddings
-    from .fast.subset_embedding import shrink_embeddings as shrink_embeddings
-
-    load_kernels = kernels.load
+    from .fast.backend import accelerated, compile_layers, reference, training_method
+    from .fast.cpu import use_kernels
+    from .fast.kernels.build import load as load_kernels
+    from .fast.kernels.functions import Kernels
+    from .fast.onednn import for_inference
+    from .fast.products import is_supported
 else:
     Kernels = Any
 
@@ -42,5 +36,4 @@ else:
         return False
 
     accelerated = reference = unchanged
-    product = nn.functional.linear
-    compile_layers = load_kernels = use_kernels = shrink_embeddings = restore_embeddings = do_nothing
+    compile_layers = load_kernels = use_kernels = do_nothing

@@ -33,12 +33,11 @@ class Attention:
     weights: list[Tensor] | None = None  # to which the weights are appended; None: they are not stored
     output_positions: Tensor | None = None  # (R,) flat positions of the rows that the layer returns; None: all
 
-    def __call__(self, q: Tensor, k: Tensor, v: Tensor, dropout: SiteDropout) -> Tensor:
-        """Queries, keys and values of all tokens, (T, N H) each, to their contexts, (T, N H) or (R, N H)."""
-        return self.of_projections((q, k, v), dropout)
+    def __call__(self, projections: Sequence[Tensor], dropout: SiteDropout) -> Tensor:
+        """Queries, keys and values of all tokens to their contexts, (T, N H) or (R, N H).
 
-    def of_projections(self, projections: Sequence[Tensor], dropout: SiteDropout) -> Tensor:
-        """The same, also of one (T, 3 N H) with queries, keys and values concatenated."""
+        projections: three (T, N H), or one (T, 3 N H) with all three concatenated.
+        """
         B, L = self.layout.B, self.layout.L
         q, k, v = split_heads([self.layout.unpack(rows).view(B, L, -1) for rows in projections], self.heads)
         if self.rotations is not None:
@@ -59,9 +58,9 @@ class Attention:
             weights = weights * self.head_mask[:, None, None]
         return weights.to(v.dtype) @ v
 
-    def select(self, x: Tensor) -> Tensor:
+    def output_rows(self, x: Tensor) -> Tensor:
         """The rows that the layer returns, (T, D) to (T, D) or (R, D)."""
-        return x if self.output_positions is None else self.layout.select(x, self.output_positions)
+        return x if self.output_positions is None else self.layout.take(x, self.output_positions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +89,6 @@ def global_and_local(
     local_mask: build the (L, L) mask of local layers; False where blocks replace it.
     """
     c, N = config, config.num_attention_heads
-    if c.layer_type != "attention":
-        return (kind(layout, N, None, None),) * 2
     rotary, H = c.position_embedding_type == "rotary", c.hidden_size // N
     positions = torch.arange(layout.L, device=device)
     rotations = rotation(positions, H, c.rope_theta) if rotary else None

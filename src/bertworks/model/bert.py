@@ -64,7 +64,7 @@ class Embeddings(nn.Module):
         x = dropout(self.norm(x))  # (T, E)
         if self.projection is None:
             return x
-        return self.projection(x).to(x.dtype)  # type: ignore[no-any-return]  # autocast gives bfloat16; x stays float32
+        return self.projection(x).to(x.dtype)  # autocast gives bfloat16; x stays float32
 
 
 class SelfAttention(nn.Module):
@@ -78,8 +78,8 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
         """(T, D) to (T, D). dropout: of the attention weights."""
-        context = attention(self.query(x), self.key(x), self.value(x), dropout)  # divides them into heads; (T, D)
-        return self.output(context)  # type: ignore[no-any-return]
+        context = attention([self.query(x), self.key(x), self.value(x)], dropout)  # by heads; (T, D)
+        return self.output(context)
 
 
 class FeedForward(nn.Module):
@@ -94,7 +94,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(T, D) to (T, D)."""
-        return self.output(self.activate(self.intermediate(x)))  # type: ignore[no-any-return]
+        return self.output(self.activate(self.intermediate(x)))
 
     def activate(self, hidden: Tensor) -> Tensor:
         """(T, I), or with GeGLU (T, 2 I), to (T, I)."""
@@ -119,9 +119,9 @@ class Layer(nn.Module):
             self.attention_norm = nn.Identity()
 
     def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
-        """(T, D) to (T, D), or to the rows (R, D) that `attention` selects, in the last layer."""
+        """(T, D) to (T, D), or to the rows (R, D) that are used of the last layer."""
         update = self.attention(self.attention_norm(x) if self.pre else x, attention, dropout.attention_weights)
-        x = dropout.attention_output.add(attention.select(x), update)  # x + dropout(update)
+        x = dropout.attention_output.add(attention.output_rows(x), update)  # x + dropout(update)
         x = x if self.pre else self.attention_norm(x)
         x = dropout.output.add(x, self.feed_forward(self.output_norm(x) if self.pre else x))
         return x if self.pre else self.output_norm(x)
@@ -149,7 +149,7 @@ class Transform(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., width) to (..., out)."""
-        return self.norm(ACTIVATIONS[self.hidden_act](self.dense(x)))  # type: ignore[no-any-return]
+        return self.norm(ACTIVATIONS[self.hidden_act](self.dense(x)))
 
 
 class Encoder(nn.Module):
@@ -193,25 +193,26 @@ class Encoder(nn.Module):
         if (limit := self.config.max_length) < L:
             raise ValueError(f"sequences of {L} tokens, but the model has {limit} positions; cut or window the input")
         options = ForwardOptions(dropout, hidden_states, attentions, head_mask, depth, output_positions)
-        plan = self.backend.select(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
+        plan = self.backend.make_plan(self, layout or Layout.of(attention_mask, B, L), options, input_ids.device)
         inputs = plan.layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
         x = self.embeddings(*inputs, plan.dropout.embeddings)  # (T, D)
-        states = [x]
+        states: list[Tensor] = []
         for i, attention in enumerate(plan.attentions):
+            if hidden_states:
+                states.append(x)
             layer = self.layers[i % len(self.layers)]  # ALBERT has one layer, which it computes n times
-            x = plan.apply(layer, x, attention, plan.dropout.layers[i])
-            states = [*states, x] if hidden_states else [x]
+            x = plan.run_layer(layer, x, attention, plan.dropout.layers[i])
         complete = len(plan.attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:
-            states[-1] = self.final_norm(states[-1])
-        weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
+            x = self.final_norm(x)
+        attention_weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
         layout = plan.output_layout  # of the rows that the last layer returned
         return EncoderOutput(
-            packed=states[-1],
+            packed=x,
             layout=layout,
-            pooled=self._pool(states[-1], layout, dropout) if complete and self.pooler is not None else None,
-            states=tuple(states) if hidden_states else None,
-            attentions=tuple(weights) if attentions else None,
+            pooled=self._pool(x, layout, dropout) if complete and self.pooler is not None else None,
+            states=(*states, x) if hidden_states else None,
+            attentions=tuple(attention_weights) if attentions else None,
         )
 
     def pooled_positions(self, layout: Layout, device: torch.device) -> Tensor:
@@ -229,7 +230,7 @@ class Encoder(nn.Module):
             x = x[layout.rows(positions)]  # (B, D)
         if self.pooler_dropout is not None:
             x = self.pooler_dropout(x, key)
-        return self.pooler(x)  # type: ignore[no-any-return, misc]
+        return self.pooler(x)  # type: ignore[misc]
 
 
 def build_layer(config: ModelConfig, number: int) -> nn.Module:

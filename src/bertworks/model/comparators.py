@@ -20,7 +20,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,10 +70,9 @@ class ConcatenatedEncoders(nn.Module):
         """
         right_dropout = None if dropout is None else replace(dropout, step=dropout.step + _STEP_OFFSET)
         inputs = input_ids, attention_mask, token_type_ids
-        options: dict[str, Any] = {"hidden_states": hidden_states, "depth": depth}
-        left = self.left(*inputs, layout=layout, dropout=dropout, **options)
+        left = self.left(*inputs, layout=layout, dropout=dropout, hidden_states=hidden_states, depth=depth)
         layout = left.layout  # both have the same order of rows
-        right = self.right(*inputs, layout=layout, dropout=right_dropout, **options)
+        right = self.right(*inputs, layout=layout, dropout=right_dropout, hidden_states=hidden_states, depth=depth)
         states = None
         if hidden_states:
             states = tuple(torch.cat(both, -1) for both in zip(left.states, right.states, strict=True))
@@ -149,7 +147,7 @@ class LayerChoice:
         """
         states = [hidden_states[index] for index in self.states]
         if weighting is not None:
-            return weighting(states)  # type: ignore[no-any-return]
+            return weighting(states)
         if self.combination == "concat":
             return torch.cat(states, -1) if len(states) > 1 else states[0]
         total = reduce(torch.add, states)

@@ -151,10 +151,9 @@ class ModelConfig:
             yield f"hidden_size = {D}; recurrent layers that read in both directions need an even one"
         if self.max_length < 1:
             yield f"position_offset = {offset} leaves none of max_position_embeddings = {self.max_position_embeddings}"
-        if self.local_rope_theta and not (rotary and self.attention_window and self.global_every > 1):
-            yield f"local_rope_theta = {self.local_rope_theta:g} without rotary positions and local layers; set it to 0"
-        if 0 < self.local_rope_theta < 1:
-            yield f"local_rope_theta = {self.local_rope_theta:g}; expected 0 (rope_theta), or 1 or more"
+        local, theta = self.attention_window and self.global_every > 1, self.local_rope_theta
+        if theta and not (rotary and local and theta >= 1):
+            yield f"local_rope_theta = {theta:g}; expected 0, or 1 or more with rotary positions and local layers"
 
     @property
     def max_length(self) -> int:

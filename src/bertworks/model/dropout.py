@@ -71,7 +71,7 @@ class EncoderDropout(NamedTuple):
 
 # ---- reproducible masks
 
-_WORDS = 4  # 64-bit words of one Philox counter value
+BLOCK = 32  # random bytes of one Philox counter value
 _THREADED_FROM = 8_000_000  # elements of all masks of a pass: smaller masks are drawn in less time by one thread
 _LARGEST_WORD = np.iinfo(np.uint64).max
 _ONE = np.uint16(0x3F80)  # the bits of 1.0 in bfloat16
@@ -121,24 +121,20 @@ class DropoutKey:
     def _draw(self, site: Site) -> NDArray[np.uint16]:
         """(B, elements of a row): the bits of 0.0 or 1.0 in bfloat16."""
         number, rate, (rows, *shape) = site
-        size, (dropped, values) = math.prod(shape), _threshold(rate)
+        size, (dropped, values) = math.prod(shape), threshold(rate)
         kind = np.dtype(np.uint8 if values == 256 else np.uint16)
-        blocks = -(-size * kind.itemsize // (8 * _WORDS))  # the counter of a row depends on its number only
-        key = np.array([self.seed, (self.step << 16) + number], np.uint64)
+        blocks = -(-size * kind.itemsize // BLOCK)  # the counter of a row depends on its number only
+        key = np.array([self.seed, self.stream(number)], np.uint64)
         counter = np.array([self.row * blocks, 0, 0, 0], np.uint64)
         generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
         # all 64 bits: the generator's raw words, in less time than `random_raw` takes
-        words = generator.integers(0, _LARGEST_WORD, rows * blocks * _WORDS, np.uint64, endpoint=True)
+        words = generator.integers(0, _LARGEST_WORD, rows * blocks * BLOCK // 8, np.uint64, endpoint=True)
         retained = words.view(kind).reshape(rows, -1)[:, :size] >= dropped
         return retained * _ONE  # NumPy multiplies bits several times faster than torch selects by a condition
 
-    def numbers(self, site: int, rate: float, elements: int) -> tuple[int, int, int, int, int, float]:
-        """What a kernel needs to draw the mask of a site with this number of elements per row (kernels/kernels.h).
-
-        Key, counter before the first row, counter values per row, values of a byte that drop, factor of the others.
-        """
-        blocks = -(-elements // (8 * _WORDS))
-        return self.seed, (self.step << 16) + site, self.row * blocks, blocks, _threshold(rate)[0], rescale(rate)
+    def stream(self, site: int) -> int:
+        """The second half of the generator's key; the first one is the seed."""
+        return (self.step << 16) + site
 
     def packed_mask(self, site: int, rate: float, layout: Layout, width: int) -> Tensor:
         """(T, width): the mask of a packed batch. A token's mask does not depend on the padding around it."""
@@ -146,7 +142,7 @@ class DropoutKey:
 
 
 @cache
-def _threshold(rate: float) -> tuple[int, int]:
+def threshold(rate: float) -> tuple[int, int]:
     """How many values of a random number drop an element, of how many: at least one for a rate above 0, never all.
 
     A byte has 256 values; where they are too coarse, two bytes have 65,536.
@@ -155,14 +151,9 @@ def _threshold(rate: float) -> tuple[int, int]:
     return (min(max(1, round(rate * values)), values - 1) if rate > 0 else 0), values
 
 
-def is_by_byte(rate: float) -> bool:
-    """Whether one byte decides an element."""
-    return _threshold(rate)[1] == 256
-
-
 def rescale(rate: float) -> float:
     """The factor of the elements that are not dropped: with it the expectation does not change."""
-    dropped, values = _threshold(rate)
+    dropped, values = threshold(rate)
     return values / (values - dropped)
 
 

@@ -2,10 +2,10 @@
 
 A plan has the layout of the batch, and the attention and dropout of each layer. `Reference` makes plans with the
 definitions of attention.py and dropout.py; fast/backend.py selects faster implementations. In order: Encoder.forward ->
-select -> global_and_local (which tokens attend to which) -> attention_of_layers -> keyed_dropout or torch_dropout.
+make_plan -> global_and_local (which tokens attend to which) -> attention_of_layers -> keyed_dropout or torch_dropout.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -72,6 +72,11 @@ class EncoderOutput:
         return self.layout.restore(self.packed)
 
 
+def run_layer(layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
+    """The output of one layer as it is written, (T, D) to (T, D)."""
+    return layer(x, attention, dropout)
+
+
 @dataclass(frozen=True, eq=False)
 class ForwardPlan:
     """How one batch is computed."""
@@ -80,16 +85,13 @@ class ForwardPlan:
     layout: Layout
     attentions: Sequence[Attention]  # of each layer that is computed
     dropout: EncoderDropout
+    run_layer: Callable[[nn.Module, Tensor, Attention, Any], Tensor] = run_layer
 
     @property
     def output_layout(self) -> Layout:
         """Where the rows of the last layer's output are."""
         positions = self.attentions[-1].output_positions if self.attentions else None
         return self.layout if positions is None else self.layout.at(positions)
-
-    def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
-        """The output of one layer, (T, D) to (T, D)."""
-        return layer(x, attention, dropout)  # type: ignore[no-any-return]
 
 
 class Reference:
@@ -99,7 +101,7 @@ class Reference:
         """requested: by `loop.compute`, so nothing faster takes its place, in evaluation either."""
         self.requested = requested
 
-    def select(self, encoder: Any, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
+    def make_plan(self, encoder: Any, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
         """How to compute a batch."""
         key = options.dropout if encoder.training else None
         explicit = self.requested or options.attentions or options.head_mask is not None or key is not None

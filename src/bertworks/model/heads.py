@@ -37,6 +37,13 @@ class MaskedLMHead(Transform):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
 
+class NextSentenceHead(nn.Linear):
+    """Pooled output, two scores (section 3.1, task 2): label 0 = B follows A, 1 = B is random."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(config.hidden_size, 2)
+
+
 class ClassificationHead(nn.Linear):
     """Pooled output, dropout, K scores (section 4.1: W in R^{K x H}); K = 1 is a regression.
 
@@ -80,7 +87,7 @@ class Model(nn.Module):
 
     @property
     def config(self) -> ModelConfig:
-        return self.encoder.config  # type: ignore[no-any-return]
+        return self.encoder.config
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
@@ -157,7 +164,7 @@ class Model(nn.Module):
     def decoder(self) -> Tensor:
         """(V, E): the masked-LM head's own matrix if it has one, else the word embeddings."""
         head: Any = self.heads["mlm"]
-        return (head.decoder or self.encoder.embeddings.word).weight  # type: ignore[no-any-return]
+        return (head.decoder or self.encoder.embeddings.word).weight
 
     def masked_lm_logits(self, hidden: Tensor) -> Tensor:
         """(M, D) encoder output at some positions to (M, V) scores; training does it in blocks (`OutputLayer`)."""
@@ -171,9 +178,11 @@ def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int 
     if name == "mlm":
         return MaskedLMHead(config)
     if name == "nsp":
-        return nn.Linear(config.hidden_size, 2)  # of the pooled output; label 0 = B follows A, 1 = B is random
-    if name in TOKEN_HEADS:  # run_squad.py drops nothing before its span head
-        return TokenHead(config, *((labels, width, config.head_dropout) if name == "tagger" else (2, width, 0.0)))
+        return NextSentenceHead(config)
+    if name == "tagger":
+        return TokenHead(config, labels, width, config.head_dropout)
+    if name == "span":
+        return TokenHead(config, 2, width, 0.0)  # run_squad.py drops nothing before its span head
     return ClassificationHead(config, {"choice": 1, "sop": 2}.get(name, labels), width)
 
 

@@ -3,37 +3,18 @@
 Shapes: P positions, D hidden width, H head size.
 """
 
-import contextlib
 import copy
 import math
-from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from .attention import rotation
 from .bert import Embeddings, Encoder, Layer
 from .config import ModelConfig
 
 Network = TypeVar("Network", bound=nn.Module)
-
-
-@contextlib.contextmanager
-def shapes_only() -> Iterator[None]:
-    """Modules built in this context have shapes but no values, which load_state_dict(..., assign=True) adds."""
-    with torch.device("meta"), _Unfilled():
-        yield
-
-
-class _Unfilled(TorchFunctionMode):
-    """Does not draw embeddings, which on the device "meta" would import torch's compiler (more than a second)."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is nn.init.normal_:
-            return kwargs["tensor"]
-        return func(*args, **(kwargs or {}))
 
 
 @torch.no_grad()

@@ -99,9 +99,9 @@ class Layout:
         """The layout of these positions alone, (R,)."""
         return replace(self, index=positions, inverse=inverse_of(positions, self.B * self.L), is_subset=True)
 
-    def select(self, x: Tensor, positions: Tensor) -> Tensor:
+    def take(self, x: Tensor, positions: Tensor) -> Tensor:
         """(T, D) to (R, D), the rows of flat positions."""
-        return _Pack.apply(x, self.rows(positions))  # type: ignore[no-any-return]
+        return _Pack.apply(x, self.rows(positions))
 
     def unpack(self, x: Tensor) -> Tensor:
         """(T, D) to (B*L, D); positions of padding hold copies of a real token, which attention must not see.

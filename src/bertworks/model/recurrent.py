@@ -39,7 +39,7 @@ class Recurrent(nn.Module):
 def _read(cell: nn.Module, rows: Tensor, layout: Layout, from_right: bool) -> Tensor:
     """(B, L, D) to (B, L, W), each token's output in the token's own cell."""
     if layout.mask is None and not from_right:
-        return cell(rows)[0]  # type: ignore[no-any-return]
+        return cell(rows)[0]
     order = layout.order(rows.device, from_right)
     return _permuted(cell(_permuted(rows, order))[0], order.argsort(1))
 
@@ -62,4 +62,4 @@ class RecurrentLayer(nn.Module):
 
     def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
         """(T, D) to (T, D). Of `attention` only the layout is used."""
-        return self.output_norm(dropout.output.add(x, self.recurrent(x, attention.layout)))  # type: ignore[no-any-return]
+        return self.output_norm(dropout.output.add(x, self.recurrent(x, attention.layout)))

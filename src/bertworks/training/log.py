@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ..model import openmp
 from ..reporting.log import Reporter
+from ..workers import openmp
 from .identity import Run
 from .machine import peak_memory, return_free_memory
 from .trainer import Trainer

@@ -17,8 +17,8 @@ import torch
 
 from .._version import __version__
 from ..files import InputError
-from ..model import openmp
 from ..reporting.run_files import commit
+from ..workers import openmp
 from .distributed import this_device
 from .precision import processor_kind
 

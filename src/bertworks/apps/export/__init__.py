@@ -3,6 +3,7 @@
 In reading order:
 
     folder.py        the export itself: `export`
+    exportable.py    a forward pass that keeps padding, so that a graph of it holds for any batch
     graph.py         a model as an ONNX graph, in float32 or int8
     samples.py       the texts that source and export are compared on
     certificate.py   what was measured; `verify`

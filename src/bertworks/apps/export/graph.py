@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from ...checkpoint.pooling import Pooling
 from ...files import InputError
 from ...inference.engines import INPUTS
-from ...inference.exported import SENTENCE, outputs_of
-from ...model.exportable import STATES, ExportableModel
+from ...inference.exported import SENTENCE, STATES, outputs_of
 from ...model.heads import Model
+from .exportable import ExportableModel
 
 MODEL, QUANTIZED = "model.onnx", "model_quantized.onnx"  # as other software names them
 _LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ...model import openmp
+from ...workers import openmp
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)

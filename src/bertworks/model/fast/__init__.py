@@ -5,6 +5,4 @@ attention.py         attention without padding, in blocks, with masks from a key
 cpu.py, kernels/     layers in C for training in bfloat16 on a CPU
 products.py          matrix products of training on a CPU
 onednn.py            inference on a CPU
-subset_embedding.py  training without the embeddings of tokens that no text has
-modules.py           exchanges modules for faster ones
 """

@@ -39,8 +39,7 @@ class KeyedAttention(Attention):
     """Attention with 0/1 masks on the weights, whose backward pass is written out."""
 
     def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
-        context: Tensor = _KeyedProduct.apply(q, k, v, attention_mask, dropout.mask, rescale(dropout.rate))
-        return context
+        return _KeyedProduct.apply(q, k, v, attention_mask, dropout.mask, rescale(dropout.rate))
 
 
 class _KeyedProduct(torch.autograd.Function):
@@ -93,12 +92,11 @@ class UnpaddedAttention(Attention):
 
     causal: bool = False  # whether a query sees no key on its right
 
-    def of_projections(self, projections: Sequence[Tensor], dropout: SiteDropout) -> Tensor:
+    def __call__(self, projections: Sequence[Tensor], dropout: SiteDropout) -> Tensor:
         q, k, v = split_heads([rows[None] for rows in projections], self.heads)  # (1, N, T, H) each
         if self.rotations is not None:
             q, k = rotate(q, self.rotations), rotate(k, self.rotations)
-        rows = self.context(q, k, v, None, dropout).transpose(1, 2).flatten(2)[0]
-        return rows if self.output_positions is None else self.layout.select(rows, self.output_positions)
+        return self.output_rows(self.context(q, k, v, None, dropout).transpose(1, 2).flatten(2)[0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,7 +135,7 @@ def flash_attention(
     bounds = cu_seqlens, cu_seqlens, longest, longest
     # torch.nn.attention.varlen calls this operator too, but has no dropout
     outputs = torch.ops.aten._flash_attention_forward(*rows, *bounds, rate, causal, False)
-    return outputs[0].transpose(0, 1)[None]  # type: ignore[no-any-return]
+    return outputs[0].transpose(0, 1)[None]
 
 
 def is_flash_possible(x: Tensor, H: int) -> bool:
@@ -155,30 +153,21 @@ def unpadded_is_cheaper(lengths: Sequence[int], L: int) -> bool:
     return sum(length * length + CALL_COST for length in lengths) < len(lengths) * L * L
 
 
-def by_sequence(attention: Attention, lengths: tuple[int, ...], causal: bool) -> SequenceAttention:
-    """The same attention, one sequence after the other."""
-    layout = attention.layout
-    return SequenceAttention(
-        layout, attention.heads, None, _rotations_of_rows(attention), causal=causal, lengths=lengths
-    )
+def without_padding(attention: Attention, causal: bool, flash: bool) -> UnpaddedAttention:
+    """The same attention, by the flash kernel or one sequence after the other.
 
-
-def by_flash(attention: Attention, causal: bool) -> FlashAttention:
-    """The same attention by the flash kernel. Its layout must be one of `in_sequence`."""
-    layout = attention.layout
-    assert layout.index is not None and layout.mask is not None
-    ends = layout.mask.sum(1).cumsum(0)
-    first, last = ends.new_zeros(1), ends.new_full((1,), len(layout.index))
-    cu_seqlens = torch.cat([first, ends, last]).int()  # the filling is the last sequence
-    return FlashAttention(
-        layout, attention.heads, None, _rotations_of_rows(attention), causal=causal, cu_seqlens=cu_seqlens
-    )
-
-
-def _rotations_of_rows(attention: Attention) -> Tensor | None:
-    """(2, T, H / 2)"""
-    rotations, layout = attention.rotations, attention.layout
-    return rotations if rotations is None or layout.index is None else rotations[:, layout.index % layout.L]
+    The rows of the layout must be those of one sequence after the other, for the kernel with indices (`in_sequence`).
+    """
+    layout, rotations = attention.layout, attention.rotations
+    assert layout.mask is not None and layout.index is not None
+    if rotations is not None:
+        rotations = rotations[:, layout.index % layout.L]  # (2, T, H / 2)
+    shape, lengths = (layout, attention.heads, None, rotations), layout.mask.sum(1)
+    if not flash:
+        return SequenceAttention(*shape, causal=causal, lengths=tuple(lengths.tolist()))
+    ends = lengths.cumsum(0)
+    first, last = ends.new_zeros(1), ends.new_full((1,), len(layout.index))  # the filling is the last sequence
+    return FlashAttention(*shape, causal=causal, cu_seqlens=torch.cat([first, ends, last]).int())
 
 
 def with_indices(layout: Layout, device: torch.device) -> Layout:

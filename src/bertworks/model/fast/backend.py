@@ -24,32 +24,22 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import Attention, TorchAttention, global_and_local
-from ..bert import Encoder, Layer
-from ..dropout import LayerDropout
-from ..forward import ForwardOptions, ForwardPlan, Reference, build_plan
+from ..bert import Encoder
+from ..forward import ForwardOptions, ForwardPlan, Reference, build_plan, run_layer
 from ..layout import Layout
 from .attention import (
     Blocks,
     KeyedAttention,
-    by_flash,
-    by_sequence,
     in_blocks,
     in_sequence,
     is_flash_possible,
     unpadded_is_cheaper,
     with_indices,
+    without_padding,
 )
-from .cpu import KernelComputation
-from .kernels import Kernels
-from .products import (
-    Network,
-    in_autocast_dtype,
-    is_supported,
-    joined_products,
-    product,
-    separate_products,
-    with_replacements,
-)
+from .cpu import kernel_plan
+from .kernels.functions import Kernels
+from .products import JOINED, Network, encoders_in, in_autocast_dtype, is_supported, product, with_classes
 
 
 @dataclass(frozen=True)
@@ -87,6 +77,8 @@ def choose(facts: Facts) -> str:
 class Backend:
     """Chooses for one encoder, and has what was made for it."""
 
+    requested = False  # see Reference
+
     def __init__(self) -> None:
         self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU (use_kernels)
         self.compiled: Any = None  # `run_layer`, compiled (compile_layers)
@@ -114,13 +106,13 @@ class Backend:
             unpadded=not (gradients or encoder.training or recurrent) and _is_unpadded_cheaper(encoder, layout),
         )
 
-    def select(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
+    def make_plan(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
         """How to compute a batch."""
         config, facts = encoder.config, self.facts(encoder, layout, options)
         method = choose(facts)
         if method == "kernels":
             assert self.kernels is not None
-            return KernelComputation.of(encoder, layout, options, self.kernels)
+            return kernel_plan(encoder, layout, options, self.kernels)
         compiled = facts.compiled and method in COMPILED
         if method == "flash":
             layout = in_sequence(layout, device)
@@ -132,13 +124,12 @@ class Backend:
         kind = Attention if method == "weights" else KeyedAttention if facts.keyed else TorchAttention
         scopes = global_and_local(kind, config, layout, device, local_mask=blocks is None)
         if method in ("flash", "sequences"):
-            scopes = _unpadded(method, scopes, config.direction == "left")
+            unpadded = without_padding(scopes[0], causal=config.direction == "left", flash=method == "flash")
+            scopes = unpadded, unpadded if scopes[1] is scopes[0] else scopes[1]
         if blocks is not None:
             scopes = scopes[0], in_blocks(scopes[1], blocks)
-        computation = build_plan(method, encoder, layout, scopes, options)
-        if not compiled:
-            return computation
-        return CompiledComputation(method, layout, computation.attentions, computation.dropout, layer=self.compiled)
+        plan = build_plan(method, encoder, layout, scopes, options)
+        return replace(plan, run_layer=self.compiled) if compiled else plan
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         """As `Reference.product`, which is slower on a CPU."""
@@ -153,32 +144,20 @@ def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
     return unpadded_is_cheaper(layout.mask.sum(1).tolist(), layout.L)
 
 
-def _unpadded(method: str, scopes: tuple[Attention, Attention], causal: bool) -> tuple[Attention, Attention]:
-    """The attention of global layers without padding; that of local layers as it is."""
-    global_attention, local_attention = scopes
-    if method == "flash":
-        unpadded: Attention = by_flash(global_attention, causal)
-    else:
-        assert global_attention.layout.mask is not None
-        unpadded = by_sequence(global_attention, tuple(global_attention.layout.mask.sum(1).tolist()), causal)
-    return unpadded, unpadded if local_attention is global_attention else local_attention
-
-
 def accelerated(model: Network) -> Network:
     """The model with the faster methods of this folder: same parameters, same numbers up to rounding."""
-    model = with_replacements(model, joined_products)
-    for encoder in model.modules():
-        if isinstance(encoder, Encoder):
-            encoder.backend = Backend()
-    return model
+    return _with_backends(with_classes(model, JOINED), Backend)
 
 
 def reference(model: Network) -> Network:
     """The same parameters in the modules of bert.py alone, computed by `Reference`: the inverse of `accelerated`."""
-    model = with_replacements(model, separate_products)
-    for encoder in model.modules():
-        if isinstance(encoder, Encoder):
-            encoder.backend = Reference(requested=True)
+    separate = {joined: separate for separate, joined in JOINED.items()}
+    return _with_backends(with_classes(model, separate), lambda: Reference(requested=True))
+
+
+def _with_backends(model: Network, make: Callable[[], Any]) -> Network:
+    for encoder in encoders_in(model):
+        encoder.backend = make()
     return model
 
 
@@ -188,9 +167,8 @@ def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
 
     keyed: whether dropout masks come from a key.
     """
-    encoder = next(module for module in model.modules() if isinstance(module, Encoder))
-    backend, layout = encoder.backend, Layout(1, 1, None, None, None)
-    if not isinstance(backend, Backend):
+    encoder, layout = encoders_in(model)[0], Layout(1, 1, None, None, None)
+    if not isinstance(backend := encoder.backend, Backend):
         return "reference"
     with torch.autocast(encoder.embeddings.word.weight.device.type, dtype, enabled=dtype is not torch.float32):
         facts = replace(backend.facts(encoder, layout, ForwardOptions()), keyed=keyed, unpadded=False)
@@ -199,21 +177,6 @@ def training_method(model: nn.Module, dtype: torch.dtype, keyed: bool) -> str:
 
 
 # ---- torch.compile
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CompiledComputation(ForwardPlan):
-    """The layer compiled once for all layers."""
-
-    layer: Any  # `run_layer`, compiled
-
-    def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
-        return self.layer(layer, x, attention, dropout)  # type: ignore[no-any-return]
-
-
-def run_layer(layer: Layer, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
-    """What is compiled."""
-    return layer(x, attention, dropout)  # type: ignore[no-any-return]
 
 
 def compile_layers(model: nn.Module, gradients: bool = True) -> None:
@@ -227,8 +190,8 @@ def compile_layers(model: nn.Module, gradients: bool = True) -> None:
 
     torch._dynamo.config.optimize_ddp = False  # it would cut the layer where a bucket of DDP's gradients ends
     torch._dynamo.config.skip_nnmodule_hook_guards = False  # else a graph without hooks serves a layer that has some
-    for encoder in model.modules():  # of a pair both
-        if isinstance(encoder, Encoder) and encoder.config.layer_type == "attention":
+    for encoder in encoders_in(model):
+        if encoder.config.layer_type == "attention":
             if not isinstance(encoder.backend, Backend):
                 encoder.backend = Backend()
             own = FunctionType(run_layer.__code__.replace(), run_layer.__globals__, run_layer.__name__)

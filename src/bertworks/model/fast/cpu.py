@@ -9,6 +9,7 @@ I feed-forward width, N heads, H head size.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -19,11 +20,11 @@ from torch.autograd.function import once_differentiable
 from ..attention import Attention, TorchAttention, global_and_local
 from ..bert import Encoder
 from ..config import ModelConfig
-from ..dropout import EMBEDDING_SITE, DropoutKey, EncoderDropout, SiteDropout, is_by_byte, keyed_dropout, layer_site
+from ..dropout import EMBEDDING_SITE, DropoutKey, EncoderDropout, keyed_dropout, layer_site, threshold
 from ..forward import ForwardOptions, ForwardPlan, attention_of_layers
 from ..layout import Layout, inverse_of
-from .kernels import NO_DROPOUT, ROWS, WIDTH, AttentionShape, Dropout, Kernels, Rows
-from .products import is_replaceable
+from .kernels.functions import ROWS, WIDTH, AttentionShape, Dropout, Kernels, Rows
+from .products import encoders_in, is_replaceable
 
 GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
 
@@ -34,8 +35,8 @@ def use_kernels(model: Any, kernels: Kernels, alone: bool = True) -> None:
     alone: whether no other process trains this model.
     """
     model.kernels = kernels
-    for encoder in model.encoder.modules():
-        if isinstance(encoder, Encoder) and has_kernels(encoder.config) and all(map(is_usual, encoder.layers)):
+    for encoder in encoders_in(model):
+        if has_kernels(encoder.config) and all(map(is_usual, encoder.layers)):
             encoder.backend.kernels = kernels
     if alone and "mlm" in model.heads and model.decoder is model.encoder.embeddings.word.weight:
         # the head's gradient of the table comes first, and has all rows: that of the rows of a batch is added to it
@@ -54,7 +55,7 @@ def has_kernels(config: ModelConfig) -> bool:
     attends = config.layer_type == "attention" and not config.attention_window
     rates = (config.hidden_dropout_prob, config.attention_probs_dropout_prob)
     whole = config.hidden_size % WIDTH == config.intermediate_size % WIDTH == 0
-    return dense and post and attends and whole and all(map(is_by_byte, rates))
+    return dense and post and attends and whole and all(threshold(rate)[1] == 256 for rate in rates)
 
 
 def trimmed(encoder: Encoder, layout: Layout, kernels: Kernels) -> Layout:
@@ -70,86 +71,57 @@ def trimmed(encoder: Encoder, layout: Layout, kernels: Kernels) -> Layout:
     return replace(layout, index=index, inverse=inverse_of(index, layout.B * layout.L))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class KernelComputation(ForwardPlan):
-    """The layers of one pass over a batch, one after the other. Kernels draw the masks of dropout."""
+def kernel_plan(encoder: Encoder, layout: Layout, options: ForwardOptions, kernels: Kernels) -> ForwardPlan:
+    """The plan for a batch in training with a key. Kernels draw the masks of dropout."""
+    c, key = encoder.config, options.dropout
+    assert key is not None
+    if options.returned_positions(encoder) is not None:
+        layout = trimmed(encoder, layout, kernels)
+    scopes = global_and_local(TorchAttention, c, layout, encoder.embeddings.word.weight.device)
+    attentions = attention_of_layers(encoder, layout, scopes, options)
+    rows, sites = Rows.of(layout), [_sites(c, key, layout.L, layer) for layer in range(len(attentions))]
+    if c.hidden_dropout_prob and c.embedding_width % WIDTH == 0:
+        site = Dropout.of(key, EMBEDDING_SITE, c.hidden_dropout_prob, layout.L * c.embedding_width)
+        dropout = EncoderDropout(lambda x: _Drop.apply(x, rows, site, kernels), sites)
+    else:
+        dropout = EncoderDropout(keyed_dropout(c, 0, key, layout).embeddings, sites)
+    output16: list[Tensor] = []  # the output of the layer before in bfloat16; empty before the first
 
-    kernels: Kernels
-    config: ModelConfig
-    rows: Rows
-    output16: list[Tensor]  # the output of the layer before in bfloat16; empty before the first
-
-    @classmethod
-    def of(cls, encoder: Encoder, layout: Layout, options: ForwardOptions, kernels: Kernels) -> "KernelComputation":
-        """Of a batch in training with a key."""
-        c, key = encoder.config, options.dropout
-        assert key is not None
-        if options.returned_positions(encoder) is not None:
-            layout = trimmed(encoder, layout, kernels)
-        scopes = global_and_local(TorchAttention, c, layout, encoder.embeddings.word.weight.device)
-        attentions = attention_of_layers(encoder, layout, scopes, options)
-        dropout: Any = SiteDropout()
-        if c.hidden_dropout_prob and c.embedding_width % WIDTH == 0:
-            dropout = _KernelDropout(layout, c.hidden_dropout_prob, key, kernels)
-        elif c.hidden_dropout_prob:
-            dropout = keyed_dropout(c, 0, key, layout).embeddings
-        dropouts = [_dropouts(c, key, layout.L, layer) for layer in range(len(attentions))]
-        return cls(
-            "kernels",
-            layout,
-            attentions,
-            EncoderDropout(dropout, dropouts),
-            kernels=kernels,
-            config=c,
-            rows=Rows.of(layout),
-            output16=[],
-        )
-
-    def apply(self, layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
+    def run_layer(layer: nn.Module, x: Tensor, attention: Attention, dropouts: list[Dropout]) -> Tensor:
         """The output of the next layer, (T, D) float32, of the last one (R, D)."""
-        c, cells = self.config, attention.output_positions
-        x16 = self.output16.pop() if self.output16 else x.to(torch.bfloat16)
+        positions = attention.output_positions
+        x16 = output16.pop() if output16 else x.to(torch.bfloat16)
         shape = AttentionShape.of(c.num_attention_heads, c.hidden_size, c.direction, attention.rotations)
-        returned = self.rows if cells is None else Rows.of(self.layout.at(cells))
-        work = _Work(self.kernels, self.rows, returned, shape, dropout, c.layer_norm_eps, GELU[c.hidden_act])
-        inputs = [x16] if cells is None else [self.layout.select(x16, cells), x16]
-        out, out16 = _Layer.apply(work, attention.select(x), *_Parameters.of(layer), *inputs)
-        self.output16.append(out16)
-        return out  # type: ignore[no-any-return]
+        returned = rows if positions is None else Rows.of(layout.at(positions))
+        work = _Work(kernels, rows, returned, shape, dropouts, c.layer_norm_eps, GELU[c.hidden_act])
+        inputs = [x16] if positions is None else [layout.take(x16, positions), x16]
+        out, out16 = _Layer.apply(work, attention.output_rows(x), *_Parameters.of(layer), *inputs)
+        output16.append(out16)
+        return out
+
+    return ForwardPlan("kernels", layout, attentions, dropout, run_layer)
 
 
-def _dropouts(config: ModelConfig, key: DropoutKey, L: int, layer: int) -> list[Dropout]:
+def _sites(config: ModelConfig, key: DropoutKey, L: int, layer: int) -> list[Dropout]:
     """Dropout of attention weights, of the attention's output, and of the feed-forward network's output."""
     weights, hidden = config.attention_probs_dropout_prob, config.hidden_dropout_prob
     square, wide = config.num_attention_heads * L**2, L * config.hidden_size
     sites = enumerate(((weights, square), (hidden, wide), (hidden, wide)), layer_site(layer))
-    return [Dropout(*key.numbers(site, rate, n)) if rate else NO_DROPOUT for site, (rate, n) in sites]
-
-
-@dataclass(frozen=True)
-class _KernelDropout:
-    """Dropout of the embeddings, (T, E) float32."""
-
-    layout: Layout
-    rate: float
-    key: DropoutKey
-    kernels: Kernels
-
-    def __call__(self, x: Tensor) -> Tensor:
-        numbers = self.key.numbers(EMBEDDING_SITE, self.rate, self.layout.L * x.shape[1])
-        return _Drop.apply(x, Rows.of(self.layout), Dropout(*numbers), self.kernels)  # type: ignore[no-any-return]
+    return [Dropout.of(key, site, rate, elements) for site, (rate, elements) in sites]
 
 
 class _Drop(torch.autograd.Function):
+    """Dropout of the embeddings, (T, E) float32."""
+
     @staticmethod
-    def forward(ctx, x, *given):  # type: ignore[no-untyped-def]
-        *ctx.rest, ctx.kernels = given
-        return ctx.kernels.drop(x.contiguous(), *ctx.rest)
+    def forward(ctx, x, rows, dropout, kernels):  # type: ignore[no-untyped-def]
+        ctx.drop = partial(kernels.drop, rows=rows, dropout=dropout)
+        return ctx.drop(x.contiguous())
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, dy):  # type: ignore[no-untyped-def]
-        return ctx.kernels.drop(dy.contiguous(), *ctx.rest), None, None, None
+        return ctx.drop(dy.contiguous()), None, None, None
 
 
 @dataclass(frozen=True)
@@ -211,16 +183,16 @@ class _Layer(torch.autograd.Function):
         k, count = work.kernels, len(_Parameters._fields)
         p, read, keep = _Parameters(*given[:count]), given[count:], ctx.needs_input_grad[-1]
         pairs = zip(read, p.of_projections(len(read)), strict=True)
-        products = [_product(k, one, *own, keep=keep) for one, own in pairs]
+        products = [k.linear(one, own[::2], own[1::2], keep) for one, own in pairs]
         parts, projections = zip(*products, strict=True)
         context, *attended = k.attention(parts, work.rows, work.returned, work.shape, work.dropouts[0])
-        update, attention_output = _product(k, context, p.attention_output, p.attention_output_bias)
+        update, attention_output = k.linear(context, [p.attention_output], [p.attention_output_bias])
         middle, middle16, *added = k.add_norm(
             x, update, work.returned, work.dropouts[1], p.attention_gain, p.attention_norm_bias, work.eps
         )
-        inner, intermediate = _product(k, middle16, p.intermediate, p.intermediate_bias)  # (R, I)
+        inner, intermediate = k.linear(middle16, [p.intermediate], [p.intermediate_bias])  # (R, I)
         active = k.gelu(inner, work.tanh)
-        update, output = _product(k, active, p.output, p.output_bias)
+        update, output = k.linear(active, [p.output], [p.output_bias])
         out, out16, *output_added = k.add_norm(
             middle, update, work.returned, work.dropouts[2], p.output_gain, p.output_norm_bias, work.eps
         )
@@ -274,18 +246,10 @@ class _Layer(torch.autograd.Function):
         return None, d_x, *d_projections, *d_attention_output, *d_attention_norm, *d_feed_forward, *d_read
 
 
-def _product(kernels: Kernels, x: Tensor, *parameters: Tensor, keep: bool = True) -> tuple[Tensor, Tensor | None]:
-    """Concatenated linear layers, (T, K) to (T, N), and the weights for `Kernels.grad_input`, if `keep`.
-
-    parameters: weight, bias, weight, bias ...
-    """
-    return kernels.linear(x, parameters[::2], parameters[1::2], keep)
-
-
 def _parameter_grads(
     kernels: Kernels, dy: Tensor, x: Tensor, needs_grad: Sequence[bool], d_bias: Tensor | None = None
 ) -> list[Tensor | None]:
-    """Gradients of the parameters of `_product`, None for each if none is needed. d_bias: if already computed."""
+    """Gradients of weight, bias, weight, bias ..., None for each if none is needed. d_bias: if already computed."""
     if not any(needs_grad):
         return [None] * len(needs_grad)
     both = kernels.grad_weights(dy, x, d_bias)

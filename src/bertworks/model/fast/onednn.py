@@ -10,16 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import Attention
-from ..bert import Encoder, FeedForward, SelfAttention
+from ..bert import FeedForward, SelfAttention
 from ..dropout import SiteDropout
 from ..initialization import has_bfloat16, in_bfloat16
-from .products import Network, is_replaceable, is_unmodified, with_replacements
+from .products import NO_ACTIVATION, Network, encoders_in, is_replaceable, is_unmodified, product, with_replacements
 
 # oneDNN keeps what it prepares for each number of rows. These modules read one row per sequence or masked token:
 # little work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.
 SMALL_INPUTS = ("pooler", "nsp", "mlm")
 ACTIVATIONS = {"gelu": ("gelu", "none"), "gelu_new": ("gelu", "tanh"), "relu": ("relu", "")}  # in oneDNN's names
-NO_ACTIVATION = ("none", "")
 
 
 def for_inference(network: Network, precision: str = "float32", frozen: bool = False) -> Network:
@@ -31,18 +30,15 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
     as it is.
     """
     network.eval()
-    if any(isinstance(module, Encoder) and getattr(module.backend, "requested", False) for module in network.modules()):
+    if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
+        return network
+    if any(encoder.backend.requested for encoder in encoders_in(network)):
         return network
     if precision == "bfloat16":
         network = in_bfloat16(network)
-    if torch.is_autocast_enabled("cpu"):
-        return network
     weights = {(p.dtype, p.device.type) for p in network.parameters()}
-    if weights != {(getattr(torch, precision), "cpu")} or not torch.backends.mkldnn.is_available():
-        return network
-    if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
-        return network
-    if precision == "bfloat16" and not has_bfloat16():
+    fast = torch.backends.mkldnn.is_available() and (precision == "float32" or has_bfloat16())
+    if not fast or weights != {(getattr(torch, precision), "cpu")} or torch.is_autocast_enabled("cpu"):
         return network
     prepack = frozen or precision == "bfloat16"
 
@@ -81,11 +77,7 @@ class OneDnnLinear(nn.Module):
         self.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight, False)
 
     def forward(self, x: Tensor) -> Tensor:
-        weight = self.weight if self.packed is None else self.packed
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x, weight, self.bias, self.activation[0], [], self.activation[1]
-        )
-        return product
+        return product(x, self.weight if self.packed is None else self.packed, self.bias, self.activation)
 
 
 class OneDnnSelfAttention(SelfAttention):
@@ -99,7 +91,7 @@ class OneDnnSelfAttention(SelfAttention):
         self.output = OneDnnLinear(module.output.weight, module.output.bias, True)  # type: ignore[assignment]
 
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
-        return self.output(attention.of_projections([self.projections(x)], dropout))  # type: ignore[no-any-return]
+        return self.output(attention([self.projections(x)], dropout))
 
 
 class OneDnnFeedForward(FeedForward):

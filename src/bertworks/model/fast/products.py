@@ -16,12 +16,18 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from ..attention import Attention
-from ..bert import FeedForward, SelfAttention
+from ..bert import Encoder, FeedForward, SelfAttention
 from ..dropout import SiteDropout
 from ..initialization import has_bfloat16
 
 Network = TypeVar("Network", bound=nn.Module)
 Replace = Callable[[str, nn.Module], nn.Module | None]
+NO_ACTIVATION = ("none", "")  # in oneDNN's names
+
+
+def encoders_in(model: nn.Module) -> list[Encoder]:
+    """The encoders of a model, of concatenated ones both."""
+    return [module for module in model.modules() if isinstance(module, Encoder)]
 
 
 # ---- replacement modules: the same call and the same parameters, computed in less time
@@ -45,23 +51,14 @@ def with_replacements(module: Network, replace: Replace) -> Network:
 class JoinedSelfAttention(SelfAttention):
     """Self-attention with query, key and value in one product."""
 
-    def __init__(self, module: SelfAttention):
-        nn.Module.__init__(self)
-        self.query, self.key, self.value, self.output = module.query, module.key, module.value, module.output
-
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
         projections = linear(in_autocast_dtype(x), self.query, self.key, self.value)
-        (update,) = linear(attention.of_projections(projections, dropout), self.output)
+        (update,) = linear(attention(projections, dropout), self.output)
         return update
 
 
 class JoinedFeedForward(FeedForward):
     """The feed-forward network with these products."""
-
-    def __init__(self, module: FeedForward):
-        nn.Module.__init__(self)
-        self.gated, self.activation = module.gated, module.activation
-        self.intermediate, self.output = module.intermediate, module.output
 
     def forward(self, x: Tensor) -> Tensor:
         (hidden,) = linear(in_autocast_dtype(x), self.intermediate)
@@ -69,21 +66,20 @@ class JoinedFeedForward(FeedForward):
         return update
 
 
-def joined_products(name: str, module: nn.Module) -> nn.Module | None:
-    """For `with_replacements`: one of the modules above."""
-    if type(module) is SelfAttention:
-        return JoinedSelfAttention(module)
-    return JoinedFeedForward(module) if type(module) is FeedForward else None
+JOINED: dict[type[nn.Module], type[nn.Module]] = {SelfAttention: JoinedSelfAttention, FeedForward: JoinedFeedForward}
 
 
-def separate_products(name: str, module: nn.Module) -> nn.Module | None:
-    """For `with_replacements`: the module of bert.py in place of one of those above."""
-    kinds = {JoinedSelfAttention: SelfAttention, JoinedFeedForward: FeedForward}
-    if type(module) not in kinds:
-        return None
-    separate = kinds[type(module)].__new__(kinds[type(module)])
-    separate.__dict__.update(vars(module))
-    return separate
+def with_classes(network: Network, classes: dict[type[nn.Module], type[nn.Module]]) -> Network:
+    """A copy that shares all parameters, with modules of other classes that have the same submodules."""
+
+    def replace(name: str, module: nn.Module) -> nn.Module | None:
+        if type(module) not in classes:
+            return None
+        twin = classes[type(module)].__new__(classes[type(module)])
+        twin.__dict__ = {**vars(module), "_modules": {**module._modules}}
+        return twin
+
+    return with_replacements(network, replace)
 
 
 # ---- the products
@@ -107,8 +103,7 @@ def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
     if not (torch.is_grad_enabled() and is_supported(x) and unmodified):
         return [layer(x) for layer in layers]
     biases = [layer.bias for layer in layers if layer.bias is not None]
-    joined: Tensor = _JoinedLinear.apply(x, len(layers), *(layer.weight for layer in layers), *biases)
-    return [joined]
+    return [_JoinedLinear.apply(x, len(layers), *(layer.weight for layer in layers), *biases)]
 
 
 def is_unmodified(layer: nn.Module) -> bool:
@@ -118,7 +113,7 @@ def is_unmodified(layer: nn.Module) -> bool:
 
 def is_replaceable(module: nn.Module) -> bool:
     """Whether it is self-attention or a feed-forward network in which nothing else takes part."""
-    replaceable = type(module) in (SelfAttention, JoinedSelfAttention, FeedForward, JoinedFeedForward)
+    replaceable = type(module) in (*JOINED, *JOINED.values())
     return replaceable and not has_hooks(module) and all(map(is_unmodified, module.children()))
 
 
@@ -135,10 +130,9 @@ def is_supported(x: Tensor) -> bool:
     return x.dtype is torch.float32 or (x.dtype is torch.bfloat16 and has_bfloat16())
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, activation: tuple[str, str] = NO_ACTIVATION) -> Tensor:
     """(T, O): x (T, D) times weight (O, D) transposed, plus bias (O,), by an operator that has no gradient."""
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-    return result
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, activation[0], [], activation[1])
 
 
 def joined(parts: Sequence[Tensor], kind: torch.dtype) -> Tensor:

@@ -2,14 +2,8 @@
 
 torch computes one operation at a time, each of which reads and writes all of its operands. A kernel does several in
 one pass. Kernels are for training in bfloat16; without them torch's operations compute the same up to rounding.
-"""
 
-from .build import load as load
-from .functions import NO_DROPOUT as NO_DROPOUT
-from .functions import ROWS as ROWS
-from .functions import WIDE as WIDE
-from .functions import WIDTH as WIDTH
-from .functions import AttentionShape as AttentionShape
-from .functions import Dropout as Dropout
-from .functions import Kernels as Kernels
-from .functions import Rows as Rows
+    build.py       compiles them on the machine that uses them
+    functions.py   the functions on tensors
+    signatures.py  the parameters of the functions in C
+"""

@@ -16,7 +16,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from ...openmp import library
+from ....workers.openmp import library
 from .functions import AttentionShape, Dropout, Kernels
 from .signatures import functions
 

@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ...dropout import BLOCK, DropoutKey, rescale, threshold
 from ...layout import Layout
 from ..products import joined, product
 from .signatures import Function
 
 
 class Dropout(ctypes.Structure):
-    """Which random bytes decide what is dropped, as in kernels.h; `DropoutKey.numbers` gives the values."""
+    """Which random bytes decide what is dropped, as in kernels.h."""
 
     _fields_: ClassVar = [
         ("seed", ctypes.c_uint64),
@@ -29,8 +30,15 @@ class Dropout(ctypes.Structure):
         ("scale", ctypes.c_float),
     ]
 
+    @classmethod
+    def of(cls, key: DropoutKey, site: int, rate: float, elements: int) -> "Dropout":
+        """Dropout with the mask of a site with this number of elements per row; one byte decides an element."""
+        if not rate:
+            return cls(scale=1.0)
+        blocks = -(-elements // BLOCK)
+        return cls(key.seed, key.stream(site), key.row * blocks, blocks, threshold(rate)[0], rescale(rate))
 
-NO_DROPOUT = Dropout(scale=1.0)
+
 WIDTH = 16  # numbers that are computed at a time; widths are multiples of it
 ROWS = 8  # rows that linear layers compute at a time
 WIDE = 32  # widths of linear layers are multiples of it, except on processors with AMX
@@ -92,11 +100,8 @@ class Kernels:
         # on AMX oneDNN is faster; a compiler that does not know AMX compiles them there too
         self.has_linear = "linear" in functions and not torch.cpu._is_amx_tile_supported()
 
-    def __deepcopy__(self, memo: Any) -> "Kernels":
-        return self
-
     def __reduce__(self) -> Any:
-        return self._load, ()
+        return self._load, ()  # a copy is the same: `load` returns what this process has loaded
 
     def multiplies(self, *widths: int) -> bool:
         """Whether linear layers of these widths are computed here, not by oneDNN."""

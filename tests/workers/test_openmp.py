@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bertworks.model import openmp
+from bertworks.workers import openmp
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc and GNU's OpenMP are Linux's")
 

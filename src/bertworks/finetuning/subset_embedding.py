@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..bert import Embeddings
+from ..model.bert import Embeddings
 
 
 class SubsetEmbedding(nn.Module):

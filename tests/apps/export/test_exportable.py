@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch.export import Dim, export
 
+from bertworks.apps.export.exportable import ExportableModel
 from bertworks.files import InputError
+from bertworks.inference.exported import STATES
 from bertworks.model.config import TopConfig
-from bertworks.model.exportable import STATES, ExportableModel
 from bertworks.model.heads import TOKEN_HEADS, build_model
 from support.encoder_options import TINY
 

@@ -16,6 +16,7 @@ import functools
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -29,9 +30,7 @@ STAT = Path("/proc/stat")
 def library() -> str | None:
     """The path of GNU's OpenMP library in torch's wheel, which torch has loaded; None if torch has another library."""
     folder = Path(torch.__file__).parent
-    return next(
-        (str(path) for path in [*folder.glob("lib/libgomp*"), *folder.parent.glob("torch.libs/libgomp*")]), None
-    )
+    return next(map(str, [*folder.glob("lib/libgomp*"), *folder.parent.glob("torch.libs/libgomp*")]), None)
 
 
 @functools.cache
@@ -65,14 +64,19 @@ class Watcher:
 
     def run(self) -> None:
         """Measure until the process ends, or until the system has no such measurements any more."""
-        start, all_before, own_before = time.monotonic(), busy_seconds(self.cores), time.process_time()
         with contextlib.suppress(OSError, ValueError):
+            before = self.measured()
             while True:
                 time.sleep(INTERVAL)
-                end, all_now, own_now = time.monotonic(), busy_seconds(self.cores), time.process_time()
-                self.add(((all_now - all_before) - (own_now - own_before)) / (end - start))
-                start, all_before, own_before = end, all_now, own_now
+                now = self.measured()
+                seconds, used = (after - earlier for after, earlier in zip(now, before, strict=True))
+                self.add(used / seconds)
+                before = now
         self.used = 0.0
+
+    def measured(self) -> tuple[float, float]:
+        """Seconds that passed, and seconds of the cores that other programs used, each since some earlier time."""
+        return time.monotonic(), busy_seconds(self.cores) - time.process_time()
 
     def add(self, used: float) -> None:
         """Take in one measurement of the cores that other programs use."""
@@ -97,30 +101,25 @@ def hold_threads(openmp: ctypes.CDLL, size: int, release: threading.Event) -> No
 
 def can_start(count: int) -> bool:
     """Whether the system lets this process start this number of threads."""
-    stop, started = threading.Event(), list[threading.Thread]()
+    stop, pool = threading.Event(), ThreadPoolExecutor(count)
     try:
         for _ in range(count):
-            thread = threading.Thread(target=stop.wait, daemon=True)
-            thread.start()
-            started.append(thread)
+            pool.submit(stop.wait)  # starts a thread, since all others wait
     except RuntimeError:
         return False
     finally:
         stop.set()
-        for thread in started:
-            thread.join()
+        pool.shutdown()
     return True
 
 
 def busy_seconds(cores: list[int]) -> float:
     """Seconds of these cores that any program has used, or that the host of a virtual machine has taken."""
-    names, ticks = {f"cpu{core}" for core in cores}, 0
-    for line in STAT.read_text(encoding="ascii").splitlines():
-        name, *fields = line.split()
-        if name in names:
-            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])
-            ticks += user + nice + system + irq + softirq + steal
-    return ticks / os.sysconf("SC_CLK_TCK")
+    names = {f"cpu{core}" for core in cores}
+    lines = (line.split() for line in STAT.read_text(encoding="ascii").splitlines())
+    busy = 0, 1, 2, 5, 6, 7  # user, nice, system, irq, softirq, steal; not idle and iowait
+    ticks = sum(int(fields[i]) for name, *fields in lines if name in names for i in busy)
+    return float(ticks / os.sysconf("SC_CLK_TCK"))
 
 
 @functools.cache

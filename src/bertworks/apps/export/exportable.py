@@ -1,8 +1,8 @@
 """A model as one forward pass that keeps all padding: no shape or branch depends on the mask's values.
 
-Removing padding (layout.py) saves work, but the number of tokens is known only when a batch is there. Tools that record
-a graph once and run it for every batch (torch.export, ONNX, Inductor) need this pass instead. Layers and weights are
-the model's own.
+Removing padding (model/layout.py) saves work, but the number of tokens is known only when a batch is there. Tools that
+record a graph once and run it for every batch (torch.export, ONNX, Inductor) need this pass instead. Layers and weights
+are the model's own.
 
 Shapes: B sequences, L positions, D width of the encoder, V vocabulary, K labels.
 """
@@ -11,11 +11,10 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from ..files import InputError
-from .heads import TOKEN_HEADS, Model
-from .layout import Layout
-
-STATES = "last_hidden_state"
+from ...files import InputError
+from ...inference.exported import STATES
+from ...model.heads import TOKEN_HEADS, Model
+from ...model.layout import Layout
 
 
 class ExportableModel(nn.Module):

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from bertworks.model.acceleration import restore_embeddings, shrink_embeddings
+from bertworks.finetuning.subset_embedding import restore_embeddings, shrink_embeddings
 from bertworks.model.heads import build_model
 from bertworks.training.config import OptimConfig
 from bertworks.training.optim import Optimizer

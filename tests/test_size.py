@@ -31,7 +31,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "finetuning": 616,
     "inference": 1_496,
     "experiments": 2_069,
-    "reporting": 1_028,
+    "reporting": 999,
     "cli": 1_110,
     "serve": 1_724,
     "probing": 1_114,
@@ -39,9 +39,9 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 750,
     "export": 621,
     "estimators": 145,
-    "tests": 30_033,
+    "tests": 30_035,
     "benchmarks": 5_993,
-    "documentation": 9_650,
+    "documentation": 9_672,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -11,7 +11,7 @@ from matplotlib import font_manager
 from bertworks.files import InputError
 from bertworks.reporting import figures as plots
 from bertworks.reporting import fonts
-from bertworks.reporting.figures import plot_groups, plot_runs, read_curves
+from bertworks.reporting.figures import new_figure, plot_runs, read_curves, save_figure
 from bertworks.reporting.run_files import runs_in
 
 
@@ -71,7 +71,9 @@ def test_korean_is_drawn_in_an_installed_font(tmp_path, monkeypatch):
     monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(tmp_path / "ga.ttf")])
     fonts.fallbacks.cache_clear()
-    [svg] = plot_groups({"a가": [0.7], "\U000f0000": [0.4]}, tmp_path / "gain.svg", "가")
+    figure = new_figure(3, 3)
+    figure.add_subplot().set(xlabel="a가", ylabel="\U000f0000", title="가")
+    [svg] = save_figure(figure, tmp_path / "texts.svg")
     assert fonts.fallbacks() == ["NanumGothic"] and re.search('id="NanumGothic-', words(svg))
     fonts.fallbacks.cache_clear()
 

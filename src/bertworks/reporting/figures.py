@@ -5,9 +5,8 @@ their probabilities; any number of runs share an axis. Training is thin, held-ou
 Ito's, which colour-blind people can tell apart.
 """
 
-import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -204,38 +203,6 @@ def _levels(runs: list[Curves], metric: str) -> list[tuple[float, str]]:
         if metric == first and majority:  # of a task's first metric; 0 says nothing
             levels[round(majority, 4)] = "majority class"
     return list(levels.items())
-
-
-def plot_groups(
-    groups: Mapping[str, Sequence[float]],
-    out: Path | str,
-    ylabel: str,
-    title: str = "",
-    levels: Mapping[str, float] = {},
-) -> list[Path]:
-    """Shares (0 to 1) of several seeds a group: a point each and their mean; `levels` are drawn across."""
-    figure = new_figure(1.8 + 1.5 * len(groups), 3.6)
-    axes = figure.add_subplot()
-    for i, ((name, values), colour) in enumerate(zip(groups.items(), itertools.cycle(COLOURS), strict=False)):
-        mean = sum(values) / len(values)
-        axes.bar(i, mean, width=0.6, color=colour, alpha=0.35, label=name)
-        offsets = np.linspace(-0.12, 0.12, len(values)) if len(values) > 1 else [0.0]
-        axes.scatter(i + np.array(offsets), values, color=colour, s=28, zorder=3)
-        axes.annotate(f"{mean:.1%}", (i, max(values)), xytext=(0, 6), textcoords="offset points", ha="center")
-    for label, value in levels.items():
-        axes.axhline(value, color=GREY, linestyle=":", linewidth=1.5)
-        # beside the axes: a level may be as high as a group's mean, whose number is above its bar
-        axes.annotate(
-            f"{label}\n{value:.1%}", (1, value), xycoords=axes.get_yaxis_transform(), xytext=(5, 0),
-            textcoords="offset points", va="center", color=GREY,
-        )  # fmt: skip
-    axes.set(
-        xticks=range(len(groups)), xticklabels=list(groups), ylabel=ylabel, title=title, xlim=(-0.6, len(groups) - 0.4)
-    )
-    highest = max([1.2 * max(values) for values in groups.values()] + [1.1 * value for value in levels.values()])
-    axes.set_ylim(0, min(1.1, highest + 0.02))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-    return save_figure(figure, Path(out))
 
 
 def new_figure(width: float, height: float) -> Figure:

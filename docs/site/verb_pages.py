@@ -80,7 +80,7 @@ def example_of(verb: str, example: dict[str, Any], output: list[str]) -> list[st
 def flags(verb: str) -> list[str]:
     """Return the usage and the arguments of a command, as -H or `--help` explains them where there is no terminal."""
     printed, columns = io.StringIO(), os.environ.get("COLUMNS")
-    compact = verb in ("demo", "pretrain", "distill", "finetune", "study sweep")
+    compact = verb in ("pretrain", "distill", "finetune", "study sweep")
     os.environ["COLUMNS"] = WIDTH
     try:
         with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):

@@ -115,7 +115,8 @@ def test_int8_is_close(tmp_path, head):
     assert [path.name for path in (tmp_path / "out/onnx").iterdir()] == ["model_quantized.onnx"]
     assert verify(tmp_path / "out")["largest"] == pytest.approx(certificate["difference"]["largest"], rel=0.01)
     expected, found = (Sample.of(Predictor(one), TEXTS).scores() for one in (source, tmp_path / "out"))
-    assert 1e-5 < (expected - found).abs().max() < 0.3 * expected.abs().max()  # not float32, and not something else
+    # not float32, and not something else; a processor without VNNI saturates sums of two products
+    assert 1e-5 < (expected - found).abs().max() < 0.5 * expected.abs().max()
     assert b"DynamicQuantizeLinear" in (tmp_path / "out/onnx/model_quantized.onnx").read_bytes()
 
 

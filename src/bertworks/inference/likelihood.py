@@ -40,11 +40,11 @@ def log_likelihoods(loaded: LoadedModel, texts: Sequence[str], method: Method = 
     loaded.check_language_model()
     if method not in get_args(Method):
         raise InputError(f"method = {method!r}; expected one of {', '.join(get_args(Method))}")
-    sums = [np.empty((0, 2))]
+    sums, most = [np.empty((0, 2))], loaded.limits.max_seq_length - 2
     for chunk in in_chunks(texts, CHUNK, CHARACTERS):
         tokenized = loaded.tokenizer.ids_and_words([normalize("NFC", text) for text in chunk])
         for text, (ids, _) in zip(chunk, tokenized, strict=True):
-            if not 1 <= len(ids) <= (most := loaded.limits.max_seq_length - 2):
+            if not 1 <= len(ids) <= most:
                 raise InputError(f"{text[:80]!r} has {len(ids)} tokens; expected 1 to {most}")
         questions = [_question(loaded, number, *one, method) for number, one in enumerate(tokenized)]
         sums.append(summed_losses(loaded, questions))

@@ -104,7 +104,8 @@ class LoadedModel:
         """A loaded model as it is, or that of a folder or of a model in memory, as `load`."""
         loaded = getattr(model, "loaded", model)
         if isinstance(loaded, LoadedModel):
-            return loaded
+            same = max_length in (None, loaded.limits.max_seq_length)
+            return loaded if same else cls.load(loaded.folder, max_length, precision=precision)
         return cls.load(find_model(model), max_length, precision=precision, network=network_of(model))
 
     @functools.cached_property

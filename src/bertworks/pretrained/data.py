@@ -30,7 +30,7 @@ def from_hub(data: Any) -> Any:
     try:
         splits = datasets.load_dataset(match["name"], match["subset"], revision=match["revision"])
     except Exception as error:  # of the Hub, of the connection, or of the files in the repository
-        raise InputError(f"{name}: {error}") from error
+        raise InputError(f"{name}: {error.__cause__ or error}") from error
     split = match["split"] or (next(iter(splits)) if len(splits) == 1 else None)
     if split not in splits:
         found = ", ".join(f"{name.partition('#')[0]}#{one}" for one in splits)

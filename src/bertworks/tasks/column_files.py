@@ -97,7 +97,8 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     word = _column(task.text[0], WORDS, int(is_numbered), task.header, width, path)
     tag = _column(task.label, TAGS, width - 1, task.header, width, path) if labelled else word
     if labelled and is_numbered and width > 3 and not task.header and task.label in TAGS:
-        raise InputError(f"{path}: {width} columns with numbered words; name the column of the tags, such as label = 3")
+        advice = f"name the column of the tags, such as label = {4 if width == 10 else 3}"  # CoNLL-U has ten
+        raise InputError(f"{path}: {width} columns with numbered words; {advice}")
     sentences = []
     for index, (document, numbers, rows) in enumerate(blocks):
         tags = [row[tag] for row in rows] if labelled else None

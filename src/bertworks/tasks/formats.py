@@ -19,6 +19,7 @@ from ..tokenizer import normalize
 MAX_CELL = 16 << 20  # characters of a cell in a .csv file
 BATCH = 1024  # rows of a Parquet file in memory at a time
 _QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # a cell with doubled quotes
+_OPEN = re.compile(r'"(?:[^"]|"")*$')  # a cell that goes on in the next line
 
 Records = Iterator[tuple[int, list[str]]]  # (line, cells) of each row
 Objects = Iterator[tuple[int, dict[str, Any]]]  # (line, item or row, counted from 1; object)
@@ -83,8 +84,9 @@ def tsv_records(lines: Iterator[str], width: int, official: bool, path: Path) ->
         start, row = (start, f"{row}\n{line}") if row else (number, line)
         cells = row.split("\t")
         width = width or len(cells)
-        if not official and '"' in row and any(map(_QUOTED.fullmatch, cells)):
-            raise InputError(f"{path}, line {number}: a quoted cell; quotes are for .csv; save the table as .csv")
+        if not official and '"' in row and (any(map(_QUOTED.fullmatch, cells)) or (width == 1 and _OPEN.match(row))):
+            advice = "save a quoted table as .csv; in another one remove the outer quotes"
+            raise InputError(f"{path}, line {number}: a quoted cell; {advice}")
         if not official or len(cells) >= width:
             yield start, cells
             row = ""
@@ -111,7 +113,8 @@ def json_items(path: Path) -> Any:
     try:
         value = read_json(path)
     except InputError as error:
-        raise InputError(f"{error}; a file with an object per line is called .jsonl") from None
+        advice = "; a file with an object per line is called .jsonl" if "Extra data" in str(error) else ""
+        raise InputError(f"{error}{advice}") from None
     return value["data"] if isinstance(value, dict) and isinstance(value.get("data"), list) else value
 
 

@@ -21,7 +21,9 @@ LARGEST = float(np.finfo(np.float32).max)  # number that can be learned
 SEPARATOR = "|"  # between the labels of one row of a multi-label task
 TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False, "": False}  # in small letters
 ADVICE = 'write several labels as law|art or ["law", "art"], and one with a comma as ["law, art"]'
-_COLLECTION = re.compile(r"\w*[\[({].*[\])}]|[01](?: [01])+", re.DOTALL)  # a list without quotes, a vector, array(...)
+_COLLECTION = re.compile(
+    r"\w*[\[{].*[\]}]|\w*\(.*[,'\"].*\)|[01](?: [01])+", re.DOTALL
+)  # a list without quotes, a vector, array(...)
 
 
 # ---- values
@@ -157,10 +159,11 @@ def several_labels(cell: str, names: Mapping[str, str], where: str) -> str:
     names: as of `one_label`. Raises InputError for a cell that could be one name or several, for another collection
     than a list of names, and for a list that may have 0 or 1 for each label.
     """
-    items = None if cell in names else as_list(cell)
+    values = None if cell in names else as_list(cell)
+    items = None if values is None else [*map(str.strip, values)]
     if items is None:
-        is_unclear = SEPARATOR not in cell and re.search("[,;\n]", cell)
-        if cell not in names and (is_unclear or _COLLECTION.fullmatch(cell)):
+        is_unclear = re.search("[,;\n]", cell) or _COLLECTION.fullmatch(cell)
+        if cell not in names and SEPARATOR not in cell and is_unclear:
             raise InputError(f"{where}: label {shorten(cell)} may be one name or several; {ADVICE}")
         items = [cell] if cell in names else [name for name in map(str.strip, cell.split(SEPARATOR)) if name]
     elif len({*items}) < len(items) or (len(items) > 1 and {*map(str.lower, items)} <= {*TRUTH} - {*names}):

@@ -226,7 +226,7 @@ class Muon(torch.optim.Optimizer):
         assert p.grad is not None
         mean = state["momentum_buffer"].lerp_(p.grad, 1 - self.momentum)
         update = orthogonalized(p.grad.lerp(mean, self.momentum))  # Nesterov's momentum
-        lr = group["lr"] * 0.2 * math.sqrt(max(p.shape))  # the update then has the root mean square of one of AdamW's
+        lr = group["lr"] * (0.2 * math.sqrt(max(p.shape)))  # the update then has the root mean square of one of AdamW's
         p.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-lr)
 
 

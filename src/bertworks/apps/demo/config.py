@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...config import load_recipe
+from ...files import InputError
 from ...pretraining.recipe import PretrainConfig
 
 
@@ -32,4 +33,4 @@ class DemoConfig:
 
     def __post_init__(self) -> None:
         if not (self.minutes > 0 and self.rates and self.seeds and min(self.train, self.dev, self.test) > 0):
-            raise ValueError(f"minutes = {self.minutes}; expected more than 0, and examples, rates and seeds")
+            raise InputError(f"minutes = {self.minutes}; expected more than 0, and examples, rates and seeds")

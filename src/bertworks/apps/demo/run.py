@@ -87,7 +87,11 @@ class Demo:
         path, config = self.out / SETTINGS, self.config
         if path.exists():
             # a rerun may have another time limit and number of processes
-            earlier = replace(load_recipe(path, DemoConfig), minutes=config.minutes, workers=config.workers)
+            try:
+                earlier = load_recipe(path, DemoConfig)
+            except InputError as error:
+                raise InputError(f"{error}; a demo of an earlier version; give another --out") from None
+            earlier = replace(earlier, minutes=config.minutes, workers=config.workers)
             unlike = differences(earlier, config)
             if shown := ", ".join(f"{key} = {old} (given: {new})" for key, old, new in unlike[:3]):
                 raise InputError(f"{self.out} is a demo with {shown}; give the same settings, or another --out")

@@ -30,12 +30,12 @@ def for_inference(network: Network, precision: str = "float32", frozen: bool = F
     as it is.
     """
     network.eval()
-    if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
-        return network
     if any(encoder.backend.requested for encoder in encoders_in(network)):
         return network
     if precision == "bfloat16":
         network = in_bfloat16(network)
+    if any(isinstance(module, OneDnnLinear) for module in network.modules()):  # prepared before
+        return network
     weights = {(p.dtype, p.device.type) for p in network.parameters()}
     fast = torch.backends.mkldnn.is_available() and (precision == "float32" or has_bfloat16())
     if not fast or weights != {(getattr(torch, precision), "cpu")} or torch.is_autocast_enabled("cpu"):

@@ -132,7 +132,9 @@ def split_data(task: Task, files: Sequence[Any], split: Split) -> tuple[Task, Da
             table_rows = read_table(whole, [split.group], form=task.form)
             groups = {row.line: row.values[0] for row in table_rows}
         train, dev = split_rows(rows, split.dev_share, split.seed, groups)
-        data = Data(train, dev, f"{name}, {split.dev_share:g} of it to develop on, seed {split.seed}")
+        both = {getattr(row, "document", None) for row in train} & {getattr(row, "document", None) for row in dev}
+        note = "; too few documents to divide, so sentences of one are in both parts" if both - {None} else ""
+        data = Data(train, dev, f"{name}, {split.dev_share:g} of it to develop on, seed {split.seed}{note}")
     return task, replace(data, train=draw_rows(data.train, split.train_rows, split.seed))
 
 

@@ -43,7 +43,7 @@ def test_the_only_split_needs_no_name(place):
     ("name", "message"),
     [
         ("hub:org/reviews", "several splits; expected one of hub:org/reviews#train, hub:org/reviews#validation"),
-        ("hub:org/films#dev", "no such split; expected one of hub:org/films#train"),
+        ("hub:org/films#dev", "unknown split; expected one of hub:org/films#train"),
         ("hub:reviews", "expected hub:org/name"),
         ("hub:org/other#train", "hub:org/other#train: .*org/other"),
     ],

@@ -34,5 +34,5 @@ def from_hub(data: Any) -> Any:
     split = match["split"] or (next(iter(splits)) if len(splits) == 1 else None)
     if split not in splits:
         found = ", ".join(f"{name.partition('#')[0]}#{one}" for one in splits)
-        raise InputError(f"{name}: {'no such split' if split else 'several splits'}; expected one of {found}")
+        raise InputError(f"{name}: {'unknown split' if split else 'several splits'}; expected one of {found}")
     return splits[split]

@@ -12,6 +12,7 @@ from bertworks.checkpoint.folder import load_model, load_tokenizer, save_folder
 from bertworks.cli import main
 from bertworks.data.corpus import Document
 from bertworks.inference import text_perplexity as module
+from bertworks.inference.predictor import Predictor
 from bertworks.inference.text_perplexity import ids_of_windows, interval, perplexity
 from bertworks.model.heads import build_model
 from support.tiny_task import TINY, tiny_folder
@@ -74,6 +75,7 @@ def test_masked_models_predict_the_same_share(place, monkeypatch):
     mask = load_tokenizer(place / "masked").mask_id
     assert ((ids == mask) == (labels != -100)).all() and mask not in labels
     assert found["predicted"] == (labels != -100).sum() and 0.1 < found["predicted"] / found["tokens"] < 0.3
+    assert perplexity(Predictor(place / "masked"), [place / "text.txt"], 10)["loss"] == found["loss"]
     uniform = math.log(TINY.vocab_size)
     assert found["loss"] == pytest.approx(uniform, rel=0.05)  # fresh weights know nothing
     assert found["masked_perplexity"] == pytest.approx(math.exp(found["loss"]))

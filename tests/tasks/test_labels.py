@@ -15,6 +15,7 @@ from bertworks.tasks.base import Example, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import own_table, own_task, read_rows
 from bertworks.tasks.labels import as_list, truth, whole_number
+from bertworks.tasks.table import read_table
 
 SEVERAL = own_task("multilabel", ("text",), "labels")
 ONE = own_task("", ("text",), "labels")
@@ -49,6 +50,7 @@ def labels_of(path, task=SEVERAL):
         (["[3, 17]", "[1, 2]", "[5]"], ["3|17", "1|2", "5"]),  # numbers of classes
         (["[1]", "[0]"], ["1", "0"]),
         (["['law']", "[]", ""], ["law", "", ""]),
+        (["['law ', 'art']", "Other(s)|law", "Other(s)"], ["law|art", "Other(s)|law", "Other(s)"]),
         (["0|1", "1|0", ""], ["0|1", "1|0", ""]),
         (["3|3|17", "5", "1|0|1|7"], ["3|3|17", "5", "1|0|1|7"]),
     ],
@@ -162,6 +164,10 @@ def test_quoted_tables_with_tabs_are_refused(tmp_path, quoting, text):
     frame.to_csv(tmp_path / "a.tsv", sep="\t", index=False, quoting=quoting)
     with pytest.raises(InputError, match=r"a\.tsv, line \d: (a quoted cell; .* as \.csv|\d cells?, but|no column)"):
         read_rows(ONE, tmp_path / "a.tsv")
+    if "\t" not in text:
+        frame[["text"]].to_csv(tmp_path / "b.tsv", sep="\t", index=False)
+        with pytest.raises(InputError, match="a quoted cell"):
+            list(read_table(tmp_path / "b.tsv", ["text"]))
 
 
 @pytest.mark.parametrize("texts", [['"Hello"', "a"], ['"He said "hi""', 'he said "no"'], ['"open', '"']])

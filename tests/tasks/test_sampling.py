@@ -77,12 +77,14 @@ def test_what_cannot_be_divided(table):
 
 
 @pytest.mark.parametrize("marks", [1, 20])
-def test_a_divided_document_is_reported(tmp_path, marks):
+def test_a_divided_document_is_reported(table, tmp_path, marks):
     """Sentences of one document in both parts make scores look better than they are."""
     sentences = [f"{'-DOCSTART- O' * (i < marks)}\n\nw{i} O\nB I-X\n" for i in range(20)]
     (tmp_path / "a.conll").write_text("\n".join(sentences))
     data = split_data(own_task("tagging", ("text",), "label"), [tmp_path / "a.conll"], Split(dev_share=0.2))[1]
     assert ("too few documents" in data.source) == (marks == 1)
+    rows = split_data(own_task("", ("text",), "label"), [table], Split(dev_share=0.2))[1]  # have no documents
+    assert "documents" not in rows.source
 
 
 @pytest.mark.heavy

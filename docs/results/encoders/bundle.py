@@ -1,23 +1,29 @@
-"""The model card of a bundled encoder, from the results of its pre-training and of its study.
+"""A bundled encoder: the weights of its pre-training in bfloat16, its tokenizer, and its model card.
 
-    python docs/results/encoders/card.py mini RUN STUDY [BLIMP.json] > src/bertworks/pretrained/mini/README.md
+    python docs/results/encoders/bundle.py mini RUN [STUDY] [BLIMP.json]
 
-RUN: folder of the pre-training, whose model/README.md has the sections "Shape" and "Use". STUDY: folder of
-`bertworks study run mini`. BLIMP.json: what `bertworks evaluate RUN --task blimp --out` has written.
+writes src/bertworks/pretrained/mini. RUN: folder of the pre-training. STUDY: folder of `bertworks study run mini`; its
+scores are in the card. BLIMP.json: what `bertworks evaluate RUN --task blimp --out` has written.
 """
 
 import json
 import math
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub.repocard_data import ModelCardData
+from safetensors.torch import load_file, save_file
 
+import bertworks
 from bertworks.config import differences, load_recipe
 from bertworks.pretraining.recipe import PretrainConfig
 
+BUNDLED = Path(bertworks.__file__).parent / "pretrained"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
 LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [
@@ -32,12 +38,12 @@ CARDS: dict[str, dict[str, Any]] = {
         "language": "en",
         "texts": [
             ("English Wikipedia, a part of the dump of May 2015", WIKIPEDIA),
-            ("some 350 novels and other books", "public domain"),
+            ("some 380 novels and other books", "public domain"),
         ],
         "limits": [
             "English alone. Half of its texts are old books, the others an encyclopedia of 2015: it has seen neither "
             "the language of today's web nor newer names and events.",
-            "Paragraphs of SQuAD and QNLI are from Wikipedia, and some are among its texts.",
+            "SQuAD and QNLI are made from Wikipedia. The articles of SQuAD's development questions were left out.",
         ],
     },
     "mini-ko": {
@@ -51,7 +57,7 @@ CARDS: dict[str, dict[str, Any]] = {
         "limits": [
             "Korean alone. Scores on NSMC and KorSTS are those of an encoder that has read their training texts, "
             "without labels. Texts of their development and test sets were left out.",
-            "Paragraphs of KorQuAD are from Wikipedia, and some are among its texts.",
+            "KorQuAD is made from Wikipedia. The articles of its development questions were left out.",
         ],
     },
 }
@@ -78,7 +84,7 @@ def scores(study: dict[str, Any]) -> list[str]:
     return table(("task", *names), rows)
 
 
-def card(name: str, run: Path, study: dict[str, Any], blimp: dict[str, Any] | None) -> str:
+def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, Any] | None) -> str:
     """The card as Markdown."""
     facts, results = CARDS[name], read(run / "results.json")
     metrics, machine, tokenizer = results["metrics"], results["machine"], read(run / "model/tokenizer_config.json")
@@ -98,10 +104,12 @@ def card(name: str, run: Path, study: dict[str, Any], blimp: dict[str, Any] | No
     held_out = [(key.replace("_", " "), f"{value:.3f}") for key, value in metrics.items()]
     held_out += [("perplexity of masked tokens", f"{math.exp(metrics['mlm_loss']):.1f}")]
     held_out += [("BLiMP, accuracy", f"{100 * blimp['accuracy']:.1f} %")] if blimp else []
-    lines += ["On held-out documents:", "", *table(("metric", "value"), held_out), "## Scores", ""]
-    lines += ["Per cent on development data: mean and standard deviation over fine-tuning seeds.", *study["notes"], ""]
-    lines += [*scores(study), "## Limits", "", *(f"- {limit}" for limit in facts["limits"] + COMMON), ""]
-    generated = (run / "model/README.md").read_text(encoding="utf-8").split("\n## ")
+    lines += ["On held-out documents:", "", *table(("metric", "value"), held_out)]
+    if study:
+        lines += ["## Scores", "", "Per cent on development data: mean and standard deviation over fine-tuning seeds."]
+        lines += [*study["notes"], "", *scores(study)]
+    lines += ["## Limits", "", *(f"- {limit}" for limit in facts["limits"] + COMMON), ""]
+    generated = (run / "model/README.md").read_text(encoding="utf-8").replace("this folder", name, 1).split("\n## ")
     return "\n".join(lines) + "".join(
         f"\n## {part.strip()}\n" for part in generated if part.startswith(("Shape", "Use"))
     )
@@ -111,9 +119,20 @@ def read(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
-def main(name: str, run: str, study: str, blimp: str = "") -> None:
-    pairs = read(Path(blimp)) if blimp else None
-    print(card(name, Path(run), read(Path(study) / "results.json"), pairs), end="")
+def main(name: str, run: str, study: str = "", blimp: str = "") -> None:
+    """Write the folder. config.json says float32, so that transformers computes in it."""
+    model, out = Path(run) / "model", BUNDLED / name
+    scored, pairs = study and read(Path(study) / "results.json"), blimp and read(Path(blimp))
+    text = card(name, Path(run), scored or None, pairs or None)
+    out.mkdir(exist_ok=True)
+    for file in TOKENIZER:
+        shutil.copyfile(model / file, out / file)
+    config = read(model / "config.json") | {"dtype": "float32"}
+    (out / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    weights = load_file(model / "model.safetensors")
+    halved = {key: tensor.to(torch.bfloat16) for key, tensor in weights.items()}
+    save_file(halved, out / "model.safetensors", metadata={"format": "pt"})
+    (out / "README.md").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

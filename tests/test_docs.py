@@ -35,6 +35,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "README.ko.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "ko").glob("*.md"))]
 OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and kubectl, by the page that names them
     "serving.md": "json",
+    "search.md": "json",
     "deploy.md": "json",
     # of the original code and of transformers, up to their first underscore
     "coming-from.md": "bert do dupe init input max num num-train-epochs output vocab",
@@ -45,6 +46,7 @@ OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and k
 }
 SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits
     "bertworks tokenizer train": "--overwrite",
+    "bertworks pretrain korean --init": "--loop.tokens 1000",
     "bertworks pretrain korean --corpus": f"{TINY} --loop.tokens 1000 --model.vocab-size {KOREAN_TOKENS}",
     "bertworks pretrain": f"{TINY} --loop.tokens 1000",
     "torchrun": f"{TINY} --loop.tokens 1000",
@@ -62,6 +64,7 @@ ELSEWHERE = {  # commands that take long or need a cluster; tests/demo, data, ex
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks export runs/sst2 --compare"),
     # of a published folder; tests/pretraining continues models
     "own-text.md": ("bertworks corpus build texts/ --tokenizer FOLDER", "bertworks pretrain cpu --init FOLDER"),
+    "search.md": ("bertworks serve",),
     "serving.md": ("bertworks serve", "bertworks export runs/nsmc --compare"),
 }
 SERVED = ("serving.md",)  # pages whose Python needs a server; it runs in tests/serve

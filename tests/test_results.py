@@ -100,6 +100,13 @@ def test_verdicts_of_the_page_say_no_more_than_was_found():
     assert general and all("three encoders" in here or "no pre-training" in here for here in general)
 
 
+def test_the_korean_page_compares_embedders_as_embedders():
+    """Its sentence beside the table of fine-tuning, whose KorSTS is a model of pairs."""
+    found = json.loads((ROOT / "benchmarks/results/embedding-scores-korsts.json").read_text("utf-8"))
+    shown = f"{100 * found['before']:.1f}에서 {100 * found['mean']['ours']:.1f}로"
+    assert shown in (ROOT / "docs/ko/index.md").read_text("utf-8")
+
+
 def test_a_changed_figure_is_noticed_and_written_anew(tmp_path):
     for folder in ("docs", "benchmarks/results"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
@@ -113,7 +120,8 @@ def test_a_changed_figure_is_noticed_and_written_anew(tmp_path):
 
 
 def test_every_table_of_the_script_is_on_a_page():
-    text = "".join((ROOT / "docs" / page).read_text("utf-8") for page in ("results.md", "plateau.md", "reliability.md"))
+    pages = ("results.md", "plateau.md", "reliability.md", "ko/index.md", "ko/search.md")
+    text = "".join((ROOT / "docs" / page).read_text("utf-8") for page in pages)
     names = re.findall(r'^    "([a-z0-9-]+)": ', WRITE.read_text("utf-8"), re.MULTILINE)
     assert sorted(re.findall(r"^<!-- table: (\S+) -->$", text, re.MULTILINE)) == sorted(names) and len(names) > 10
     assert text.count("<!-- table: ") == text.count("<!-- end -->")

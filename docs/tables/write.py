@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import attacks
 import engines
+import korean
 import runs
 import speed
 import starts
@@ -22,7 +23,7 @@ from sources import DOCS, Lines
 
 from bertworks.files import write_text
 
-PAGES = tuple(DOCS / f"{name}.md" for name in ("results", "plateau", "reliability"))
+PAGES = tuple(DOCS / f"{name}.md" for name in ("results", "plateau", "reliability", "ko/index", "ko/search"))
 BLOCK = re.compile(r"^(<!-- table: (\S+) -->)\n.*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
 
 TABLES: dict[str, Callable[[], Lines]] = {
@@ -51,6 +52,8 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "korean-held-out": runs.korean_held_out,
     "korean-tasks": studies.korean_tasks,
     "korean-sentences": runs.korean_sentences,
+    "ko-tasks": korean.tasks,
+    "ko-embedder": korean.embedder,
     "plateau": runs.plateau,
     "race": starts.race,
     "race-attention": starts.attention,

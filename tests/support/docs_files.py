@@ -80,6 +80,11 @@ def write_korean(folder: Path) -> None:
     sentences = [f"{name}은 {place}에 {i}번 갔다." for i, name, place in places]
     tags = ["B-PS", "I-PS", "O", "O", "B-LC", "I-LC", *["O"] * 8]
     write(folder / "names.jsonl", [json.dumps({"character": text, "tags": tags}) for text in sentences])
+    alike = [f"main\tx\t1\t{i}\t{i % 6}.0\t{text}\t{sentences[i % 7]}" for i, text in enumerate(sentences)]
+    for name in ("train", "dev"):
+        header = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
+        write(folder / "korsts" / f"sts-{name}.tsv", [header, *alike])
+    write(folder / "faq.csv", ["질문,답변", *(f"{i}번은 어디에 갔나요?,{text}" for i, text in enumerate(sentences))])
     columns = ["\n".join(f"{one}\t{tag}" for one, tag in zip(text, tags, strict=True)) + "\n" for text in sentences]
     for name in ("train", "dev"):
         write(folder / "klue" / f"klue-ner-v1.1_{name}.tsv", columns)

@@ -1,0 +1,42 @@
+"""The tables of the Korean pages: the encoder of the recipe `korean`, and embedders made from it."""
+
+import statistics
+
+from sources import Lines, percent, result, spread, study, table
+
+from bertworks.experiments.statistics import difference, difference_text
+
+TASKS = {
+    "KLUE-NER": "KLUE-NER(dev의 5분의 1로 평가), F1",
+    "NSMC 1,000": "NSMC 리뷰 1,000건, 정확도",
+    "KorSTS": "KorSTS(문장 쌍 회귀), 스피어만 상관계수",
+    "HellaSwag": "KoBEST HellaSwag, 정확도(무작위로 고르면 25.0)",
+    "KorQuAD": "KorQuAD 질문 1,500개, 글자 단위 F1",
+}
+
+
+def tasks() -> Lines:
+    """The recipe's encoder beside random weights."""
+    values = {(e["row"], e["column"]): e for e in study("korean")["measured"]}
+    rows = []
+    for name, shown in TASKS.items():
+        ours, random = values["korean", name], values["random weights", name]
+        means = [spread(one["mean"], one["sd"]) for one in (ours, random)]
+        gain = difference_text(difference(random["values"], ours["values"])).replace(" to ", "~")
+        rows.append((shown, *means, gain))
+    return table(("과제", "이 인코더(%)", "무작위 가중치(%)", "차이(95% 신뢰구간)"), rows)
+
+
+def embedder() -> Lines:
+    """KorSTS with one encoder: its mean vectors, embedders trained from it, and a model of pairs."""
+    found = result("benchmarks/embedding-scores-korsts")
+    pair = next(e for e in study("korean")["measured"] if (e["row"], e["column"]) == ("korean", "KorSTS"))
+    scores = {name: [run["spearman"] for run in runs] for name, runs in found["sides"].items()}
+    trained = {name: spread(statistics.fmean(one), statistics.stdev(one)) for name, one in scores.items()}
+    rows = [
+        ("학습하기 전: 토큰 벡터의 평균", percent(found["before"])),
+        ("임베더로 학습(`korsts-embedding`)", trained["ours"]),
+        ("sentence-transformers로 학습", trained["sentence-transformers"]),
+        ("문장 쌍을 함께 읽는 회귀 모델(`korsts`)", spread(pair["mean"], pair["sd"])),
+    ]
+    return table(("같은 인코더로", "KorSTS dev, 스피어만 상관계수(%)"), rows)

@@ -82,13 +82,18 @@ def minilm() -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_store(tmp_path_factory) -> TinyStore:
+    return built_store(tmp_path_factory.mktemp("tiny"), vocab_size=100)
+
+
+def built_store(folder: Path, **settings) -> TinyStore:
+    """The store of `tiny_texts` with a tokenizer of these settings."""
     from bertworks.data.build import BuildConfig, build
     from bertworks.data.corpus import InputOptions
     from bertworks.tokenizer import Tokenizer, TokenizerConfig
 
-    folder, texts = tmp_path_factory.mktemp("tiny"), tiny_texts()
+    texts = tiny_texts()
     (folder / "text.txt").write_text("\n\n".join(texts))
-    tokenizer = Tokenizer.train(texts, TokenizerConfig(vocab_size=100))
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(**settings))
     config = BuildConfig(
         input=InputOptions(documents="blank-line"), shard_tokens=4000, workers=1, min_validation_documents=12
     )

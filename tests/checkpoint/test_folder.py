@@ -23,15 +23,7 @@ from bertworks.model.heads import Model, build_model
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 VOCAB = [*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz", "##a", "##b", "the", "of"]
-TINY = ModelConfig(
-    vocab_size=len(VOCAB),
-    hidden_size=16,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=12,
-    hidden_act="gelu_new",
-)
+TINY = ModelConfig(len(VOCAB), 16, 2, 2, 24, "gelu_new", max_position_embeddings=12)
 WORD, DECODER = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
 KEY, EXTRA = "bert.encoder.layer.1.attention.self.key.weight", "bert.encoder.layer.2.output.dense.bias"
 POOLER, NSP = "bert.pooler.dense.bias", "cls.seq_relationship"

@@ -7,14 +7,12 @@ import pytest
 import torch
 
 from bertworks.data.batches import PretrainingData
-from bertworks.data.build import BuildConfig, build
-from bertworks.data.corpus import InputOptions
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.show import instances_as_text
 from bertworks.data.store import Store
-from bertworks.tokenizer import Tokenizer, TokenizerConfig
-from conftest import TinyStore, tiny_texts
+from bertworks.tokenizer import Tokenizer
+from conftest import built_store
 
 pytest_plugins = ["support.build_fixtures"]
 
@@ -145,14 +143,7 @@ def test_without_masking_the_same_text_stands_there_whole(tiny_store):
 @pytest.fixture(scope="module")
 def byte_store(tmp_path_factory):
     """A store of byte-level BPE."""
-    folder, texts = tmp_path_factory.mktemp("bytes"), tiny_texts()
-    (folder / "text.txt").write_text("\n\n".join(texts))
-    tokenizer = Tokenizer.train(texts, TokenizerConfig(algorithm="bpe", vocab_size=400))
-    config = BuildConfig(
-        input=InputOptions(documents="blank-line"), shard_tokens=4000, workers=1, min_validation_documents=12
-    )
-    build([folder / "text.txt"], tokenizer, folder / "store", config, progress=False)
-    return TinyStore(folder / "store", tokenizer.vocab_size)
+    return built_store(tmp_path_factory.mktemp("bytes"), algorithm="bpe", vocab_size=400)
 
 
 def test_a_document_is_tokenized_as_if_at_once(byte_store):

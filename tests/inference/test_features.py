@@ -1,9 +1,11 @@
 """Features against one forward pass a text: windows, words, pooling, order, files, bounded memory, bad input."""
 
 import dataclasses
+import errno
 import io
 import itertools
 import json
+import os
 import shutil
 import sys
 import tracemalloc
@@ -327,6 +329,20 @@ def test_a_failure_leaves_the_old_file(folder, tmp_path, monkeypatch, capsys):
         main(["features", str(folder), str(source), "--out", str(out)])
     assert "line 10: byte 0xFF is not UTF-8" in capsys.readouterr().err
     assert out.read_text() == "old" and {p.name for p in tmp_path.iterdir()} == {"in.txt", out.name}
+
+
+class FullDisk(io.BytesIO):
+    """A temporary file whose last bytes do not fit on the disk; such an error has no name of a file."""
+
+    def __exit__(self, *_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_names_the_output(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda dir: FullDisk())
+    with pytest.raises(OSError, match="No space left") as error:
+        bertworks.features(folder, ["good"], out=tmp_path / "out.safetensors")
+    assert error.value.filename == str(tmp_path / "out.safetensors") and not any(tmp_path.iterdir())
 
 
 # ---- refusals

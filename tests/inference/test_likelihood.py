@@ -79,9 +79,15 @@ def test_minimal_pairs(folder, tmp_path, capsys):
     results = bertworks.evaluate(folder, task="blimp", data=tmp_path)
     assert results.details["by_file"] == {"one": 1.0, "two": 0.25} and results.predicted == results.truncation == {}
     assert results.metrics == {"accuracy": 0.625} and "blimp: 5 rows" in str(results)
-    for dev, found in (("dev.csv", "task cannot be combined with dev"), (None, "blimp needs data")):
-        with pytest.raises(InputError, match=found):
-            bertworks.evaluate(folder, dev, task="blimp")
+    own = {"dev": "a.csv", "kind": "pair", "text": "a", "label": "b", "choices": "c", "encoding": "cp949", "sheet": "d"}
+    for name, value in own.items():
+        with pytest.raises(InputError, match=f"task cannot be combined with {name}; leave"):
+            bertworks.evaluate(folder, task="blimp", data=tmp_path, **{name: value})
+        if name != "encoding":  # the files of other tasks have one
+            with pytest.raises(InputError, match=f"task cannot be combined with {name}; leave"):
+                bertworks.evaluate(folder, task="mrpc", data=tmp_path, **{name: value})
+    with pytest.raises(InputError, match="blimp needs data"):
+        bertworks.evaluate(folder, task="blimp")
     main(["evaluate", str(folder), "--task", "blimp", "--data", str(tmp_path)])
     assert json.loads(capsys.readouterr().out) == results.details
     assert minimal_pairs(folder, tmp_path, pairs_per_file=2)["by_file"] == {"one": 1.0, "two": 0.5}

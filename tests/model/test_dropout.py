@@ -13,17 +13,9 @@ from bertworks.model.dropout import DropoutKey, SiteDropout, keyed_dropout, resc
 from bertworks.model.fast.attention import KeyedAttention
 from bertworks.model.fast.backend import accelerated
 from bertworks.model.initialization import initialise
+from support.encoder_options import TINY
 
-CONFIG = ModelConfig(
-    vocab_size=50,
-    hidden_size=24,
-    num_hidden_layers=2,
-    num_attention_heads=3,
-    intermediate_size=40,
-    max_position_embeddings=16,
-    hidden_dropout_prob=0.2,
-    attention_probs_dropout_prob=0.1,
-)
+CONFIG = dataclasses.replace(TINY, num_hidden_layers=2)
 
 
 def used_rate(rate: float) -> float:

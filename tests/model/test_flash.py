@@ -18,7 +18,7 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey, SiteDropout
 from bertworks.model.fast import attention as attention_module
 from bertworks.model.fast import backend, products
-from bertworks.model.fast.attention import SequenceAttention, in_sequence, is_flash_possible, without_padding
+from bertworks.model.fast.attention import SequenceAttention, is_flash_possible, with_indices, without_padding
 from bertworks.model.fast.backend import accelerated
 from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
@@ -114,7 +114,7 @@ def test_both_sides_of_a_pair_have_one_order_of_rows(flash, lengths):
 @pytest.mark.parametrize("lengths", [[3, 5], [64] * 16])
 def test_rows_of_padding_are_a_sequence_of_their_own(lengths):
     _, mask = inputs(lengths)
-    layout = in_sequence(Layout.of(mask, *mask.shape), torch.device("cpu"))
+    layout = with_indices(Layout.of(mask, *mask.shape), torch.device("cpu"), in_sequence=True)
     attention = without_padding(TorchAttention(layout, 1, None, None), causal=False, flash=True)
     bounds = attention.cu_seqlens.tolist()
     assert bounds == [0, *torch.tensor(lengths).cumsum(0).tolist(), len(layout.index)]

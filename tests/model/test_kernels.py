@@ -36,16 +36,7 @@ KERNELS = build.load()
 NEEDED = pytest.mark.skipif(KERNELS is None, reason="needs Linux, gcc and AVX-512 with bfloat16")
 ACTIVATIONS = [F.gelu, partial(F.gelu, approximate="tanh")]
 KEY = DropoutKey(seed=7, step=3, row=5)
-SHAPE = ModelConfig(
-    vocab_size=103,
-    hidden_size=64,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=96,
-    max_position_embeddings=64,
-    hidden_dropout_prob=0.1,
-    attention_probs_dropout_prob=0.1,
-)
+SHAPE = ModelConfig(103, 64, 3, 4, 96, max_position_embeddings=64)
 
 
 @pytest.fixture(scope="module", params=["this processor", "without tiles"])

@@ -9,15 +9,7 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.model.initialization import start_with_position_heads
 
-CONFIG = ModelConfig(
-    vocab_size=60,
-    hidden_size=256,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=64,
-    max_position_embeddings=64,
-    start="position-heads",
-)
+CONFIG = ModelConfig(60, 256, 2, 4, 64, max_position_embeddings=64, start="position-heads")
 IDS = torch.randint(5, 60, (3, 40), generator=torch.Generator().manual_seed(0))
 
 

@@ -7,21 +7,14 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from bertworks.model.acceleration import for_inference
+from bertworks.model.acceleration import for_inference, reference
 from bertworks.model.bert import Encoder, SelfAttention
-from bertworks.model.config import ModelConfig
 from bertworks.model.fast.onednn import OneDnnLinear
-from bertworks.model.heads import NextSentenceHead, build_model
+from bertworks.model.heads import build_model
 from bertworks.model.initialization import initialise
+from support.encoder_options import TINY
 
-SHAPE = ModelConfig(
-    vocab_size=50,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=48,
-    max_position_embeddings=16,
-)
+SHAPE = replace(TINY, num_hidden_layers=2)
 
 
 @torch.no_grad()
@@ -38,7 +31,7 @@ def test_same_numbers_from_the_same_weights():
 
 def plain(network):
     """The names of linear modules that are torch's own."""
-    return {name for name, module in network.named_modules() if type(module) in (nn.Linear, NextSentenceHead)}
+    return {name for name, module in network.named_modules() if type(module) is nn.Linear}
 
 
 HEADS = {  # heads and changes of SHAPE: what reads no tokens, a row a sequence or a masked token
@@ -66,6 +59,14 @@ def test_what_is_changed():
     assert for_inference(encoder.to(torch.bfloat16)) is encoder
     shallow = Encoder(SHAPE, pooler=False)
     assert for_inference(shallow).pooler is None
+
+
+def test_a_requested_reference_comes_first_then_the_precision_then_what_was_prepared():
+    model = reference(build_model(SHAPE, ("mlm",), seed=1))
+    assert for_inference(model, "bfloat16") is model and not model.training and model.decoder.dtype is torch.float32
+    fast = for_inference(build_model(SHAPE, ("mlm",), seed=1))
+    assert {p.dtype for p in for_inference(fast, "bfloat16").parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in fast.parameters()} == {torch.float32}
 
 
 class Adapted(nn.Linear):

@@ -5,23 +5,15 @@ import torch
 from torch import nn
 
 from bertworks.model.bert import Encoder
-from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast import products
-from bertworks.model.fast.backend import accelerated
+from bertworks.model.fast.backend import accelerated, reference
 from bertworks.model.fast.products import linear
 from bertworks.model.initialization import has_bfloat16
 from support.batches import batch
+from support.encoder_options import TINY
 
-CONFIG = ModelConfig(
-    vocab_size=50,
-    hidden_size=24,
-    num_hidden_layers=2,
-    num_attention_heads=3,
-    intermediate_size=40,
-    max_position_embeddings=16,
-)
-D, WIDE = CONFIG.hidden_size, CONFIG.intermediate_size
+D, WIDE = TINY.hidden_size, TINY.intermediate_size
 ONEDNN = pytest.mark.skipif(not products.is_supported(torch.ones(1)), reason="needs oneDNN")
 
 
@@ -76,14 +68,26 @@ def test_second_derivatives_are_refused():
         grad.sum().backward()
 
 
+@pytest.mark.parametrize("copy_of", [accelerated, reference])
+def test_a_hook_that_is_added_to_a_copy_is_not_called_by_the_original(copy_of):
+    encoder, calls = accelerated(Encoder(TINY)) if copy_of is reference else Encoder(TINY), []
+    copy = copy_of(encoder)
+    for name in ("embeddings", "layers.0.attention", "layers.1.feed_forward"):
+        copy.get_submodule(name).register_forward_hook(lambda *_, name=name: calls.append(name))
+    encoded(encoder)
+    assert calls == []
+    encoded(copy)
+    assert calls == ["embeddings", "layers.0.attention", "layers.1.feed_forward"]
+
+
 @ONEDNN
 def test_training_joins_and_everything_else_does_not(monkeypatch):
     """Four products a layer: query, key and value; the attention's output; both of the feed-forward half."""
     widths, product = [], products.product
     monkeypatch.setattr(products, "product", lambda x, w, b: widths.append(len(w)) or product(x, w, b))
-    encoder = accelerated(Encoder(CONFIG))
+    encoder = accelerated(Encoder(TINY))
     encoded(encoder)
-    assert widths == [3 * D, D, WIDE, D] * CONFIG.num_hidden_layers
+    assert widths == [3 * D, D, WIDE, D] * TINY.num_hidden_layers
     with torch.no_grad():
         encoded(encoder)
-    assert len(widths) == 4 * CONFIG.num_hidden_layers
+    assert len(widths) == 4 * TINY.num_hidden_layers

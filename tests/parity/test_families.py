@@ -13,18 +13,10 @@ from bertworks.files import InputError
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import TOKEN_HEADS
 from bertworks.tokenizer import Tokenizer
-from support.parity import TOLERANCE, B, L, V, batches, head_of, same_scores, shaken
+from support.parity import BERT_KEYS, TOLERANCE, B, L, V, batches, head_of, same_scores, shaken
 
 transformers = pytest.importorskip("transformers")
 LABELS = ["no", "yes", "perhaps"]
-BERT_KEYS = {
-    "vocab_size": V,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 50,
-    "initializer_range": 0.2,
-}
 SHAPES = {
     "bert": {"Bert": {**BERT_KEYS, "max_position_embeddings": 24, "type_vocab_size": 3}},
     "roberta": {"Roberta": {**BERT_KEYS, "max_position_embeddings": 26, "type_vocab_size": 1, "layer_norm_eps": 1e-5}},

@@ -7,18 +7,10 @@ from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.checkpoint.metadata import labels_of, task_of
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
-from support.parity import C, L, V, same_scores, shaken
+from support.parity import BERT_KEYS, C, L, same_scores, shaken
 
 transformers = pytest.importorskip("transformers")
-SHAPE = ModelConfig(
-    vocab_size=V,
-    hidden_size=32,
-    num_hidden_layers=2,
-    num_attention_heads=4,
-    intermediate_size=50,
-    max_position_embeddings=24,
-    initializer_range=0.2,
-)
+SHAPE = ModelConfig(**BERT_KEYS, max_position_embeddings=24)
 KINDS = {  # kind: our head, its labels, their class, their problem_type
     "single": ("classifier", ["no", "yes", "perhaps"], "SequenceClassification", "single_label_classification"),
     "multilabel": ("classifier", ["art", "law", "war"], "SequenceClassification", "multi_label_classification"),

@@ -12,18 +12,10 @@ from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.files import InputError
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import Model, build_model
-from support.parity import V, same_scores, shaken
+from support.parity import BERT_KEYS, same_scores, shaken
 
 transformers = pytest.importorskip("transformers")
-SHAPE = {
-    "vocab_size": V,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 50,
-    "max_position_embeddings": 24,
-    "initializer_range": 0.2,
-}
+SHAPE = {**BERT_KEYS, "max_position_embeddings": 24}
 OURS = ModelConfig(**SHAPE, position_embedding_type="rotary")
 CLASSES = {  # our heads: the end of their class
     (): "Model",

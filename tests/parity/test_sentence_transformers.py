@@ -42,14 +42,7 @@ def folder(tmp_path_factory) -> Path:
     """A small model folder."""
     folder = tmp_path_factory.mktemp("small") / "model"
     tokenizer = Tokenizer.train(TEXTS, TokenizerConfig(vocab_size=100))
-    config = ModelConfig(
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=48,
-    )
+    config = ModelConfig(tokenizer.vocab_size, 16, 2, 2, 24, max_position_embeddings=48)
     save_folder(folder, build_model(config, (), seed=3), tokenizer)
     return folder
 

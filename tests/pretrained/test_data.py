@@ -1,8 +1,11 @@
 """`hub:org/name` as labelled data. A local folder org/name takes the place of the repository: `datasets` reads both."""
 
+import json
+
 import pytest
 
 import bertworks
+from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.pretrained.data import from_hub
 from support.tiny_task import tiny_place, tiny_rows
@@ -33,6 +36,15 @@ def test_a_data_set_takes_the_place_of_tables(place):
     assert results[0].metrics == results[1].metrics
     rows = bertworks.predict("a", hub["dev"]), bertworks.predict("b", tables["dev"])
     assert [row["score"] for row in rows[0]] == [row["score"] for row in rows[1]]
+
+
+def test_doctor_examines_a_data_set(capsys):
+    main(["doctor", "hub:org/reviews#train", "--dev", "hub:org/reviews#validation", "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["kind"] == "8 training and 4 development examples" and report["target"] == "hub:org/reviews#train"
+    with pytest.raises(SystemExit):
+        main(["doctor", "hub:org/reviews"])
+    assert "several splits; expected one of hub:org/reviews#train" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_only_split_needs_no_name(place):

@@ -25,17 +25,7 @@ from bertworks.training.vocabulary_loss import OutputLayer, Term, used_slots
 from support.batches import batch, problem
 from support.loops import loop_of
 
-TEACHER = ModelConfig(
-    vocab_size=100,
-    hidden_size=16,
-    num_hidden_layers=4,
-    num_attention_heads=2,
-    intermediate_size=32,
-    max_position_embeddings=40,
-    hidden_dropout_prob=0.1,
-    attention_probs_dropout_prob=0.1,
-    initializer_range=0.3,
-)
+TEACHER = ModelConfig(100, 16, 4, 2, 32, max_position_embeddings=40, initializer_range=0.3)
 RECIPE = """
 eval_batches = 2
 [optim]

@@ -24,14 +24,7 @@ ROUNDING = 0.002  # between the weights of two such runs; with other dropout mas
 @pytest.fixture
 def trained(tiny_store, tmp_path):
     def run(name, compute="auto", micro=0, save_every=500, quiet=True):
-        model = ModelConfig(
-            vocab_size=tiny_store.vocab_size,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=48,
-            max_position_embeddings=64,
-        )
+        model = ModelConfig(tiny_store.vocab_size, 32, 2, 2, 48, max_position_embeddings=64)
         config = PretrainConfig(
             model=model,
             optim=OptimConfig(lr=1e-3, rule="adamw", warmup=0.0),

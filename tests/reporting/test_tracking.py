@@ -51,7 +51,7 @@ def test_a_log_that_grows_and_one_that_lost_its_end(tmp_path):
     resumed = [RECORDS[0], {**RECORDS[1], "lr": 5e-5}]
     write_log(run, resumed)
     file.update()
-    file.close()
+    file.writer.close()
     assert read_events(tmp_path / "board") == expected(resumed)
 
 

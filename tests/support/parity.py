@@ -9,6 +9,14 @@ from bertworks.model.heads import TOKEN_HEADS, Model
 
 TOLERANCE = 1e-5
 V, B, L, C = 97, 15, 17, 3  # positions enough that padding is left out of the packed form
+BERT_KEYS = {
+    "vocab_size": V,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 50,
+    "initializer_range": 0.2,
+}
 ENDINGS = {  # their class: our head
     "ForMaskedLM": "mlm",
     "ForCausalLM": "mlm",

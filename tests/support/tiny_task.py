@@ -5,11 +5,13 @@ import random
 from pathlib import Path
 
 from bertworks.checkpoint.folder import save_folder
+from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Task
 from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
+from bertworks.training.config import LoopConfig, OptimConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOCAB = [*SPECIAL_TOKENS, *LETTERS, *(f"##{c}" for c in LETTERS), "good", "bad", "film", ",", "."]
@@ -20,6 +22,14 @@ TINY = ModelConfig(
     num_attention_heads=2,
     intermediate_size=64,
     max_position_embeddings=32,
+)
+
+FINETUNING = FinetuneConfig(
+    optim=OptimConfig(lr=1e-3, warmup=0.1),
+    loop=LoopConfig(eval_every=0, save_every=0, seed=1, precision="float32"),
+    epochs=8,
+    batch_size=16,
+    max_seq_length=24,
 )
 
 

@@ -10,14 +10,12 @@ import torch
 
 from bertworks.checkpoint.folder import load_tokenizer, read_config
 from bertworks.files import InputError, read_json
-from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.base import LengthLimits, Task
 from bertworks.tasks.choice import CHOICE, Choice
 from bertworks.tasks.kinds import load_data, read_rows
-from bertworks.training.config import LoopConfig, OptimConfig
-from support.tiny_task import tiny_folder
+from support.tiny_task import FINETUNING, tiny_folder
 
 TASK = Task(
     name="endings",
@@ -28,13 +26,6 @@ TASK = Task(
     label="right",
     train="train.csv",
     dev="dev.csv",
-)
-CONFIG = FinetuneConfig(
-    optim=OptimConfig(lr=1e-3, warmup=0.1),
-    loop=LoopConfig(eval_every=0, save_every=0, seed=1, precision="float32"),
-    epochs=8,
-    batch_size=16,
-    max_seq_length=24,
 )
 
 
@@ -56,7 +47,7 @@ def place(tmp_path_factory):
     """A folder with model/, the two tables, and run/, a finished run on them."""
     place = tmp_path_factory.mktemp("choice")
     write_files(place)
-    finetune(CONFIG, TASK, load_data(TASK, place), tiny_folder(place / "model", 99), place / "run", quiet=True)
+    finetune(FINETUNING, TASK, load_data(TASK, place), tiny_folder(place / "model", 99), place / "run", quiet=True)
     return place
 
 

@@ -12,23 +12,14 @@ import torch
 
 from bertworks.checkpoint.folder import load_tokenizer, read_config
 from bertworks.files import InputError
-from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.base import Example, LengthLimits, Task
 from bertworks.tasks.classification import prepare
 from bertworks.tasks.kinds import KINDS, load_data, own_table, own_task, read_rows
 from bertworks.tokenizer import Tokenizer
-from bertworks.training.config import LoopConfig, OptimConfig
-from support.tiny_task import tiny_folder
+from support.tiny_task import FINETUNING, tiny_folder
 
-CONFIG = FinetuneConfig(
-    optim=OptimConfig(lr=1e-3, warmup=0.1),
-    loop=LoopConfig(eval_every=0, save_every=0, seed=1, precision="float32"),
-    epochs=8,
-    batch_size=16,
-    max_seq_length=24,
-)
 FILES = {"train": "train.csv", "dev": "dev.csv"}
 TASKS = {  # the literals: all that a new task takes
     "single": Task("films", ("text",), "stars", labels=("poor", "fine"), raw_labels=("1", "5"), **FILES),
@@ -74,7 +65,7 @@ def finished(request, tmp_path_factory):
     write_files(place, kind)
     task = TASKS[kind]
     model = tiny_folder(place / "model", 99)
-    config = replace(CONFIG, epochs=24) if kind == "multilabel" else CONFIG
+    config = replace(FINETUNING, epochs=24) if kind == "multilabel" else FINETUNING
     results = finetune(config, task, load_data(task, place), model, place / "run", quiet=True)
     return kind, place / "run", results, read_rows(task, place / task.dev)
 

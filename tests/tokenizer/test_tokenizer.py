@@ -21,6 +21,7 @@ from bertworks.tokenizer.check import check, normalizer_mismatch
 from bertworks.tokenizer.training import VocabModel, sample_lines
 from bertworks.tokenizer.wordpiece import SPECIAL_TOKENS
 from support import reference_tokenizer as reference
+from support.texts import ENGLISH, KOREAN, same_in_transformers
 
 SHARED = Path(__file__).parents[2] / "../shared"
 VOCABS = SHARED / "data/vocab"
@@ -30,8 +31,6 @@ needs_vocabs = pytest.mark.skipif(
 )
 needs_oracle = pytest.mark.skipif(not ORACLE.exists(), reason="the original's outputs are not at ../shared/oracle")
 
-KOREAN = "한국어 위키백과는 누구나 고칠 수 있는 백과사전이다. 서울은 대한민국의 수도이다."
-ENGLISH = "The naïve café owner's résumé lists 12 unbelievable, re-opened cafés; Zürich has more than 40."
 TEXTS = [
     ENGLISH,
     KOREAN,
@@ -263,16 +262,8 @@ def test_save_and_load(trained: Tokenizer, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("model_type", [None, "bert", "bertworks"])
 def test_transformers_gives_our_ids(trained: Tokenizer, tmp_path: Path, model_type: str | None) -> None:
-    transformers = pytest.importorskip("transformers")
-    trained.save(tmp_path, model_max_length=128)
-    if model_type:
-        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert (theirs.mask_token_id, theirs.pad_token_id, theirs.model_max_length) == (4, 0, 128)
-    for text in [*TEXTS, NFD_KOREAN]:
-        assert theirs(text).input_ids == trained.encode(text, specials=True).ids
-        ours, pair = trained.encode(text, KOREAN, specials=True), theirs(text, KOREAN)
-        assert (pair.input_ids, pair.token_type_ids) == (ours.ids, ours.type_ids)
+    assert (trained.mask_id, trained.pad_id) == (4, 0)
+    same_in_transformers(trained, tmp_path, model_type, [*TEXTS, NFD_KOREAN])
 
 
 def test_published_model_folder(minilm: Path) -> None:

@@ -20,9 +20,8 @@ from bertworks.files import InputError
 from bertworks.tasks.contexts import tokenize_contexts
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.shared_data import shared
+from support.texts import ENGLISH, KOREAN, same_in_transformers
 
-KOREAN = "한국어 위키백과는 누구나 고칠 수 있는 백과사전이다. 서울은 대한민국의 수도이다."
-ENGLISH = "The naïve café owner's résumé lists 12 unbelievable, re-opened cafés; Zürich has more than 40."
 TEXTS = [
     ENGLISH,
     KOREAN,
@@ -132,21 +131,7 @@ def as_albert_does(text: str) -> str:
 
 @pytest.mark.parametrize("model_type", [None, "roberta", "albert", "bertworks"])
 def test_transformers_gives_our_ids(trained: Tokenizer, tmp_path: Path, model_type: str | None) -> None:
-    transformers = pytest.importorskip("transformers")
-    trained.save(tmp_path, model_max_length=128)
-    if model_type:
-        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    assert (theirs.mask_token_id, theirs.pad_token_id, theirs.model_max_length) == (
-        trained.mask_id,
-        trained.pad_id,
-        128,
-    )
-    for text in TEXTS:
-        assert theirs(text).input_ids == trained.encode(text, specials=True).ids
-        ours, pair = trained.encode(text, KOREAN, specials=True), theirs(text, KOREAN, return_token_type_ids=True)
-        assert (pair.input_ids, pair.token_type_ids) == (ours.ids, ours.type_ids)
-        assert ("token_type_ids" in theirs(text, KOREAN)) == trained.layout.segments
+    same_in_transformers(trained, tmp_path, model_type, TEXTS)
 
 
 # ---- training, saving, loading

@@ -1,27 +1,20 @@
 """Objectives: sums and counts, and the fused projection to the vocabulary against plain cross entropy."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch.nn import functional as F
 
-from bertworks.model.config import ModelConfig
 from bertworks.model.heads import build_model
 from bertworks.training import vocabulary_loss
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.task_objectives import ClassificationObjective, SpanObjective
 from bertworks.training.vocabulary_loss import OutputLayer, linear_cross_entropy
 from support.batches import batch, problem
+from support.encoder_options import TINY
 
-TINY = ModelConfig(
-    vocab_size=40,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=24,
-    max_position_embeddings=10,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+STILL = dataclasses.replace(TINY, num_hidden_layers=1, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 
 
 def plain(hidden, weight, bias, labels):
@@ -85,7 +78,7 @@ def test_a_batch_without_predictions(M, autocast):
 
 
 def test_pretraining_terms_are_sums_over_what_counts_says():
-    model, objective, whole = build_model(TINY, seed=1), PretrainingObjective(), batch()
+    model, objective, whole = build_model(STILL, seed=1), PretrainingObjective(), batch()
     assert objective.counts(whole) == {"mlm": 7, "nsp": 3}
     terms = objective(model, whole)
     out = model.encoder(whole["input_ids"], whole["attention_mask"], whole["token_type_ids"])
@@ -98,7 +91,7 @@ def test_pretraining_terms_are_sums_over_what_counts_says():
 
 
 def test_parts_of_a_batch_add_up_to_the_whole():
-    model, objective, whole = build_model(TINY, seed=1), PretrainingObjective(), batch()
+    model, objective, whole = build_model(STILL, seed=1), PretrainingObjective(), batch()
     parts = []
     for i in range(3):
         part = {name: t[i : i + 1] for name, t in whole.items() if not name.startswith("masked")}
@@ -111,7 +104,7 @@ def test_parts_of_a_batch_add_up_to_the_whole():
 
 
 def test_classification_and_regression():
-    model, objective = build_model(TINY, ("classifier",), labels=4, seed=1).eval(), ClassificationObjective()
+    model, objective = build_model(STILL, ("classifier",), labels=4, seed=1).eval(), ClassificationObjective()
     examples = {name: batch()[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
     examples["labels"] = torch.tensor([3, 0, 1])
     logits = model.heads["classifier"](model.encoder(*(examples[name] for name in list(examples)[:3])).pooled)
@@ -120,7 +113,7 @@ def test_classification_and_regression():
     torch.testing.assert_close(term.loss, F.cross_entropy(logits, examples["labels"], reduction="sum"))
     assert term.correct == (logits.argmax(-1) == examples["labels"]).sum()
 
-    model = build_model(TINY, ("classifier",), labels=1, seed=1).eval()
+    model = build_model(STILL, ("classifier",), labels=1, seed=1).eval()
     examples["labels"] = torch.tensor([0.5, 4.0, 2.5])
     scores = model.heads["classifier"](model.encoder(*(examples[name] for name in list(examples)[:3])).pooled)
     torch.testing.assert_close(
@@ -131,7 +124,7 @@ def test_classification_and_regression():
 def test_spans_are_the_mean_of_two_softmaxes_over_real_tokens():
     """By hand, a sequence at a time; padding and an unknown place (-100) count for nothing."""
 
-    model = build_model(ModelConfig(50, 16, 1, 2, 32, max_position_embeddings=16), ("span",), seed=1).eval()
+    model = build_model(STILL, ("span",), seed=1).eval()
     lengths, places = (7, 4, 5), torch.tensor([[1, 3], [0, 0], [-100, -100]])
     ids = torch.randint(5, 50, (3, 7), generator=torch.Generator().manual_seed(1))
     mask = torch.arange(7) < torch.tensor(lengths)[:, None]

@@ -26,10 +26,7 @@ OPTIM = OptimConfig()
 
 
 def model_of():
-    config = ModelConfig(
-        vocab_size=100, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=40,
-    )  # fmt: skip
+    config = ModelConfig(100, 16, 1, 2, 32, max_position_embeddings=40)
     return build_model(config, seed=1)
 
 

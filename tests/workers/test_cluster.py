@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from bertworks.files import InputError
-from bertworks.workers import Cluster, WorkersLost, cluster
+from bertworks.workers import cluster
+from bertworks.workers.cluster import Cluster
+from bertworks.workers.local import WorkersLost
 
 heavy = pytest.mark.heavy
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bertworks.workers import Pool, WorkersLost
+from bertworks.workers.local import Pool, WorkersLost
 
 
 class Folder:
@@ -32,10 +32,7 @@ def fail(folder, name):
 @pytest.mark.parametrize("count", [1, 2])
 def test_all_tasks_are_done_and_each_process_makes_its_object_once(tmp_path, count):
     with Pool(count, Folder, tmp_path) as pool:
-        for number in range(20):
-            pool.submit(write, f"task-{number}")
-        pool.finish()
-        pool.ended()
+        assert [*pool.run(write, ((f"task-{number}",) for number in range(20)))] == [None] * 20
         assert sorted(pool.run(number_of, ((number,) for number in range(20)))) == [*range(20)]
         assert pool.ended() == pool.ended(wait=True) == []
     made = {path.name.removeprefix("process-") for path in tmp_path.glob("process-*")}
@@ -46,8 +43,7 @@ def test_all_tasks_are_done_and_each_process_makes_its_object_once(tmp_path, cou
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_a_task_raised_is_raised(tmp_path, count):
     with Pool(count, Folder, tmp_path) as pool, pytest.raises(ValueError, match="this one"):
-        pool.submit(fail, "this one")
-        pool.finish()
+        [*pool.run(fail, [("this one",)])]
 
 
 def die(folder):
@@ -57,6 +53,4 @@ def die(folder):
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals")
 def test_a_killed_process_is_named(tmp_path):
     with Pool(2, Folder, tmp_path) as pool, pytest.raises(WorkersLost, match="a worker process was killed"):
-        for _ in range(9):
-            pool.submit(die)
-        pool.finish()
+        [*pool.run(die, [()] * 9)]

@@ -24,7 +24,8 @@ class Arguments:
         bertworks doctor glue/MRPC --task mrpc --model runs/first
     """
 
-    path: Positional[Path | None] = None  # run, folder of runs, store, model folder or training table; none: machine
+    # run, folder of runs, store, model folder or training table (hub:org/name#split too); none: this machine
+    path: Positional[Path | None] = None
     corpus: Path | None = None  # corpus store of a pre-training run, to compute its predictions at [MASK]
     model: Path | None = None  # model folder whose vocabulary is compared with the training texts
     rows: Flat[TrainRows] = field(default_factory=TrainRows)
@@ -38,7 +39,7 @@ def doctor(argv: list[str]) -> None:
     from ..apps.doctor.listing import show
 
     path, rows = arguments.path, arguments.rows
-    if path is not None and (os.path.isfile(part_of(path)[0]) or rows.task):
+    if path is not None and (os.path.isfile(part_of(path)[0]) or str(path).startswith("hub:") or rows.task):
         refuse_beside(str(path), {"--train": rows.train, "--data": rows.data, "--corpus": arguments.corpus})
         report = of_data(rows, path, arguments.model)
     elif path is None and (rows.train or rows.data):

@@ -27,7 +27,8 @@ from .._version import __version__
 from ..files import InputError, NotWritten, read_json, remove_temporaries, try_lock, write_json
 from ..reporting.progress import Progress
 from ..tokenizer import Tokenizer, unknown_fraction
-from ..workers import Pool, WorkersLost, open_pool
+from ..workers.cluster import open_pool
+from ..workers.local import Pool, WorkersLost
 from .config import BuildConfig as BuildConfig
 from .corpus import Reader
 from .identity import decides_parts, differences, identity_in, identity_of
@@ -237,10 +238,8 @@ class _Build:
     def _run(self, stage: str, unit: str, task: Callable[..., None], given: dict[str, Any], pool: Pool) -> None:
         """Have `task` run for each value of `given`, unless the working folder has the file that its key names."""
         missing = [(value,) for name, value in given.items() if not (self.parts / name).exists()]
-        done = len(given) - len(missing)
         with self.progress.stage(stage, len(given), unit):
-            for _ in pool.run(task, missing):
-                done += 1
+            for done, _ in enumerate(pool.run(task, missing), len(given) - len(missing) + 1):
                 self.progress.at(done)
 
     def _manifest(self, entries: list[dict[str, Any]], parts: list[Part]) -> dict[str, Any]:

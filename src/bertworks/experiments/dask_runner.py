@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from ..files import InputError
-from ..workers import Cluster, Pool, WorkersLost, cores
+from ..workers.cluster import Cluster
+from ..workers.local import Pool, WorkersLost, cores
 from .scheduler import Scheduler
 
 
@@ -40,8 +41,8 @@ def _distribute(scheduler: Scheduler[Any], pool: Pool) -> bool:
     folder, runs, submitted = scheduler.folder, {run.name: run for run in scheduler.runs}, set[str]()
     while (unfinished := folder.unfinished(scheduler.runs)) or submitted:
         for run in unfinished:
-            free = len(submitted) < pool.count
-            if free and run.name not in submitted and scheduler.ready(run) and not folder.busy(run):
+            is_ready = run.name not in submitted and scheduler.ready(run) and not folder.busy(run)
+            if is_ready and len(submitted) < pool.count:
                 submitted.add(run.name)
                 pool.submit(_run, run.name)
         if not submitted and not scheduler.wait(unfinished):

@@ -154,9 +154,7 @@ class Scheduler(Generic[Spec]):
         """
         while unfinished := self.folder.unfinished(self.runs):
             ended = next((ended for run in unfinished if (ended := self.try_run(run)) is not None), None)
-            if ended is False:
-                return False
-            if ended is None and not self.wait(unfinished):
+            if ended is False or (ended is None and not self.wait(unfinished)):
                 return False
         return True
 

@@ -45,9 +45,8 @@ class Evaluation:
         kind = kind_of(task)
         scale = task.scale or (stored_scale(loaded.folder) if task.kind == "embedding" else 0.0)
         task = replace(task, labels=kind.labels(task, rows), scale=scale)
-        order: list[int] = []
-        if loaded.labels and task.kind != "regression":
-            task, order = _match_labels(loaded, task)
+        has_labels = loaded.labels and task.kind != "regression"
+        task, order = _match_labels(loaded, task) if has_labels else (task, [])
         prepared = kind.prepare(loaded.tokenizer, rows, task, loaded.limits)
         return cls(loaded, prepared, order, task, len(rows))
 
@@ -78,8 +77,11 @@ def measure(
     given: the fields of `rows` that were not left out (`remembered`). out: a file that the results are written to
     later. Raises InputError like `evaluate` and `minimal_pairs`, or as `check_output`.
     """
+    if rows.task:
+        columns = {"text": rows.text != "text", "label": rows.label, "choices": rows.choices}
+        refuse_beside("task", {"dev": rows.dev, "kind": rows.kind, **columns, "sheet": rows.sheet})
     if rows.task == BLIMP:
-        refuse_beside("task", {"dev": rows.dev, "kind": rows.kind, "choices": rows.choices})
+        refuse_beside("task", {"encoding": rows.encoding != "utf-8"})
         if rows.data is None:
             raise InputError(f"the task {BLIMP} needs data, the folder with its files NAME.jsonl")
         return minimal_pairs(model, rows.data, precision=precision)

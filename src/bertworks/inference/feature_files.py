@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import InputError, atomic_write, safetensors_header
-from ..reporting.outputs import check_output, naming
+from ..reporting.outputs import check_output
 from ..tasks.table import suffix_of
 from .features import Extractor, Text
 from .file_inputs import Columns, read_inputs
@@ -59,10 +59,10 @@ def write_features(
 
     settings = {name: str(value) for name, value in vars(extractor.config).items() if value not in (None, False)}
     texts_written = vectors = windowed = 0
-    with naming(out), contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
+        target = stack.enter_context(atomic_write(out))  # first: it names `out` in errors of the others too
         arrays = _arrays(extractor)
         files = {name: stack.enter_context(tempfile.TemporaryFile(dir=out.parent)) for name in arrays}
-        target = stack.enter_context(atomic_write(out))
         if "edges" in files:
             files["edges"].write(bytes(8))  # the first one, 0
         for chunk in extractor.chunks(texts()):

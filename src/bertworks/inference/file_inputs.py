@@ -94,7 +94,6 @@ def _of_file(path: Path, part: str, kind: str, columns: Columns) -> Iterator[Inp
             return _of_sentences(path, part, columns, task, kind == "tagging")
     if suffix == ".json" and kind == "span":
         return _of_questions(path, part, columns)
-    items: Iterator[InputRow]
     if _is_table(path, columns):
         items = _of_table(path, kind, columns)
     else:
@@ -128,10 +127,9 @@ def _of_sentences(path: Path, part: str, columns: Columns, task: Task, words: bo
 
 def _of_table(source: Source, kind: str, columns: Columns) -> Iterator[InputRow]:
     """The inputs of a table. Raises InputError with the row."""
-    columns_read = (*columns.text, *columns.choices)
     lists, place = (columns.text if kind == "tagging" else ()), locator(source)
     try:
-        for line, values in read_table(source, columns_read, lists=lists, form=columns.form):
+        for line, values in read_table(source, (*columns.text, *columns.choices), lists=lists, form=columns.form):
             texts: Sequence[str] = values
             words: Sequence[str] | Tagged | None = None
             if lists and (columns.text == columns.words or (has_objects(source) and as_list(texts[0]) is not None)):

@@ -112,11 +112,10 @@ class Layer(nn.Module):
         super().__init__()
         self.pre = config.norm == "pre"
         self.attention = SelfAttention(config)
-        self.attention_norm: nn.Module = layer_norm(config, config.hidden_size)
+        has_norm = not (first and self.pre) or config.rules.first_norm
+        self.attention_norm = layer_norm(config, config.hidden_size) if has_norm else nn.Identity()
         self.feed_forward = FeedForward(config)
         self.output_norm = layer_norm(config, config.hidden_size)
-        if first and self.pre and not config.rules.first_norm:
-            self.attention_norm = nn.Identity()
 
     def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
         """(T, D) to (T, D), or to the rows (R, D) that are used of the last layer."""
@@ -205,15 +204,11 @@ class Encoder(nn.Module):
         complete = len(plan.attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:
             x = self.final_norm(x)
-        attention_weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
         layout = plan.output_layout  # of the rows that the last layer returned
-        return EncoderOutput(
-            packed=x,
-            layout=layout,
-            pooled=self._pool(x, layout, dropout) if complete and self.pooler is not None else None,
-            states=(*states, x) if hidden_states else None,
-            attentions=tuple(attention_weights) if attentions else None,
-        )
+        pooled = self._pool(x, layout, dropout) if complete and self.pooler is not None else None
+        weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
+        outputs = (*states, x) if hidden_states else None
+        return EncoderOutput(x, layout, pooled, outputs, tuple(weights) if attentions else None)
 
     def pooled_positions(self, layout: Layout, device: torch.device) -> Tensor:
         """(B,) flat positions of the tokens that the pooler reads, unless it reads the mean of all."""
@@ -231,6 +226,11 @@ class Encoder(nn.Module):
         if self.pooler_dropout is not None:
             x = self.pooler_dropout(x, key)
         return self.pooler(x)  # type: ignore[misc]
+
+
+def encoders_in(model: nn.Module) -> list[Encoder]:
+    """The encoders of a model, of concatenated ones both."""
+    return [module for module in model.modules() if isinstance(module, Encoder)]
 
 
 def build_layer(config: ModelConfig, number: int) -> nn.Module:

@@ -73,7 +73,6 @@ class EncoderDropout(NamedTuple):
 
 BLOCK = 32  # random bytes of one Philox counter value
 _THREADED_FROM = 8_000_000  # elements of all masks of a pass: smaller masks are drawn in less time by one thread
-_LARGEST_WORD = np.iinfo(np.uint64).max
 _ONE = np.uint16(0x3F80)  # the bits of 1.0 in bfloat16
 
 # The sites: numbers of the dropouts of a network, by which their masks differ
@@ -128,7 +127,7 @@ class DropoutKey:
         counter = np.array([self.row * blocks, 0, 0, 0], np.uint64)
         generator = np.random.Generator(np.random.Philox(key=key, counter=counter))
         # all 64 bits: the generator's raw words, in less time than `random_raw` takes
-        words = generator.integers(0, _LARGEST_WORD, rows * blocks * BLOCK // 8, np.uint64, endpoint=True)
+        words = generator.integers(0, np.iinfo(np.uint64).max, rows * blocks * BLOCK // 8, np.uint64, endpoint=True)
         retained = words.view(kind).reshape(rows, -1)[:, :size] >= dropped
         return retained * _ONE  # NumPy multiplies bits several times faster than torch selects by a condition
 
@@ -180,10 +179,8 @@ def keyed_dropout(
         positions = output_positions if i == layers - 1 else None
         packed = [None if mask is None else layout.pack(mask.flatten(0, 1), positions) for mask in others]
         dropouts.append(LayerDropout(SiteDropout(weights, of_weights), *(SiteDropout(hidden, mask) for mask in packed)))
-    embeddings = SiteDropout()
-    if hidden:
-        embeddings = SiteDropout(hidden, key.packed_mask(EMBEDDING_SITE, hidden, layout, c.embedding_width))
-    return EncoderDropout(embeddings, dropouts)
+    of_embeddings = key.packed_mask(EMBEDDING_SITE, hidden, layout, c.embedding_width) if hidden else None
+    return EncoderDropout(SiteDropout(hidden, of_embeddings), dropouts)
 
 
 class Dropout(nn.Module):

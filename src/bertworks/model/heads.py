@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .bert import Encoder, Transform
+from .bert import Encoder, Transform, encoders_in
 from .comparators import ConcatenatedEncoders, FeatureHead
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey, head_site
@@ -35,13 +35,6 @@ class MaskedLMHead(Transform):
         super().__init__(config, config.hidden_size, E, config.rules.mlm_act or config.hidden_act)
         self.decoder = None if config.tie_word_embeddings else nn.Linear(E, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-
-
-class NextSentenceHead(nn.Linear):
-    """Pooled output, two scores (section 3.1, task 2): label 0 = B follows A, 1 = B is random."""
-
-    def __init__(self, config: ModelConfig):
-        super().__init__(config.hidden_size, 2)
 
 
 class ClassificationHead(nn.Linear):
@@ -90,11 +83,6 @@ class Model(nn.Module):
         return self.encoder.config
 
     @property
-    def encoders(self) -> tuple[Encoder, ...]:
-        """The encoder, or both of ConcatenatedEncoders."""
-        return (self.encoder.left, self.encoder.right) if self.config.direction == "pair" else (self.encoder,)
-
-    @property
     def supervised_head(self) -> str | None:
         """The name of the head that is no pre-training objective's; None without one."""
         return next((name for name in self.heads if name not in ("mlm", "nsp", "sop")), None)
@@ -136,14 +124,14 @@ class Model(nn.Module):
     def freeze_unused_layers(self) -> None:
         """Turn off the gradients of layers above those that the feature head reads: they have no part in any loss."""
         depth = self.config.num_hidden_layers if self.depth is None else self.depth
-        for encoder in self.encoders:
+        for encoder in encoders_in(self):
             encoder.layers[depth:].requires_grad_(False)
             if encoder.final_norm is not None and depth < self.config.num_hidden_layers:
                 encoder.final_norm.requires_grad_(False)
 
     def freeze_lowest(self, layers: int) -> None:
         """Turn off the gradients of the embeddings and of the first `layers` layers. Their dropout stays on."""
-        for encoder in self.encoders:
+        for encoder in encoders_in(self):
             encoder.embeddings.requires_grad_(False)
             encoder.layers[:layers].requires_grad_(False)
 
@@ -177,8 +165,8 @@ def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int 
     width = width or config.hidden_size
     if name == "mlm":
         return MaskedLMHead(config)
-    if name == "nsp":
-        return NextSentenceHead(config)
+    if name == "nsp":  # two scores of the pooled output (section 3.1, task 2): label 0 = B follows A, 1 = B is random
+        return nn.Linear(config.hidden_size, 2)
     if name == "tagger":
         return TokenHead(config, labels, width, config.head_dropout)
     if name == "span":
@@ -219,6 +207,6 @@ def build_model(
     if seed is not None:
         initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
         if config.start == "position-heads":
-            for part in model.encoders:
+            for part in encoders_in(model):
                 start_with_position_heads(part)
     return model

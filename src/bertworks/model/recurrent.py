@@ -30,9 +30,8 @@ class Recurrent(nn.Module):
         """Compute in float32, whatever the type of products: small steps through time gain nothing from bfloat16."""
         with torch.autocast(x.device.type, enabled=False):
             rows = layout.unpack(x.float()).view(layout.B, layout.L, -1)
-            out = [
-                _read(cell, rows, layout, from_right) for cell, from_right in zip(self.cells, self.reads, strict=True)
-            ]
+            directions = zip(self.cells, self.reads, strict=True)
+            out = [_read(cell, rows, layout, from_right) for cell, from_right in directions]
         return layout.pack(torch.cat(out, -1).flatten(0, 1)).to(x.dtype)
 
 

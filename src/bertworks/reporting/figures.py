@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, PercentFormatter
 from rich.cells import cell_len
 
-from ..files import InputError, atomic_write, not_found
+from ..files import InputError, atomic_write
 from .fonts import plain_texts
 from .outputs import check_output
 from .run_files import LOG, METRICS, RESULTS, read_log, read_results, runs_in
@@ -28,6 +28,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", "--", "-.")  # of more runs than colours
 WIDE = 3  # panels in one line
 GREY = "#666666"
+ENDINGS = [".png", ".svg"]
 TERMS = {
     "mlm": "masked-LM",
     "ltr": "left-to-right LM",
@@ -46,10 +47,9 @@ NAMES = {
 }
 WORD_LOSSES = {"mlm_loss", "ltr_loss", "rtl_loss"}  # a model without context reaches the unigram entropy
 AXES = {"step": "step", "tokens": "training tokens", "seconds": "minutes of training"}
-COUNTERS = {"step", "tokens", "seconds", "left", "skipped"}
-SPEEDS = {"tokens_per_second", "memory", "cores_used_by_others"}
 RELIABILITY = "reliability"  # a table in the results of a classifier, drawn beside its metrics
-NO_METRIC = COUNTERS | SPEEDS | {"kind", "lr", "grad_norm"}
+# fields of a record that are no metric: counters, speeds, and what the optimizer does
+NO_METRIC = {*AXES, "left", "skipped", "tokens_per_second", "memory", "cores_used_by_others", "kind", "lr", "grad_norm"}
 
 
 class Curves(NamedTuple):
@@ -64,19 +64,13 @@ class Curves(NamedTuple):
 def read_curves(folder: Path | str) -> Curves:
     """The run in `folder`. Raises InputError if there is no log with records in it, or a file was changed."""
     folder = Path(folder)
-    if not (folder / LOG).is_file():
-        what = "no log.jsonl in this folder" if folder.is_dir() else not_found(folder, "folder")
-        raise InputError(f"{folder}: {what}; expected the run folder of `bertworks pretrain` or `bertworks finetune`")
-    records = read_log(folder)
-    kinds: dict[str, list[dict[str, Any]]] = {"train": [], "eval": []}
-    for record in records:
-        kinds.get(record.get("kind", ""), []).append(record)
-    if not kinds["train"]:
+    train, evaluated = ([one for one in read_log(folder) if one["kind"] == kind] for kind in ("train", "eval"))
+    if not train:
         raise InputError(f"{folder / LOG}: no record of training in it yet")
-    held_out = [{"task_loss" if key == "loss" else key: v for key, v in record.items()} for record in kinds["eval"]]
+    held_out = [{"task_loss" if key == "loss" else key: v for key, v in record.items()} for record in evaluated]
     form = {"metrics?": METRICS, "majority?": (float, None), f"{RELIABILITY}?": [METRICS], "ece?": float}
     results = read_results(folder / RESULTS, form) if (folder / RESULTS).exists() else {}
-    return Curves(folder.resolve().name, kinds["train"], held_out, results)
+    return Curves(folder.resolve().name, train, held_out, results)
 
 
 def plot_runs(runs: Sequence[Path | str], out: Path | str, x: X = "step") -> list[Path]:
@@ -143,9 +137,8 @@ def _draw_reliability(axes: Axes, runs: list[Curves]) -> None:
         table = run.results.get(RELIABILITY)
         if not table:
             continue
-        confidence, accuracy, count = (
-            np.array([row[key] for row in table]) for key in ("confidence", "accuracy", "count")
-        )
+        columns = np.array([[row["confidence"], row["accuracy"], row["count"]] for row in table])
+        confidence, accuracy, count = columns.T
         ece = f"ECE {run.results['ece']:.1%}" if "ece" in run.results else None
         axes.plot(confidence, accuracy, **_style(i), linewidth=1.5, label=ece if len(runs) == 1 else None)
         axes.scatter(confidence, accuracy, s=10 + 150 * count / count.sum(), color=_style(i)["color"], alpha=0.7)
@@ -212,14 +205,13 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def save_figure(figure: Figure, out: Path, open_axes: bool = True) -> list[Path]:
-    """Write `out`, or both .png and .svg of it; returns the files. open_axes: no frame, a faint grid of levels."""
-    for axes in figure.axes if open_axes else ():
+def save_figure(figure: Figure, out: Path) -> list[Path]:
+    """Write `out`, or both .png and .svg of it, with a faint grid in place of frames; returns the files."""
+    for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
-    files = (
-        [out] if out.suffix.lower() in (".png", ".svg") else [out.with_name(out.name + end) for end in (".png", ".svg")]
-    )
+    endings = [""] if out.suffix.lower() in ENDINGS else ENDINGS
+    files = [out.with_name(out.name + ending) for ending in endings]
     for file in files:
         check_output(file, makes_folder=True)
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -5,8 +5,6 @@ that write a file call `check_output` first, those that write a folder `check_ou
 checkpoint/folder.py.
 """
 
-import contextlib
-import errno
 import fnmatch
 import glob
 import os
@@ -25,7 +23,6 @@ OWN_FILES = (  # files of run folders, model folders and exports that are read a
     *("*.bin", "*.onnx", "*.onnx.data", "*.pt", "*.pt2"),
 )
 RUN_MODEL = "model"  # the model folder in a run folder
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no space left, a quota, a limit of a file's size
 
 
 def check_output(
@@ -59,17 +56,6 @@ def check_output_folder(out: Path | str, folders: Iterable[Any] = ()) -> None:
     for folder in _paths(folders):
         if any(_is_same(Path(out), one) for one in _around(folder)):
             raise InputError(f"{out} is a folder that is read; name another folder to write")
-
-
-@contextlib.contextmanager
-def naming(path: Path | str) -> Iterator[None]:
-    """Let the error of a full disk name `path`, if it names no file: it comes from an open file without its name."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None and error.errno in FULL:
-            error.filename = str(path)
-        raise
 
 
 def _check_place(out: Path, makes_folder: bool) -> None:

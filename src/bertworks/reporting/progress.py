@@ -21,7 +21,6 @@ class Progress:
 
     def __init__(self, show: bool = True) -> None:
         self.show = show
-        self.bar = sys.stderr.isatty()
         self.at: Callable[[float], None] = lambda done: None  # reports the finished part of the stage's total
 
     def say(self, text: str) -> None:
@@ -39,7 +38,7 @@ class Progress:
             unit = counted(round(total), unit).split()[1]
         if not self.show:
             yield
-        elif self.bar:
+        elif sys.stderr.isatty():
             with self._rich(name, total / scale, scale, unit):
                 yield
         else:

@@ -140,9 +140,6 @@ class Rows(list[dict[str, Any]]):
     def _repr_html_(self) -> str:
         return self.table().html() if self else "<p>no rows</p>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (list(self),)
-
 
 def _cell(value: Any) -> str:
     if value is None:

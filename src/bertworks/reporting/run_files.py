@@ -77,15 +77,14 @@ def read_log(run: Path | str) -> list[dict[str, Any]]:
     """
     if not isinstance(run, str | Path):
         raise InputError(f"run = {shorten(run)}; expected the path of a run folder, or what a run returned")
-    return _read_lines(Path(run) / LOG, RECORD, {str: (float, None, str)}, cut=True)
+    return read_json_lines(Path(run) / LOG, RECORD, {str: (float, None, str)}, cut=True)
 
 
-def read_json_lines(path: Path, form: Any) -> list[Any]:
-    """What a run wrote for each row of a file, a JSON object a line. Raises InputError with file and line."""
-    return _read_lines(path, form)
+def read_json_lines(path: Path, *forms: Any, cut: bool = False) -> list[Any]:
+    """The JSON objects that a run wrote, one per line. Raises InputError with file and line for one of another form.
 
-
-def _read_lines(path: Path, *forms: Any, cut: bool = False) -> list[Any]:
+    cut: leave out a last line that a kill has cut.
+    """
     lines = read_bytes(path, "the lines of JSON that a run writes", READ_BYTES).split(b"\n")
     records = []
     for number, line in enumerate(lines, 1):

@@ -3,7 +3,7 @@
 import html
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ class ResultTable:
         from rich.console import Console
 
         shown = io.StringIO()
-        console = Console(width=TEXT_WIDTH, file=shown, force_terminal=False, force_jupyter=False, no_color=True)
-        console.print(self.title, markup=False, highlight=False, soft_wrap=True)
-        replace(self, title="")._print(console)
+        self._print(Console(width=TEXT_WIDTH, file=shown, force_terminal=False, force_jupyter=False, no_color=True))
         return "\n".join(line.rstrip() for line in shown.getvalue().splitlines())
 
     def html(self) -> str:
@@ -47,7 +45,9 @@ class ResultTable:
     def _print(self, console: "Console") -> None:
         from rich.table import Table
 
-        table = Table(*self.header, title=self.title or None, title_justify="left")
+        if self.title:
+            console.print(self.title, markup=False, highlight=False, soft_wrap=True)
+        table = Table(*self.header)
         table.columns[0].overflow = "fold"  # on a narrow terminal names are broken, never cut, and numbers stay whole
         for column in table.columns[1:]:
             column.justify = "right"

@@ -24,13 +24,13 @@ class EventFile:
 
     def __init__(self, run: Path, out: Path):
         self.run, self.out = run, out
-        self.written: list[dict[str, Any]] = []
-        self.writer: Any = None
+        self._open()
 
     def update(self) -> None:
         """Write the new records; all of them if the log lost its last ones, like that of a resumed run."""
         records = read_log(self.run)
-        if self.writer is None or records[: len(self.written)] != self.written:
+        if records[: len(self.written)] != self.written:
+            self.writer.close()
             self._open()
         for record in records[len(self.written) :]:
             for name, value in record.items():
@@ -42,17 +42,10 @@ class EventFile:
     def _open(self) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.close()
         for earlier in self.out.glob(f"events.out.tfevents.*{SUFFIX}"):
             earlier.unlink()
-        self.written = []
-        self.writer = SummaryWriter(str(self.out), filename_suffix=SUFFIX)  # type: ignore[no-untyped-call]
-
-    def close(self) -> None:
-        """Write what is left."""
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
+        self.written: list[dict[str, Any]] = []
+        self.writer: Any = SummaryWriter(str(self.out), filename_suffix=SUFFIX)  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager
@@ -70,8 +63,10 @@ def followed(out: Path | str, tracker: Literal["tensorboard"] | None) -> Iterato
     done, files = threading.Event(), dict[Path, EventFile]()
 
     def update() -> None:
-        for log in (log for pattern in (LOG, f"*/{LOG}") for log in sorted(Path(out).glob(pattern))):
-            files.setdefault(log.parent, EventFile(log.parent, log.parent / tracker)).update()
+        for run in (log.parent for pattern in (LOG, f"*/{LOG}") for log in sorted(Path(out).glob(pattern))):
+            if run not in files:
+                files[run] = EventFile(run, run / tracker)
+            files[run].update()
 
     def watch() -> None:
         try:
@@ -89,4 +84,4 @@ def followed(out: Path | str, tracker: Literal["tensorboard"] | None) -> Iterato
         done.set()
         thread.join()
         for file in files.values():
-            file.close()
+            file.writer.close()

@@ -4,6 +4,7 @@ A word is cut into subwords in the most probable way. It begins with \u2581, whi
 Characters that no subword spells are unknown.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -68,11 +69,8 @@ def _count_words(lines: list[str], library: tokenizers.Tokenizer) -> dict[str, i
     counts: dict[str, int] = {}
     normalize, split = library.normalizer, library.pre_tokenizer
     assert normalize is not None and split is not None
-    seen: dict[str, int] = {}
-    for line in lines:
-        for chunk in line.split():
-            seen[chunk] = seen.get(chunk, 0) + 1
-    for chunk, count in seen.items():  # every step works on what is between white space, so each is looked at once
+    chunks = Counter(chunk for line in lines for chunk in line.split())
+    for chunk, count in chunks.items():  # every step works on what is between white space, so each is looked at once
         for word, _ in split.pre_tokenize_str(normalize.normalize_str(chunk)):
             counts[word] = counts.get(word, 0) + count
     if not counts:

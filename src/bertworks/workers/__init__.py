@@ -6,18 +6,3 @@
     cluster.py  the same pool on the workers of a dask scheduler (extra `cluster`)
     openmp.py   threads of this process: how long torch's wait actively, and after a fork
 """
-
-from typing import TYPE_CHECKING
-
-from .._lazy import lazy_names
-
-if TYPE_CHECKING:
-    from .cluster import Cluster as Cluster
-    from .cluster import open_pool as open_pool
-    from .local import Context as Context
-    from .local import Pool as Pool
-    from .local import Workers as Workers
-    from .local import WorkersLost as WorkersLost
-    from .local import cores as cores
-
-__all__, __getattr__, __dir__ = lazy_names(__name__)

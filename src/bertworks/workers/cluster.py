@@ -10,7 +10,6 @@ import os
 import pickle
 import platform
 import threading
-import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from .local import Pool, WorkersLost
 
 LOCAL = "local"  # the name of a scheduler on this machine that ends with the command
 PATIENCE = 60.0  # seconds to wait for the scheduler, and for a first worker
-LOOK = 5.0  # seconds between questions how many workers there are
 LIBRARIES = ("numpy", "tokenizers", "sentencex", "torch", "datasketch")  # decide the bytes that tasks write
 
 _making = threading.Lock()
@@ -51,16 +49,12 @@ class Cluster(Pool):
     def _start(self, make: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self._client = _connect(self.scheduler, self._count)
         self._workers = _DaskWorkers(self._client, pickle.dumps((_versions(), make, arguments)))
-        self._looked = float("-inf")
 
     @property
     def count(self) -> int:
         """The number of tasks that the workers run at once, which may change."""
-        if time.monotonic() > self._looked + LOOK:
-            with self._losses_named():
-                self._count = max(1, sum(self._client.nthreads().values()))
-            self._looked = time.monotonic()
-        return self._count
+        with self._losses_named():
+            return max(1, sum(self._client.nthreads().values()))
 
     @contextlib.contextmanager
     def _losses_named(self) -> Iterator[None]:
@@ -99,12 +93,10 @@ def _connect(scheduler: str, count: int) -> Any:
         from distributed import Client
         from distributed.comm.addressing import get_address_host_port
     except ImportError:
-        install = "pip install 'bertworks[cluster]'"
-        raise InputError(f"dask.distributed is not installed, which --scheduler needs; run: {install}") from None
+        raise InputError("--scheduler needs dask.distributed; run: pip install 'bertworks[cluster]'") from None
     try:
         if scheduler == LOCAL:
-            given: dict[str, Any] = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": None}
-            return Client(processes=True, set_as_default=False, **given)
+            return Client(n_workers=count, threads_per_worker=1, dashboard_address=None, set_as_default=False)
         get_address_host_port(scheduler)  # a Client that refuses an address keeps its process from ending
         client = Client(scheduler, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:

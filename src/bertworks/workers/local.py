@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import spawn
 from multiprocessing.context import SpawnContext, SpawnProcess
@@ -124,7 +124,7 @@ class Pool:
         with self._losses_named():
             self._pending.add(self._workers.submit(task, *arguments))
         if len(self._pending) >= 2 * self.count:
-            self._collect(FIRST_COMPLETED)
+            self._collect()
 
     def ended(self, wait: bool = False) -> list[Any]:
         """The results of the tasks that have ended since the last call; with `wait`, of at least one if any is left.
@@ -132,13 +132,9 @@ class Pool:
         Raises what a task raised, or WorkersLost if a process was killed.
         """
         if self._pending:
-            self._collect(FIRST_COMPLETED, timeout=None if wait and not self._ended else 0)
+            self._collect(timeout=None if wait and not self._ended else 0)
         results, self._ended = self._ended, []
         return results
-
-    def finish(self) -> None:
-        """Wait for all tasks. Raises what a task raised, or WorkersLost if a process was killed."""
-        self._collect(ALL_COMPLETED)
 
     def run(self, task: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         """Run `task` with each tuple of arguments; yields the results in the order in which the tasks end."""
@@ -148,8 +144,9 @@ class Pool:
         while self._pending or self._ended:
             yield from self.ended(wait=True)
 
-    def _collect(self, until: str, timeout: float | None = None) -> None:
-        done, self._pending = wait(self._pending, timeout, until)
+    def _collect(self, timeout: float | None = None) -> None:
+        """Wait until a task has ended, and take its result."""
+        done, self._pending = wait(self._pending, timeout, FIRST_COMPLETED)
         with self._losses_named():
             self._ended += [future.result() for future in done]
 

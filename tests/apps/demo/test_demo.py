@@ -203,3 +203,7 @@ def test_too_little_text_and_other_folders_are_refused(tmp_path):
     (tmp_path / "other/letter.txt").write_text("dear")
     with pytest.raises(InputError, match="not an empty folder"):
         demo(tiny("mini"), tmp_path / "other", quiet=True)
+    for line, fault in (("schema = 1", "recipe schema is 1; expected"), ("minute = 3.0", "minute")):
+        (tmp_path / "other/demo.toml").write_text(line + "\n")
+        with pytest.raises(InputError, match=rf"demo\.toml: .*{fault}.*; a demo of another version; give another"):
+            demo(tiny("mini"), tmp_path / "other", quiet=True)

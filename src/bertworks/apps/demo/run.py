@@ -90,7 +90,7 @@ class Demo:
             try:
                 earlier = load_recipe(path, DemoConfig)
             except InputError as error:
-                raise InputError(f"{error}; a demo of an earlier version; give another --out") from None
+                raise InputError(f"{error}; a demo of another version; give another --out") from None
             earlier = replace(earlier, minutes=config.minutes, workers=config.workers)
             unlike = differences(earlier, config)
             if shown := ", ".join(f"{key} = {old} (given: {new})" for key, old, new in unlike[:3]):

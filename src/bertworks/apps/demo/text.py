@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...files import atomic_write, to_json
-from ...workers import Context, cores
+from ...workers.local import Context, cores
 from .prose import clean, unmarked
 
 SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__", "_vendor", "vendored", "node_modules"}

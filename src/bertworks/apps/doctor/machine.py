@@ -10,7 +10,7 @@ import psutil
 import torch
 
 from ...tasks.checks import Finding
-from ...workers import cores
+from ...workers.local import cores
 
 CGROUP = Path("/sys/fs/cgroup")
 LEAST = 2 << 30  # bytes of free memory, and of disk

@@ -23,9 +23,6 @@ from ..config import ModelConfig
 from ..dropout import SiteDropout, rescale
 from ..layout import LARGE_ROW_MULTIPLE, Layout, inverse_of
 
-# Scores that take as long to compute as one more call of torch's attention on a CPU. Measured with all-MiniLM-L6-v2 on
-# an EPYC with AVX-512 (docs/log.md); other processors and models may have another break-even.
-CALL_COST = 96 * 96
 MIN_BLOCK = 64  # positions of a block: products of smaller ones cost more to call than to compute
 MIN_BLOCKS = 8  # blocks a sequence: with fewer, the copies of keys and values cost what the scores save
 NEIGHBOURS = {"both": (-1, 0, 1), "left": (-1, 0), "right": (0, 1)}  # the blocks that a query sees, its own being 0
@@ -148,15 +145,10 @@ def is_flash_possible(x: Tensor, H: int) -> bool:
     return enabled and (wide or H <= 192) and hasattr(torch.ops.aten, "_flash_attention_forward")
 
 
-def unpadded_is_cheaper(lengths: Sequence[int], L: int) -> bool:
-    """Whether a call for each sequence costs less than the rectangle that pads all sequences to L."""
-    return sum(length * length + CALL_COST for length in lengths) < len(lengths) * L * L
-
-
 def without_padding(attention: Attention, causal: bool, flash: bool) -> UnpaddedAttention:
     """The same attention, by the flash kernel or one sequence after the other.
 
-    The rows of the layout must be those of one sequence after the other, for the kernel with indices (`in_sequence`).
+    The rows of the layout must be those of one sequence after the other, for the kernel with indices (`with_indices`).
     """
     layout, rotations = attention.layout, attention.rotations
     assert layout.mask is not None and layout.index is not None
@@ -170,24 +162,20 @@ def without_padding(attention: Attention, causal: bool, flash: bool) -> Unpadded
     return FlashAttention(*shape, causal=causal, cu_seqlens=torch.cat([first, ends, last]).int())
 
 
-def with_indices(layout: Layout, device: torch.device) -> Layout:
-    """The layout with tensors in place of None: so one compiled graph serves batches with and without padding."""
+def with_indices(layout: Layout, device: torch.device, in_sequence: bool = False) -> Layout:
+    """The layout with tensors in place of None: so one compiled graph serves batches with and without padding.
+
+    in_sequence: with the real tokens of one sequence after the other before all padding.
+    """
     if layout.index is not None:
         return layout
-    positions = torch.arange(layout.B * layout.L, device=device)
     mask = layout.mask
     if mask is None:
         mask = torch.ones(layout.B, layout.L, dtype=torch.bool, device=device)
-    # a clone, since no function is given one tensor twice
-    return replace(layout, mask=mask, index=positions, inverse=positions.clone())
-
-
-def in_sequence(layout: Layout, device: torch.device) -> Layout:
-    """The layout with indices, and with the real tokens of one sequence after the other before all padding."""
-    if layout.index is not None or layout.mask is None:
-        return with_indices(layout, device)
-    index = torch.argsort(~layout.mask.flatten(), stable=True)
-    return replace(layout, index=index, inverse=inverse_of(index, layout.B * layout.L))
+    index = torch.arange(layout.B * layout.L, device=device)
+    if in_sequence and layout.mask is not None:
+        index = torch.argsort(~mask.flatten(), stable=True)
+    return replace(layout, mask=mask, index=index, inverse=inverse_of(index, layout.B * layout.L))
 
 
 # ---- local attention (after Beltagy et al. 2020, section 3)

@@ -24,22 +24,13 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import Attention, TorchAttention, global_and_local
-from ..bert import Encoder
+from ..bert import Encoder, encoders_in
 from ..forward import ForwardOptions, ForwardPlan, Reference, build_plan, run_layer
 from ..layout import Layout
-from .attention import (
-    Blocks,
-    KeyedAttention,
-    in_blocks,
-    in_sequence,
-    is_flash_possible,
-    unpadded_is_cheaper,
-    with_indices,
-    without_padding,
-)
+from .attention import Blocks, KeyedAttention, in_blocks, is_flash_possible, with_indices, without_padding
 from .cpu import kernel_plan
 from .kernels.functions import Kernels
-from .products import JOINED, Network, encoders_in, in_autocast_dtype, is_supported, product, with_classes
+from .products import JOINED, Network, in_autocast_dtype, is_supported, product, with_classes
 
 
 @dataclass(frozen=True)
@@ -66,6 +57,9 @@ METHODS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     ("sequences", lambda f: f.unpadded and not f.compiled),
     ("torch", lambda f: True),
 )
+# Scores that take as long to compute as one more call of torch's attention on a CPU. Measured with all-MiniLM-L6-v2 on
+# an EPYC with AVX-512 (docs/log.md); other processors and models may have another break-even.
+CALL_COST = 96 * 96
 COMPILED = ("flash", "keyed", "torch")  # the methods that use a compiled layer
 
 
@@ -103,7 +97,7 @@ class Backend:
             kernels=self.kernels is not None and gradients and fits_kernels and not torch.compiler.is_compiling(),
             compiled=self.compiled is not None and gradients == self.compiled_for_gradients,
             flash=flash and not recurrent and config.direction != "right",
-            unpadded=not (gradients or encoder.training or recurrent) and _is_unpadded_cheaper(encoder, layout),
+            unpadded=not (gradients or encoder.training or recurrent) and is_unpadded_cheaper(encoder, layout),
         )
 
     def make_plan(self, encoder: Encoder, layout: Layout, options: ForwardOptions, device: torch.device) -> ForwardPlan:
@@ -114,10 +108,8 @@ class Backend:
             assert self.kernels is not None
             return kernel_plan(encoder, layout, options, self.kernels)
         compiled = facts.compiled and method in COMPILED
-        if method == "flash":
-            layout = in_sequence(layout, device)
-        elif compiled:
-            layout = with_indices(layout, device)
+        if compiled or method == "flash":
+            layout = with_indices(layout, device, in_sequence=method == "flash")
         blocks = None
         if method not in ("weights", "rectangle") and not (facts.keyed and config.attention_probs_dropout_prob):
             blocks = Blocks.of(config, layout, device)
@@ -136,12 +128,13 @@ class Backend:
         return product(x, weight, bias) if is_supported(x) else Reference().product(x, weight, bias)
 
 
-def _is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
+def is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
     """Whether the sequences of a packed batch on a CPU are computed sooner one after the other."""
     on_cpu = encoder.embeddings.word.weight.device.type == "cpu"
     if not on_cpu or layout.index is None or layout.mask is None or encoder.config.direction == "right":
         return False
-    return unpadded_is_cheaper(layout.mask.sum(1).tolist(), layout.L)
+    lengths = layout.mask.sum(1).tolist()
+    return sum(length * length + CALL_COST for length in lengths) < len(lengths) * layout.L**2
 
 
 def accelerated(model: Network) -> Network:

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..attention import Attention, TorchAttention, global_and_local
-from ..bert import Encoder
+from ..bert import Encoder, encoders_in
 from ..config import ModelConfig
 from ..dropout import EMBEDDING_SITE, DropoutKey, EncoderDropout, keyed_dropout, layer_site, threshold
 from ..forward import ForwardOptions, ForwardPlan, attention_of_layers
 from ..layout import Layout, inverse_of
 from .kernels.functions import ROWS, WIDTH, AttentionShape, Dropout, Kernels, Rows
-from .products import encoders_in, is_replaceable
+from .products import is_replaceable
 
 GELU = {"gelu": False, "gelu_new": True}  # whether in the tanh form
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import Attention
-from ..bert import FeedForward, SelfAttention
+from ..bert import FeedForward, SelfAttention, encoders_in
 from ..dropout import SiteDropout
 from ..initialization import has_bfloat16, in_bfloat16
-from .products import NO_ACTIVATION, Network, encoders_in, is_replaceable, is_unmodified, product, with_replacements
+from .products import NO_ACTIVATION, Network, is_replaceable, is_unmodified, product, with_replacements
 
 # oneDNN keeps what it prepares for each number of rows. These modules read one row per sequence or masked token:
 # little work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.
@@ -60,11 +60,7 @@ class OneDnnLinear(nn.Module):
     """A linear layer through oneDNN, and the activation behind it."""
 
     def __init__(
-        self,
-        weight: Tensor,
-        bias: Tensor | None,
-        prepack: bool = False,
-        activation: tuple[str, str] = NO_ACTIVATION,
+        self, weight: Tensor, bias: Tensor | None, prepack: bool = False, activation: tuple[str, str] = NO_ACTIVATION
     ):
         """prepack: copy the weights into oneDNN's layout, without which every call would convert them again."""
         super().__init__()

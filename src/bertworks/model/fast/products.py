@@ -16,18 +16,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from ..attention import Attention
-from ..bert import Encoder, FeedForward, SelfAttention
+from ..bert import FeedForward, SelfAttention
 from ..dropout import SiteDropout
 from ..initialization import has_bfloat16
 
 Network = TypeVar("Network", bound=nn.Module)
 Replace = Callable[[str, nn.Module], nn.Module | None]
 NO_ACTIVATION = ("none", "")  # in oneDNN's names
-
-
-def encoders_in(model: nn.Module) -> list[Encoder]:
-    """The encoders of a model, of concatenated ones both."""
-    return [module for module in model.modules() if isinstance(module, Encoder)]
 
 
 # ---- replacement modules: the same call and the same parameters, computed in less time
@@ -38,13 +33,23 @@ def with_replacements(module: Network, replace: Replace) -> Network:
 
     The modules of the original stay in place. What changes parameters in place, such as `.to()`, changes both networks.
     """
-    twin = copy.copy(module)
-    twin._modules, twin._parameters = {}, {**module._parameters}
+    twin = twin_of(module, type(module))
     if hasattr(twin, "backend"):  # of an encoder
         twin.backend = copy.copy(module.backend)
     for name, child in module._modules.items():
         replaced = None if child is None else replace(name, child)
         twin._modules[name] = with_replacements(child, replace) if child is not None and replaced is None else replaced
+    return twin
+
+
+def twin_of(module: nn.Module, kind: type[Network]) -> Network:
+    """A module of the class `kind` that shares parameters, submodules and hooks, in dictionaries of its own.
+
+    So a hook that is added to one of both later is not called by the other.
+    """
+    twin = kind.__new__(kind)
+    for name, value in vars(module).items():
+        twin.__dict__[name] = copy.copy(value) if isinstance(value, dict | list) else value
     return twin
 
 
@@ -73,11 +78,8 @@ def with_classes(network: Network, classes: dict[type[nn.Module], type[nn.Module
     """A copy that shares all parameters, with modules of other classes that have the same submodules."""
 
     def replace(name: str, module: nn.Module) -> nn.Module | None:
-        if type(module) not in classes:
-            return None
-        twin = classes[type(module)].__new__(classes[type(module)])
-        twin.__dict__ = {**vars(module), "_modules": {**module._modules}}
-        return twin
+        kind = classes.get(type(module))
+        return None if kind is None else twin_of(module, kind)
 
     return with_replacements(network, replace)
 
@@ -93,17 +95,14 @@ def in_autocast_dtype(x: Tensor) -> Tensor:
 
 def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
     """The outputs of one or several linear layers for (T, D): concatenated as one (T, O), or one per layer."""
-    unmodified = all(map(is_unmodified, layers))
-    if len(layers) > 1 and unmodified and torch.compiler.is_compiling():
-        weight, bias = (
-            None if getattr(layers[0], name) is None else torch.cat([getattr(layer, name) for layer in layers])
-            for name in ("weight", "bias")
-        )
-        return [F.linear(x, weight, bias)]  # type: ignore[arg-type]
-    if not (torch.is_grad_enabled() and is_supported(x) and unmodified):
+    if not all(map(is_unmodified, layers)):
         return [layer(x) for layer in layers]
-    biases = [layer.bias for layer in layers if layer.bias is not None]
-    return [_JoinedLinear.apply(x, len(layers), *(layer.weight for layer in layers), *biases)]
+    weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers if layer.bias is not None]
+    if len(layers) > 1 and torch.compiler.is_compiling():
+        return [F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)]
+    if torch.is_grad_enabled() and is_supported(x):
+        return [_JoinedLinear.apply(x, len(layers), *weights, *biases)]
+    return [layer(x) for layer in layers]
 
 
 def is_unmodified(layer: nn.Module) -> bool:
@@ -119,8 +118,7 @@ def is_replaceable(module: nn.Module) -> bool:
 
 def has_hooks(module: nn.Module) -> bool:
     """Whether a hook is called before or after this module."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks)
+    return any((module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks))
 
 
 def is_supported(x: Tensor) -> bool:

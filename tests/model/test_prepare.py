@@ -9,9 +9,10 @@ from torch.nn.utils import prune
 
 from bertworks.model.acceleration import for_inference
 from bertworks.model.bert import Encoder, SelfAttention
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast.onednn import OneDnnLinear
-from bertworks.model.heads import NextSentenceHead, build_model
+from bertworks.model.heads import NextSentenceHead
 from bertworks.model.initialization import initialise
 
 SHAPE = ModelConfig(

@@ -7,9 +7,9 @@ import torch
 
 from bertworks.checkpoint.folder import load_model
 from bertworks.model.acceleration import use_kernels
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast.kernels.build import load
-from bertworks.model.heads import build_model
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training.config import LoopConfig, OptimConfig

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bertworks.data.opening import open_store
 from bertworks.data.prefetch import Prefetcher
-from bertworks.data.store import Store
 from bertworks.files import Diverged, InputError, NotWritten
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
 from bertworks.reporting.log import read_log
@@ -56,7 +56,7 @@ def batches(tiny_store, count=6, size=4):
 
 def feed(tiny_store, *phases, steps=10):
     config = PretrainConfig(model=ModelConfig(**TINY), phases=phases, loop=LoopConfig(steps=steps))
-    return PretrainingFeed(config, Store.open(tiny_store.path), tiny_store.data().vocabulary, ALONE, Prefetcher)
+    return PretrainingFeed(config, open_store(tiny_store.path), tiny_store.data().vocabulary, ALONE, Prefetcher)
 
 
 def gradient_of(model, groups, folder):

@@ -16,12 +16,14 @@ import torch
 
 from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
 from ..checkpoint.weights import refuse_export, weights_checksum
+from ..data.opening import open_store
 from ..data.store import Store
 from ..data.vocabulary import check_unknown
 from ..files import InputError, checksum
 from ..model.acceleration import compile_layers, for_inference, reference
+from ..model.build import build_model
 from ..model.config import ModelConfig
-from ..model.heads import Model, build_model
+from ..model.heads import Model
 from ..training.compute import prepare_model, should_compile
 from ..training.distributed import is_first_of_node, joined_world
 from ..training.identity import Run, RunIdentity
@@ -93,7 +95,7 @@ def distill(
     folder = find_model(teacher)
     read_config(folder)  # refuses what is no model folder
     refuse_export(folder)
-    store = Store.open(corpus, verify=not is_finished(out) and is_first_of_node())
+    store = open_store(corpus, verify=not is_finished(out) and is_first_of_node())
     weights = checksum(folder / "config.json") + weights_checksum(folder)
     identity = RunIdentity(config, (store.fingerprint, weights))
 

@@ -13,12 +13,14 @@ from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
 from ..checkpoint.weights import weights_checksum
 from ..data.batches import Vocabulary
+from ..data.opening import open_store
 from ..data.prefetch import Prefetcher
 from ..data.store import Store
 from ..data.vocabulary import check_unknown, tokenizer_of
 from ..files import InputError
+from ..model.build import build_model
 from ..model.config import ModelConfig
-from ..model.heads import Model, build_model
+from ..model.heads import Model
 from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
 from ..training.compute import prepare_model
@@ -85,7 +87,7 @@ def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> Store
 
     Raises InputError for a damaged store.
     """
-    store = Store.open(corpus, verify=not finished and is_first_of_node())
+    store = open_store(corpus, verify=not finished and is_first_of_node())
     tokenizer = tokenizer_of(store)
     check_unknown(store, tokenizer)
     return training_of(config, store, tokenizer)

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from ..files import InputError
-from ..model.initialization import has_bfloat16, position_subspace
 from .config import OptimConfig
+from .precision import compute_dtype
 
 if TYPE_CHECKING:
     from ..model.acceleration import Kernels
@@ -63,7 +63,7 @@ class Optimizer:
             encoder: Any = model.encoder
             if encoder.config.start != "position-heads":
                 raise InputError("optim.protected_updates needs a model with start = 'position-heads'; leave it out")
-            self.words, self.subspace = encoder.embeddings.word.weight, position_subspace(encoder.config)
+            self.words, self.subspace = encoder.embeddings.word.weight, encoder.config.position_subspace
         adam, muon = self._groups(self.parameters.keys() - self.by_muon), self._groups(self.by_muon)
         beta1, beta2 = config.betas
         self.adam: torch.optim.Optimizer
@@ -234,7 +234,7 @@ def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
     """The matrix with singular values from about 0.7 to 1.2 in place of its own, by five Newton-Schulz iterations."""
     if matrix.shape[0] > matrix.shape[1]:
         return orthogonalized(matrix.T).T
-    x = matrix.float() if matrix.is_cpu and not has_bfloat16() else matrix.bfloat16()
+    x = matrix.to(compute_dtype("auto", matrix.device) if matrix.is_cpu else torch.bfloat16)
     x = x / x.norm().clamp(min=1e-7)
     for _ in range(5):
         product = x @ x.T

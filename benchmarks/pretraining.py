@@ -34,7 +34,7 @@ from bertworks.data.opening import open_store
 from bertworks.data.store import Store
 from bertworks.data.vocabulary import tokenizer_of
 from bertworks.model.config import ModelConfig
-from bertworks.pretraining.job import identity_of, start_model, training_of
+from bertworks.pretraining.job import identity_of, open_training, start_model
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -107,11 +107,11 @@ class Clock:
 def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Clock) -> bool:
     """The project's own loop, as `bertworks pretrain` runs it. Returns whether it used compiled kernels."""
     prepare_process()
-    world, tokenizer = dataclasses.replace(join_world(), device=device), tokenizer_of(store)
+    world, source = dataclasses.replace(join_world(), device=device), open_training(config, store.folder, finished=True)
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), identity_of(config, store), world, quiet=True)
         model = start_model(config, None, run, store)
-        loop = training_of(config, store, tokenizer).loop(run, model, PRETRAINING[config.objective])
+        loop = source.loop(run, model, PRETRAINING[config.objective])
         before = 0
 
         def count(step: int) -> None:

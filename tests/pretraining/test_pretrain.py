@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -143,6 +144,15 @@ def test_a_run_takes_the_shape_of_the_model_that_it_starts_from(tiny_store, tmp_
         assert json.loads((tmp_path / run / "results.json").read_text())["continued"] is True
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "license: mit" in card and "base_model: lab/encoder" in card
+
+
+def test_batches_that_need_more_memory_than_there_is_are_refused_before_a_model_is_built(
+    tiny_store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=1000))
+    monkeypatch.setattr("bertworks.pretraining.job.start_model", None)
+    with pytest.raises(InputError, match="their hidden states alone need"):
+        pretrain(load_recipe(write_recipe(tmp_path), PretrainConfig), tiny_store.path, tmp_path / "run", quiet=True)
 
 
 def test_a_padded_model_is_continued(tiny_store, tmp_path, capsys):

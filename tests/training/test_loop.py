@@ -133,6 +133,14 @@ class Sick(PretrainingObjective):
         return {n: Term(t.loss * self.value if self.calls in self.when else t.loss, None) for n, t in terms.items()}
 
 
+def test_a_step_whose_backward_pass_fails_is_not_counted(tiny_store, tmp_path):
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=2)
+    loop.trainer._backward = None
+    with pytest.raises(TypeError):
+        loop.train()
+    assert (loop.progress.step, loop.progress.tokens, loop.progress.instances) == (0, 0, 0)
+
+
 @pytest.mark.parametrize("used", [0.1, 1.25])
 def test_a_record_has_the_cores_that_other_programs_use(tiny_store, tmp_path, monkeypatch, used):
     monkeypatch.setattr("bertworks.workers.openmp.watch", lambda: SimpleNamespace(used=used))

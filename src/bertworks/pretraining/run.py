@@ -70,10 +70,6 @@ class PretrainingFeed:
                 return i
         return len(self.phases) - 1
 
-    def close(self) -> None:
-        """End the processes that make batches."""
-        self.source.close()
-
 
 @dataclass(frozen=True)
 class StoreTraining:

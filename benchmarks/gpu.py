@@ -48,7 +48,7 @@ import common
 import gpu_cells
 import gpu_steps
 import gpu_training
-from bertworks.data.store import Store
+from bertworks.data.opening import open_store
 from bertworks.files import read_json, write_json
 from bertworks.reporting.run_files import LOG, read_log
 from gpu_steps import ENGINES, SIZES, Cell
@@ -179,7 +179,7 @@ def steps(options: Any, work: Path) -> common.Result:
     """Speed and memory of each cell."""
     store = corpus(options, work)
     settings = {name: getattr(options, name) for name in ("batch", "tokens", "steps", "skip")}
-    settings["corpus"] = Store.open(store, verify=False).fingerprint
+    settings["corpus"] = open_store(store, verify=False).fingerprint
     cells = cells_of(options, options.cells or CELLS, store, steps=options.steps)
     return run_cells(options, "steps", gpu_steps.measure, cells, settings)
 
@@ -200,7 +200,7 @@ def pretraining(options: Any, work: Path) -> common.Result:
     if not options.corpus:
         raise SystemExit("found no --corpus; expected a corpus store; make one with the stage `build`")
     common.need(options.corpus, option="--corpus")
-    store = Store.open(options.corpus, verify=False)
+    store = open_store(options.corpus, verify=False)
     results = gpu_training.train(options, seconds_left(options) - SAVING)
     records = read_log(options.run) if (options.run / LOG).exists() else []
     result: common.Result = {"machine": machine, "recipe": asdict(gpu_training.recipe(options, store.vocab_size))}

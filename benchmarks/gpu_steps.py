@@ -21,6 +21,7 @@ import gpu_cells
 import peaks
 import pretraining
 import tiny
+from bertworks.data.opening import open_store
 from bertworks.data.store import Store
 from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import Phase, PretrainConfig
@@ -137,7 +138,7 @@ def measure(store: str, device: str, cell: dict[str, Any], waits: bool) -> commo
     found, one = torch.device(device), Cell(**cell)
     dtype = compute_dtype("auto", found)
     before, clock = peaks.matmul_peak(found, dtype), StepClock(one.skip, found, waits)
-    config = train(one, Store.open(store, verify=False), found, clock)
+    config = train(one, open_store(store, verify=False), found, clock)
     memory = machine.peak_memory(found)
     flops, rate = peaks.useful_flops(config), clock.rate()
     products = 12.0 * config.model.num_hidden_layers * config.model.hidden_size * one.length  # of attention, a token
@@ -272,7 +273,7 @@ def record(store: str, device: str, cell: dict[str, Any], trace: str, timed: int
     """Profile one cell in this process; writes its trace."""
     found, one = torch.device(device), Cell(**cell)
     clock = ProfilerClock(one.skip, timed, found, waits)
-    train(dataclasses.replace(one, skip=one.skip + timed), Store.open(store, verify=False), found, clock)
+    train(dataclasses.replace(one, skip=one.skip + timed), open_store(store, verify=False), found, clock)
     with tempfile.TemporaryDirectory() as work:
         plain = Path(work) / "trace.json"
         clock.profile.export_chrome_trace(str(plain))

@@ -17,7 +17,7 @@ from bertworks.checkpoint.folder import find_model
 from bertworks.checkpoint.weights import WEIGHTS, read_weights
 from bertworks.data.instances import InstanceConfig
 from bertworks.data.masking import MaskingConfig
-from bertworks.data.store import Store
+from bertworks.data.opening import open_store
 from bertworks.experiments.statistics import paired
 from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import Phase, PretrainConfig
@@ -69,7 +69,7 @@ def recipe(options: Any, vocab_size: int) -> PretrainConfig:
 
 def train(options: Any, seconds: float) -> common.Result | None:
     """Train or resume for so many seconds; the results if the run is finished."""
-    begun, store = time.monotonic(), Store.open(options.corpus, verify=False)
+    begun, store = time.monotonic(), open_store(options.corpus, verify=False)
     entropy = store.unigram_entropy()
 
     def stop(record: Mapping[str, Any]) -> bool:

@@ -8,8 +8,8 @@ import time
 import torch
 
 from bertworks.checkpoint.weights import shapes_only
+from bertworks.model.build import build_model
 from bertworks.model.forward import ForwardOptions
-from bertworks.model.heads import build_model
 from bertworks.pretraining.recipe import PretrainConfig
 
 # operations a second of bfloat16 products without sparsity, after NVIDIA's data sheets; the first name that fits counts

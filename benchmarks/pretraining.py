@@ -30,10 +30,11 @@ import tiny
 from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
+from bertworks.data.opening import open_store
 from bertworks.data.store import Store
 from bertworks.data.vocabulary import tokenizer_of
 from bertworks.model.config import ModelConfig
-from bertworks.pretraining.job import identity_of, start_model, training_of
+from bertworks.pretraining.job import identity_of, open_training, start_model
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -106,11 +107,11 @@ class Clock:
 def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Clock) -> bool:
     """The project's own loop, as `bertworks pretrain` runs it. Returns whether it used compiled kernels."""
     prepare_process()
-    world, tokenizer = dataclasses.replace(join_world(), device=device), tokenizer_of(store)
+    world, source = dataclasses.replace(join_world(), device=device), open_training(config, store.folder, finished=True)
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), identity_of(config, store), world, quiet=True)
         model = start_model(config, None, run, store)
-        loop = training_of(config, store, tokenizer).loop(run, model, PRETRAINING[config.objective])
+        loop = source.loop(run, model, PRETRAINING[config.objective])
         before = 0
 
         def count(step: int) -> None:
@@ -195,7 +196,7 @@ def unmasked(store: Store, length: int) -> Iterator[dict[str, Any]]:
 def batches_alone(store: str, seconds: float) -> common.Result:
     """On one core: real tokens a second of gather, pair, mask and pad; tokens a second of planning."""
     torch.set_num_threads(1)
-    data = read_instances(Store.open(store, verify=False))
+    data = read_instances(open_store(store, verify=False))
     start = time.perf_counter()
     planned = sum(int((plan[:, 2] - plan[:, 1] + plan[:, 4] - plan[:, 3]).sum()) for plan in [data.stream.group(0)[0]])
     planning = planned / (time.perf_counter() - start)
@@ -211,7 +212,7 @@ def one_side(side: str, **given: Any) -> common.Result:
     if side == "batches":
         return batches_alone(**given)
     sizes = Sizes(**given)
-    store, device = Store.open(sizes.store, verify=False), torch.device(sizes.device)
+    store, device = open_store(sizes.store, verify=False), torch.device(sizes.device)
     dtype, square = compute_dtype("auto", device), {"size": 256} if sizes.small else {}
     peak = peaks.matmul_peak(device, dtype, **square)
     config, clock = sizes.recipe(store.vocab_size, side), Clock(sizes.skip, device)
@@ -243,7 +244,7 @@ def compare(options: Any) -> common.Result:
                 runs[side].append(common.fresh(one_side, {"side": side, **vars(sizes)}, options.smoke))
         feeding = {"side": "batches", "store": store, "seconds": options.seconds}
         batches = common.fresh(one_side, feeding, options.smoke)
-        model = sizes.shape(Store.open(store, verify=False).vocab_size, 0.1)
+        model = sizes.shape(open_store(store, verify=False).vocab_size, 0.1)
     result = summarise(runs, peaks.useful_flops(PretrainConfig(model=model)))
     return result | {
         "dtype": runs["ours"][0]["dtype"],

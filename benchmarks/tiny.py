@@ -10,8 +10,8 @@ from typing import Any
 import zstandard
 
 from bertworks.checkpoint.folder import save_folder
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -62,10 +62,10 @@ class TinyStore:
         from bertworks.data.batches import PretrainingData, Vocabulary
         from bertworks.data.instances import InstanceConfig
         from bertworks.data.masking import MaskingConfig
-        from bertworks.data.store import Store
+        from bertworks.data.opening import open_store
         from bertworks.tokenizer import Tokenizer
 
-        store = Store.open(self.path)
+        store = open_store(self.path)
         vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
         instances = InstanceConfig(dupe_factor=dupe_factor)
         return PretrainingData(store, split, vocabulary, length, instances, MaskingConfig(**masking), seed)

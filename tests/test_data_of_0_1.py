@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bertworks.cli import main
-from bertworks.data.store import Store
+from bertworks.data.opening import open_store
 
 FOLDER = Path(__file__).parent / "data_of_0_1"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))
@@ -65,7 +65,7 @@ def test_an_encoder_fills_masks_alike(run):
 
 
 def test_a_corpus_store_opens(run):
-    store = Store.open(FOLDER / "store", verify=True)
+    store = open_store(FOLDER / "store", verify=True)
     shards = [np.load(path) for path in sorted((FOLDER / "store").glob("train-*.tokens.npy"))]
     assert store.unigram_counts().sum() == sum(map(len, shards)) == store.manifest["counts"]["train"]["tokens"]
     assert "[CLS]" in run("corpus show store --documents 1 --instances 1 --length 24")

@@ -7,11 +7,11 @@ import torch
 
 from bertworks import Predictor, finetune
 from bertworks.model.acceleration import compile_layers
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast import backend
 from bertworks.model.fast.attention import flash_attention
 from bertworks.model.forward import ForwardOptions
-from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig

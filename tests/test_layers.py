@@ -144,7 +144,7 @@ def test_the_loop_knows_no_data_task_or_network():
     assert not packages_of(ours("training.loop") - {"model.dropout"}) & {"data", "tasks", "model"}
 
 
-READING_FILES, READING_LINES = 38, 3_245  # a change that lowers a number lowers it here; none raises it
+READING_FILES, READING_LINES = 30, 2_756  # a change that lowers a number lowers it here; none raises it
 
 
 def test_the_reading_core_only_shrinks():
@@ -155,7 +155,8 @@ def test_the_reading_core_only_shrinks():
     files = [Path(line) for line in done.stdout.splitlines()]
     others = {"api", "apps", "checkpoint", "cli", "experiments", "finetuning", "inference", "tasks", "tokenizer"}
     assert not others & {path.relative_to(ROOT).with_suffix("").parts[0] for path in files}
-    assert len(files) <= READING_FILES and sum(map(code_lines, files)) <= READING_LINES
+    lines = [*filter(None, map(code_lines, files))]  # a package whose file is a docstring has no code to read
+    assert len(lines) <= READING_FILES and sum(lines) <= READING_LINES
 
 
 def test_importing_and_help_load_nothing_heavy():

@@ -33,7 +33,7 @@ def test_a_recipe_loads_and_comes_back_from_its_resolved_form(path):
     "name, million", [("base", 110), ("large", 336)]
 )  # parameters, with heads (the paper's 110M and 340M)
 def test_the_papers_recipes(name, million):
-    from bertworks.model.heads import build_model
+    from bertworks.model.build import build_model
     from bertworks.pretraining.recipe import PretrainConfig
 
     recipe = load_recipe(RECIPES / "pretrain" / f"{name}.toml", PretrainConfig)
@@ -55,7 +55,7 @@ COUNTS = {  # published parameters: bare model with its pooler, with the heads o
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_relatives_recipes_have_the_published_shapes(name):
-    from bertworks.model.heads import build_model
+    from bertworks.model.build import build_model
     from bertworks.pretraining.recipe import PretrainConfig
 
     recipe = load_recipe(RECIPES / "pretrain" / f"{name}.toml", PretrainConfig)
@@ -73,8 +73,8 @@ def test_the_relatives_recipes_have_the_published_shapes(name):
 
 
 def test_distilberts_recipe():
+    from bertworks.model.build import build_model
     from bertworks.model.config import ModelConfig
-    from bertworks.model.heads import build_model
     from bertworks.pretraining.distill import every_second, student_config
     from bertworks.pretraining.distill_recipe import DistillConfig
 

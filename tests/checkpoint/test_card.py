@@ -11,7 +11,7 @@ from huggingface_hub import ModelCard
 from bertworks.checkpoint.folder import save_folder
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import _origin, finetune
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tasks.base import Data, Example
 from bertworks.tasks.catalogue import TASKS, find_task
 from bertworks.training.config import LoopConfig

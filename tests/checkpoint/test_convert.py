@@ -15,8 +15,8 @@ from bertworks.checkpoint.convert.options import ConvertOptions
 from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config, save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.shared_data import SHARED, needs_shared
 from support.tf_writer import write_bundle

@@ -18,8 +18,9 @@ from bertworks.checkpoint.hf import LATEST
 from bertworks.checkpoint.locate import find_model
 from bertworks.checkpoint.start import initial_model
 from bertworks.files import InputError
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import Model, build_model
+from bertworks.model.heads import Model
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 VOCAB = [*SPECIAL_TOKENS, *"abcdefghijklmnopqrstuvwxyz", "##a", "##b", "the", "of"]

@@ -9,8 +9,8 @@ import torch
 from bertworks.data.batches import PretrainingData
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
+from bertworks.data.opening import open_store
 from bertworks.data.show import instances_as_text
-from bertworks.data.store import Store
 from bertworks.tokenizer import Tokenizer
 from conftest import built_store
 
@@ -120,7 +120,7 @@ def bare_data(tiny_store, length=32, **instances):
     """Data of the store without masking."""
     vocabulary = tiny_store.data().vocabulary
     config = InstanceConfig(**{"dupe_factor": 0} | instances)
-    return PretrainingData(Store.open(tiny_store.path), "train", vocabulary, length, config, None, 1)
+    return PretrainingData(open_store(tiny_store.path), "train", vocabulary, length, config, None, 1)
 
 
 def test_without_masking_the_same_text_stands_there_whole(tiny_store):
@@ -132,7 +132,7 @@ def test_without_masking_the_same_text_stands_there_whole(tiny_store):
         assert torch.equal(other["input_ids"], unmasked(one))
         for name in ("attention_mask", "token_type_ids", "pair_labels"):
             assert torch.equal(one[name], other[name])
-    tokenizer = Tokenizer.load(Store.open(tiny_store.path).tokenizer_folder)
+    tokenizer = Tokenizer.load(open_store(tiny_store.path).tokenizer_folder)
     assert not any("<" in line or "[MASK]" in line for line in instances_as_text(bare, tokenizer, 20))
     assert any("<" in line for line in instances_as_text(masked, tokenizer, 20))
 
@@ -147,7 +147,7 @@ def byte_store(tmp_path_factory):
 
 
 def test_a_document_is_tokenized_as_if_at_once(byte_store):
-    store = Store.open(byte_store.path)
+    store = open_store(byte_store.path)
     tokenizer, shard = Tokenizer.load(store.tokenizer_folder), store.shards("train")[0]
     for document in range(5):
         first, last = shard.sentences[shard.documents[document : document + 2]]
@@ -176,7 +176,7 @@ def test_a_pair_has_two_separators_and_no_segments(byte_store):
 @pytest.mark.parametrize("input_format", ["segment-pair", "full-sentences"])
 def test_whole_words_of_bytes_end_at_separators(byte_store, input_format):
     """A word is masked whole or not at all; the first word of a text is one, though it has no mark."""
-    store = Store.open(byte_store.path)
+    store = open_store(byte_store.path)
     vocabulary = byte_store.data().vocabulary
     data = PretrainingData(
         *(store, "train", vocabulary, 64, InstanceConfig(dupe_factor=0, input_format=input_format)),

@@ -14,7 +14,7 @@ import pytest
 
 from bertworks.data import build as build_module
 from bertworks.data import worker as worker_module
-from bertworks.data.store import Store
+from bertworks.data.opening import open_store
 from bertworks.files import InputError, try_lock
 from support.builds import content, document, documents, run
 
@@ -33,10 +33,10 @@ def test_workers_and_parts_do_not_change_the_store(corpus, tokenizer, tmp_path, 
 def test_shards_divide_the_same_documents(corpus, tokenizer, tmp_path, small_parts):
     run(corpus, tokenizer, tmp_path / "one")
     run(corpus, tokenizer, tmp_path / "many", shard_tokens=2000)
-    assert len(Store.open(tmp_path / "many").shards("train")) > 5
+    assert len(open_store(tmp_path / "many").shards("train")) > 5
     for split in ("train", "validation"):
         assert documents(tmp_path / "one", split) == documents(tmp_path / "many", split)
-    assert (Store.open(tmp_path / "one").unigram_counts() == Store.open(tmp_path / "many").unigram_counts()).all()
+    assert (open_store(tmp_path / "one").unigram_counts() == open_store(tmp_path / "many").unigram_counts()).all()
 
 
 def test_a_build_that_is_stopped_among_the_shards_gathers_the_others_alone(
@@ -96,7 +96,7 @@ def test_long_sentences_are_cut_not_lost(tokenizer, tmp_path):
     path.write_text("cat dog " * 500 + "\n\nThe cat sees.\n\nThe dog sees.")
     manifest = run(path, tokenizer, tmp_path / "store", max_sentence_tokens=64, validation_share=0.0)
     assert manifest["counts"]["sentences cut"] == 1
-    (shard,) = Store.open(tmp_path / "store").shards("train")
+    (shard,) = open_store(tmp_path / "store").shards("train")
     assert np.diff(shard.sentences).max() == 64
     assert shard.n_tokens == sum(map(len, tokenizer.ids_of(["cat dog " * 500, "The cat sees.", "The dog sees."])))
 

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from bertworks.data.build import BuildConfig
+from bertworks.data.opening import open_store
 from bertworks.data.parts import PartWriter
 from bertworks.data.show import show
-from bertworks.data.store import Store
 from bertworks.data.vocabulary import check_unknown, tokenizer_of, unknown_fraction_of
 from bertworks.files import InputError
 from support.builds import content, document, run
@@ -44,7 +44,7 @@ def test_bad_input_leaves_no_store_and_can_be_mended(tokenizer, tmp_path, small_
     with pytest.raises(InputError, match=r"text\.txt, line 2001: byte 5"):
         run(path, tokenizer, tmp_path / "store")
     with pytest.raises(InputError, match="not finished"):
-        Store.open(tmp_path / "store")
+        open_store(tmp_path / "store")
     done = set((tmp_path / "store" / ".parts").glob("*.tokens.npy"))
     assert len(done) > 10
     calls, write = [], PartWriter.write
@@ -112,9 +112,9 @@ def test_a_vocabulary_that_cannot_match_is_refused_unless_allowed(tokenizer, tmp
     with pytest.raises(InputError, match=r"store: \d\d% of the tokens are \[UNK\]"):  # found at the end
         run(path, tokenizer, tmp_path / "store")
     with pytest.raises(InputError, match="not finished"):
-        Store.open(tmp_path / "store")
+        open_store(tmp_path / "store")
     run(path, tokenizer, tmp_path / "store", allow_unknown=True)
-    store = Store.open(tmp_path / "store")
+    store = open_store(tmp_path / "store")
     assert unknown_fraction_of(store, tokenizer_of(store)) > 0.5
     check_unknown(store, tokenizer_of(store))
     del store.manifest["unknown allowed"]

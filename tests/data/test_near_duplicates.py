@@ -16,7 +16,7 @@ from bertworks.data.near_duplicates import (
     find_near_duplicates,
     shingles,
 )
-from bertworks.data.store import Store
+from bertworks.data.opening import open_store
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support import builds
 from support.builds import content, documents
@@ -115,7 +115,7 @@ def test_a_shard_of_near_duplicates_alone_is_left_out(tokenizer, tmp_path):
     assert manifest["counts"]["dropped"]["near-duplicate"] == 12
     assert manifest["counts"]["train"]["documents"] == 2 and len(manifest["shards"]["train"]) <= 2
     names = {path.name for path in (tmp_path / "store").glob("train-*")}
-    assert names <= manifest["files"].keys() and Store.open(tmp_path / "store")
+    assert names <= manifest["files"].keys() and open_store(tmp_path / "store")
 
 
 # ---- in memory

@@ -13,8 +13,8 @@ from bertworks.data import prefetch
 from bertworks.data.batches import BatchRequest, BatchSource, PretrainingData
 from bertworks.data.instances import InstanceConfig, Position
 from bertworks.data.masking import MaskingConfig
+from bertworks.data.opening import open_store
 from bertworks.data.prefetch import Prefetcher
-from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.workers import local
 
@@ -42,7 +42,7 @@ def forks(monkeypatch):
 
 def phases(tiny_store, input_format="segment-pair", masking=MASKING):
     """Two phases of a run: short sequences, then longer ones."""
-    store, vocabulary = Store.open(tiny_store.path), tiny_store.data().vocabulary
+    store, vocabulary = open_store(tiny_store.path), tiny_store.data().vocabulary
     config = InstanceConfig(dupe_factor=2, input_format=input_format)
     return [PretrainingData(store, "train", vocabulary, length, config, masking, 1) for length in (24, 40)]
 

@@ -10,8 +10,8 @@ import pytest
 
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
+from bertworks.data.opening import open_store
 from bertworks.data.show import show
-from bertworks.data.store import Store
 from bertworks.data.vocabulary import tokenizer_of
 from bertworks.files import InputError, checksum
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
@@ -36,7 +36,7 @@ def store(built, tmp_path):
 
 
 def test_the_shards_hold_every_document_once(store):
-    opened = Store.open(store)
+    opened = open_store(store)
     tokenizer = Tokenizer.load(opened.tokenizer_folder)
     assert opened.vocab_size == tokenizer.vocab_size
     found = []
@@ -56,7 +56,7 @@ def test_the_shards_hold_every_document_once(store):
 
 
 def test_unigrams_are_those_of_the_training_split(store):
-    opened = Store.open(store)
+    opened = open_store(store)
     tokens = np.concatenate([shard.tokens for shard in opened.shards("train")])
     assert (opened.unigram_counts() == np.bincount(tokens, minlength=opened.vocab_size)).all()
     p = np.bincount(tokens) / len(tokens)
@@ -64,21 +64,21 @@ def test_unigrams_are_those_of_the_training_split(store):
 
 
 def test_pickling_a_shard_copies_no_data(store):
-    shard = Store.open(store).shards("train")[0]
+    shard = open_store(store).shards("train")[0]
     tokens = shard.tokens
     assert len(pickle.dumps(shard)) < 1000
     assert (pickle.loads(pickle.dumps(shard)).tokens == tokens).all()
 
 
 def test_fingerprint_follows_the_data(store):
-    before = Store.open(store).fingerprint
+    before = open_store(store).fingerprint
     manifest = json.loads((store / "manifest.json").read_text())
     manifest["settings"]["language"] = "xx"
     (store / "manifest.json").write_text(json.dumps(manifest))
-    assert Store.open(store).fingerprint == before
+    assert open_store(store).fingerprint == before
     manifest["files"]["train-00000.tokens.npy"]["checksum"] = "0"
     (store / "manifest.json").write_text(json.dumps(manifest))
-    assert Store.open(store, verify=False).fingerprint != before
+    assert open_store(store, verify=False).fingerprint != before
 
 
 @pytest.mark.parametrize(
@@ -96,17 +96,17 @@ def test_a_file_that_is_cut_altered_or_missing(store, name, change, message):
     if change:
         path.write_bytes(change(content))
     with pytest.raises(InputError, match=f"{name}: ({message})"):
-        Store.open(store)
+        open_store(store)
 
 
 def test_what_is_no_store(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
-        Store.open(tmp_path / "no")
+        open_store(tmp_path / "no")
     with pytest.raises(InputError, match=r"without manifest\.json"):
-        Store.open(tmp_path)
+        open_store(tmp_path)
     (tmp_path / ".parts").mkdir()
     with pytest.raises(InputError, match="not finished; rerun the `corpus build` command"):
-        Store.open(tmp_path)
+        open_store(tmp_path)
 
 
 def entered(store, path):
@@ -134,10 +134,10 @@ def test_offsets_that_do_not_rise_with_a_matching_checksum(store):
             np.save(path, changed)
             entered(store, path)
             with pytest.raises(InputError, match=message):
-                Store.open(store)
+                open_store(store)
         path.write_bytes(before)
         entered(store, path)
-    Store.open(store)
+    open_store(store)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_tokens_and_counts_of_other_text_with_a_matching_checksum(store, name, c
     np.save(store / name, values)
     entered(store, store / name)
     with pytest.raises(InputError, match=message):
-        Store.open(store)
+        open_store(store)
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ def test_a_manifest_of_other_values(store, place, value, message):
     inner[place[-1]] = value
     (store / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(InputError, match=message):
-        Store.open(store)
+        open_store(store)
 
 
 def test_a_tokenizer_of_another_size_with_a_matching_checksum(store):
     Tokenizer.train(TEXTS, TokenizerConfig(vocab_size=110)).save(store / "tokenizer")
     for path in (store / "tokenizer").iterdir():
         entered(store, path)
-    for use in (lambda path: tokenizer_of(Store.open(path)), show):
+    for use in (lambda path: tokenizer_of(open_store(path)), show):
         with pytest.raises(InputError, match=r"a vocabulary of 10[0-9] tokens; expected 11[0-9]"):
             use(store)

@@ -19,8 +19,8 @@ from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.inference.predictor import Predictor
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig, TopConfig
-from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Example, LengthLimits
 from bertworks.tasks.embedding import prepare
 from bertworks.tasks.kinds import own_task

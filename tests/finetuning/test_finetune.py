@@ -23,7 +23,7 @@ from bertworks.finetuning.job import ExampleFeed, Job
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune, joined_job
 from bertworks.inference.evaluation import evaluate
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.kinds import read_rows

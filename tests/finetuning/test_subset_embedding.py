@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bertworks.finetuning.subset_embedding import restore_embeddings, shrink_embeddings
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.training.config import OptimConfig
 from bertworks.training.optim import Optimizer
 from bertworks.training.task_objectives import ClassificationObjective

@@ -13,7 +13,7 @@ from bertworks.finetuning.job import ExampleFeed, Job
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.finetuning.teacher import score_with_teacher
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig, TrainerState

@@ -13,7 +13,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.evaluation import Evaluation
 from bertworks.inference.model import LoadedModel
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tasks.selection import DevRows
 from bertworks.tasks.tags import chunks
 from support.tiny_task import TINY, tiny_folder

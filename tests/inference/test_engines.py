@@ -13,7 +13,7 @@ from bertworks.cli.__main__ import main
 from bertworks.files import InputError
 from bertworks.inference.engines import supported_precision
 from bertworks.inference.predictor import Predictor
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tasks.inputs import Inputs
 from support.processes import predicts_when_forked
 from support.tiny_task import TINY, tiny_folder

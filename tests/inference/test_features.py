@@ -26,7 +26,7 @@ from bertworks.files import InputError
 from bertworks.inference import features
 from bertworks.inference.config import FeatureConfig
 from bertworks.inference.features import Extractor
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tasks.inputs import Inputs
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 from support.tiny_task import TINY, tiny_folder

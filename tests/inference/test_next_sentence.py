@@ -7,7 +7,7 @@ from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tokenizer import Tokenizer
 from support.tiny_task import TINY, tiny_folder
 

@@ -18,7 +18,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.inference.steps import CHUNK
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tasks.base import Example, LengthLimits, Task
 from bertworks.tasks.classification import prepare
 from bertworks.tasks.rows import in_chunks

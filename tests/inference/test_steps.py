@@ -10,7 +10,7 @@ import torch
 from bertworks.checkpoint.folder import save_folder
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from support.tiny_task import TINY, tiny_folder
 
 LONG = "good a b c bad film " * 12

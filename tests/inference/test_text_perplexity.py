@@ -14,7 +14,7 @@ from bertworks.data.corpus import Document
 from bertworks.inference import text_perplexity as module
 from bertworks.inference.predictor import Predictor
 from bertworks.inference.text_perplexity import ids_of_windows, interval, perplexity
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from support.tiny_task import TINY, tiny_folder
 
 TEXT = "good film, a b c d e f g h\nbad film.\n\nabc def ghi jkl mno pqr stu vwx yz good bad film a b c d e f\n\na\n"

@@ -16,14 +16,15 @@ import torch
 import bertworks
 from bertworks.model.acceleration import for_inference, load_kernels, training_method, use_kernels
 from bertworks.model.attention import Attention, TorchAttention
-from bertworks.model.bert import Encoder
+from bertworks.model.bert import Encoder, Layer
+from bertworks.model.build import build_model
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast import backend
 from bertworks.model.fast.backend import METHODS, Facts, choose, compile_layers
 from bertworks.model.forward import ForwardOptions, Reference
-from bertworks.model.heads import build_model
 from bertworks.model.initialization import initialise
 from bertworks.model.layout import Layout
+from bertworks.model.recurrent import RecurrentLayer
 from support.encoder_options import OPTIONS, TINY
 
 KEY, TESTS = DropoutKey(3, 1), Path(__file__).parents[1]
@@ -93,7 +94,8 @@ def way_of(encoder, layout, **options):
 
 def defined(encoder):
     """The same encoder from the modules and definitions of bert.py alone."""
-    plain = Encoder(encoder.config, pooler=encoder.pooler is not None)
+    layer = Layer if encoder.config.layer_type == "attention" else RecurrentLayer
+    plain = Encoder(encoder.config, encoder.pooler is not None, layer)
     plain.load_state_dict(encoder.state_dict())
     return plain.train(encoder.training)
 

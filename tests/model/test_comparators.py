@@ -11,10 +11,11 @@ from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.checkpoint.start import concatenate, initial_model
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
+from bertworks.model.bert import Encoder
+from bertworks.model.build import build_model
 from bertworks.model.comparators import ConcatenatedEncoders
 from bertworks.model.config import ModelConfig, TopConfig
 from bertworks.model.dropout import DropoutKey, SiteDropout
-from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer
 from bertworks.training.objectives import LanguageModelObjective
 from bertworks.training.task_objectives import ClassificationObjective, TaggingObjective
@@ -62,6 +63,11 @@ def test_a_token_sees_its_side_and_no_more(direction, kind):
         moved = (vectors(model, other)[-1] - before[-1]).abs().amax(-1)[0] > 1e-9
         sees = {"both": range(9), "left": range(changed, 9), "right": range(changed + 1)}[direction]
         assert moved.nonzero().flatten().tolist() == list(sees)
+
+
+def test_recurrent_layers_are_not_built_as_attention():
+    with pytest.raises(ValueError, match="layer_type = 'lstm': build the encoder with build_model"):
+        Encoder(shape("both", "lstm"))
 
 
 def test_what_is_pooled():

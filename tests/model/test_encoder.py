@@ -8,9 +8,9 @@ import torch
 
 from bertworks.model import layout as layout_module
 from bertworks.model.bert import Encoder
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast.attention import SequenceAttention
-from bertworks.model.heads import build_model
 from bertworks.model.initialization import initialise, sinusoids
 from bertworks.model.layout import Layout
 

@@ -13,6 +13,7 @@ from torch._dynamo.backends.debugging import aot_eager
 from bertworks.model.acceleration import compile_layers
 from bertworks.model.attention import TorchAttention
 from bertworks.model.bert import Encoder
+from bertworks.model.build import build_model
 from bertworks.model.comparators import ConcatenatedEncoders
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey, SiteDropout
@@ -20,7 +21,6 @@ from bertworks.model.fast import attention as attention_module
 from bertworks.model.fast import backend, products
 from bertworks.model.fast.attention import SequenceAttention, is_flash_possible, with_indices, without_padding
 from bertworks.model.fast.backend import accelerated
-from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.training.task_objectives import DistillationObjective
 from support.batches import batch_of

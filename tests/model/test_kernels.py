@@ -15,6 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from bertworks.model.attention import build_attention_mask, rotate, rotation
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import Dropout, DropoutKey, SiteDropout, rescale
 from bertworks.model.fast import cpu
@@ -23,7 +24,6 @@ from bertworks.model.fast.cpu import has_kernels, kernel_plan, use_kernels
 from bertworks.model.fast.kernels import build
 from bertworks.model.fast.kernels import functions as K
 from bertworks.model.forward import ForwardOptions
-from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.training import precision
 from bertworks.training.compute import wants_kernels

@@ -12,12 +12,12 @@ from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.model.acceleration import compile_layers
 from bertworks.model.attention import rotate, rotation
 from bertworks.model.bert import Encoder
+from bertworks.model.build import build_model
 from bertworks.model.config import TopConfig
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast.attention import BlockAttention
 from bertworks.model.fast.backend import accelerated
 from bertworks.model.forward import ForwardOptions
-from bertworks.model.heads import build_model
 from bertworks.model.initialization import initialise
 from bertworks.model.layout import Layout
 from bertworks.training.optim import layers_from_top

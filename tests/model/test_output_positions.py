@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from bertworks.model.acceleration import for_inference
+from bertworks.model.build import build_model
 from bertworks.model.config import TopConfig
 from bertworks.model.dropout import DropoutKey
-from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.training.objectives import PretrainingObjective
 from support.encoder_options import OPTIONS, TINY

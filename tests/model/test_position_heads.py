@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.model.initialization import start_with_position_heads
 
 CONFIG = ModelConfig(60, 256, 2, 4, 64, max_position_embeddings=64, start="position-heads")

@@ -9,8 +9,8 @@ from torch.nn.utils import prune
 
 from bertworks.model.acceleration import for_inference, reference
 from bertworks.model.bert import Encoder, SelfAttention
+from bertworks.model.build import build_model
 from bertworks.model.fast.onednn import OneDnnLinear
-from bertworks.model.heads import build_model
 from bertworks.model.initialization import initialise
 from support.encoder_options import TINY
 

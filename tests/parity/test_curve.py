@@ -5,8 +5,8 @@ import torch
 
 from bertworks.checkpoint.folder import save_folder
 from bertworks.data.instances import Position
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.reporting.log import read_log
 from bertworks.training.config import OptimConfig
 from support.loops import Feed, loop_of

@@ -5,8 +5,8 @@ import torch
 
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.checkpoint.metadata import labels_of, task_of
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from support.parity import BERT_KEYS, C, L, same_scores, shaken
 
 transformers = pytest.importorskip("transformers")

@@ -13,9 +13,9 @@ from bertworks.checkpoint.folder import load_model, load_tokenizer, read_config,
 from bertworks.config import RECIPES, load_recipe
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
+from bertworks.model.build import build_model
 from bertworks.model.fast.attention import BlockAttention
 from bertworks.model.forward import ForwardOptions
-from bertworks.model.heads import build_model
 from bertworks.model.layout import Layout
 from bertworks.pretraining.recipe import PretrainConfig
 

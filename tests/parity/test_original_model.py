@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from bertworks.checkpoint.convert.tensorflow import read_original
 from bertworks.checkpoint.folder import assemble
 from bertworks.checkpoint.hf import config_from_hf
-from bertworks.model.heads import Model, build_model
+from bertworks.model.build import build_model
+from bertworks.model.heads import Model
 from bertworks.training.objectives import PretrainingObjective
 from support.original import config_of, theirs
 from support.shared_data import SHARED, needs_shared, shared

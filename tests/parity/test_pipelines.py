@@ -11,8 +11,8 @@ from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.folder import save_folder
 from bertworks.inference.evaluation import Evaluation
 from bertworks.inference.predictor import Predictor
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.tasks.base import Example
 from bertworks.tasks.kinds import own_task
 from bertworks.tokenizer import Tokenizer, TokenizerConfig

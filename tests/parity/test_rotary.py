@@ -10,8 +10,9 @@ from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.families import BERT
 from bertworks.checkpoint.folder import load_model, read_config, save_folder
 from bertworks.files import InputError
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import Model, build_model
+from bertworks.model.heads import Model
 from support.parity import BERT_KEYS, same_scores, shaken
 
 transformers = pytest.importorskip("transformers")

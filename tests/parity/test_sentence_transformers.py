@@ -13,8 +13,8 @@ from bertworks.checkpoint.folder import save_folder
 from bertworks.checkpoint.pooling import MODES, Pooling, read_pooling, write_pooling
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from conftest import tiny_texts
 from support.shared_data import SHARED

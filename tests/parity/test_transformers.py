@@ -9,8 +9,9 @@ from torch.nn import functional as F
 
 from bertworks.checkpoint.folder import load_encoder, load_model, save_folder
 from bertworks.files import InputError
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import Model, build_model
+from bertworks.model.heads import Model
 from bertworks.training.objectives import LanguageModelObjective
 from support.parity import shaken
 

@@ -11,8 +11,8 @@ from bertworks.checkpoint.folder import load_model, save_folder
 from bertworks.cli import main
 from bertworks.config import load_recipe
 from bertworks.files import InputError
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.pretraining import distill as distilling
 from bertworks.pretraining.distill import every_second, start_student, student_config
 from bertworks.pretraining.distill_recipe import DistillConfig

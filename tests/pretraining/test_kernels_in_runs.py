@@ -7,9 +7,9 @@ import torch
 
 from bertworks.checkpoint.folder import load_model
 from bertworks.model.acceleration import use_kernels
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast.kernels.build import load
-from bertworks.model.heads import build_model
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -79,7 +79,7 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
     monkeypatch.setattr("bertworks.training.compute.load_kernels", lambda: None)
     assert not trained("run", save_every=3, quiet=False)[0]["kernels"]
     said = " ".join("".join(capsys.readouterr()).split())
-    assert "up to step 6 this run used other compiled kernels; it now uses none: it rounds differently" in said
+    assert "compiled kernels differ from those of the steps so far: the run rounds differently from here on" in said
     assert "no compiled kernels: they need Linux, gcc and PyTorch as pip installs it" in said
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,10 +19,10 @@ from bertworks.data.build import build as build_store
 from bertworks.data.corpus import InputOptions
 from bertworks.data.instances import Position
 from bertworks.data.masking import MaskingConfig
-from bertworks.data.store import Store
+from bertworks.data.opening import open_store
 from bertworks.files import InputError
 from bertworks.model import acceleration
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.pretraining import estimate as estimating
 from bertworks.pretraining.estimate import estimate
 from bertworks.pretraining.job import check_vocabulary, identity_of, open_training, pretrain, start_model
@@ -87,7 +88,7 @@ def test_the_reference_has_the_losses_of_the_faster_methods(
 
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     config = load_recipe(trained / "recipe.toml", PretrainConfig)
-    store = Store.open(tiny_store.path)
+    store = open_store(tiny_store.path)
     run = Run(tmp_path, identity_of(config, store), ALONE)
     begun, before = start_model(config, trained / "model", run, store), load_model(trained / "model")
     assert all(torch.equal(a, b) for a, b in zip(begun.parameters(), before.parameters(), strict=True))
@@ -143,6 +144,15 @@ def test_a_run_takes_the_shape_of_the_model_that_it_starts_from(tiny_store, tmp_
         assert json.loads((tmp_path / run / "results.json").read_text())["continued"] is True
     card = (tmp_path / "run" / "model" / "README.md").read_text()
     assert "license: mit" in card and "base_model: lab/encoder" in card
+
+
+def test_batches_that_need_more_memory_than_there_is_are_refused_before_a_model_is_built(
+    tiny_store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=1000))
+    monkeypatch.setattr("bertworks.pretraining.job.start_model", None)
+    with pytest.raises(InputError, match="their hidden states alone need"):
+        pretrain(load_recipe(write_recipe(tmp_path), PretrainConfig), tiny_store.path, tmp_path / "run", quiet=True)
 
 
 def test_a_padded_model_is_continued(tiny_store, tmp_path, capsys):
@@ -279,7 +289,7 @@ def test_a_finished_run_with_other_settings_is_refused(tiny_store, trained, tmp_
 def test_a_finished_run_is_found_finished_without_reading_the_corpus(tiny_store, trained, tmp_path, monkeypatch):
     """A run that is not finished has every byte checked."""
     config, read = load_recipe(trained / "recipe.toml", PretrainConfig), []
-    monkeypatch.setattr("bertworks.data.store.checksum", lambda path: read.append(path) or "0")
+    monkeypatch.setattr("bertworks.data.opening.checksum", lambda path: read.append(path) or "0")
     pretrain(config, tiny_store.path, trained, quiet=True)
     assert not read
     with pytest.raises(InputError, match="the file was altered"):
@@ -288,7 +298,7 @@ def test_a_finished_run_is_found_finished_without_reading_the_corpus(tiny_store,
 
 def test_held_out_text_is_masked_the_papers_way(tiny_store):
     """Whatever the masks of training: losses of runs with different ones can be compared."""
-    store = Store.open(tiny_store.path)
+    store = open_store(tiny_store.path)
     vocabulary = Vocabulary.of(Tokenizer.load(store.tokenizer_folder))
     plain = PretrainConfig()
     other = dataclasses.replace(plain, masking=MaskingConfig(masked_lm_prob=0.5, mask_share=0.0, random_share=1.0))

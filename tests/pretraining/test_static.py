@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bertworks.checkpoint.folder import load_encoder, load_tokenizer
-from bertworks.data.store import Store
+from bertworks.data.opening import open_store
 from bertworks.files import InputError
 from bertworks.pretraining.static import StaticConfig, train_static
 
@@ -17,7 +17,7 @@ def test_word2vec_of_a_store(tiny_store, tmp_path):
     encoder = load_encoder(tmp_path / "one")
     one, two = (load_encoder(tmp_path / name).embeddings.word.weight.detach().numpy() for name in ("one", "two"))
     assert np.array_equal(one, two) and one.shape == (tiny_store.vocab_size, 12)
-    counts = Store.open(tiny_store.path).unigram_counts()
+    counts = open_store(tiny_store.path).unigram_counts()
     assert facts["pieces_with_a_vector"] == (counts >= 5).sum() < len(counts)
     assert len(np.unique(one[counts >= 5], axis=0)) > 20  # most pieces have a vector of their own
     np.testing.assert_allclose(one[counts < 5], np.tile(one[counts >= 5].mean(0), ((counts < 5).sum(), 1)), atol=1e-6)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bertworks.data.build import BuildConfig, build
 from bertworks.data.corpus import InputOptions
-from bertworks.data.store import Store
+from bertworks.data.opening import open_store
 
 LINES = InputOptions(documents="blank-line")
 TEXT = "the a cat dog house river walks sees takes old new of in on it they"
@@ -29,7 +29,7 @@ def run(corpus, tokenizer, out, **settings):
 
 def documents(store: Path, split: str) -> list[bytes]:
     found = []
-    for shard in Store.open(store).shards(split):
+    for shard in open_store(store).shards(split):
         edges = shard.sentences[shard.documents]
         found += [shard.tokens[a:b].tobytes() for a, b in itertools.pairwise(edges)]
     return found

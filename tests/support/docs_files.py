@@ -207,8 +207,8 @@ def write_foreign_models(folder: Path) -> None:
 
     from bertworks.checkpoint.folder import save_folder
     from bertworks.checkpoint.pooling import Pooling, write_pooling
+    from bertworks.model.build import build_model
     from bertworks.model.config import ModelConfig
-    from bertworks.model.heads import build_model
     from bertworks.tokenizer import Tokenizer
 
     write_original(folder / "uncased_L-12_H-768_A-12", [*SPECIAL_TOKENS, *"abcdefghij"])

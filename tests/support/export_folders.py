@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from bertworks.checkpoint.folder import save_folder
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tokenizer import Tokenizer
 
 from .tiny_task import TINY, VOCAB

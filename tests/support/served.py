@@ -34,7 +34,7 @@ def heads_of(folder: Path) -> dict[str, Path]:
     import torch
 
     from bertworks.checkpoint.folder import save_folder
-    from bertworks.model.heads import build_model
+    from bertworks.model.build import build_model
 
     from .tiny_task import TINY, tiny_folder
 

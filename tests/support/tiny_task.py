@@ -6,8 +6,8 @@ from pathlib import Path
 
 from bertworks.checkpoint.folder import save_folder
 from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.tasks.base import Data, Task
 from bertworks.tasks.kinds import own_table, own_task
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer

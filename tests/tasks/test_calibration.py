@@ -11,7 +11,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.evaluation import evaluate
 from bertworks.inference.predictor import Predictor
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tasks.base import Example, Task
 from bertworks.tasks.calibration import BINS, expected_calibration_error, reliability
 from support.tiny_task import TINY, tiny_folder

@@ -9,8 +9,8 @@ import torch
 
 from bertworks.checkpoint.folder import save_folder
 from bertworks.inference.predictor import Predictor
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 
 TEXTS = [

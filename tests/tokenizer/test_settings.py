@@ -17,8 +17,8 @@ from bertworks.apps.doctor.folders import differing_vocab
 from bertworks.checkpoint.folder import load_tokenizer, save_folder
 from bertworks.checkpoint.metadata import input_length
 from bertworks.files import InputError
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.tasks.contexts import tokenize_contexts
 from bertworks.tokenizer import Tokenizer, settings
 

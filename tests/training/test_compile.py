@@ -11,9 +11,9 @@ import torch._dynamo
 from bertworks.config import RECIPES, load_recipe
 from bertworks.model.acceleration import compile_layers
 from bertworks.model.bert import Encoder
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast.backend import accelerated
-from bertworks.model.heads import build_model
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.training import distributed
 from bertworks.training.objectives import PRETRAINING

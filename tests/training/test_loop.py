@@ -13,11 +13,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from bertworks.data.opening import open_store
 from bertworks.data.prefetch import Prefetcher
-from bertworks.data.store import Store
 from bertworks.files import Diverged, InputError, NotWritten
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.pretraining.run import PretrainingFeed
 from bertworks.reporting.log import read_log
@@ -56,7 +56,7 @@ def batches(tiny_store, count=6, size=4):
 
 def feed(tiny_store, *phases, steps=10):
     config = PretrainConfig(model=ModelConfig(**TINY), phases=phases, loop=LoopConfig(steps=steps))
-    return PretrainingFeed(config, Store.open(tiny_store.path), tiny_store.data().vocabulary, ALONE, Prefetcher)
+    return PretrainingFeed(config, open_store(tiny_store.path), tiny_store.data().vocabulary, ALONE, Prefetcher)
 
 
 def gradient_of(model, groups, folder):
@@ -131,6 +131,14 @@ class Sick(PretrainingObjective):
         self.calls += 1
         terms = super().terms(model, batch, dropout)
         return {n: Term(t.loss * self.value if self.calls in self.when else t.loss, None) for n, t in terms.items()}
+
+
+def test_a_step_whose_backward_pass_fails_is_not_counted(tiny_store, tmp_path):
+    loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=2)
+    loop.trainer._backward = None
+    with pytest.raises(TypeError):
+        loop.train()
+    assert (loop.progress.step, loop.progress.tokens, loop.progress.instances) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("used", [0.1, 1.25])

@@ -69,7 +69,7 @@ def test_a_gpu_that_only_emulates_bfloat16_trains_in_float32(monkeypatch, real, 
 
 def test_one_process_of_a_node_checks_the_store(tiny_store, monkeypatch):
     read = []
-    monkeypatch.setattr("bertworks.data.store.checksum", lambda path: read.append(path) or "0")
+    monkeypatch.setattr("bertworks.data.opening.checksum", lambda path: read.append(path) or "0")
     config = PretrainConfig(model=TINY, phases=(Phase(24),), loop=LoopConfig(steps=1))
     monkeypatch.setenv("LOCAL_RANK", "1")
     open_training(config, tiny_store.path, finished=False)

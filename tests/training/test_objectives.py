@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.training import vocabulary_loss
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.task_objectives import ClassificationObjective, SpanObjective

@@ -11,7 +11,7 @@ import torch
 
 from bertworks.files import InputError
 from bertworks.model import layout
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.reporting.log import read_log
 from bertworks.training.config import OptimConfig
 from bertworks.training.objectives import PretrainingObjective
@@ -237,7 +237,7 @@ def test_lamb_adapts_nothing_that_has_no_norm():
 
 def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(monkeypatch):
     """Beside torch's optimizers, each on its parameters; query and key belong to AdamW. torch's Muon uses bfloat16."""
-    monkeypatch.setattr("bertworks.training.optim.has_bfloat16", lambda: True)
+    monkeypatch.setattr("bertworks.training.precision.processor_kind", lambda: "AMX")
     config = OptimConfig(rule="muon", lr=0.01, muon_lr=0.02, schedule="constant", warmup=0, max_grad_norm=0)
     model, peer = (build_model(TINY, ("mlm",), seed=1) for _ in range(2))
     named = dict(peer.named_parameters())
@@ -263,7 +263,7 @@ def test_muon_updates_the_matrices_of_the_layers_and_adamw_the_rest(monkeypatch)
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("shape", [(16, 48), (48, 16)])
 def test_an_orthogonalized_matrix_has_equal_singular_values(fast, shape, monkeypatch):
-    monkeypatch.setattr("bertworks.training.optim.has_bfloat16", lambda: fast)
+    monkeypatch.setattr("bertworks.training.precision.processor_kind", lambda: "AMX" if fast else "AVX2")
     found = orthogonalized(torch.randn(shape, generator=torch.Generator().manual_seed(2)))
     assert found.shape == shape and found.dtype is (torch.bfloat16 if fast else torch.float32)
     values = torch.linalg.svdvals(found.float())

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from bertworks.data.instances import Position
 from bertworks.files import Diverged, NotWritten
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.training import loop as loop_module
 from bertworks.training import state
 from bertworks.training import trainer as trainer_module

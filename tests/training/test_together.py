@@ -159,16 +159,17 @@ def test_processes_with_different_settings_are_refused(tiny_store, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def ask(rank):
+def ask(rank, kind):
     def question():
-        raise InputError("no such folder here")
+        raise kind("no such folder here")
 
     with distributed.joined_world() as world:
         try:
             world.from_rank0(question if world.main else lambda: "not asked")
-        except InputError as error:
+        except kind as error:
             return str(error)
 
 
-def test_an_error_of_the_first_process_is_raised_in_all():
-    assert together(ask) == ["no such folder here"] * 2
+@pytest.mark.parametrize("kind", [InputError, PermissionError])
+def test_an_error_of_the_first_process_is_raised_in_all(kind):
+    assert together(ask, kind) == ["no such folder here"] * 2

@@ -11,8 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertworks.finetuning.subset_embedding import shrink_embeddings
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.training import trainer as trainer_module
 from bertworks.training.config import OBJECTIVES, OptimConfig
 from bertworks.training.distributed import World

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from ..files import InputError, NotWritten, atomic_write, not_found, read_json_object, shorten, write_json, write_text
 from ..model.bert import Encoder
+from ..model.build import build_model
 from ..model.config import ModelConfig, TopConfig
-from ..model.heads import Model, build_model
+from ..model.heads import Model
 from ..tensors import write_tensors
 from ..tokenizer import Tokenizer
 from . import hf

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 import torch
 
 from ..files import InputError
-from ..model.bert import Encoder
-from ..model.comparators import ConcatenatedEncoders, FeatureHead
-from ..model.config import NO_TOP, HeadName, ModelConfig, TopConfig
-from ..model.heads import Model, build_head, build_model
+from ..model.bert import Encoder, encoders_in
+from ..model.build import build_head, build_model
+from ..model.comparators import FeatureHead
+from ..model.config import NO_TOP, HeadName, TopConfig
+from ..model.heads import Model
 from ..model.initialization import initialise
 from ..reporting.outputs import check_output_folder
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
@@ -127,15 +128,11 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
         raise InputError(
             f"{folders[0]} and {folders[1]} have different shapes or tokenizers; train both by one recipe on one store"
         )
-    save_folder(out, Model(_joined(shapes[0], *encoders), {}), tokenizers[0])
-
-
-def _joined(shape: ModelConfig, left: Encoder, right: Encoder) -> ConcatenatedEncoders:
-    pair = ConcatenatedEncoders(shape, pooler=False)
-    for target, source in ((pair.left, left), (pair.right, right)):
+    model = build_model(shapes[0], (), pooler=False)
+    for target, source in zip(encoders_in(model), encoders, strict=True):
         state = {name: tensor for name, tensor in source.state_dict().items() if not name.startswith("pooler.")}
         target.load_state_dict(state)
-    return pair
+    save_folder(out, model, tokenizers[0])
 
 
 # ---- a model in memory

@@ -17,6 +17,7 @@ build.py       `build`: runs these steps in parallel, and continues after a kill
 identity.py    what a store is built from, compared with what is there
 manifest.py    a store's manifest, checked
 store.py       `Store`: the corpus on disk, every token once
+opening.py     `open_store`: a store, checked
 vocabulary.py  the tokenizer of a store, and how well it fits
 show.py        a store and its instances on the terminal
 instances.py   sentence offsets -> the spans of training instances, in random order
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .instances import InstanceConfig as InstanceConfig
     from .instances import Position as Position
     from .masking import MaskingConfig as MaskingConfig
+    from .opening import open_store as open_store
     from .sentences import split_sentences as split_sentences
     from .store import Shard as Shard
     from .store import Store as Store

@@ -102,13 +102,8 @@ class PretrainingData:
         if self.masking:
             random = self._random_numbers(selection.key, selection.numbers)
             continues = self._continues(ids, candidates) if self.masking.whole_word else candidates
-            arrays += mask(
-                Rectangle(ids, candidates, continues, lengths),
-                random,
-                self.masking,
-                self.vocabulary.mask_id,
-                self.max_predictions,
-            )
+            rectangle = Rectangle(ids, candidates, continues, lengths)
+            arrays += mask(rectangle, random, self.masking, self.vocabulary.mask_id, self.max_predictions)
         return arrays
 
     def _continues(self, ids: NDArray[np.int64], candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -226,12 +221,11 @@ class BatchSource:
         """End what makes batches."""
 
 
-def as_tensors(batch: Arrays, pinned: bool = False) -> Batch:
-    """The same batch as tensors: they share the arrays' memory, or are copies in `pinned` memory for a GPU to read."""
+def as_tensors(batch: Arrays) -> Batch:
+    """The same batch as tensors, which share the arrays' memory."""
     from torch import from_numpy
 
-    tensors = {name: from_numpy(array) for name, array in batch.items()}
-    return {name: tensor.pin_memory() for name, tensor in tensors.items()} if pinned else tensors
+    return {name: from_numpy(array) for name, array in batch.items()}
 
 
 def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:

@@ -12,6 +12,7 @@ from .batches import PretrainingData
 from .identity import flat
 from .instances import Position
 from .manifest import KINDS, SPLITS, flag_of
+from .opening import open_store
 from .store import Store
 from .vocabulary import tokenizer_of, unknown_fraction_of
 
@@ -20,7 +21,7 @@ INPUTS = 5  # names of inputs that are shown
 
 def show(folder: Path | str, documents: int = 3, sentences: int = 6) -> Store:
     """Print what the store holds, how it was built, and the beginning of some training documents. Returns the store."""
-    store = Store.open(folder)
+    store = open_store(folder)
     counts = Table("", *KINDS, "shards", title=str(store.folder), title_justify="left")
     for split in SPLITS:
         numbers = [*store.manifest["counts"][split].values(), len(store.shards(split))]

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..checkpoint.folder import find_model
 from ..config import find_beside, from_dict, load_recipe
+from ..data.opening import open_store
 from ..data.store import Store
 from ..files import InputError, checksum
 from ..finetuning.job import check_settings
@@ -71,7 +72,7 @@ class Planner:
             self.base = load_recipe(find_beside(study.pretrain, inputs.recipe, "pretrain"), PretrainConfig)
         if study.finetune:
             self.finetune = find_beside(study.finetune, inputs.recipe, "finetune")
-        self.store = Store.open(inputs.corpus) if inputs.corpus else None
+        self.store = open_store(inputs.corpus) if inputs.corpus else None
         self._find_columns()
         for variant in sorted(self.study.variants, key=lambda variant: bool(variant.concat)):
             with _within(f"variant {variant.name!r}"):

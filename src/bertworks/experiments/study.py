@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..checkpoint.start import concatenate
-from ..data.store import Store
+from ..data.opening import open_store
 from ..files import InputError, read_json, write_json
 from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import finetune
@@ -208,7 +208,7 @@ class Runner:
         elif isinstance(spec, Training):
             assert isinstance(spec.config, StaticConfig)
             train_static(corpus, path / "model", spec.config)
-            tokens = sum(shard.n_tokens for shard in Store.open(corpus).shards("train"))
+            tokens = sum(shard.n_tokens for shard in open_store(corpus).shards("train"))
             results = {"metrics": {}, "steps": 0, "tokens": tokens * spec.config.epochs}
         else:
             assert isinstance(spec.config, BaselineConfig)

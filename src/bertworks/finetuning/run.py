@@ -22,8 +22,9 @@ from ..checkpoint.pooling import Pooling, write_pooling
 from ..checkpoint.start import initial_model
 from ..config import to_toml
 from ..files import InputError, atomic_write, clip, to_json, write_json, write_text
+from ..model.build import build_model
 from ..model.config import HeadName
-from ..model.heads import Model, build_model
+from ..model.heads import Model
 from ..reporting.run_files import EXAMPLES, RESULTS, TRAINED_ON, read_results, seed_folders
 from ..reporting.tables import counted
 from ..tasks.base import Data, EvaluationResult, LengthLimits, Task

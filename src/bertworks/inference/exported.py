@@ -22,7 +22,8 @@ from ..checkpoint.locate import CERTIFICATE, CONFIG
 from ..checkpoint.metadata import labels_of, top_of
 from ..checkpoint.names import heads_in
 from ..files import InputError, check_version, checksum, read_json_object
-from ..model.heads import Model, build_model
+from ..model.build import build_model
+from ..model.heads import Model
 from ..typed import check_fields
 from .engines import INPUTS
 

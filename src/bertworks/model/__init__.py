@@ -9,6 +9,7 @@ In reading order:
     dropout.py         masks that depend on (seed, step, site, row) alone
     forward.py         the attention and dropout of each layer in one pass over a batch
     heads.py           the heads, and the model that holds everything
+    build.py           a model with all its parts, from its config
     initialization.py  the initialization of all weights, also of position heads; copies in bfloat16
     recurrent.py       LSTM and GRU layers, to compare
     comparators.py     encoders of two directions; a choice of layers or a BiLSTM between encoder and head

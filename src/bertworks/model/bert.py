@@ -22,7 +22,6 @@ from .config import ModelConfig
 from .dropout import POOLER_SITE, Dropout, DropoutKey, LayerDropout, SiteDropout
 from .forward import EncoderOutput, ForwardOptions, Reference
 from .layout import Layout
-from .recurrent import RecurrentLayer
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,  # exact (erf): the paper's first release and Hugging Face's "gelu"
@@ -110,6 +109,8 @@ class Layer(nn.Module):
     def __init__(self, config: ModelConfig, first: bool = False):
         """first: whether it is the first layer of an encoder, which ModernBERT gives normalised embeddings."""
         super().__init__()
+        if config.layer_type != "attention":
+            raise ValueError(f"layer_type = {config.layer_type!r}: build the encoder with build_model (build.py)")
         self.pre = config.norm == "pre"
         self.attention = SelfAttention(config)
         has_norm = not (first and self.pre) or config.rules.first_norm
@@ -157,12 +158,14 @@ class Encoder(nn.Module):
     `train()` and `eval()` of the encoder turn dropout on and off for all of its layers.
     """
 
-    def __init__(self, config: ModelConfig, pooler: bool = True):
+    def __init__(self, config: ModelConfig, pooler: bool = True, layer: Callable[..., nn.Module] = Layer):
+        """layer: the class of the layers: Layer, or RecurrentLayer for a `layer_type` other than attention."""
         super().__init__()
         self.config, self.width = config, config.hidden_size
         self.embeddings = Embeddings(config)
-        count = min(1, config.num_hidden_layers) if config.shared_layers == "all" else config.num_hidden_layers
-        self.layers = nn.ModuleList(build_layer(config, number) for number in range(count))
+        shared = config.shared_layers == "all"
+        count = min(1, config.num_hidden_layers) if shared else config.num_hidden_layers
+        self.layers = nn.ModuleList(layer(config, first=number == 0 and not shared) for number in range(count))
         self.final_norm = layer_norm(config, self.width) if config.norm == "pre" else None
         self.pooler = build_pooler(config) if pooler else None
         self.pooler_dropout = Dropout(config.head_dropout, POOLER_SITE) if config.rules.pooler_dropout else None
@@ -231,13 +234,6 @@ class Encoder(nn.Module):
 def encoders_in(model: nn.Module) -> list[Encoder]:
     """The encoders of a model, of concatenated ones both."""
     return [module for module in model.modules() if isinstance(module, Encoder)]
-
-
-def build_layer(config: ModelConfig, number: int) -> nn.Module:
-    """A layer of the kind that `layer_type` names."""
-    if config.layer_type == "attention":
-        return Layer(config, first=number == 0 and config.shared_layers == "none")
-    return RecurrentLayer(config.hidden_size, config.layer_type, config.direction, config.layer_norm_eps)
 
 
 def build_pooler(config: ModelConfig) -> nn.Module:

@@ -17,7 +17,7 @@ width of one direction of the BiLSTM; hidden states are (..., D), packed (T, D) 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from ..files import InputError
-from .bert import Encoder
+from .bert import Encoder, Layer
 from .config import ModelConfig, TopConfig
 from .dropout import Dropout, DropoutKey, head_site
 from .forward import EncoderOutput
@@ -45,11 +45,11 @@ class ConcatenatedEncoders(nn.Module):
     `config` is that of both, with direction "pair".
     """
 
-    def __init__(self, config: ModelConfig, pooler: bool = True):
+    def __init__(self, config: ModelConfig, pooler: bool = True, layer: Callable[..., nn.Module] = Layer):
         super().__init__()
         self.config, self.width = config, 2 * config.hidden_size
-        self.left = Encoder(replace(config, direction="left"), pooler=False)
-        self.right = Encoder(replace(config, direction="right"), pooler=False)
+        self.left = Encoder(replace(config, direction="left"), False, layer)
+        self.right = Encoder(replace(config, direction="right"), False, layer)
         self.pooler = nn.Linear(self.width, self.width, config.bias) if pooler else None
 
     def forward(

@@ -171,6 +171,11 @@ class ModelConfig:
         return FAMILY_RULES[self.family]
 
     @property
+    def position_subspace(self) -> slice:
+        """The dimensions of the embeddings that only positions use with start = "position-heads": one head's width."""
+        return slice(self.hidden_size - self.hidden_size // self.num_attention_heads, self.hidden_size)
+
+    @property
     def head_dropout(self) -> float:
         """The rate before the last matrix of a classifier."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout

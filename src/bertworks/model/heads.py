@@ -1,23 +1,24 @@
-"""Heads on the encoder, and the model that holds both. The losses are in training/objectives.py.
+"""Heads on the encoder, and the model that holds both. build.py makes one. The losses are in training/objectives.py.
 
 Shapes: M masked positions, B sequences, L positions, T rows of a packed batch, D hidden width, V vocabulary, K labels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .bert import Encoder, Transform, encoders_in
-from .comparators import ConcatenatedEncoders, FeatureHead
-from .config import NO_TOP, HeadName, ModelConfig, TopConfig
+from .bert import Transform, encoders_in
+from .config import HeadName, ModelConfig
 from .dropout import Dropout, DropoutKey, head_site
 from .forward import EncoderOutput
-from .initialization import initialise, start_with_position_heads
 from .layout import Layout, with_layout
+
+if TYPE_CHECKING:
+    from .comparators import FeatureHead
 
 TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
 POOLED_MULTIPLE = 16  # in inference the number of pooled tokens that the last layer computes is a multiple of this
@@ -69,7 +70,7 @@ class TokenHead(nn.Linear):
 class Model(nn.Module):
     """An encoder, its heads by name (HeadName), and optionally a feature head, `top`, between them."""
 
-    def __init__(self, encoder: nn.Module, heads: Mapping[HeadName, nn.Module], top: FeatureHead | None = None):
+    def __init__(self, encoder: nn.Module, heads: Mapping[HeadName, nn.Module], top: "FeatureHead | None" = None):
         super().__init__()
         self.encoder: Any = encoder
         self.top = top
@@ -158,55 +159,3 @@ class Model(nn.Module):
         """(M, D) encoder output at some positions to (M, V) scores; training does it in blocks (`OutputLayer`)."""
         head = self.heads["mlm"]
         return F.linear(head(hidden), self.decoder, head.bias)  # type: ignore[arg-type]
-
-
-def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int = 0) -> nn.Module:
-    """The head of that name. `labels`: K of a classifier or tagger. `width`: of its input vectors, D if left out."""
-    width = width or config.hidden_size
-    if name == "mlm":
-        return MaskedLMHead(config)
-    if name == "nsp":  # two scores of the pooled output (section 3.1, task 2): label 0 = B follows A, 1 = B is random
-        return nn.Linear(config.hidden_size, 2)
-    if name == "tagger":
-        return TokenHead(config, labels, width, config.head_dropout)
-    if name == "span":
-        return TokenHead(config, 2, width, 0.0)  # run_squad.py drops nothing before its span head
-    return ClassificationHead(config, {"choice": 1, "sop": 2}.get(name, labels), width)
-
-
-def needs_pooler(heads: Sequence[HeadName], top: TopConfig = NO_TOP) -> bool:
-    """Whether one of these heads reads the pooler's output, or there is no head. Else nothing would train a pooler."""
-    return not heads or (top.needs_pooler and any(name not in ("mlm", *TOKEN_HEADS) for name in heads))
-
-
-def build_model(
-    config: ModelConfig,
-    heads: tuple[HeadName, ...] = ("mlm", "nsp"),
-    labels: int = 0,
-    seed: int | None = None,
-    pooler: bool | None = None,
-    top: TopConfig = NO_TOP,
-) -> Model:
-    """A model with these heads; randomly initialized if `seed` is given, else weights are to be loaded into it.
-
-    pooler: whether the encoder has one. Left out, it has one if a head reads it, or if there is no head (DistilBERT:
-    not then, because its pooler belongs to the heads). Raises InputError if `top` chooses layers that the encoder does
-    not have, ValueError for a language model's head on concatenated encoders.
-    """
-    if config.direction == "pair" and {"mlm", "nsp", "sop"} & {*heads}:
-        raise ValueError("direction = 'pair' cannot be pre-trained; pre-train 'left' and 'right' and concatenate them")
-    if pooler is None:
-        pooler = needs_pooler(heads, top) and (bool(heads) or config.rules.pooler_without_head)
-    from .acceleration import accelerated  # here, because fast/ is optional and long
-
-    encoder = (ConcatenatedEncoders if config.direction == "pair" else Encoder)(config, pooler)
-    feature_head = None if top == NO_TOP else FeatureHead(top, config, encoder.width)
-    width = encoder.width if feature_head is None else feature_head.width
-    modules = {name: build_head(name, config, labels, width) for name in heads}
-    model = accelerated(Model(encoder, modules, feature_head))
-    if seed is not None:
-        initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
-        if config.start == "position-heads":
-            for part in encoders_in(model):
-                start_with_position_heads(part)
-    return model

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from .attention import rotation
 from .bert import Embeddings, Encoder, Layer
-from .config import ModelConfig
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -83,11 +82,6 @@ AMPLITUDE = 0.03  # of the sinusoids in the position embeddings
 BASE = 1000.0  # the longest wavelength is 2 pi times nearly this many positions
 
 
-def position_subspace(config: ModelConfig) -> slice:
-    """The dimensions of the embeddings that positions have for themselves, one head's width."""
-    return slice(config.hidden_size - config.hidden_size // config.num_attention_heads, config.hidden_size)
-
-
 @torch.no_grad()
 def start_with_position_heads(encoder: Encoder, offsets: tuple[int, ...] = OFFSETS) -> None:
     """Overwrite the initialization of an encoder whose matrices are already drawn.
@@ -98,7 +92,7 @@ def start_with_position_heads(encoder: Encoder, offsets: tuple[int, ...] = OFFSE
     embeddings, N, D = encoder.embeddings, encoder.config.num_attention_heads, encoder.width
     H, direction = D // N, encoder.config.direction
     offsets = tuple(d for d in offsets if direction == "both" or (d < 0) == (direction == "left"))
-    subspace = position_subspace(encoder.config)
+    subspace = encoder.config.position_subspace
     assert embeddings.position is not None
     positions = embeddings.position.weight  # (P, D)
     cos, sin = rotation(torch.arange(len(positions)), H, BASE)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Attention
+from .config import ModelConfig
 from .dropout import LayerDropout
 from .layout import Layout
 
@@ -54,10 +55,12 @@ class RecurrentLayer(nn.Module):
     ELMo has such skip connections too, without LayerNorm. Read both ways, each direction has half the width.
     """
 
-    def __init__(self, width: int, cell: str, direction: str, eps: float):
+    def __init__(self, config: ModelConfig, first: bool = False):
+        """first: without effect; a Transformer layer has it."""
         super().__init__()
-        self.recurrent = Recurrent(width, width // len(READS[direction]), cell, direction)
-        self.output_norm = nn.LayerNorm(width, eps=eps)
+        width, direction = config.hidden_size, config.direction
+        self.recurrent = Recurrent(width, width // len(READS[direction]), config.layer_type, direction)
+        self.output_norm = nn.LayerNorm(width, eps=config.layer_norm_eps)
 
     def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
         """(T, D) to (T, D). Of `attention` only the layout is used."""

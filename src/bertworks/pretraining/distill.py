@@ -7,23 +7,23 @@ fine-tuning (finetuning/teacher.py).
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
-from ..checkpoint.folder import find_model, load_model, load_tokenizer, read_config, run_name
+from ..checkpoint.folder import find_model, load_model, read_config, run_name
 from ..checkpoint.weights import refuse_export, weights_checksum
-from ..data.store import Store
-from ..data.vocabulary import check_unknown
 from ..files import InputError, checksum
 from ..model.acceleration import compile_layers, for_inference, reference
+from ..model.build import build_model
 from ..model.config import ModelConfig
-from ..model.heads import Model, build_model
+from ..model.heads import Model
 from ..training.compute import prepare_model, should_compile
-from ..training.distributed import is_first_of_node, joined_world
+from ..training.distributed import joined_world
 from ..training.identity import Run, RunIdentity
 from ..training.loop import TrainingLoop
 from ..training.machine import prepared_process
@@ -32,7 +32,7 @@ from ..training.precision import compute_dtype
 from ..training.run import is_finished, open_run, refuse_other_folder
 from ..training.task_objectives import DistillationObjective
 from .distill_recipe import DistillConfig
-from .job import check_same_tokenizer, finish, train_on_store, training_of
+from .job import check_phases, check_same_tokenizer, finish, open_training, train_on_store
 from .run import StoreTraining
 
 METRICS = ("soft_loss", "mlm_loss", "mlm_accuracy", "cosine_loss")  # of an evaluation
@@ -48,14 +48,12 @@ def student_config(teacher: ModelConfig, layers: tuple[int, ...], where: str) ->
     plain = {"direction": "both", "layer_type": "attention", "shared_layers": "none"}
     if unlike := [f"{k} = {getattr(teacher, k)!r}" for k, value in plain.items() if getattr(teacher, k) != value]:
         raise InputError(
-            f"{where}: a teacher with {', '.join(unlike)}; expected one that sees both sides with attention layers of "
-            "their own weights"
+            f"{where}: a teacher with {', '.join(unlike)}; expected unshared, bidirectional attention layers"
         )
-    if any(not 0 <= number < teacher.num_hidden_layers for number in layers) or list(layers) != sorted({*layers}):
-        raise InputError(
-            f"layers = {list(layers)}; expected numbers of the teacher's layers, 0 to {teacher.num_hidden_layers - 1}, "
-            "in their order"
-        )
+    last = teacher.num_hidden_layers - 1
+    if any(not 0 <= number <= last for number in layers) or list(layers) != sorted({*layers}):
+        expected = f"numbers of the teacher's layers, 0 to {last}, in their order"
+        raise InputError(f"layers = {list(layers)}; expected {expected}")
     shape = replace(teacher, num_hidden_layers=len(layers))
     if teacher.family == "bert" and teacher.position_embedding_type == "learned":
         return replace(shape, family="distilbert", type_vocab_size=0)
@@ -91,83 +89,70 @@ def distill(
     config.loop.check(METRICS)
     refuse_other_folder(out)
     folder = find_model(teacher)
-    read_config(folder)  # refuses what is no model folder
+    shape = read_config(folder)[0]
     refuse_export(folder)
-    store = Store.open(corpus, verify=not is_finished(out) and is_first_of_node())
+    layers = config.layers or every_second(shape.num_hidden_layers)
+    student = config.pretraining(student_config(shape, layers, str(folder)))
+    source = open_training(student, corpus, is_finished(out))
+    check_same_tokenizer(folder, source.store)
     weights = checksum(folder / "config.json") + weights_checksum(folder)
-    identity = RunIdentity(config, (store.fingerprint, weights))
-
-    # a finished run needs no teacher
-    distillation = None if is_finished(out) else Distillation.load(config, folder, store)
+    identity = RunIdentity(config, (source.store.fingerprint, weights))
+    model = None if is_finished(out) else load_teacher(folder)  # a finished run needs no teacher
     with prepared_process(), joined_world() as world:
         run = Run(out, identity, world, quiet)
         with open_run(run) as results:
             if results is not None:
                 return results
-            assert distillation is not None
-            loop = distillation.loop(run)
-            return distillation.finish(loop) if train_on_store(distillation.source, loop) else None
+            assert model is not None
+            check_phases(student, world)
+            loop = start_loop(config, source, model, layers, run)
+            if not train_on_store(source, loop):
+                return None
+            return finish(source, loop, "distill", compare(source, loop, folder, model, layers), {})
 
 
-@dataclass(frozen=True)
-class Distillation:
-    """A teacher, its student before training, and the store on which the student is trained."""
-
-    config: DistillConfig
-    folder: Path  # of the teacher
-    teacher: Model
-    student: Model
-    layers: tuple[int, ...]  # of the teacher, with which the student starts
-    source: StoreTraining
-
-    @classmethod
-    def load(cls, config: DistillConfig, folder: Path, store: Store) -> "Distillation":
-        """Raises InputError if teacher, recipe and store do not fit together."""
-        teacher, tokenizer = load_model(folder).requires_grad_(False), load_tokenizer(folder)
-        if "mlm" not in teacher.heads:
-            heads = ", ".join(teacher.heads) or "no head"
-            raise InputError(
-                f"{folder} has {heads}; expected a teacher with a masked-LM head, as pre-training makes it"
-            )
-        check_same_tokenizer(folder, store)
-        layers = config.layers or every_second(teacher.config.num_hidden_layers)
-        shape = student_config(teacher.config, layers, str(folder))
-        check_unknown(store, tokenizer)
-        source = training_of(config.pretraining(shape), store, tokenizer)
-        return cls(config, folder, teacher, start_student(teacher, shape, layers), layers, source)
-
-    def loop(self, run: Run) -> TrainingLoop:
-        """The run's loop, new or resumed."""
-        config, device = self.config, run.world.device
-        teacher = self.teacher.to(device).eval()
-        if config.loop.compute == "reference":
-            teacher = reference(teacher)
-        elif should_compile(config.loop.compute, device):
-            compile_layers(teacher.encoder, gradients=False)
-        elif compute_dtype(config.loop.precision, device) is torch.float32:
-            teacher = for_inference(teacher)
-        objective = DistillationObjective(teacher, config.temperature, config.soft_targets == "all")
-        return self.source.loop(run, prepare_model(self.student, config.loop, run), objective, config.weights)
-
-    def finish(self, loop: TrainingLoop) -> dict[str, Any]:
-        """Write the student's folder and the results, which compare teacher and student on the held-out text."""
-        objective = loop.trainer.objective
-        assert isinstance(objective, DistillationObjective)
-        scores = self.source.evaluate(objective.teacher, PretrainingObjective(None), loop.run.world)
-        name, sizes = run_name(self.folder), (_size(self.teacher), _size(self.student))
-        comparison: dict[str, Any] = {
-            "title": f"A student of {name}",
-            "teacher": {"name": name, "weights": weights_checksum(self.folder), **sizes[0], **scores},
-            "student": {
-                "layers of the teacher": list(self.layers),
-                **sizes[1],
-                **{key: loop.metrics[key] for key in scores},
-            },
-            "ratio": {"parameters": sizes[1]["parameters"] / sizes[0]["parameters"]},
-        }
-        return finish(self.source, loop, "distill", comparison, {})
+def load_teacher(folder: Path) -> Model:
+    """The teacher of a model folder. Raises InputError if it has no masked-LM head."""
+    teacher = load_model(folder).requires_grad_(False)
+    if "mlm" not in teacher.heads:
+        heads = ", ".join(teacher.heads) or "no head"
+        raise InputError(f"{folder} has {heads}; expected a teacher with a masked-LM head, as pre-training makes it")
+    return teacher
 
 
-def _size(model: Model) -> dict[str, int]:
+def start_loop(
+    config: DistillConfig, source: StoreTraining, teacher: Model, layers: tuple[int, ...], run: Run
+) -> TrainingLoop:
+    """A new loop that trains the student."""
+    student, device = start_student(teacher, source.config.model, layers), run.world.device
+    teacher = teacher.to(device).eval()
+    if config.loop.compute == "reference":
+        teacher = reference(teacher)
+    elif should_compile(config.loop.compute, device):
+        compile_layers(teacher.encoder, gradients=False)
+    elif compute_dtype(config.loop.precision, device) is torch.float32:
+        teacher = for_inference(teacher)
+    objective = DistillationObjective(teacher, config.temperature, config.soft_targets == "all")
+    return source.loop(run, prepare_model(student, config.loop, run), objective, config.weights)
+
+
+def compare(
+    source: StoreTraining, loop: TrainingLoop, folder: Path, teacher: Model, layers: tuple[int, ...]
+) -> dict[str, Any]:
+    """What results.json says of teacher and student, whose scores are those on the held-out text."""
+    objective = loop.trainer.objective
+    assert isinstance(objective, DistillationObjective)
+    scores = source.evaluate(objective.teacher, PretrainingObjective(None), loop.run.world)
+    name, sizes = run_name(folder), (_size(teacher), _size(loop.trainer.model))
+    student = {key: loop.metrics[key] for key in scores}
+    return {
+        "title": f"A student of {name}",
+        "teacher": {"name": name, "weights": weights_checksum(folder), **sizes[0], **scores},
+        "student": {"layers of the teacher": list(layers), **sizes[1], **student},
+        "ratio": {"parameters": sizes[1]["parameters"] / sizes[0]["parameters"]},
+    }
+
+
+def _size(model: nn.Module) -> dict[str, int]:
     count = sum(p.numel() for p in model.parameters())
     return {"parameters": count, "bytes": 4 * count}

@@ -42,10 +42,8 @@ class DistillConfig:
         weights = self.weights.values()
         check_least(self, ("workers",), -1, "2 on a GPU, 0 on a CPU")
         if self.temperature <= 0 or min(weights) < 0 or not any(weights):
-            raise ValueError(
-                f"temperature = {self.temperature}, weights {', '.join(map(str, weights))}; expected a temperature "
-                "above 0 and weights of 0 or more, not all of them 0"
-            )
+            found = f"temperature = {self.temperature}, weights {', '.join(map(str, weights))}"
+            raise ValueError(f"{found}; expected a temperature above 0 and weights of 0 or more, not all of them 0")
 
     @property
     def weights(self) -> dict[str, float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..reporting.run_files import read_log
-from ..training.distributed import World, joined_world
+from ..training.distributed import joined_world
 from .job import pretrain
 from .recipe import Phase, PretrainConfig
 
@@ -42,7 +42,8 @@ def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | 
             if (update := updates[-1]) is None:
                 continue
             if is_large and (half := updates[0]):
-                held = [_held(phase, rows, world) for rows in (*sizes, phase.batch_size)]
+                phases = (replace(phase, batch_size=rows) for rows in (*sizes, phase.batch_size))
+                held = [one.tokens_of_pass(world.size) for one in phases]
                 # the peak of a process never falls: only its first pair shows how memory grows with the tokens held
                 growth = growth or (update.memory - half.memory) / (held[1] - held[0] or 1)
                 each = min(max(update.seconds - half.seconds, 0) / (fits - fits // 2), update.seconds / fits)
@@ -57,12 +58,6 @@ def estimate(config: PretrainConfig, corpus: Path, steps: int = 8, init: Path | 
             memory = max(memory, update.memory)
     rate = tokens / hours / 3600 if hours else 0.0
     return {"tokens_per_second": rate, "memory": memory, "hours": hours, "tokens": tokens} if hours else {}
-
-
-def _held(phase: Phase, rows: int, world: World) -> int:
-    """Tokens of a forward pass of updates of so many rows, padding included."""
-    mine = len(world.local_range(rows))
-    return phase.length * min(mine, phase.micro_batch_size or mine)
 
 
 def _measure(

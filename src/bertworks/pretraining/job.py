@@ -13,16 +13,17 @@ from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
 from ..checkpoint.weights import weights_checksum
 from ..data.batches import Vocabulary
+from ..data.opening import open_store
 from ..data.prefetch import Prefetcher
 from ..data.store import Store
 from ..data.vocabulary import check_unknown, tokenizer_of
 from ..files import InputError
-from ..model.config import ModelConfig
-from ..model.heads import Model, build_model
+from ..model.build import build_model
+from ..model.heads import Model
 from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
 from ..training.compute import prepare_model
-from ..training.distributed import is_first_of_node, joined_world
+from ..training.distributed import World, is_first_of_node, joined_world
 from ..training.identity import RecordCallback, Run, RunIdentity
 from ..training.loop import TrainingLoop
 from ..training.machine import check_memory, prepared_process
@@ -56,6 +57,7 @@ def pretrain(
         with open_run(run) as results:
             if results is not None:
                 return results
+            check_phases(config, world)
             loop = source.loop(run, start_model(config, init, run, source.store), PRETRAINING[config.objective])
             if not train_on_store(source, loop):
                 return None
@@ -81,25 +83,27 @@ def of_shape(config: PretrainConfig, init: Path) -> PretrainConfig:
 
 
 def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> StoreTraining:
-    """finished: the run is, so the store needs no check. The first process of a node checks it for all of them.
+    """Training on a store whose models are saved with its tokenizer.
+
+    finished: the run is, so the store needs no check. The first process of a node checks it for all of them.
 
     Raises InputError for a damaged store.
     """
-    store = Store.open(corpus, verify=not finished and is_first_of_node())
+    store = open_store(corpus, verify=not finished and is_first_of_node())
     tokenizer = tokenizer_of(store)
     check_unknown(store, tokenizer)
-    return training_of(config, store, tokenizer)
+
+    def save_model(folder: Path, model: Model, facts: Mapping[str, Any]) -> None:
+        save_folder(folder, model, tokenizer, dict(facts))
+
+    return StoreTraining(config, store, Vocabulary.of(tokenizer), save_model, Prefetcher)
 
 
-def training_of(config: PretrainConfig, store: Store, tokenizer: Tokenizer) -> StoreTraining:
-    """Training on a store whose models are saved with its tokenizer."""
-    return StoreTraining(
-        config,
-        store,
-        Vocabulary.of(tokenizer),
-        lambda folder, model, facts: save_folder(folder, model, tokenizer, dict(facts)),
-        Prefetcher,
-    )
+def check_phases(config: PretrainConfig, world: World) -> None:
+    """Raises InputError if a forward pass of a phase needs more memory than there is."""
+    for phase in config.phases:
+        tokens, shape = phase.tokens_of_pass(world.size), config.model
+        check_memory(tokens, shape.hidden_size, shape.num_hidden_layers, world.device)
 
 
 def train_on_store(source: StoreTraining, loop: TrainingLoop) -> bool:
@@ -111,27 +115,22 @@ def train_on_store(source: StoreTraining, loop: TrainingLoop) -> bool:
     shape, tokens = config.model, sum(shard.n_tokens for shard in store.shards("train"))
     parameters = sum(p.numel() for p in loop.trainer.model.parameters())
     retained = config.masking.unchanged_fraction if config.objective_spec.masked else 0.0
-    for phase in config.phases:
-        rows = -(-phase.batch_size // run.world.size)
-        tokens_of_pass = phase.length * min(phase.micro_batch_size or rows, rows)
-        check_memory(tokens_of_pass, shape.hidden_size, shape.num_hidden_layers, run.world.device)
-    resume_run(loop)
-    run.say(
-        f"model: {counted(shape.num_hidden_layers, 'layer')}, width {shape.hidden_size}, {parameters:,} parameters; "
-        f"corpus: {tokens:,} tokens; processes: {run.world.size}"
-    )
-    run.say(plateau(store.unigram_entropy(), retained))
     assert isinstance(feed, PretrainingFeed)
-    with contextlib.closing(feed):
+    with contextlib.closing(feed.source):  # ends the processes that make batches
+        resume_run(loop)
+        run.say(
+            f"model: {counted(shape.num_hidden_layers, 'layer')}, width {shape.hidden_size}, {parameters:,} "
+            f"parameters; corpus: {tokens:,} tokens; processes: {run.world.size}"
+        )
+        run.say(plateau(store.unigram_entropy(), retained))
         return train(loop)
 
 
 def plateau(entropy: float, retained: float) -> str:
     """The losses, in nats, at which a language model has learned nothing of contexts yet (docs/results.md)."""
-    copies = (
-        f", near {entropy * (1 - retained):.2f} also copies of the tokens that masking kept" if 0 < retained < 1 else ""
-    )
-    return f"unigram entropy of the corpus {entropy:.3f} nats: a loss near it has word frequencies only{copies}"
+    copies = f", near {entropy * (1 - retained):.2f} also copies of the tokens that masking kept"
+    text = f"unigram entropy of the corpus {entropy:.3f} nats: a loss near it has word frequencies only"
+    return text + copies if 0 < retained < 1 else text
 
 
 def finish(
@@ -167,16 +166,20 @@ def check_vocabulary(source: StoreTraining, init: Path | None) -> None:
     rows, tokens = source.config.model.vocab_size, source.store.vocab_size
     padded = init is not None and is_padded(rows, tokens)  # the table of that model stays as it is
     if rows != tokens and not padded:
-        has = f"the recipe's model.vocab_size is {rows}"
         advice = f"give model.vocab_size = {tokens}, or build the corpus with the other tokenizer"
         if init is not None:  # a flag would give it another shape
-            has = f"{init} has a vocabulary of {rows} tokens"
             advice = f"build the corpus with its tokenizer: bertworks corpus build ... --tokenizer {init}"
-        raise InputError(f"{has}, the corpus was built with one of {tokens}; {advice}")
+        raise InputError(f"{init or 'the recipe'} has a vocabulary of {rows} tokens, the corpus of {tokens}; {advice}")
     if init is not None:
         check_same_tokenizer(find_model(init), source.store)
-    if init is None or source.config.model.family == "roberta":  # other models of others may name another padding
-        check_padding(source.config.model, source.vocabulary.pad_id)
+    model, pad = source.config.model, source.vocabulary.pad_id
+    # config.json has to name the tokenizer's padding; models of others, apart from RoBERTa, may name another one
+    if model.pad_token_id != pad and (init is None or model.family == "roberta"):
+        fields, offset = f"model.pad_token_id = {pad}", pad + 1
+        if model.family == "roberta":  # its positions begin behind the padding
+            fields += f", model.position_offset = {offset}, model.max_position_embeddings = {model.max_length + offset}"
+        found = f"the recipe's model.pad_token_id is {model.pad_token_id}, the corpus's tokenizer pads with {pad}"
+        raise InputError(f"{found}; give {fields}")
 
 
 def check_same_tokenizer(model: Path, store: Store) -> None:
@@ -192,21 +195,6 @@ def check_same_tokenizer(model: Path, store: Store) -> None:
         )
 
 
-def check_padding(model: ModelConfig, pad: int) -> None:
-    """Raises InputError if config.json would name another padding than the tokenizer's."""
-    if model.pad_token_id == pad:
-        return
-    fields, reason = f"model.pad_token_id = {pad}", ""
-    if model.family == "roberta":
-        longest = model.max_length + pad + 1
-        fields += f", model.position_offset = {pad + 1}, model.max_position_embeddings = {longest}"
-        reason = "RoBERTa's positions begin behind it, so "
-    raise InputError(
-        f"the recipe's model.pad_token_id is {model.pad_token_id}, the corpus's tokenizer pads with {pad}; "
-        f"{reason}give {fields}"
-    )
-
-
 def start_model(config: PretrainConfig, init: Path | None, run: Run, store: Store) -> Model:
     """A model with random weights, or with those of a model folder to continue from, ready to be trained."""
     if init is None:
@@ -216,15 +204,10 @@ def start_model(config: PretrainConfig, init: Path | None, run: Run, store: Stor
             model.heads["mlm"].bias.data.copy_((counts / counts.sum()).log())  # type: ignore[operator, union-attr]
         return prepare_model(model, config.loop, run)
     if config.output_bias != "zero":
-        raise InputError(
-            f"output_bias = {config.output_bias!r} with a model to start from, which has its own; leave it out"
-        )
+        raise InputError(f"output_bias = {config.output_bias!r} with a model to start from; leave it out")
     shape = dataclasses.asdict(read_config(init)[0])
     if unlike := [f"{k}: {shape[k]!r} there, {v!r} here" for k, v in vars(config.model).items() if shape[k] != v]:
-        raise InputError(
-            f"{init} holds a model of another shape ({'; '.join(unlike)}); leave these out, since the run takes the "
-            "shape of the model that it starts from"
-        )
+        raise InputError(f"{init} holds a model of another shape ({'; '.join(unlike)}); leave these out of the recipe")
     start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
     model = prepare_model(start.model, config.loop, run)
     if start.fresh:

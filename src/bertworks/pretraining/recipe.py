@@ -30,6 +30,11 @@ class Phase:
         check_least(self, ("batch_size",), 1)
         check_least(self, ("micro_batch_size",), 0, "as many as the process has of the batch")
 
+    def tokens_of_pass(self, processes: int) -> int:
+        """The tokens of a forward pass, padding included, in the process that has most rows of a batch."""
+        rows = -(-self.batch_size // processes)
+        return self.length * min(self.micro_batch_size or rows, rows)
+
 
 @dataclass(frozen=True)
 class PretrainConfig:
@@ -53,19 +58,15 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         check_least(self, ("eval_batches",), 1)
         check_least(self, ("workers",), -1, "2 on a GPU, 0 on a CPU")
-        direction = self.objective_spec.direction
-        if self.model.direction != direction:
-            raise ValueError(
-                f"objective = {self.objective!r} with model.direction = {self.model.direction!r}; expected "
-                f"{direction!r}"
-            )
-        if self.objective_spec.pair and not self.instances.has_pairs:
-            raise ValueError(
-                f"objective = {self.objective!r} with instances.input_format = {self.instances.input_format!r}, which "
-                "has no second segment; expected 'mlm', or a format of pairs"
-            )
-        if self.instances.sentence_order and self.objective_spec.pair != "sop":
-            raise ValueError(f"instances.sentence_order with objective = {self.objective!r}; expected 'mlm+sop'")
+        objective, spec = f"objective = {self.objective!r}", self.objective_spec
+        if self.model.direction != spec.direction:
+            found = f"{objective} with model.direction = {self.model.direction!r}"
+            raise ValueError(f"{found}; expected {spec.direction!r}")
+        if spec.pair and not self.instances.has_pairs:
+            found = f"{objective} with instances.input_format = {self.instances.input_format!r}"
+            raise ValueError(f"{found}, which has no second segment; expected 'mlm', or a format of pairs")
+        if self.instances.sentence_order and spec.pair != "sop":
+            raise ValueError(f"instances.sentence_order with {objective}; expected 'mlm+sop'")
         if abs((total := sum(p.budget_fraction for p in self.phases)) - 1) > 1e-6:
             raise ValueError(f"the phases' budget_fraction adds up to {total}; expected 1")
         if self.snapshots and not 0 < min(self.snapshots) <= max(self.snapshots) <= (self.loop.steps or 1 << 60):
@@ -73,10 +74,8 @@ class PretrainConfig:
             raise ValueError(f"snapshots = {list(self.snapshots)}; expected steps of the run, from 1 to {last}")
         for phase in self.phases:
             if not 5 <= phase.length <= self.model.max_length:
-                raise ValueError(
-                    f"phase of length {phase.length}; expected 5 to {self.model.max_length}, the longest that the "
-                    "model's positions allow"
-                )
+                expected = f"5 to {self.model.max_length}, the longest that the model's positions allow"
+                raise ValueError(f"phase of length {phase.length}; expected {expected}")
 
     @property
     def objective_spec(self) -> ObjectiveSpec:

@@ -43,8 +43,7 @@ class PretrainingFeed:
         smallest = min(p.batch_size for p in config.phases)
         if smallest < world.size:
             raise InputError(f"batch_size {smallest} is less than the {world.size} processes; give each of them a row")
-        self.pinned = world.device.type == "cuda"  # a GPU copies from pinned memory while it computes
-        workers = config.workers if config.workers >= 0 else GPU_WORKERS if self.pinned else 0
+        workers = config.workers if config.workers >= 0 else GPU_WORKERS if world.device.type == "cuda" else 0
         data = [config.data(store, "train", vocabulary, phase.length) for phase in config.phases]
         self.source = prefetch(data, workers) if workers else BatchSource(data)
 
@@ -54,7 +53,7 @@ class PretrainingFeed:
         position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
         rows = self.micro_batches(self.phases[phase])
         arrays, after = self.source.take(BatchRequest(phase, position, self.phases[phase].batch_size, rows))
-        micro_batches = [(as_tensors(batch, self.pinned), part.start) for batch, part in zip(arrays, rows, strict=True)]
+        micro_batches = [(as_tensors(batch), part.start) for batch, part in zip(arrays, rows, strict=True)]
         return AccumulationBatch(micro_batches, (phase, after.group, after.offset))
 
     def micro_batches(self, phase: Phase) -> tuple[range, ...]:
@@ -70,10 +69,6 @@ class PretrainingFeed:
             if budget_used < end - 1e-9:
                 return i
         return len(self.phases) - 1
-
-    def close(self) -> None:
-        """End the processes that make batches."""
-        self.source.close()
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ import torch
 
 from ..bounds import check_least
 from ..checkpoint.folder import save_folder
+from ..data.opening import open_store
 from ..data.store import Store
 from ..data.vocabulary import check_unknown, tokenizer_of
 from ..files import InputError
+from ..model.build import build_model
 from ..model.config import ModelConfig
-from ..model.heads import build_model
 from ..reporting.outputs import check_output_folder
 
 
@@ -42,7 +43,7 @@ class StaticConfig:
 
 def train_static(corpus: Path | str, out: Path | str, config: StaticConfig | None = None) -> dict[str, Any]:
     """Train word2vec on a store; returns what the model card lists. Raises InputError if there is no store."""
-    config, store = config or StaticConfig(), Store.open(corpus)
+    config, store = config or StaticConfig(), open_store(corpus)
     check_output_folder(out, [corpus])
     tokenizer = tokenizer_of(store)
     check_unknown(store, tokenizer)

@@ -68,12 +68,8 @@ class LoopConfig:
 
     def budget_used(self, progress: TrainerState) -> float:
         """The fraction of the budget that is used, 0 to 1."""
-        fractions = [
-            progress.step / self.steps if self.steps else 0.0,
-            progress.tokens / self.tokens if self.tokens else 0.0,
-            progress.seconds / (3600 * self.hours) if self.hours else 0.0,
-        ]
-        return min(1.0, max(fractions))
+        used = (progress.step, self.steps), (progress.tokens, self.tokens), (progress.seconds, 3600 * self.hours)
+        return min(1.0, max(amount / budget if budget else 0.0 for amount, budget in used))
 
     def check(self, metrics: Sequence[str] = ()) -> None:
         """Raises InputError if the run would never end, or if `keep_best` is none of the `metrics`, where given."""

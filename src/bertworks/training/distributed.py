@@ -64,7 +64,7 @@ class World:
     def from_rank0(self, function: Callable[[], T]) -> T:
         """What `function` returns in the first process, for all, so only that process reads its disk.
 
-        An InputError that it raises there is raised in every process.
+        An InputError or OSError that it raises there is raised in every process.
         """
         if self.size == 1:
             return function()
@@ -72,10 +72,10 @@ class World:
         if self.main:
             try:
                 answer = [function()]
-            except InputError as error:
+            except (InputError, OSError) as error:
                 answer = [error]
         dist.broadcast_object_list(answer)
-        if isinstance(answer[0], InputError):
+        if isinstance(answer[0], Exception):
             raise answer[0]
         return answer[0]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ..config import differences, load_recipe, to_toml
 from ..files import InputError
@@ -20,7 +20,6 @@ RECIPE = "recipe.toml"
 FORMAT = 2  # of results.json; 1: those without a number
 _SHOWN = 3  # differing fields that a message has
 
-T = TypeVar("T")
 RecordCallback = Callable[[Mapping[str, Any]], Any]
 """Called with each record of a run's log; when it returns True, the run is saved and stops."""
 
@@ -53,7 +52,7 @@ class RunIdentity:
         return f"Found {shown}{' and more fields that differ' * (len(unlike) > _SHOWN)} in {path}. "
 
 
-def reproducible_settings(recipe: T) -> T:
+def reproducible_settings(recipe: Any) -> Any:
     """The recipe without what does not change the outcome: how often a run logs, saves, keeps snapshots and evaluates,
     and how many processes make its batches.
 
@@ -63,9 +62,7 @@ def reproducible_settings(recipe: T) -> T:
     if loop := getattr(recipe, "loop", None):
         every = loop.eval_every if loop.keep_best else 0
         neutral["loop"] = replace(loop, log_every=0, save_every=0, save_minutes=0.0, eval_every=every)
-    settings: Any = recipe
-    unchanged: T = replace(settings, **{name: value for name, value in neutral.items() if hasattr(recipe, name)})
-    return unchanged
+    return replace(recipe, **{name: value for name, value in neutral.items() if hasattr(recipe, name)})
 
 
 @dataclass(frozen=True)

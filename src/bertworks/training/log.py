@@ -31,7 +31,6 @@ class Log:
     def train(self) -> None:
         """Record the means of the losses since the last such record; NaN if no update was made."""
         trainer = self.trainer
-        trainer.finish_update()
         trainer.gather_losses()
         progress, world, used = trainer.progress, trainer.world, trainer.budget_used
         counts, seconds = progress.loss_counts, progress.seconds - self.seconds

@@ -107,7 +107,6 @@ class Checkpoints:
         Raises NotWritten if it, or the one before, could not be written.
         """
         trainer = self.trainer
-        trainer.finish_update()
         trainer.gather_losses()
         if trainer.world.main:
             self.check(wait=True)  # memory never holds two copies
@@ -148,29 +147,27 @@ class TrainingLoop:
 
     def train(self, log: "Log", stop: "Stop") -> bool:
         """Train until the budget is used; False if a signal or `on_record` has stopped the run, which is saved then."""
-        with ThreadPoolExecutor(1, "state") as thread:
-            return self._train(log, stop, Checkpoints(self.trainer, self.run, thread))
-
-    def _train(self, log: "Log", stop: "Stop", checkpoints: Checkpoints) -> bool:
         best = BestWeights(self.trainer, self.run.out)
-        for step in () if self.stopped_early else self.trainer.steps(stop):
-            if self.after_step:
-                self.after_step(self.progress.step)
-            log.show_progress(step.budget_used)
-            # with patience this may be the last step, which is not known before the evaluation
-            if step.logs or step.is_last or (step.evaluates and self.patience):
-                log.train()
-            if step.evaluates and not step.is_last:
-                self.metrics = self._evaluate(log, best)
-            is_over = step.is_last or self.stopped_early
-            stops = step.stop_requested or ((step.logs or step.evaluates) and not is_over and log.stop_requested())
-            checkpoints.check()
-            if is_over or stops or step.saves or checkpoints.are_due:
-                checkpoints.save(wait=is_over or stops)
-            if stops:
-                return False
-            if is_over:
-                break
+        with ThreadPoolExecutor(1, "state") as thread:
+            checkpoints = Checkpoints(self.trainer, self.run, thread)
+            for step in () if self.stopped_early else self.trainer.steps(stop):
+                if self.after_step:
+                    self.after_step(self.progress.step)
+                log.show_progress(step.budget_used)
+                # with patience this may be the last step, which is not known before the evaluation
+                if step.logs or step.is_last or (step.evaluates and self.patience):
+                    log.train()
+                if step.evaluates and not step.is_last:
+                    self.metrics = self._evaluate(log, best)
+                is_over = step.is_last or self.stopped_early
+                stops = step.stop_requested or ((step.logs or step.evaluates) and not is_over and log.stop_requested())
+                checkpoints.check()
+                if is_over or stops or step.saves or checkpoints.are_due:
+                    checkpoints.save(wait=is_over or stops)
+                if stops:
+                    return False
+                if is_over:
+                    break
         stop.at_once()  # all is saved: a signal need not wait for the last evaluation
         if not (self.stopped_early and self.metrics):  # the last weights are evaluated, unless the run was resumed here
             self.metrics = self._evaluate(log, best)

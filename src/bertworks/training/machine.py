@@ -6,6 +6,7 @@ import os
 import platform
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,10 +102,8 @@ def caught_signals() -> Iterator[Stop]:
         if stop.is_immediate:
             raise KeyboardInterrupt
 
-    try:
-        handlers = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    except ValueError:  # not the main thread, which alone can handle signals
-        handlers = {}
+    is_main = threading.current_thread() is threading.main_thread()  # which alone can handle signals
+    handlers = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT) if is_main}
     try:
         yield stop
     finally:

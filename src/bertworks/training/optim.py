@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..files import InputError
-from ..model.initialization import has_bfloat16, position_subspace
 from .config import OptimConfig
+from .precision import compute_dtype
 
 if TYPE_CHECKING:
     from ..model.acceleration import Kernels
@@ -63,7 +63,7 @@ class Optimizer:
             encoder: Any = model.encoder
             if encoder.config.start != "position-heads":
                 raise InputError("optim.protected_updates needs a model with start = 'position-heads'; leave it out")
-            self.words, self.subspace = encoder.embeddings.word.weight, position_subspace(encoder.config)
+            self.words, self.subspace = encoder.embeddings.word.weight, encoder.config.position_subspace
         adam, muon = self._groups(self.parameters.keys() - self.by_muon), self._groups(self.by_muon)
         beta1, beta2 = config.betas
         self.adam: torch.optim.Optimizer
@@ -86,14 +86,14 @@ class Optimizer:
             for (matrix, scale, protected), params in groups.items()
         ]
 
-    def clip(self) -> torch.Tensor:
+    def clip(self) -> Tensor:
         """Clip the gradients by their global norm, which is returned. Adam does so in the pass of its next step."""
         limit = self.config.max_grad_norm
         parameters = [p for p in self.parameters.values() if p.grad is not None]
         for p in parameters:
             if p.grad.is_sparse:  # type: ignore[union-attr]  # of word embeddings whose head had nothing to predict
                 p.grad = p.grad.to_dense()  # type: ignore[union-attr]
-        gradients: list[torch.Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
+        gradients: list[Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
         if self.kernels is not None and all(one.is_contiguous() and one.dtype is torch.float32 for one in gradients):
             norm = self.kernels.norm(gradients)
         else:
@@ -109,7 +109,7 @@ class Optimizer:
             torch.nn.utils.clip_grads_with_norm_([self.parameters[name] for name in self.by_muon], limit, norm)
         return norm
 
-    def step(self, update: int, budget_used: float, norm: torch.Tensor | None = None) -> float:
+    def step(self, update: int, budget_used: float, norm: Tensor | None = None) -> float:
         """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top.
 
         norm: of the gradients; if it is not finite, nothing is updated. It is not read: a GPU would be waited for.
@@ -128,10 +128,12 @@ class Optimizer:
             group["lr"] = lr * group["lr_scale"] * (SLOWER if protects and group["protected"] else 1.0) / scale
             group["eps"] = self.config.eps / (root if self.config.rule == "bert_adam" else 1.0)
             group["weight_decay"] = group["decay"] * scale
-        self.adam.found_inf = None if norm is None else (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
+        found_inf = None if norm is None else (~torch.isfinite(norm)).float()
+        self.adam.found_inf = found_inf  # type: ignore[attr-defined]
         self.adam.step()
         self.adam.grad_scale = None  # type: ignore[attr-defined]  # it was that of these gradients
-        if self.muon is not None and (norm is None or norm.isfinite()):  # a GPU is waited for
+        if self.muon is not None:
+            self.muon.found_inf = found_inf
             for group in self.muon.param_groups:
                 group["lr"] = lr / self.config.lr * self.config.muon_lr * group["lr_scale"]
                 group["weight_decay"] = group["decay"]
@@ -140,12 +142,12 @@ class Optimizer:
             p.grad = None
         return lr
 
-    def state(self) -> dict[str, torch.Tensor]:
+    def state(self) -> dict[str, Tensor]:
         """The moments by parameter name, for saving."""
         states = {name: self._state(name).get(p, {}) for name, p in self.parameters.items()}
         return {f"{key}.{name}": state[key] for name, state in states.items() for key in state if key != "step"}
 
-    def load(self, moments: Mapping[str, torch.Tensor] | None, updates: int) -> None:
+    def load(self, moments: Mapping[str, Tensor] | None, updates: int) -> None:
         """Take back what `state` gave after `updates` updates; None: moments of 0, to be overwritten."""
         for name, p in self.parameters.items():
             keys = ("momentum_buffer",) if name in self.by_muon else ("exp_avg", "exp_avg_sq")
@@ -168,18 +170,14 @@ def layers_from_top(names: Iterable[str]) -> dict[str, int]:
     return below | {name: layers - 1 - number for name, number in layer.items()}
 
 
-class Lamb(torch.optim.Optimizer):
-    """LAMB: Adam, plus decay, brought to the norm of what it updates, tensor by tensor.
+class TensorByTensor(torch.optim.Optimizer):
+    """An optimizer whose `update` treats each tensor by itself.
 
-    update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w; the ratio is 1 where either norm is 0.
-    In a group with `adapted` False it is 1 too, as for biases and LayerNorm in the original code. Nothing is updated if
-    `found_inf`, a tensor as fused Adam has it, is 1: a GPU is waited for, which is sooner than a copy of all moments.
+    Nothing is updated if `found_inf`, a tensor as fused Adam has it, is 1: a GPU is waited for, which is sooner than a
+    copy of all moments.
     """
 
-    found_inf: torch.Tensor | None = None
-
-    def __init__(self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float):
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True})
+    found_inf: Tensor | None = None
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -188,15 +186,29 @@ class Lamb(torch.optim.Optimizer):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    self._update(group, p, self.state[p])
+                    self.update(group, p, p.grad, self.state[p])
 
-    def _update(self, group: dict[str, Any], p: torch.Tensor, state: dict[str, torch.Tensor]) -> None:
+    def update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Tensor]) -> None:
+        """Update `p` by its gradient; `state` has its moments, and is empty before the first update."""
+        raise NotImplementedError
+
+
+class Lamb(TensorByTensor):
+    """LAMB: Adam, plus decay, brought to the norm of what it updates, tensor by tensor.
+
+    update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w; the ratio is 1 where either norm is 0.
+    In a group with `adapted` False it is 1 too, as for biases and LayerNorm in the original code.
+    """
+
+    def __init__(self, params: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True})
+
+    def update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Tensor]) -> None:
         beta1, beta2 = group["betas"]
         if not state:
             state |= {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-        assert p.grad is not None
-        first = state["exp_avg"].lerp_(p.grad, 1 - beta1)
-        second = state["exp_avg_sq"].mul_(beta2).addcmul_(p.grad, p.grad, value=1 - beta2)
+        first = state["exp_avg"].lerp_(grad, 1 - beta1)
+        second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         update = (first / second.sqrt().add_(group["eps"])).add_(p, alpha=group["weight_decay"])
         if group["adapted"]:
             norm, length = p.norm(), update.norm()
@@ -204,7 +216,7 @@ class Lamb(torch.optim.Optimizer):
         p.add_(update, alpha=-group["lr"])
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(TensorByTensor):
     """Muon (Jordan et al. 2024): the momentum of a matrix, with all singular values brought near 1, is its update.
 
     As torch.optim.Muon with `adjust_lr_fn="match_rms_adamw"`, but in float32 on a CPU without fast bfloat16: there
@@ -213,28 +225,20 @@ class Muon(torch.optim.Optimizer):
 
     momentum = 0.95
 
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    self._update(group, p, self.state[p])
-
-    def _update(self, group: dict[str, Any], p: torch.Tensor, state: dict[str, torch.Tensor]) -> None:
+    def update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Tensor]) -> None:
         if not state:
             state["momentum_buffer"] = torch.zeros_like(p)
-        assert p.grad is not None
-        mean = state["momentum_buffer"].lerp_(p.grad, 1 - self.momentum)
-        update = orthogonalized(p.grad.lerp(mean, self.momentum))  # Nesterov's momentum
+        mean = state["momentum_buffer"].lerp_(grad, 1 - self.momentum)
+        update = orthogonalized(grad.lerp(mean, self.momentum))  # Nesterov's momentum
         lr = group["lr"] * (0.2 * math.sqrt(max(p.shape)))  # the update then has the root mean square of one of AdamW's
         p.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-lr)
 
 
-def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
+def orthogonalized(matrix: Tensor) -> Tensor:
     """The matrix with singular values from about 0.7 to 1.2 in place of its own, by five Newton-Schulz iterations."""
     if matrix.shape[0] > matrix.shape[1]:
         return orthogonalized(matrix.T).T
-    x = matrix.float() if matrix.is_cpu and not has_bfloat16() else matrix.bfloat16()
+    x = matrix.to(compute_dtype("auto", matrix.device) if matrix.is_cpu else torch.bfloat16)
     x = x / x.norm().clamp(min=1e-7)
     for _ in range(5):
         product = x @ x.T

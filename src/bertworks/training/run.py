@@ -13,16 +13,7 @@ from typing import Any
 import torch
 
 from ..config import to_toml
-from ..files import (
-    InputError,
-    NotWritten,
-    OtherRun,
-    check_version,
-    remove_temporaries,
-    try_lock,
-    write_json,
-    write_text,
-)
+from ..files import InputError, OtherRun, check_version, remove_temporaries, try_lock, write_json, write_text
 from ..reporting.log import duration
 from ..reporting.run_files import LOG, RESULTS, read_results
 from . import machine
@@ -43,7 +34,7 @@ def open_run(run: Run, keep_state: bool = True) -> Iterator[dict[str, Any] | Non
     """Make or open the run's folder and hold it until the block ends. Gives the results of a finished run.
 
     keep_state: whether state/ stays when the run is finished. The processes of one job share the first one's lock.
-    Raises InputError if another job uses the folder, or if it belongs to another run.
+    Raises InputError if another job uses the folder, or if it belongs to another run; OSError if it cannot be made.
     """
     out, identity, world = run.out, run.identity, run.world
     world.check_equal("recipe", identity.hash)
@@ -55,7 +46,10 @@ def open_run(run: Run, keep_state: bool = True) -> Iterator[dict[str, Any] | Non
 
         def look() -> dict[str, Any] | None:
             if not is_finished(out):
-                lock_folder(out, lock)
+                out.mkdir(parents=True, exist_ok=True)
+                if not lock.enter_context(try_lock(out / LOCK)):
+                    advice = "wait until it ends, or give another output folder"
+                    raise InputError(f"{out}: another process is using this run folder; {advice}")
                 remove_temporaries(out / STATE_FOLDER)
             remove_temporaries(out)
             return finished(out, identity)  # another job may have ended before the folder was locked
@@ -80,10 +74,7 @@ def resume_run(loop: TrainingLoop) -> None:
     if progress.step:
         run.say(f"{run.out}: resuming at step {progress.step:,} after {duration(progress.seconds)}")
     if progress.step and progress.kernels != name:
-        run.say(
-            f"up to step {progress.step:,} this run used {'other' if progress.kernels else 'no'} compiled kernels; it "
-            f"now uses {'those of this machine' if name else 'none'}: it rounds differently from here on"
-        )
+        run.say("compiled kernels differ from those of the steps so far: the run rounds differently from here on")
     progress.kernels = name
     if run.world.main:
         state.mkdir(exist_ok=True)
@@ -163,21 +154,3 @@ def write_results(out: Path, results: dict[str, Any], world: World) -> dict[str,
         write_json(out / RESULTS, results)
     world.barrier()
     return results
-
-
-def lock_folder(out: Path, stack: contextlib.ExitStack) -> None:
-    """Make the folder `out` and hold it until the stack is closed.
-
-    Raises InputError if another process holds it, NotWritten if it cannot be made.
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        mine = stack.enter_context(try_lock(out / LOCK))
-    except OSError as error:
-        raise NotWritten(
-            f"{out}: could not make and lock the run folder ({error.strerror}); give another output folder"
-        ) from None
-    if not mine:
-        raise InputError(
-            f"{out}: another process is using this run folder; wait until it ends, or give another output folder"
-        )

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -44,9 +44,8 @@ class AccumulationBatch:
     next_position: tuple[int, int, int]  # phase, group of blocks, offset of the next instance
 
 
-class Feed(Protocol):
-    def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
-        """The batch that comes next at `progress`."""
+Feed = Callable[[TrainerState, float], AccumulationBatch]
+"""Gives the batch that comes next at this progress, and at this fraction of the budget."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +165,11 @@ class Trainer:
 
     def update(self, batch: AccumulationBatch, budget_used: float, stop: bool) -> bool:
         """One update over all micro-batches of all processes; returns whether any process is to `stop`."""
-        counts, stop_requested = self._count(batch, stop)
+        counts, tokens, instances, stop_requested = self._count(batch, stop)
         last = len(batch.micro_batches) - 1
         losses = [self._backward(micro, row, counts, i == last) for i, (micro, row) in enumerate(batch.micro_batches)]
+        self.progress.tokens += tokens
+        self.progress.instances += instances
         self.finish_update()  # that of the step before
         norm = self.optimizer.clip()
         lr = self.optimizer.step(self.progress.updates, budget_used, norm)
@@ -209,25 +210,21 @@ class Trainer:
             )
 
     def gather_losses(self) -> None:
-        """Give the first process the sums of losses of all processes, which the others then have no more."""
+        """Finish the update, and add up the losses of all processes in the first one, which alone has them then."""
+        self.finish_update()
         progress, world = self.progress, self.world
         sums = world.sum_numbers([*progress.loss_sums.values()])
         progress.loss_sums = dict(zip(progress.loss_sums, sums if world.main else [0.0] * len(sums), strict=True))
 
-    def _count(self, batch: AccumulationBatch, stop: bool) -> tuple[dict[str, float], bool]:
-        """Predictions of each term over all micro-batches and processes, and whether any process is to `stop`.
-
-        Tokens and instances are added to the progress.
-        """
+    def _count(self, batch: AccumulationBatch, stop: bool) -> tuple[dict[str, float], int, int, bool]:
+        """Predictions of each term, tokens and instances over all processes, and whether any process is to `stop`."""
         counts, tokens, instances = Counter[str](), 0, 0
         for micro, _ in batch.micro_batches:
             counts.update(self.objective.counts(micro))
             tokens += int(micro["attention_mask"].sum())
             instances += len(micro["input_ids"])
         sums = self.world.sum_numbers([*counts.values(), tokens, instances, stop])
-        self.progress.tokens += int(sums[-3])
-        self.progress.instances += int(sums[-2])
-        return dict(zip(counts, sums[:-3], strict=True)), sums[-1] > 0
+        return dict(zip(counts, sums[:-3], strict=True)), int(sums[-3]), int(sums[-2]), sums[-1] > 0
 
     def _backward(self, batch: Batch, row: int, counts: Mapping[str, float], is_last: bool) -> dict[str, Tensor]:
         """Add the gradients of a micro-batch; the last one brings those of all processes together."""

@@ -17,8 +17,8 @@ from bertworks.apps.demo.tasks import tagged
 from bertworks.apps.demo.text import collect, find_sources
 from bertworks.checkpoint.folder import save_folder
 from bertworks.files import InputError
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer
 from support.tiny_task import TINY, VOCAB
 

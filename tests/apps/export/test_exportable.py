@@ -9,8 +9,9 @@ from torch.export import Dim, export
 from bertworks.apps.export.exportable import ExportableModel
 from bertworks.files import InputError
 from bertworks.inference.exported import STATES
+from bertworks.model.build import build_model
 from bertworks.model.config import TopConfig
-from bertworks.model.heads import TOKEN_HEADS, build_model
+from bertworks.model.heads import TOKEN_HEADS
 from support.encoder_options import TINY
 
 LONG = dataclasses.replace(TINY, max_position_embeddings=640, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)

@@ -7,7 +7,7 @@ from bertworks.apps.probing.explanation import explain
 from bertworks.apps.probing.explanation_page import explain_page
 from bertworks.checkpoint.folder import save_folder
 from bertworks.inference.predictor import Predictor
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tokenizer import Tokenizer
 from support.browser import CONTRAST
 from support.tiny_task import TINY, tiny_folder

@@ -27,7 +27,7 @@ from bertworks.data.corpus import InputOptions
 from bertworks.files import InputError
 from bertworks.inference.evaluation import evaluate
 from bertworks.model.bert import Encoder
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from bertworks.tasks.base import LengthLimits
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.kinds import own_task, read_rows

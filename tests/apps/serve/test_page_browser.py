@@ -19,8 +19,8 @@ import bertworks
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import ServedModel
 from bertworks.checkpoint.folder import save_folder
+from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.heads import build_model
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
 from support.browser import CONTRAST
 from support.served import serving

@@ -11,7 +11,7 @@ import pytest
 from bertworks.apps.serve.app import ROUTERS
 from bertworks.apps.serve.config import ServeConfig
 from bertworks.checkpoint.folder import save_folder
-from bertworks.model.heads import build_model
+from bertworks.model.build import build_model
 from support.served import loaded, serving
 from support.tiny_task import TINY
 

@@ -16,6 +16,7 @@ from ...checkpoint.folder import find_model, run_name
 from ...config import differences, load_recipe, to_toml
 from ...data.batches import Vocabulary
 from ...data.build import BuildConfig, build
+from ...data.opening import open_store
 from ...data.store import Store
 from ...files import InputError, write_json, write_text
 from ...inference.predictor import Predictor
@@ -197,7 +198,7 @@ class Demo:
         if not run.finished:
             raise KeyboardInterrupt
         facts = {key: run.details[key] for key in ("steps", "tokens", "seconds")}
-        return facts | {"held_out": run.metrics | baselines(recipe, Store.open(corpus), tokenizer)}
+        return facts | {"held_out": run.metrics | baselines(recipe, open_store(corpus), tokenizer)}
 
 
 def baselines(recipe: PretrainConfig, store: Store, tokenizer: Tokenizer) -> dict[str, float]:

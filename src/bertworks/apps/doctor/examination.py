@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ...checkpoint.folder import load_tokenizer
 from ...checkpoint.locate import CONFIG, find_model
 from ...data.manifest import MANIFEST, PARTS
-from ...data.store import Store
+from ...data.opening import open_store
 from ...files import InputError, not_found
 from ...reporting.run_files import LOG, RESULTS, run_folders
 from ...reporting.tables import counted
@@ -143,7 +143,7 @@ def of_pretraining(run: Path, corpus: Path | None = None) -> Report:
     Raises InputError if it was trained on another store.
     """
     files = runs.RunFiles(run)
-    store = None if corpus is None else Store.open(corpus)
+    store = None if corpus is None else open_store(corpus)
     if store and files.results.get("corpus") not in (None, store.fingerprint):
         raise InputError(f"{corpus} is not the store that {run} was trained on; give that store, or leave it out")
     findings = _findings_of(runs.CHECKS, files) + _findings_of(
@@ -164,7 +164,7 @@ def of_finetuning(run: Path) -> Report:
 def of_store(folder: Path, thorough: bool = False) -> Report:
     """A corpus store; `thorough` compares every checksum, else only sizes and headers."""
     try:
-        findings = _findings_of(stores.CHECKS, stores.OpenStore(Store.open(folder, verify=thorough)))
+        findings = _findings_of(stores.CHECKS, stores.OpenStore(open_store(folder, verify=thorough)))
     except InputError as error:
         findings = [Finding("files", "error", str(error))]
     return Report(str(folder), "corpus store", _sorted(findings))

@@ -8,7 +8,7 @@ some band nearly always; only texts that agree in a band are compared.
 A build (`BuildConfig.near_duplicates`) keeps the sketches of each part in a file. A task compares the documents of one
 band, and of one range of its values, as a shard takes a range of hashes: so the memory is bounded. Of two similar
 documents the one with the lower hash stays. The result depends neither on the order of reading nor on workers, and a
-document on one side of the split has no near-duplicate that was found on the other.
+document has no detected near-duplicate in the other split.
 
 Shapes: D texts, S values of a sketch, B bands.
 """

@@ -113,10 +113,10 @@ def _neighbours(batch: Batch) -> Tensor:
 class LanguageModelObjective(Objective):
     """Every token from those before it, as GPT (term "ltr"), or from those behind it ("rtl"); section 5.1.
 
-    The encoder must see that side alone. The head is that of the masked LM, so that nothing else differs.
+    The encoder must have the same direction. The head is that of the masked LM, so that nothing else differs.
     """
 
-    direction: Literal["left", "right"]  # the side that a token sees
+    direction: Literal["left", "right"]  # the context of a token
 
     @property
     def name(self) -> str:

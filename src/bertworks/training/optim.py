@@ -160,7 +160,7 @@ class Optimizer:
 
 
 def layers_from_top(names: Iterable[str]) -> dict[str, int]:
-    """How many layers below the top one each parameter stands: heads, pooler and top layer 0, embeddings lowest."""
+    """The depth of each parameter, in layers below the top one: heads, pooler and top layer 0, embeddings lowest."""
     words = {name: re.sub(r"^encoder\.(left|right)\.", "encoder.", name).split(".") for name in names}
     layer = {name: int(w[2]) for name, w in words.items() if w[:2] == ["encoder", "layers"]}
     layers = max(layer.values(), default=-1) + 1

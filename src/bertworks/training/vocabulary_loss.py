@@ -177,7 +177,7 @@ def linear_cross_entropy(
     """`cross_entropy(hidden @ weight.T + bias, labels)` without holding all (M, V) scores.
 
     labels (M,), -100 for unused slots. slots: `used_slots` of the labels, if they are known. kernels: for training in
-    bfloat16 on a CPU. Hits are counted only where no gradient is asked for (evaluation): the search for the largest
+    bfloat16 on a CPU. Hits are counted only where no gradient is needed (evaluation): the search for the largest
     score costs as much as a matrix product.
     """
     slots = used_slots(labels != IGNORED) if slots is None else slots

@@ -68,7 +68,7 @@ def finetune(
     quiet: bool = False,
     **fields: Any,
 ) -> RunResults:
-    """Fine-tune a model on your own examples or on a known task, and return the results. Call it again to resume.
+    """Fine-tune a model on your own examples or on a built-in task, and return the results. Call it again to resume.
 
         bertworks.finetune("runs/base", "runs/topics", train=frame, dev="dev.csv", epochs=2, optim={"lr": 1e-4})
 
@@ -146,7 +146,7 @@ def pretrain(
 
         bertworks.pretrain("cpu", corpus="store", out="runs/first", loop={"steps": 1000}, optim={"lr": 1e-3})
 
-    recipe: its name (`bertworks recipes list`), a .toml file, or a PretrainConfig. corpus: store made by
+    recipe: its name (`bertworks recipes`), a .toml file, or a PretrainConfig. corpus: store made by
     `bertworks corpus build`. out: run folder to write. init: model folder, run folder or loaded model whose weights the
     run starts from, with its shape in place of the recipe's; none: random weights. Fields of the recipe are further
     arguments; a table is a dictionary, as in TOML. on_record: called with each record of the log; when it returns True,

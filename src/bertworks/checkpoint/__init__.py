@@ -3,7 +3,7 @@
 In reading order:
 
     folder.py    load a model or a tokenizer, save a folder
-    start.py     what training starts from: a folder with the heads that a task needs, or two folders joined
+    start.py     the initial model of a training: a folder with the heads that a task needs, or two folders joined
     hf.py        config.json to the encoder's shape and back
     metadata.py  labels, task, top, longest input
     families.py  one table a family: tensor names, classes, keys of config.json

@@ -12,7 +12,7 @@ from .sentences import Splitter
 
 @dataclass(frozen=True)
 class BuildConfig:
-    """How a corpus becomes a store."""
+    """Settings of a corpus build."""
 
     input: InputOptions = field(default_factory=InputOptions)
     """how files become documents"""

@@ -30,10 +30,10 @@ from ..tokenizer import normalize
 SHINGLE = 5  # tokens
 VALUES = 128  # S
 SEED = 1
-MISSED = 0.9  # weight of missed pairs in the choice of bands; other pairs are compared, which costs time alone
+MISSED = 0.9  # weight of missed pairs in the choice of bands; false candidates only cost time
 CHUNK = 1 << 12  # shingles hashed at once: 2 MB of values
 LEAST, GREATEST = 0.5, 0.95  # of the threshold
-FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplying by it loses nothing
+FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so multiplying by it is invertible
 KEYS = 1 << 64  # numbers of a band's values are below this
 AT_ONCE = 1 << 22  # documents of a task, about 200 MB
 NEAR = "near-"  # the beginning of the names of results

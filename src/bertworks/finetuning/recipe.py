@@ -15,7 +15,7 @@ from ..tasks.base import LengthLimits, Task
 from ..training.config import MAX_BATCH_SIZE, LoopConfig, OptimConfig
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
-LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
+LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that set the length of the training
 MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_steps` has set
 
 
@@ -102,7 +102,7 @@ class FinetuneConfig(LengthLimits):
         return replace(self.optim, warmup=int(steps * self.optim.warmup) / steps)
 
 
-# ---- what a command or a call in Python asks for
+# ---- the recipe of a command or of a call in Python
 
 
 def starting_recipe(

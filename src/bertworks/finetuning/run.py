@@ -141,7 +141,7 @@ class SeedRun:
     def __init__(self, job: Job, seed: int, out: Path):
         self.job, self.config = job, job.config.resolved(len(job.train), seed)
         self.run = Run(out, job.identity(self.config), job.world, job.quiet, job.on_record)
-        self.fresh: list[str] = []  # parts of the model with new weights
+        self.fresh: list[str] = []  # randomly initialized parts of the model
         self.evaluation: EvaluationResult | None = None  # the last evaluation
 
     def loop(self) -> TrainingLoop:

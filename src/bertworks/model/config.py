@@ -15,10 +15,10 @@ HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"
 
 
 class FamilyRules(NamedTuple):
-    """What a family computes otherwise than BERT, where no field of ModelConfig says it."""
+    """What a family computes differently from BERT, apart from the fields of ModelConfig."""
 
     pooler_activation: str = "tanh"
-    pooler_dropout: bool = False  # before the pooler, at the rate of the heads
+    pooler_dropout: bool = False  # dropout before the pooler, with the dropout rate of the heads
     pooler_without_head: bool = True  # whether an encoder without heads has its pooler
     mlm_act: str | None = None  # activation of the masked-LM head (RoBERTa: exact GELU); None: that of the layers
     transform: bool = False  # the pooler is a Transform, and heads of tokens begin with one (ModernBERT)
@@ -146,7 +146,7 @@ class ModelConfig:
             yield f"hidden_size = {D} is not divisible by num_attention_heads = {N}"
         if (rotary or position_heads) and D // N % 2:
             yield f"rotary positions or position heads with heads of width {D // N}; expected an even width"
-        if position_heads and N == 1:  # the subspace of positions would leave words no dimension
+        if position_heads and N == 1:  # the position subspace would take all dimensions
             yield "start = 'position-heads' with num_attention_heads = 1; expected 2 or more"
         if self.layer_type != "attention" and self.direction == "both" and D % 2:
             yield f"hidden_size = {D}; recurrent layers that read in both directions need an even one"
@@ -163,17 +163,17 @@ class ModelConfig:
 
     @property
     def embedding_width(self) -> int:
-        """E, the width of the embedding tables."""
+        """E, the width of the embeddings."""
         return self.embedding_size or self.hidden_size
 
     @property
     def rules(self) -> FamilyRules:
-        """What the family computes otherwise than BERT."""
+        """What the family computes differently from BERT."""
         return FAMILY_RULES[self.family]
 
     @property
     def head_dropout(self) -> float:
-        """The rate before the last matrix of a classifier."""
+        """The dropout rate before the last matrix of a classifier."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
 

@@ -19,12 +19,12 @@ from .forward import EncoderOutput
 from .initialization import initialise, start_with_position_heads
 from .layout import Layout, with_layout
 
-TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
+TOKEN_HEADS = ("tagger", "span")  # they score every token, the others the sequence
 POOLED_MULTIPLE = 16  # in inference the number of pooled tokens that the last layer computes is a multiple of this
 
 
 class MaskedLMHead(Transform):
-    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embedding table (paper, A.2).
+    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embeddings (paper, A.2).
 
     A config without `tie_word_embeddings` gives the decoder a matrix of its own. `head(x)` takes (M, D) to (M, E),
     ready for the product with that matrix.
@@ -127,7 +127,7 @@ class Model(nn.Module):
         """`encode(batch, dropout).pooled`, (B, D), for which the last layer computes the pooled tokens only."""
         if self.config.direction == "pair":
             return self.encode(batch, dropout).pooled
-        batch = with_layout(dict(batch))  # which `encode` needs too
+        batch = with_layout(dict(batch))  # `encode` needs them too
         positions = self.encoder.pooled_positions(Layout.of_batch(batch), batch["input_ids"].device)
         if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in layout.py
             positions = torch.cat([positions, positions[:1].expand(-len(positions) % POOLED_MULTIPLE)])

@@ -1,4 +1,4 @@
-"""Training: objectives, the loop, the optimizer, and runs that resume exactly. It knows nothing of text or tasks.
+"""Training: objectives, the loop, the optimizer, and runs that resume exactly. It does not depend on text or tasks.
 
 In reading order:
 

@@ -1,4 +1,4 @@
-"""The settings of training that every recipe has, how far a run has come, and the objectives of pre-training by name.
+"""The training settings of every recipe, the progress of a run, and the objectives of pre-training by name.
 
 Importing this file loads no torch.
 """
@@ -16,14 +16,14 @@ MAX_BATCH_SIZE = 1 << 20  # all rows of an update are drawn at once
 
 @dataclass
 class TrainerState:
-    """How far a run has come. `phase`, `group` and `offset` say which training instance comes next."""
+    """The progress of a run. `phase`, `group` and `offset` are the position of the next training instance."""
 
     step: int = 0  # updates tried
     updates: int = 0  # updates made: fewer than steps if some were skipped as not finite
     phase: int = 0
-    group: int = 0  # of the plan's blocks, counted over all epochs
+    group: int = 0  # number of the block group, counted over all epochs
     offset: int = 0
-    tokens: int = 0  # real tokens read
+    tokens: int = 0  # tokens read, without padding
     instances: int = 0
     seconds: float = 0.0  # of training, over all run segments
     skipped: int = 0  # updates skipped in a row
@@ -126,12 +126,12 @@ PairName = Literal["nsp", "sop"]
 
 @dataclass(frozen=True)
 class ObjectiveSpec:
-    """What the rest of a recipe has to fit."""
+    """What an objective requires of the rest of a recipe."""
 
     heads: tuple[HeadName, ...]  # of the model
     terms: tuple[str, ...]  # of the loss
     pair: PairName | None = None  # what is predicted about the two segments
-    direction: Literal["both", "left", "right"] = "both"  # what a token of the encoder sees
+    direction: Literal["both", "left", "right"] = "both"  # the context of a token
     masked: bool = True  # whether the batches are masked
 
 

@@ -1,8 +1,8 @@
-"""Trained folders behind an address: `bertworks serve` (extra `serve`).
+"""HTTP server for trained models: `bertworks serve` (extra `serve`).
 
 In reading order:
 
-    config.py       the settings of a server
+    config.py       the settings of the server
     errors.py       error responses: status, error type, and the form that each API gives them
     models.py       a served model: a predictor, and the steps that its heads allow
     queue.py        one compute thread; requests take turns, a batch at a time

@@ -76,7 +76,7 @@ def finetune(
     DataFrame, a datasets.Dataset, or a list of dictionaries. text: its text column, or two; a list or comma-separated.
     label: its label column; "": label, or of the kind embedding none (pairs that belong together). kind: single, pair,
     regression, multilabel, choice, tagging, span or embedding; none: single, or pair with two text columns. choices:
-    columns of a multiple choice. task, data: instead of tables, a known task and the folder with its files. encoding,
+    columns of a multiple choice. task, data: instead of tables, a built-in task and the folder of its files. encoding,
     sheet: of files.
 
     train_rows: number of training examples to draw; 0: all. dev_share: in place of dev, the fraction of train to
@@ -187,7 +187,7 @@ def evaluate(
 
     model: model folder, run folder, or a loaded model. dev and the columns: as in `bertworks.finetune`; by default the
     columns and the kind of the table that the model was fine-tuned on. Labels are matched by name, not by number. task,
-    data: a known task, or blimp (which of two sentences a language model prefers), and the folder with its files.
+    data: a built-in task, or blimp (which of two sentences a language model prefers), and the folder with its files.
     Raises InputError for unfit examples or an unknown label, with the row.
     """
     own = {"kind": kind, "text": text, "label": label, "choices": choices}

@@ -1,4 +1,4 @@
-"""The labelled examples that a subcommand or a function is given: a known task's files, or the user's own tables."""
+"""The labelled examples that a subcommand or a function is given: a built-in task's files, or the user's own tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ def refuse_beside(what: str, others: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True)
 class DevRows:
-    """The examples on which a fine-tuned model is evaluated: a known task's development file, or the user's own table.
+    """Examples to evaluate a fine-tuned model on: a built-in task's development file, or the user's own table.
 
     The command line fills it with paths; in Python a table may be any data that `kinds.read_rows` accepts.
     """
@@ -84,7 +84,7 @@ class DevRows:
 
 @dataclass(frozen=True)
 class TrainRows(DevRows):
-    """Examples to train on and to evaluate on: a known task's files, or the user's own tables."""
+    """Examples to train on and to evaluate on: a built-in task's files, or the user's own tables."""
 
     train: Path | None = None  # instead of a task, your own training table; needs --dev or --dev-share
     tables: ClassVar[tuple[str, ...]] = ("train", "dev")

@@ -25,7 +25,7 @@ class Arguments:
     """
 
     path: Positional[Path | None] = None  # run, folder of runs, store, model folder or training table; none: machine
-    corpus: Path | None = None  # corpus store of a pre-training run, to check its predictions at [MASK] too
+    corpus: Path | None = None  # corpus store of a pre-training run, to compute its predictions at [MASK]
     model: Path | None = None  # model folder whose vocabulary is compared with the training texts
     rows: Flat[TrainRows] = field(default_factory=TrainRows)
     json: bool = False  # print the report as JSON

@@ -19,7 +19,7 @@ from .forward import EncoderOutput
 from .initialization import initialise, start_with_position_heads
 from .layout import Layout, with_layout
 
-TOKEN_HEADS = ("tagger", "span")  # they score every token, the others the sequence
+TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
 POOLED_MULTIPLE = 16  # in inference the number of pooled tokens that the last layer computes is a multiple of this
 
 

@@ -48,8 +48,8 @@ def student_config(teacher: ModelConfig, layers: tuple[int, ...], where: str) ->
     plain = {"direction": "both", "layer_type": "attention", "shared_layers": "none"}
     if unlike := [f"{k} = {getattr(teacher, k)!r}" for k, value in plain.items() if getattr(teacher, k) != value]:
         raise InputError(
-            f"{where}: a teacher with {', '.join(unlike)}; expected a bidirectional one, with attention layers that do "
-            "not share weights"
+            f"{where}: a teacher with {', '.join(unlike)}; expected one that sees both sides with attention layers of "
+            "their own weights"
         )
     if any(not 0 <= number < teacher.num_hidden_layers for number in layers) or list(layers) != sorted({*layers}):
         raise InputError(
@@ -91,7 +91,7 @@ def distill(
     config.loop.check(METRICS)
     refuse_other_folder(out)
     folder = find_model(teacher)
-    read_config(folder)  # raises if it is not a model folder
+    read_config(folder)  # refuses what is no model folder
     refuse_export(folder)
     store = Store.open(corpus, verify=not is_finished(out) and is_first_of_node())
     weights = checksum(folder / "config.json") + weights_checksum(folder)

@@ -131,7 +131,7 @@ class Optimizer:
         self.adam.found_inf = None if norm is None else (~torch.isfinite(norm)).float()  # type: ignore[attr-defined]
         self.adam.step()
         self.adam.grad_scale = None  # type: ignore[attr-defined]  # it was that of these gradients
-        if self.muon is not None and (norm is None or norm.isfinite()):  # this waits for a GPU
+        if self.muon is not None and (norm is None or norm.isfinite()):  # a GPU is waited for
             for group in self.muon.param_groups:
                 group["lr"] = lr / self.config.lr * self.config.muon_lr * group["lr_scale"]
                 group["weight_decay"] = group["decay"]
@@ -146,7 +146,7 @@ class Optimizer:
         return {f"{key}.{name}": state[key] for name, state in states.items() for key in state if key != "step"}
 
     def load(self, moments: Mapping[str, torch.Tensor] | None, updates: int) -> None:
-        """Restore what `state` returned after `updates` updates; None: moments of 0, to be overwritten."""
+        """Take back what `state` gave after `updates` updates; None: moments of 0, to be overwritten."""
         for name, p in self.parameters.items():
             keys = ("momentum_buffer",) if name in self.by_muon else ("exp_avg", "exp_avg_sq")
             saved = {k: torch.zeros_like(p) if moments is None else moments[f"{k}.{name}"].to(p.device) for k in keys}
@@ -231,7 +231,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalized(matrix: torch.Tensor) -> torch.Tensor:
-    """The matrix with all singular values brought to about 0.7 to 1.2, by five Newton-Schulz iterations."""
+    """The matrix with singular values from about 0.7 to 1.2 in place of its own, by five Newton-Schulz iterations."""
     if matrix.shape[0] > matrix.shape[1]:
         return orthogonalized(matrix.T).T
     x = matrix.float() if matrix.is_cpu and not has_bfloat16() else matrix.bfloat16()

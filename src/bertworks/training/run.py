@@ -81,8 +81,8 @@ def resume_run(loop: TrainingLoop) -> None:
         run.say(f"{run.out}: resuming at step {progress.step:,} after {duration(progress.seconds)}")
     if progress.step and progress.kernels != name:
         run.say(
-            f"up to step {progress.step:,} this run used {'other' if progress.kernels else 'no'} compiled kernels, now "
-            f"it uses {'those of this machine' if name else 'none'}: results are rounded differently from this step on"
+            f"up to step {progress.step:,} this run used {'other' if progress.kernels else 'no'} compiled kernels; it "
+            f"now uses {'those of this machine' if name else 'none'}: it rounds differently from here on"
         )
     progress.kernels = name
     if run.world.main:

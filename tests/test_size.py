@@ -39,7 +39,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 755,
     "export": 621,
     "estimators": 145,
-    "tests": 30_059,
+    "tests": 30_057,
     "benchmarks": 5_993,
     "documentation": 9_663,
 }

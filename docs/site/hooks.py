@@ -67,7 +67,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     home = repository_path(page.file.src_uri)
     if page.file.src_uri.startswith((f"{COPIES}/", "results/")):  # what pages quote would come before them
         page.meta["search"] = {"exclude": True}
-    if home.suffix in LANGUAGES:  # room for the lines of a source file
+    if home.suffix in LANGUAGES:  # space for the lines of a source file
         page.meta["hide"] = ["navigation", "toc"]
 
     def rewritten(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""bertworks: the whole life of a BERT encoder. Importing it loads no torch."""
+"""bertworks: pre-train, fine-tune, evaluate and serve BERT encoders. Importing it does not import torch."""
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 

@@ -68,29 +68,34 @@ def finetune(
     quiet: bool = False,
     **fields: Any,
 ) -> RunResults:
-    """Fine-tune a model on your own examples or on a known task, and return the results. Call it again to resume.
+    """Fine-tune a model on your own examples or on a built-in task, and return the results. Call it again to resume.
 
         bertworks.finetune("runs/base", "runs/topics", train=frame, dev="dev.csv", epochs=2, optim={"lr": 1e-4})
 
-    model: model folder, run folder, or a loaded model. out: run folder to write. train, dev: a path, a pandas or polars
-    DataFrame, a datasets.Dataset, or a list of dictionaries. text: its text column, or two; a list or comma-separated.
-    label: its label column; "": label, or of the kind embedding none (pairs that belong together). kind: single, pair,
-    regression, multilabel, choice, tagging, span or embedding; none: single, or pair with two text columns. choices:
-    columns of a multiple choice. task, data: instead of tables, a known task and the folder with its files. encoding,
-    sheet: of files.
+    - model: model folder, run folder, model name or loaded model.
+    - out: run folder to write.
+    - train, dev: a path, a pandas or polars DataFrame, a datasets.Dataset, or a list of dictionaries.
+    - text: text column, or two as a list or separated by a comma.
+    - label: label column; "": label, or for the kind embedding none (the two texts of a row are a positive pair).
+    - kind: single, pair, regression, multilabel, choice, tagging, span or embedding; None: single, or pair with two
+      text columns.
+    - choices: columns of a multiple choice.
+    - task, data: instead of tables, a built-in task and the folder of its files.
+    - encoding, sheet: of files.
+    - train_rows: number of training examples to draw; 0: all.
+    - dev_share: instead of dev, the fraction of train to evaluate on.
+    - group: column of train; with dev_share, examples with the same value stay together.
+    - split_seed: seed of train_rows and dev_share.
+    - recipe: its name, a .toml file, or a FinetuneConfig; None: the task's defaults, for your own tables 3 epochs but
+      at least 100 updates.
+    - on_record: called with each record of the log (every `loop.log_every` updates, and every evaluation). If it
+      returns True, the run stops after that update and is saved, without a model. To stop early with the best model,
+      use the field `patience`.
+    - quiet: print nothing.
+    - fields: further arguments are fields of the recipe; a table is a dictionary, as in TOML.
 
-    train_rows: number of training examples to draw; 0: all. dev_share: in place of dev, the fraction of train to
-    evaluate on. group: a column of train; examples with the same value are not divided. split_seed: of both draws.
-
-    recipe: its name, a .toml file, or a FinetuneConfig; none: the task's own defaults. Fields of the recipe are further
-    arguments; a table is a dictionary, as in TOML. Own
-    tables train for 3 epochs and at least 100 updates, unless fields say more.
-    on_record: called with each record of the log (every `loop.log_every` updates, and every evaluation); when it
-    returns True, the run stops after that update and is saved, without a model yet. To end early with the best model,
-    use `patience`. quiet: print nothing.
-
-    Raises InputError for unfit examples, folder or fields, with the row or the field, or if `out` belongs to another
-    run.
+    Raises InputError, with the row or the field, if examples, folder or fields are wrong, or if `out` belongs to
+    another run.
     """
     folder = Path(out)
     refuse_other_folder(folder)
@@ -146,11 +151,15 @@ def pretrain(
 
         bertworks.pretrain("cpu", corpus="store", out="runs/first", loop={"steps": 1000}, optim={"lr": 1e-3})
 
-    recipe: its name (`bertworks recipes list`), a .toml file, or a PretrainConfig. corpus: store made by
-    `bertworks corpus build`. out: run folder to write. init: model folder, run folder or loaded model whose weights the
-    run starts from, with its shape in place of the recipe's; none: random weights. Fields of the recipe are further
-    arguments; a table is a dictionary, as in TOML. on_record: called with each record of the log; when it returns True,
-    the run stops after that update and is saved, without a model yet. quiet: print nothing.
+    - recipe: its name (`bertworks recipes`), a .toml file, or a PretrainConfig.
+    - corpus: store made by `bertworks corpus build`.
+    - out: run folder to write.
+    - init: model folder, run folder or loaded model to continue from, whose architecture replaces the recipe's; None:
+      random weights.
+    - on_record: called with each record of the log. If it returns True, the run stops after that update and is saved,
+      without a model.
+    - quiet: print nothing.
+    - fields: further arguments are fields of the recipe; a table is a dictionary, as in TOML.
 
     Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
@@ -185,10 +194,14 @@ def evaluate(
 
         bertworks.evaluate("runs/topics", frame, text="question", label="topic").metrics["accuracy"]
 
-    model: model folder, run folder, or a loaded model. dev and the columns: as in `bertworks.finetune`; by default the
-    columns and the kind of the table that the model was fine-tuned on. Labels are matched by name, not by number. task,
-    data: a known task, or blimp (which of two sentences a language model prefers), and the folder with its files.
-    Raises InputError for unfit examples or an unknown label, with the row.
+    - model: model folder, run folder, model name or loaded model.
+    - dev, text, label, kind, choices, encoding, sheet: as in `bertworks.finetune`; by default columns and kind are
+      those used in fine-tuning. Labels are matched by name, not by number.
+    - task, data: a built-in task and the folder of its files; task "blimp": how often a language model prefers the
+      acceptable sentence of a pair.
+    - precision: float32, bfloat16 or auto.
+
+    Raises InputError, with the row, for wrong examples or an unknown label.
     """
     own = {"kind": kind, "text": text, "label": label, "choices": choices}
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
@@ -214,13 +227,18 @@ def predict(
 
         frame["topic"] = [row["label"] for row in bertworks.predict("runs/topics", frame, text="question")]
 
-    model: model folder, run folder, or a loaded model. data: a list of texts, or of tuples of texts (pairs, question
-    and context, text and choices); a pandas or polars DataFrame, a datasets.Dataset, a list of dictionaries; or the
-    path of a file, as in `bertworks predict`. text, choices: columns of a table; by default those of fine-tuning. An
-    input without text is not predicted; it is {"empty": True}. encoding, sheet: of a file. all_scores: add the scores
-    of all labels. n_best: number of answers to each question. out: file to write the predictions to as well: a table if
-    it ends in .csv or .tsv, else JSON lines.
-    Raises InputError for unfit data, with the row.
+    - model: model folder, run folder, model name or loaded model.
+    - data: a list of texts, or of tuples of texts (pairs, question and context, text and choices); a pandas or polars
+      DataFrame, a datasets.Dataset, a list of dictionaries; or the path of a file, as in `bertworks predict`.
+    - text, choices: columns of a table; by default those used in fine-tuning.
+    - encoding, sheet: of a file.
+    - all_scores: add the scores of all labels.
+    - n_best: number of answers per question.
+    - out: file to which the predictions are also written: a table if it ends in .csv or .tsv, else JSON lines.
+    - precision: float32, bfloat16 or auto.
+
+    An input without text is not predicted; its result is {"empty": True}.
+    Raises InputError, with the row, for wrong data.
     """
     file, source = None if out is None else Path(out), _file_or(data)
     check_file(file, [source], [find_model(model)])
@@ -248,16 +266,20 @@ def features(
     out: Path | str | None = None,
     device: str | None = None,
 ) -> Any:
-    """The vectors of texts: with `pool` an array (N, W), else for each text its `Features`, a vector for each token.
+    """The vectors of texts: with `pool` an array (N, W), else the `Features` of each text, with a vector per token.
 
         vectors = bertworks.features("runs/base", frame, pool="mean")
 
-    model: model folder, run folder, or a loaded model. data: a list of texts or of pairs; a pandas or polars DataFrame,
-    a datasets.Dataset, a list of dictionaries; or the path of a file ("-": standard input). text: column of a table, or
-    two for pairs; by default those of the table that the model was fine-tuned on, or text. encoding, sheet: of a file.
-    layers, pool, words, ...: see FeatureConfig. out: write them to this file instead (.safetensors), in
-    constant memory, and return how many were written. device: cpu or cuda; none: a GPU if there is one. Raises
-    InputError for unfit data, with the row.
+    - model: model folder, run folder, model name or loaded model.
+    - data: a list of texts or of pairs; a pandas or polars DataFrame, a datasets.Dataset, a list of dictionaries; or
+      the path of a file ("-": standard input).
+    - text: column of a table, or two for pairs; by default those used in fine-tuning, or text.
+    - encoding, sheet: of a file.
+    - layers, pool, words, specials, precision, max_length: see FeatureConfig.
+    - out: write the vectors to this .safetensors file in constant memory, and return their number.
+    - device: cpu or cuda; None: a GPU if available.
+
+    Raises InputError, with the row, for wrong data.
     """
 
     config = FeatureConfig(layers, pool, words, specials, precision, max_length)

@@ -6,7 +6,7 @@ Shapes: B sequences, L positions, M masked slots (a fixed number for each B and 
     input_ids          (B, L)       int64          token ids; padding holds the tokenizer's padding id
     attention_mask     (B, L)       bool           True = a real token, False = padding
     token_type_ids     (B, L)       int64          segment of each token: 0 or 1; padding holds 0
-    masked_positions   (M,)         int64          cells of the flattened (B * L,) batch to predict; unused slots hold 0
+    masked_positions   (M,)         int64          positions to predict in the flattened batch (B * L,); unused: 0
     masked_labels      (M,)         int64          the token ids before masking; unused slots hold IGNORED
     pair_labels        (B,)         int64          0 = B follows A, 1 = it does not (NSP) or they are swapped (SOP)
     labels             (B,)         int64          classes, or the right choice of (B / C,) examples of C sequences

@@ -75,7 +75,7 @@ def shorten(value: object, limit: int = 80) -> str:
 
 
 def not_found(path: Path | str, what: Literal["file", "folder", "file or folder"] = "file") -> str:
-    """What is there in place of a file or folder that was asked for, for a message."""
+    """What was found in place of an expected file or folder, for a message."""
     if not os.path.exists(path):  # unlike the method, no error for a name that is too long
         return f"no such {what}"
     existing = "folder" if os.path.isdir(path) else "file" if os.path.isfile(path) else "pipe or device"
@@ -212,7 +212,7 @@ def safetensors_header(facts: Mapping[str, str], arrays: Iterable[tuple[str, str
         header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(header, ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)  # so that the arrays begin where their type wants to
+    text += b" " * (-len(text) % 8)  # so that the arrays are aligned for their type
     return len(text).to_bytes(8, "little") + text
 
 
@@ -255,7 +255,7 @@ def read_bytes(path: Path | str, expected: str, limit: int) -> bytes:
             about = os.fstat(file.fileno())
             regular = stat.S_ISREG(about.st_mode)
             limit = limit if regular else min(limit, PIPE_BYTES)
-            size = about.st_size if regular else limit  # pipes and devices do not say theirs
+            size = about.st_size if regular else limit  # pipes and devices have no size
             data = file.read(size + 1) if size <= limit else b""
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; expected {expected}") from None

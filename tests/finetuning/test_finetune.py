@@ -263,7 +263,7 @@ def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
     main([*line, str(tmp_path / "run")])
     results, told = read_json(tmp_path / "run/results.json"), capsys.readouterr().err
     assert results["steps"] == 100 and results["metrics"]["accuracy"] > 0.9
-    assert "100 updates of 32 rows (160 epochs: 3 would be only 1, so min_steps = 100 is used)" in told
+    assert "100 updates of 32 rows (160 epochs; 3 epochs would be fewer than min_steps = 100)" in told
     assert sum(record["kind"] == "eval" for record in read_log(tmp_path / "run")) == 10
     for name, more in (("epochs", ["--epochs", "3"]), ("none", ["--min-steps", "0"]), ("steps", ["--loop.steps", "1"])):
         main([*line, str(tmp_path / name), *more])

@@ -71,7 +71,7 @@ def test_a_run_that_reached_its_end_was_not_stopped_early(place, table, tmp_path
     loop = dataclasses.replace(CONFIG.loop, keep_best="accuracy", steps=4)
     config = dataclasses.replace(CONFIG, patience=1, loop=loop, optim=OptimConfig(lr=1e-9))
     results = finetune(config, *table, place / "model", tmp_path / "run")
-    assert results["steps"] == 4 and not results["stopped_early"] and "ended at step" not in capsys.readouterr().err
+    assert results["steps"] == 4 and not results["stopped_early"] and "stopped early" not in capsys.readouterr().err
     loop = dataclasses.replace(loop, steps=5)
     results = finetune(dataclasses.replace(config, loop=loop), *table, place / "model", tmp_path / "early", quiet=True)
     assert results["steps"] == 4 and results["stopped_early"]

@@ -65,7 +65,7 @@ def test_an_earlier_file_is_replaced_with_a_notice_and_the_input_never(place, ca
     source.write_text("good film\n")
     for notice in (False, True):
         main(["predict", str(place / "run"), str(source), "--out", str(tmp_path / "out.csv")])
-        assert ("out.csv: an earlier file, which is replaced" in capsys.readouterr().err) == notice
+        assert ("replacing the earlier" in capsys.readouterr().err) == notice
     with pytest.raises(SystemExit):
         main(["predict", str(place / "run"), str(source), "--out", str(source)])
     with pytest.raises(InputError, match=r"a\.txt is a file that is read"):

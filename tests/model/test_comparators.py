@@ -181,7 +181,7 @@ def test_the_pair_is_both_side_by_side(tmp_path):
     again = load_model(tmp_path / "tuned")
     torch.testing.assert_close(again.encode(rows).pooled, out.pooled, rtol=0, atol=0)
     for wrong in (("left", "left"), ("right", "left")):
-        with pytest.raises(InputError, match="expected an encoder that sees the"):
+        with pytest.raises(InputError, match="an encoder pre-trained with objective = "):
             concatenate(*(tmp_path / name for name in wrong), tmp_path / "no")
     with pytest.raises(ValueError, match="cannot be pre-trained"):
         build_model(shape("pair"))

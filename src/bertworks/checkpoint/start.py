@@ -113,11 +113,11 @@ def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:
     folders = [find_model(left), find_model(right)]
     check_output_folder(out, [left, right])
     encoders = [load_encoder(folder) for folder in folders]
-    for folder, encoder, side in zip(folders, encoders, ("left", "right"), strict=True):
-        if encoder.config.direction != side:
+    for folder, encoder, direction in zip(folders, encoders, ("left", "right"), strict=True):
+        if encoder.config.direction != direction:
             raise InputError(
-                f"{folder} sees {encoder.config.direction}; expected an encoder that sees the {side} context alone: "
-                f"objective = {'ltr' if side == 'left' else 'rtl'!r} in its recipe"
+                f"{folder}: direction = {encoder.config.direction!r}; expected {direction!r}, an encoder pre-trained "
+                f"with objective = {'ltr' if direction == 'left' else 'rtl'!r}"
             )
     try:
         shapes = [dataclasses.replace(encoder.config, direction="pair") for encoder in encoders]

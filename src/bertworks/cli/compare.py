@@ -8,7 +8,7 @@ from .arguments import Positional, parse
 
 @dataclass(frozen=True)
 class Arguments:
-    """Compare two finished runs on the same development rows, example by example.
+    """Compare two fine-tuned models on the same development examples.
 
     Print each metric of the second run minus the first, with a confidence interval.
 
@@ -17,10 +17,10 @@ class Arguments:
     """
 
     first: Positional[Path]  # run folder of `bertworks finetune`, with one seed or several
-    second: Positional[Path]  # run folder of the same task and development rows
+    second: Positional[Path]  # run folder with the same task and development examples
     samples: int = 10_000  # number of bootstrap samples for the confidence interval
     seed: int = 1  # seed of the bootstrap samples
-    out: Path | None = None  # JSON file to write all results to, besides printing them
+    out: Path | None = None  # JSON file to which all results are also written
 
 
 def compare(argv: list[str]) -> None:

@@ -14,7 +14,7 @@ CASED_TO_CONVERT = {"--cased": "--no-do-lower-case", "--uncased": "--do-lower-ca
 class Arguments:
     """Convert a Hugging Face folder or a TensorFlow checkpoint to a model folder.
 
-    The command lists the tensors, and compares the new folder with its source.
+    Lists the tensors, and checks that the new folder equals its source.
 
     Example:
         bertworks convert uncased_L-12_H-768_A-12/bert_model.ckpt bert-base
@@ -31,7 +31,7 @@ class Arguments:
 
 
 def convert(argv: list[str]) -> None:
-    """Convert, and print what became of each tensor."""
+    """Convert, and print the new name of each tensor."""
     arguments = parse(Arguments, argv, "convert", CASED_TO_CONVERT)
     from ..checkpoint.convert.conversion import convert as convert_folder
 

@@ -49,7 +49,7 @@ def build(argv: list[str]) -> None:
 
 @dataclass(frozen=True)
 class ShowArguments:
-    """Check a corpus store, and print its counts, documents and training instances.
+    """Check a corpus store; print its counts, some documents and training instances.
 
     Example:
         bertworks corpus show store
@@ -77,6 +77,6 @@ def show(argv: list[str]) -> None:
     tokenizer = tokenizer_of(store)
     settings = (arguments.length, InstanceConfig(), MaskingConfig())
     data = PretrainingData(store, "train", Vocabulary.of(tokenizer), *settings, seed=12345)
-    print("\nTraining instances; a predicted token is shown as input<original>")
+    print("\nTraining instances; tokens to predict are shown as input<original>")
     for line in instances_as_text(data, tokenizer, arguments.instances):
         print(f"\n{line}")

@@ -22,7 +22,7 @@ class Arguments:
 
     out: Path = Path("runs/demo")  # folder to write; an unfinished demo in it is resumed
     model: str = DemoConfig.model  # encoder to fine-tune: a model name, model folder or run folder
-    # about how long the demo may take; pre-training gets the time that fine-tuning leaves
+    # approximate duration of the demo in minutes; pre-training uses the time that fine-tuning leaves
     minutes: float = DemoConfig.minutes
 
 

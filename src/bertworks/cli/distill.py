@@ -18,16 +18,17 @@ class Arguments:
     Example:
         bertworks distill cpu --teacher runs/base --corpus store --out runs/small
 
-    Every field of a recipe is a flag. The defaults are those of the given recipe.
+    RECIPE is a name from `bertworks recipes` or a .toml file. Every field of it
+    is a flag, whose default is the recipe's value.
 
     Most used (-H explains all flags):
         --teacher                model to distil, with a masked-LM head
         --corpus                 corpus store built with the teacher's tokenizer
-        --out                    folder of the run
-        --layers                 layers of the teacher that the student starts from
+        --out                    folder to write the student, log and results to
+        --layers                 teacher's layers that the student is made of
         --loop.hours             limit of training time; or --loop.steps, .tokens
         --optim.lr               peak learning rate
-        --phases.0.batch-size    instances per update; .length: tokens of each
+        --phases.0.batch-size    sequences per update; .length: tokens of each
     """
 
     teacher: Path  # model folder or run folder of the teacher, with a masked-LM head
@@ -35,7 +36,7 @@ class Arguments:
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[DistillConfig]
     recipe: Positional[str | None] = None  # name from `bertworks recipes`, or a .toml file (or: --recipe RECIPE)
-    # write the files of this tracker during the run, into the run folder (extra `tensorboard`)
+    # also log to this tracker, into the run folder (needs the extra `tensorboard`)
     log: Literal["tensorboard"] | None = None
 
 

@@ -11,7 +11,7 @@ from .arguments import DevRows, Flat, Positional, flags_in, names_in, parse, ref
 
 @dataclass(frozen=True)
 class Arguments:
-    """Evaluate a model on development rows or on text, and print its metrics as JSON.
+    """Evaluate a model on labelled examples or on text, and print its metrics as JSON.
 
     Example:
         bertworks evaluate runs/mrpc --task mrpc --data glue/MRPC
@@ -20,24 +20,24 @@ class Arguments:
         bertworks evaluate runs/base --perplexity notes.txt
         bertworks evaluate runs/base --task blimp --data blimp/data
 
-    Tables have the columns of the table that the model was fine-tuned on.
+    The columns of a table default to those used in fine-tuning.
 
     Labels are matched by name, not by number.
 
-    With --perplexity, measure how well a language model predicts a text; with --task blimp, how often it prefers the
+    --perplexity measures how well a language model predicts a text. --task blimp measures how often it prefers the
     acceptable sentence of a minimal pair.
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
     rows: Flat[DevRows] = field(default_factory=DevRows)
-    perplexity: str = ""  # instead of rows: file, folder or glob of text; blank lines separate documents
-    out: Path | None = None  # JSON file to write the metrics to, besides printing them
+    perplexity: str = ""  # instead of labelled examples: file, folder or glob of text; blank lines separate documents
+    out: Path | None = None  # JSON file to which the metrics are also written
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
 
 
 def evaluate(argv: list[str]) -> None:
-    """Print the metrics, and write them if asked to."""
+    """Print the metrics, and write them with --out."""
     arguments = parse(Arguments, argv, "evaluate")
     from ..inference.evaluation import measure
     from ..inference.text_perplexity import perplexity

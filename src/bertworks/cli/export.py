@@ -11,11 +11,11 @@ from .arguments import DevRows, Flat, Positional, flags_in, names_in, parse, ref
 
 @dataclass(frozen=True)
 class Arguments:
-    """Export a model to ONNX, with a certificate of how much its scores differ.
+    """Export a model to ONNX, and measure how much its scores differ.
 
     Use the new folder like a model folder: `bertworks predict NEW reviews.txt`.
 
-    With --compare, measure which engine is fastest on this machine instead.
+    --compare measures instead which engine is fastest on this machine.
 
     Example:
         bertworks export runs/sst2 --out sst2-onnx
@@ -30,8 +30,8 @@ class Arguments:
     precision: Literal["float32", "int8"] = "float32"  # number type of matrix products
     rows: Flat[DevRows] = field(default_factory=DevRows)
     verify: Path | None = None
-    """check an exported folder instead: its files, and its scores on our texts; exit status 1 if something differs"""
-    compare: bool = False  # measure the engines of this machine on the model instead of writing an export
+    """instead, check the files and scores of an exported folder; exit status 1 if they differ from its certificate"""
+    compare: bool = False  # instead of exporting, measure speed and scores of the model with each engine
     texts: Path | None = None  # file with texts, one per line, for --compare; none: built-in English and Korean ones
     seconds: float = 60.0  # time limit of --compare
 
@@ -65,7 +65,7 @@ def export(argv: list[str]) -> None:
     rows = arguments.rows
     dev = remembered(rows, arguments.model, names_in(argv)).read() if rows.task or rows.dev else None
     if is_export(arguments.out):
-        print(f"{arguments.out}: an earlier export, which is replaced", file=sys.stderr)
+        print(f"replacing the earlier export {arguments.out}", file=sys.stderr)
     certificate = export_folder(arguments.model, arguments.out, arguments.precision, dev)
     print(f"{arguments.out}: {', '.join(sorted({*certificate['graph']['outputs'].values()}))}")
     _print_difference(f"{certificate['difference']['texts']} built-in texts", certificate["difference"])

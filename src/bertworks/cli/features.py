@@ -11,24 +11,24 @@ from .arguments import Flat, Positional, parse
 
 @dataclass(frozen=True)
 class Arguments:
-    """Write a vector for each token, word or whole text, with its offsets in the text.
+    """Write one vector per token, word or text, with its offsets in the text.
 
     Example:
         bertworks features runs/base texts.txt --out vectors.safetensors --pool mean
     """
 
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
-    # text file with a text in each line; table .csv, .tsv, .jsonl, .parquet or .xlsx; - for standard input (or: --data
+    # text file with one text per line; table: .csv, .tsv, .jsonl, .parquet, .xlsx; - for standard input (or: --data
     # DATA)
     data: Positional[str]
     out: Path  # file to write: .safetensors
     config: Flat[FeatureConfig] = field(default_factory=FeatureConfig)
-    # text column of a table, or two columns separated by a comma for sentence pairs; empty: those of the table that the
-    # model was fine-tuned on, or text
+    # text column of a table, or two columns separated by a comma for sentence pairs; empty: the columns used in
+    # fine-tuning, or text
     text: str = ""
-    encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
+    encoding: str = "utf-8"  # text encoding of the file: utf-8, cp949, euc-kr, utf-16 or another Python codec
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
-    device: Literal["cpu", "cuda"] | None = None  # where to compute; none: a GPU if there is one, else the CPU
+    device: Literal["cpu", "cuda"] | None = None  # device to compute on; none: a GPU if available, else the CPU
 
 
 def features(argv: list[str]) -> None:

@@ -15,7 +15,7 @@ T = TypeVar("T", bound=Any)  # arguments with a recipe of fine-tuning
 
 @dataclass(frozen=True)
 class Arguments:
-    """Fine-tune a model on a known task or your own table. Rerun it to resume.
+    """Fine-tune a model on a built-in task or your own table. Rerun it to resume.
 
     Example:
         bertworks finetune runs/base --task mrpc --data MRPC --out runs/mrpc
@@ -24,31 +24,31 @@ class Arguments:
         bertworks finetune runs/student --task mrpc --data MRPC \\
             --teacher runs/mrpc --out runs/taught
 
-    Own tables train for 3 epochs and at least 100 updates, unless flags say more.
+    Default for your own table: 3 epochs, but at least 100 updates.
 
-    A grid of settings: `bertworks study sweep`. All GLUE tasks: `study run suite`.
+    To search settings: `bertworks study sweep`. All GLUE tasks: `study run suite`.
 
     Most used (-H explains all flags):
-        --task, --data    a known task (`bertworks recipes tasks`) and its folder
+        --task, --data    a built-in task (`bertworks recipes tasks`) and its folder
         --train, --dev    your own tables instead: .csv, .jsonl, .parquet, ...
         --text, --label   their columns; two text columns are separated by a comma
         --dev-share       fraction of --train to evaluate on, instead of --dev
-        --out             folder of the run
+        --out             folder to write the model, log and results to
         --epochs          passes over the training examples
         --batch-size      examples per update
         --optim.lr        peak learning rate
-        --max-seq-length  tokens of an input; longer ones are cut or windowed
-        --seeds           seeds of several runs, whose mean is reported
-        --patience        evaluations without improvement after which the run ends
-        --loop.hours      limit of the training time
+        --max-seq-length  longest input in tokens, [CLS] and [SEP] included
+        --seeds           one run per seed; mean and deviation are reported
+        --patience        stop after so many evaluations without improvement
+        --loop.hours      limit of training time
     """
 
     model: Positional[Path]  # model folder or run folder to start from (or: --model MODEL)
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[FinetuneConfig]
     rows: Flat[DividedRows] = field(default_factory=DividedRows)
-    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
-    # write the files of this tracker during the run, into the run folder (extra `tensorboard`)
+    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's defaults
+    # also log to this tracker, into the run folder (needs the extra `tensorboard`)
     log: Literal["tensorboard"] | None = None
 
 

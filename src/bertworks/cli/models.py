@@ -1,4 +1,4 @@
-"""`bertworks models`: the encoders that a name stands for on this machine."""
+"""`bertworks models`: the models on this machine that a command takes by name."""
 
 from dataclasses import dataclass
 from pathlib import Path

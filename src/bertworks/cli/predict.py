@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Arguments:
     """Predict a label, entities, an answer or a choice for every row of a file.
 
-    The model's task decides what is predicted. Each row gives a JSON object.
+    The task of the model decides which. The output is one JSON object per row.
 
     Example:
         bertworks predict runs/sst2 reviews.txt --out labels.jsonl
@@ -27,23 +27,23 @@ class Arguments:
     """
 
     model: Positional[Path]  # run folder, or model folder with a task head (or: --model MODEL)
-    # text file with a text in each line (empty lines are not predicted); table .csv, .tsv, .jsonl, .json, .parquet or
-    # .xlsx; sentences with a word per line .conll; SQuAD questions .json; - for standard input (or: --data DATA)
+    # text file with one text per line (empty lines are skipped); table: .csv, .tsv, .jsonl, .json, .parquet, .xlsx;
+    # sentences with one word per line: .conll; SQuAD questions: .json; - for standard input (or: --data DATA)
     data: Positional[str] = ""
     # texts of a single input, instead of a file: one text, a sentence pair, question and context, or text and choices
     string: tuple[str, ...] = ()
-    # text column of a table, or two columns separated by a comma; empty: the columns of the table that the model was
-    # fine-tuned on, or text (question answering: question,context)
+    # text column of a table, or two columns separated by a comma; empty: the columns used in fine-tuning, or text
+    # (question answering: question,context)
     text: str = ""
     choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated; empty: as in fine-tuning
-    encoding: str = "utf-8"  # encoding of the file: utf-8, cp949, euc-kr, utf-16 or another one of Python's
+    encoding: str = "utf-8"  # text encoding of the file: utf-8, cp949, euc-kr, utf-16 or another Python codec
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
-    # file to write: JSON lines, or a table if it ends in .csv or .tsv; none or -: standard output
+    # file to write: a table if its name ends in .csv or .tsv, else JSON lines; none or -: standard output
     out: Path | None = None
-    echo: bool = False  # add the text of each input, or a list of its texts, to its result as `input`
-    excel: bool = False  # begin a .csv or .tsv with a byte order mark, so that Excel reads it as UTF-8
+    echo: bool = False  # add the input text (or a list of texts) to each result as `input`
+    excel: bool = False  # write a byte order mark at the start of a .csv or .tsv, so that Excel reads it as UTF-8
     all_scores: bool = False  # classification: add the probabilities of all labels
-    n_best: int = 1  # question answering: number of answers for each question
+    n_best: int = 1  # question answering: number of answers per question
     precision: Literal["auto", "float32", "bfloat16"] = "float32"
     """number type of weights and products; auto: bfloat16 where the processor multiplies it faster than float32"""
 
@@ -69,7 +69,7 @@ def predict(argv: list[str]) -> None:
     data = [arguments.string] if arguments.string else from_hub(arguments.data)
     counts, how = Counts(), (arguments.all_scores, arguments.n_best, arguments.echo)
     if out and out.is_file():
-        print(f"{out}: an earlier file, which is replaced", file=sys.stderr)
+        print(f"replacing the earlier {out}", file=sys.stderr)
     write_results(predict_data(predictor, data, columns, counts, *how), out, arguments.excel)
     if arguments.string and not out:
         return
@@ -110,7 +110,7 @@ def fill_mask(argv: list[str]) -> None:
 class NextSentenceArguments:
     """Print the probability that text B follows text A.
 
-    The next-sentence head of pre-training answers; fine-tuned folders have none.
+    This needs the next-sentence head of pre-training; fine-tuned folders have none.
 
     Example:
         bertworks predict next-sentence runs/base "He opened it." "It was dark."

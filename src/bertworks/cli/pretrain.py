@@ -21,38 +21,40 @@ class Arguments:
         bertworks pretrain cpu --corpus store --out runs/cpu
         bertworks pretrain cpu --corpus store --out runs/cpu --optim.lr 1e-4
 
-    From raw text, with a vocabulary and a store made first:
+    From raw text, which first builds a vocabulary and a store:
         bertworks pretrain korean --texts texts/ --language ko \\
             --corpus store --out runs/ko
 
-    Every field of a recipe is a flag. The defaults are those of the given recipe.
+    RECIPE is a name from `bertworks recipes` or a .toml file. Every field of it
+    is a flag, whose default is the recipe's value.
 
     Most used (-H explains all flags):
-        --corpus                 corpus store of `bertworks corpus build`
-        --texts, --language      text to build vocabulary and store from
-        --out                    folder of the run
-        --init                   model to continue with, instead of random weights
+        --corpus                 corpus store made by `bertworks corpus build`
+        --texts, --language      raw text to build vocabulary and store from
+        --out                    folder to write the model, log and results to
+        --init                   model to continue from, instead of random weights
         --loop.hours             limit of training time; or --loop.steps, .tokens
         --optim.lr               peak learning rate
-        --phases.0.batch-size    instances per update; .length: tokens of each
-        --model.hidden-size      width of the model; also --model.num-hidden-layers
+        --phases.0.batch-size    sequences per update; .length: tokens of each
+        --model.hidden-size      size of the model; also --model.num-hidden-layers
         --objective              mlm+nsp (the paper), mlm (RoBERTa), ...
         --estimate               print the expected time and memory, train nothing
     """
 
-    corpus: Path  # corpus store made by `bertworks corpus build`; with --texts a new folder, where it is built
+    corpus: Path  # corpus store made by `bertworks corpus build`; with --texts the folder to build it in
     out: Path  # run folder to write; an unfinished run in it is resumed
     config: Flat[PretrainConfig]
     recipe: Positional[str | None] = None  # name from `bertworks recipes`, or a .toml file (or: --recipe RECIPE)
-    # model folder or run folder whose weights and shape the run starts from; none: random weights, the recipe's shape
+    # model folder or run folder whose weights and architecture the run starts from; none: random weights and the
+    # recipe's architecture
     init: Path | None = None
-    # text files, folders or archives to build the store from, with a WordPiece vocabulary of the recipe's size (cased
-    # for Korean) in CORPUS-tokenizer; rerun the command to resume. For other settings use `bertworks tokenizer train`
-    # and `bertworks corpus build` instead
+    # text files, folders or archives: build a WordPiece vocabulary of the recipe's size (cased for Korean) in
+    # CORPUS-tokenizer, and the store, before training. For other settings use `bertworks tokenizer train` and
+    # `bertworks corpus build` instead
     texts: tuple[str, ...] = ()
     language: str = "en"  # language of --texts (ISO code: en, ko, de, ...)
     encoding: str = "utf-8"  # encoding of --texts
-    # write the files of this tracker during the run, into the run folder (extra `tensorboard`)
+    # also log to this tracker, into the run folder (needs the extra `tensorboard`)
     log: Literal["tensorboard"] | None = None
     estimate: bool = False  # print the expected time and memory of the run, and train nothing
 
@@ -82,7 +84,7 @@ def pretrain(argv: list[str]) -> None:
 
 
 def _of_initial_model(recipe: PretrainConfig, argv: list[str]) -> PretrainConfig:
-    """The recipe with the shape of the model that --init names, if it names one."""
+    """The recipe with the architecture of the model of --init, if that is given."""
     init = value_of(argv, "--init")
     if not init:
         return recipe

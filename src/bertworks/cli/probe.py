@@ -15,10 +15,10 @@ from .arguments import ENCODING, DevRows, Flat, Positional, TrainRows, names_in,
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """Arguments of every probe that prints a table."""
+    """Arguments that all probes with a table share."""
 
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
-    out: Path | None = None  # .json file to write, besides printing; of a table of layers also .png or .svg
+    out: Path | None = None  # file to which the results are also written: .json, or .png or .svg for a table by layer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +36,12 @@ class WordArguments(Probe):
     word: Positional[str]  # word that occurs in every sentence
     sentences: Annotated[tuple[str, ...], Positional, required("SENTENCE")]  # two sentences or more
     baseline: tuple[str, ...] = ()
-    """text files whose first 200 sentences provide the random words; none: the sentences themselves"""
+    """text files whose first 200 sentences the random words are drawn from; none: the given sentences"""
     config: Flat[WordConfig] = field(default_factory=WordConfig)
 
 
 def word(argv: list[str]) -> None:
-    """Print the cosines, and write or draw them if asked to."""
+    """Print the cosines, and write or draw them with --out."""
     arguments = parse(WordArguments, argv, "probe word")
     from ..apps.probing import similarity
     from ..apps.probing.model import ProbedModel
@@ -74,7 +74,7 @@ class NeighboursArguments(Probe):
 
 
 def neighbours(argv: list[str]) -> None:
-    """Print the nearest contexts, and write them if asked to."""
+    """Print the nearest contexts, and write them with --out."""
     arguments = parse(NeighboursArguments, argv, "probe neighbours", ENCODING)
     from ..apps.probing.model import ProbedModel
     from ..apps.probing.neighbours import find_neighbours, show
@@ -89,9 +89,9 @@ def neighbours(argv: list[str]) -> None:
 
 @dataclass(frozen=True)
 class ExplainArguments:
-    """Write a page that shows what the model computes on a text or a pair.
+    """Write an HTML page that shows what the model computes for a text or a pair.
 
-    The page needs no network. It shows embeddings, attention and predictions.
+    It shows embeddings, attention and predictions, and works without a network.
 
     Example:
         bertworks probe explain runs/base "The cat sat." "It slept." --out page.html
@@ -99,11 +99,11 @@ class ExplainArguments:
     """
 
     model: Positional[Path]  # model folder or run folder (or: --model MODEL)
-    text: Positional[str]  # text to explain; with question answering the question
-    pair: Positional[str | None] = None  # second text of a sentence pair; with question answering the context
+    text: Positional[str]  # text to explain; for question answering the question
+    pair: Positional[str | None] = None  # second text of a sentence pair; for question answering the context
     out: Path = field(kw_only=True)  # .html file to write, or .json for the numbers alone
-    max_length: int | None = None  # tokens to explain, the rest is cut; none: 48, or the model's limit if it is less
-    top_k: int = 5  # number of predictions to show for each hidden token
+    max_length: int | None = None  # largest number of tokens; the rest is cut; none: 48, or the model's smaller limit
+    top_k: int = 5  # number of predictions to show for each masked token
 
 
 def explain(argv: list[str]) -> None:
@@ -134,9 +134,9 @@ class HeadsArguments(Probe):
     Example:
         bertworks probe heads runs/mrpc --task mrpc --data glue/MRPC
 
-    Tables have the columns of the table that the model was fine-tuned on.
+    The columns of a table default to those used in fine-tuning.
 
-    The command evaluates once for each head.
+    The model is evaluated once per head.
     """
 
     rows: Flat[DevRows] = field(default_factory=DevRows)
@@ -144,7 +144,7 @@ class HeadsArguments(Probe):
 
 
 def heads(argv: list[str]) -> None:
-    """Print the table of heads, and write or draw it if asked to."""
+    """Print the table of heads, and write or draw it with --out."""
     arguments = parse(HeadsArguments, argv, "probe heads")
     from ..apps.probing import heads as probe
     from ..apps.probing.pictures import check_out
@@ -172,7 +172,7 @@ class LayersArguments(Probe):
 
 
 def layers(argv: list[str]) -> None:
-    """Print the table of layers, and write or draw it if asked to."""
+    """Print the table of layers, and write or draw it with --out."""
     arguments = parse(LayersArguments, argv, "probe layers")
     from ..apps.probing import layers as probe
     from ..apps.probing.items import read_items

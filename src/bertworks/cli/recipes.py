@@ -19,7 +19,7 @@ class Arguments:
         bertworks recipes
         bertworks recipes pretrain/cpu > my.toml
 
-    The commands take such a name, or the path of your own file.
+    Commands accept the name of a recipe or the path of your own file.
     """
 
     name: Positional[str] = ""  # recipe to print: KIND/NAME (pretrain/cpu), or NAME if only one kind has it
@@ -59,11 +59,11 @@ def first_sentence(recipe: str) -> str:
 
 @dataclass(frozen=True)
 class TasksArguments:
-    """List the tasks that fine-tuning knows, with metrics, files and own defaults.
+    """List the built-in tasks of fine-tuning, with metrics, files and defaults.
 
     The first metric selects the best run.
 
-    Files after the bar are also evaluated if they exist.
+    Files after the bar | are also evaluated if they exist.
     """
 
 

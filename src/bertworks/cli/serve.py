@@ -1,4 +1,4 @@
-"""`bertworks serve`: trained folders behind an address."""
+"""`bertworks serve`: an HTTP server for trained models."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -9,19 +9,21 @@ from .arguments import Flat, Positional, parse, required
 
 @dataclass(frozen=True)
 class Arguments:
-    """Serve trained folders over HTTP, for clients of several kinds.
+    """Serve models over HTTP, with a web page.
 
-    A file or BERTWORKS_API_KEY gives the key, never the command line.
+    The API is compatible with clients of Hugging Face, OpenAI and Cohere.
 
-    Ctrl-C or SIGTERM ends the server after what has queued.
+    To require an API key, set BERTWORKS_API_KEY or give --key-file.
+
+    Ctrl-C or SIGTERM stops the server after it has answered accepted requests.
 
     Example:
         bertworks serve runs/sst2
         bertworks serve sentiment=runs/sst2 names=runs/conll --port 9000
     """
 
-    # model folders, run folders or sentence-transformers folders; NAME is what clients call the model, by default the
-    # folder's name (or: --models FOLDER ...)
+    # model folders, run folders or sentence-transformers folders; NAME is the model's name in requests, by default the
+    # name of the folder (or: --models FOLDER ...)
     models: Annotated[tuple[str, ...], Positional, required("[NAME=]FOLDER")]
     config: Flat[ServeConfig] = field(default_factory=ServeConfig)
 

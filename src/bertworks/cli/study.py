@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 class DaskOptions:
     """Where the runs are computed."""
 
-    # dask scheduler whose workers do the runs: its address (tcp://host:8786), or "local" for one on this machine; none:
-    # this process does them. Needs the extra `cluster` and a disk that all workers share
+    # run on a dask cluster: address of its scheduler (tcp://host:8786), or "local" for a new one on this machine; none:
+    # run in this process. Needs the extra `cluster` and a disk that all workers share
     scheduler: str = ""
-    workers: int = 0  # worker processes of --scheduler local; 0 is one for every GPU, or for every core
+    workers: int = 0  # worker processes with --scheduler local; 0: one per GPU, without GPUs one per core
 
 
 @dataclass(frozen=True)
 class RunArguments:
-    """Run what is missing of a study, and print its tables. Rerun it to resume.
+    """Run a study, and print its tables. Rerun the command to resume.
 
     Example:
         bertworks study run masking --corpus store --data data --out runs/masking
@@ -39,12 +39,12 @@ class RunArguments:
     recipe: Positional[str]  # study from `bertworks recipes`, or a .toml file (or: --recipe RECIPE)
     out: Path  # folder to write results.json, study.md and study.png to
     corpus: Path | None = None  # corpus store made by `bertworks corpus build`, for studies that pre-train
-    data: Path | None = None  # folder that contains the tasks' folders, for glue/MNLI the folder that contains glue
-    model: Path | None = None  # model folder or run folder to use instead of pre-training the unvaried variants
+    data: Path | None = None  # folder that contains the tasks' folders (for glue/MNLI the one that contains glue)
+    model: Path | None = None  # pre-trained model or run folder for the variants that do not change pre-training
     cells: Path | None = None  # folder of the runs; studies with the same folder share equal runs; none: OUT/cells
-    minute: bool = False  # tiny models and a dozen steps, to check that the study works; the figures mean nothing
-    dry_run: bool = False  # list the runs, their state and what finished ones took; start none
-    keep_models: bool = False  # also keep the models of fine-tuning runs
+    minute: bool = False  # check in a minute that the study works: tiny models, a dozen steps, meaningless figures
+    dry_run: bool = False  # only list the runs, with state and duration
+    keep_models: bool = False  # keep the models of fine-tuning runs too
     on: Flat[DaskOptions] = field(default_factory=DaskOptions)
 
 
@@ -65,7 +65,7 @@ def run(argv: list[str]) -> None:
 
 
 def _run(plan: "Plan", out: Path, folder: Path, keep_models: bool, on: DaskOptions) -> None:
-    """Run the study; print what doctor finds in a search, and the tables. Exit with status 1 if a run has failed."""
+    """Run the study, and print its tables, after doctor's findings in a search. Exit status 1: a run has failed."""
     from ..apps.doctor.examination import of_finetuning
     from ..apps.doctor.listing import print_warnings
     from ..experiments.study import Options, run_study
@@ -83,7 +83,9 @@ def _run(plan: "Plan", out: Path, folder: Path, keep_models: bool, on: DaskOptio
 
 @dataclass(frozen=True, kw_only=True)
 class SweepArguments:
-    """Fine-tune with every setting of a grid, and keep the best. Rerun it to resume.
+    """Fine-tune with every setting of a grid, and keep the best model.
+
+    Rerun the command to resume.
 
     Example:
         bertworks study sweep runs/base paper --task mrpc --data glue/MRPC \\
@@ -98,11 +100,11 @@ class SweepArguments:
     # settings to try: paper (batch_size, optim.lr and epochs of appendix A.3), glue (section 4.1), or your own such as
     # "optim.lr=1e-4,3e-4 epochs=3"
     grid: Positional[str]
-    out: Path  # folder to write; what is unfinished in it is resumed
+    out: Path  # folder to write; an unfinished sweep in it is resumed
     config: Flat[FinetuneConfig]
     rows: Flat[DividedRows] = field(default_factory=DividedRows)
-    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's own defaults
-    keep_all: bool = False  # keep the models of all runs, not of the best run alone
+    recipe: str | None = None  # name from `bertworks recipes`, or a .toml file; none: the task's defaults
+    keep_all: bool = False  # keep the models of all runs, not only the best
     on: Flat[DaskOptions] = field(default_factory=DaskOptions)
 
 
@@ -157,7 +159,7 @@ class PlotArguments:
 
     runs: Annotated[tuple[Path, ...], Positional, required("RUN")]
     """run folders, finished or not"""
-    out: Path | None = None  # file to write, .png or .svg; without an ending: both; none: RUN/curves of the first run
+    out: Path | None = None  # file to write: .png or .svg, without an ending both; none: RUN/curves of the first run
     x: Literal["step", "tokens", "seconds"] = "step"  # horizontal axis of the curves
 
 

@@ -38,7 +38,7 @@ def train(argv: list[str]) -> None:
     for name in WRITTEN:
         check_output(out / name, arguments.data, makes_folder=True)
     remove_temporaries(out)
-    print("reading the text, then learning the vocabulary", file=sys.stderr, flush=True)
+    print("reading the text, then training the vocabulary", file=sys.stderr, flush=True)
     texts = (document.text for document in read_documents(arguments.data, arguments.input))
     tokenizer = Tokenizer.train(texts, arguments.config)
     if not arguments.overwrite and tokenizer.differs_from(out):

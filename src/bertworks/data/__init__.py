@@ -14,7 +14,7 @@ shards.py      part files -> shards in hash order, without duplicates
 config.py      the settings of a build
 worker.py      the tasks of a build: what its worker processes do
 build.py       `build`: runs these steps in parallel, and continues after a kill
-identity.py    what a store is built from, compared with what is there
+identity.py    the inputs and settings of a store, compared with those of an existing one
 manifest.py    a store's manifest, checked
 store.py       `Store`: the corpus on disk, every token once
 opening.py     `open_store`: a store, checked
@@ -22,7 +22,7 @@ vocabulary.py  the tokenizer of a store, and how well it fits
 show.py        a store and its instances on the terminal
 instances.py   sentence offsets -> the spans of training instances, in random order
 masking.py     which positions are predicted, and what replaces their tokens
-batches.py     `PretrainingData`: spans and masks -> batches of tensors (torch is imported here alone)
+batches.py     `PretrainingData`: spans and masks -> batches of tensors (only this file imports torch)
 prefetch.py    the same batches, made by worker processes ahead of training
 """
 

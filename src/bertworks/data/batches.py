@@ -23,7 +23,7 @@ Arrays = dict[str, NDArray[Any]]  # a batch before it becomes tensors
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What making batches needs of the tokenizer."""
+    """The ids and rules of the tokenizer that are needed to make batches."""
 
     size: int
     cls_id: int
@@ -47,7 +47,7 @@ class Selection:
     """Some instances of one block group: all that is needed to make them, without the plan of the group."""
 
     key: tuple[int, ...]  # of the group's masks
-    numbers: NDArray[np.int64]  # (n,) rows of the group's plan, which decide the masks
+    numbers: NDArray[np.int64]  # (n,) rows of the group's plan, on which the masks depend
     plan: Plan  # (n, 6) these rows
 
 
@@ -218,7 +218,7 @@ class BatchSource:
         return [data.make(part) for part in selections], after
 
     def close(self) -> None:
-        """End what makes batches."""
+        """End the processes that make batches."""
 
 
 def as_tensors(batch: Arrays) -> Batch:

@@ -108,7 +108,7 @@ class _Build:
         return manifest
 
     def clean_up(self) -> None:
-        """Remove what a finished store does not need, with the lock, which nobody needs any more."""
+        """Remove the temporary files of a finished store, and the lock."""
         shutil.rmtree(self.parts, ignore_errors=True)
         for folder in (self.out, self.out / TOKENIZER):
             remove_temporaries(folder)
@@ -144,7 +144,7 @@ class _Build:
         return previous
 
     def prepare(self) -> None:
-        """Write down what is built, and remove what an earlier start left that is of no use now."""
+        """Write the identity of the build, and remove files of an earlier start that cannot be reused."""
         path = self.parts / BUILD
         previous, identity = self._unfinished(), self.identity_with_times()
         if previous != identity:

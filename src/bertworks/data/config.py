@@ -12,14 +12,14 @@ from .sentences import Splitter
 
 @dataclass(frozen=True)
 class BuildConfig:
-    """How a corpus becomes a store."""
+    """Settings of a corpus build."""
 
     input: InputOptions = field(default_factory=InputOptions)
     """how files become documents"""
     language: str = "en"
     """language of the text, for finding sentences (ISO code: en, ko, de, ...)"""
     splitter: Splitter = "auto"
-    """what finds sentences. auto: rules for the language; line: each line of the text is a sentence"""
+    """how text is split into sentences. auto: rules for the language; line: each line of the text is a sentence"""
     validation_share: float = 0.005
     """fraction of the documents held out, chosen by their hash; 0 holds out none"""
     min_validation_documents: int = 2
@@ -27,17 +27,17 @@ class BuildConfig:
     max_sentence_tokens: int = 1024
     """cut longer sentences (tables, text without full stops) into parts of this many tokens"""
     shard_tokens: int = 1 << 26
-    """about this many tokens in a shard; every worker process has one shard in memory while it writes it"""
-    # leave out one of two documents that are at least so similar (0.8: most of their text; Jaccard similarity of five
-    # tokens in a row, estimated); 0 keeps them
+    """approximate number of tokens per shard; every worker process has one shard in memory while it writes it"""
+    # leave out near-duplicates: documents with at least this estimated Jaccard similarity (of five tokens in a row) to
+    # another one, 0.8 for example; 0: keep them
     near_duplicates: float = 0.0
     workers: int = 0
-    """worker processes; 0 is one for every core that this process may use. The result does not depend on it"""
-    # dask scheduler whose workers build: its address (tcp://host:8786), or "local" for one on this machine; none: no
-    # dask. Needs the extra `cluster` and a disk that all workers share. The result does not depend on it
+    """worker processes; 0: one per available core. The result does not depend on it"""
+    # build on a dask cluster: address of its scheduler (tcp://host:8786), or "local" for a new one on this machine;
+    # none: no dask. Needs the extra `cluster` and a disk that all workers share. The result does not depend on it
     scheduler: str = ""
     allow_unknown: bool = False
-    """build the store even if more than half of its tokens are [UNK]: the vocabulary does not fit the text"""
+    """build the store even if more than half of its tokens are [UNK], because the vocabulary does not fit the text"""
 
     def __post_init__(self) -> None:
         check_language(self.language)

@@ -44,11 +44,13 @@ Plan = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class InstanceConfig:
-    """How spans are cut from documents."""
+    """How training instances are cut from documents."""
 
-    short_seq_prob: float = 0.1  # fraction of documents, in each pass, that aim at shorter segment pairs
-    dupe_factor: int = 10  # number of different instances and maskings of the corpus before they repeat; 0: never
-    input_format: InputFormat = "segment-pair"  # the paper's pairs, two sentences, or one segment of sentences
+    short_seq_prob: float = 0.1  # fraction of documents, per epoch, that are cut into shorter segment pairs
+    # number of epochs with different instances and masks, which then repeat; 0: they never repeat
+    dupe_factor: int = 10
+    # the paper's pairs of segments, pairs of sentences, or one segment of whole sentences
+    input_format: InputFormat = "segment-pair"
     # swap the segments for negative pairs, instead of a random second segment; objective "mlm+sop" sets it
     sentence_order: bool = False
 
@@ -69,10 +71,10 @@ GROUP_ORDER, BLOCK_ORDER, SPANS, ROWS_AND_MASKS, CHUNK_ORDER = range(1, 6)  # th
 
 @dataclass(frozen=True)
 class Position:
-    """How far a stream has been read."""
+    """The position in a stream."""
 
     group: int = 0  # number of the block group, counted over all epochs
-    offset: int = 0  # instances of it that have been read
+    offset: int = 0  # instances of the group that have been read
 
 
 def generator(*key: int) -> np.random.Generator:

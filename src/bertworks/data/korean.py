@@ -10,7 +10,7 @@
    ㅆ다, ㄴ다, 아니다, 같다, 네요, 어요, 죠, ㅆ음, 없음, ..., unless the next word continues it (다 보니, 다 해도).
    After ㅂ니다 also where Hangul follows directly, and after laughter.
 
-`benchmarks/korean_sentences.py` measures them on sentences that were cut by hand.
+`benchmarks/korean_sentences.py` measures them on manually split sentences.
 """
 
 import itertools

@@ -19,7 +19,7 @@ KINDS = ("documents", "sentences", "tokens")
 REBUILD = (
     "build the store again (bertworks corpus build ... --out a new folder), or copy it again from where it is whole"
 )
-COUNT = range(1 << 48)  # no corpus has so many bytes
+COUNT = range(1 << 48)  # more bytes than any corpus has
 
 _SIZES = dict.fromkeys(KINDS, COUNT)
 _FIELDS = {

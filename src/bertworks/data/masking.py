@@ -17,13 +17,14 @@ from ..batch import IGNORED
 
 @dataclass(frozen=True)
 class MaskingConfig:
-    """How many tokens are predicted, and what replaces a chosen one: [MASK], a random token, or nothing (the rest)."""
+    """Which tokens are chosen for prediction, and what replaces them: [MASK], a random token, or nothing (the rest)."""
 
-    masked_lm_prob: float = 0.15  # fraction of the tokens that are predicted
-    mask_share: float = 0.8  # fraction of the chosen tokens that [MASK] replaces
-    random_share: float = 0.1  # fraction of the chosen tokens that a random token replaces
-    whole_word: bool = False  # choose whole words, never some subwords of a word
-    # longest span of tokens (or whole words) chosen at once: n with a probability proportional to 1/n (ALBERT 4.1)
+    masked_lm_prob: float = 0.15  # fraction of the tokens that are chosen and predicted
+    mask_share: float = 0.8  # fraction of the chosen tokens that are replaced by [MASK]
+    random_share: float = 0.1  # fraction of the chosen tokens that are replaced by a random token
+    whole_word: bool = False  # whole-word masking: choose all subwords of a word or none
+    # n-gram masking: longest span of tokens (or whole words) chosen at once; length n has a probability proportional to
+    # 1/n (ALBERT 4.1)
     ngrams: int = 1
 
     def __post_init__(self) -> None:

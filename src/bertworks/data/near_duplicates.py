@@ -8,7 +8,7 @@ some band nearly always; only texts that agree in a band are compared.
 A build (`BuildConfig.near_duplicates`) keeps the sketches of each part in a file. A task compares the documents of one
 band, and of one range of its values, as a shard takes a range of hashes: so the memory is bounded. Of two similar
 documents the one with the lower hash stays. The result depends neither on the order of reading nor on workers, and a
-document on one side of the split has no near-duplicate that was found on the other.
+document has no detected near-duplicate in the other split.
 
 Shapes: D texts, S values of a sketch, B bands.
 """
@@ -30,10 +30,10 @@ from ..tokenizer import normalize
 SHINGLE = 5  # tokens
 VALUES = 128  # S
 SEED = 1
-MISSED = 0.9  # weight of missed pairs in the choice of bands; other pairs are compared, which costs time alone
+MISSED = 0.9  # weight of missed pairs in the choice of bands; false candidates only cost time
 CHUNK = 1 << 12  # shingles hashed at once: 2 MB of values
 LEAST, GREATEST = 0.5, 0.95  # of the threshold
-FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplying by it loses nothing
+FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so multiplying by it is invertible
 KEYS = 1 << 64  # numbers of a band's values are below this
 AT_ONCE = 1 << 22  # documents of a task, about 200 MB
 NEAR = "near-"  # the beginning of the names of results

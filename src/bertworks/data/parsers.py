@@ -34,7 +34,7 @@ class InputOptions:
     """plain text: each line is a paragraph, or lines are wrapped and blank lines separate paragraphs"""
     text_field: str = "text"
     """JSONL and Parquet: the field or column that holds the text"""
-    # encoding of the files: utf-8, cp949, euc-kr, utf-16 or another one of Python's; Parquet is always UTF-8.
+    # text encoding of the files: utf-8, cp949, euc-kr, utf-16 or another Python codec; Parquet is always UTF-8.
     # Also --encoding
     encoding: str = "utf-8"
     min_document_chars: int = 0

@@ -73,7 +73,7 @@ def _blockwise(split: Callable[[str], list[str]], paragraph: str) -> list[str]:
 def _sentencex_sentences(rules: str, paragraph: str) -> list[str]:
     try:
         return list(sentencex.segment(rules, paragraph))
-    except BaseException as error:  # the library's panics are no Exception, and must not end hours of building
+    except BaseException as error:  # the library's panics are not Exceptions, and must not end a long build
         if type(error).__name__ != "PanicException":
             raise
         return [paragraph]

@@ -28,7 +28,7 @@ class ShardPlan:
 
 
 def plan_shards(parts: Sequence[Part], fraction: float, min_held_out: int, shard_tokens: int) -> list[ShardPlan]:
-    """Divide the documents by hash: those below an edge are held out, and each side has equal ranges, one a shard."""
+    """Divide the documents by hash: those below an edge are held out; each split has equal ranges, one per shard."""
     edge = _held_out_edge(parts, fraction, min_held_out)
     tokens = np.zeros(2, np.int64)
     for part in parts:

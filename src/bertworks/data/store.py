@@ -108,7 +108,7 @@ class Store:
         return np.load(self.folder / UNIGRAMS, allow_pickle=False)  # type: ignore[no-any-return]
 
     def unigram_entropy(self) -> float:
-        """Entropy of the training tokens' frequencies in nats: the masked-LM loss of a model blind to context."""
+        """Entropy of the token frequencies, in nats: the masked-LM loss of a model that does not use context."""
         counts = self.unigram_counts()
         p = counts[counts > 0] / counts.sum()
         return float(-(p * np.log(p)).sum())

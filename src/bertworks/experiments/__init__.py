@@ -14,9 +14,9 @@ Files in reading order:
     baselines.py     baselines without an encoder
     study.py         running a study
     statistics.py    paired differences over seeds; metrics of many resamples, for the bootstrap
-    claims.py        the comparison that a study names before it is run
+    claims.py        the pre-registered comparison of a study
     results.py       results.json of a study
     tables.py        the tables of a study
-    figures.py       the picture of a study
+    figures.py       the figure of a study
     compare.py       two runs on the same development examples: differences with intervals
 """

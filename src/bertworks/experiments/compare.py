@@ -261,7 +261,7 @@ def _differences(
 
 
 def _mcnemar(rows: Floats, correct: Callable[[Floats], Any]) -> dict[str, Any]:
-    """Examples that only one run predicts correctly, and the exact two-sided p of so unequal a split by chance."""
+    """McNemar's exact test: examples that only one run predicts correctly, and the two-sided p."""
     first, second = (correct(predictions) for predictions in np.hsplit(rows, 2))
     only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
     p = stats.binomtest(only_first, only_first + only_second).pvalue if only_first + only_second else 1.0

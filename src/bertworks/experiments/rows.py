@@ -17,7 +17,7 @@ class Examples:
     """The examples of a column that a command gives, and no study's file."""
 
     task: Task
-    files: tuple[Path, ...]  # the folder of a known task, or the training and the development table of one's own
+    files: tuple[Path, ...]  # the folder of a built-in task, or the training and the development table of one's own
     split: Split = WHOLE
     data: Data | None = None  # of this process, which has read the files already
 

@@ -1,12 +1,12 @@
-"""Fine-tuning: a model folder and the rows of a task become a model for the task.
+"""Fine-tuning: trains a model for a task from a model folder and labelled examples.
 
 In reading order:
 
     recipe.py         the recipe
     job.py            what the runs of several seeds share: examples as tokens, labels; checks of settings
     run.py            one run, runs with several seeds, their mean and standard deviation
-    subset_embedding.py  training without the embeddings of tokens that no text has
-    teacher.py        scores of a fine-tuned teacher, which a student learns
+    subset_embedding.py  training without the embeddings of tokens that do not occur
+    teacher.py        distillation: scores of a fine-tuned teacher
 """
 
 from typing import TYPE_CHECKING

@@ -132,7 +132,7 @@ class Job:
 
     @property
     def objective(self) -> Objective:
-        """What is learned: labels, and what the teacher says, if there is one."""
+        """The loss: of labels, and of the teacher's scores if there is a teacher."""
         if self.teacher is not None:
             return ClassificationObjective(self.config.temperature)
         return self.kind.objective

@@ -15,7 +15,7 @@ from ..tasks.base import LengthLimits, Task
 from ..training.config import MAX_BATCH_SIZE, LoopConfig, OptimConfig
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
-LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that say how long to train
+LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that set the length of the training
 MIN_STEPS_EVALUATIONS = 10  # evaluations of a run whose number of updates `min_steps` has set
 
 
@@ -25,28 +25,29 @@ class FinetuneConfig(LengthLimits):
 
     optim: OptimConfig = field(default_factory=lambda: OptimConfig(lr=5e-5, warmup=0.1))
     loop: LoopConfig = field(default_factory=lambda: LoopConfig(eval_every=0, save_every=0))
-    epochs: float = 3.0  # passes over the training rows, unless loop.steps, loop.tokens or loop.hours is given
-    batch_size: int = 32  # rows per update, over all processes and micro-batches
-    micro_batch_size: int = 0  # rows per forward pass; 0: all of the batch that the process has
-    dropout: float = 0.1  # dropout rate in encoder and classifier, whatever the folder was pre-trained with
-    length_window: int = 16  # number of batches whose rows are sorted by length together, to save padding; 1: none
-    random_init: bool = False  # start from fresh weights in the folder's shape, to measure the effect of pre-training
-    # what is trained: all; head: only what is above the encoder, whose features are fixed (section 5.3); or a number of
-    # top layers, with frozen embeddings and layers below them
+    epochs: float = 3.0  # passes over the training examples; ignored if loop.steps, loop.tokens or loop.hours is given
+    batch_size: int = 32  # examples per update, over all processes and micro-batches
+    micro_batch_size: int = 0  # examples per forward pass; 0: the whole batch of the process
+    dropout: float = 0.1  # dropout rate in encoder and classifier, in place of the model folder's
+    length_window: int = 16  # examples are sorted by length within so many batches, to save padding; 1: not sorted
+    random_init: bool = False  # start from random weights with the folder's architecture, to measure pre-training
+    # weights to train: all; head: only the layers above the encoder (features, section 5.3); a number: that many top
+    # layers of the encoder, and the head
     trained: Literal["all", "head"] | int = "all"
-    top: TopConfig = NO_TOP  # layers between encoder and head: a choice of encoder layers, a BiLSTM
-    # evaluations in a row without a new best of loop.keep_best, after which the run ends; 0: it trains to its end
+    top: TopConfig = NO_TOP  # what the head reads: encoder layers, an optional BiLSTM, the pooler
+    # stop after so many evaluations without a new best of loop.keep_best; 0: no early stopping
     patience: int = 0
-    # fine-tuned model folder whose scores the model learns beside the labels (classes and regression); empty: none
+    # folder of a fine-tuned model to distil: train on its scores and the labels (classification, regression); empty: no
+    # distillation
     teacher: str = ""
-    # temperature of both softmaxes in the loss against the teacher's scores
+    # distillation: temperature of the softmax of both models' scores
     temperature: float = 2.0
-    # weight in the loss of the teacher's scores; the labels have the rest
+    # distillation: weight of the teacher's scores in the loss, 0 to 1; the labels have the rest
     soft_share: float = 0.5
-    # least number of updates, whatever epochs says; 0: none. Your own tables get 100, unless epochs or a budget of the
-    # loop is given, because a few dozen rows would otherwise make too few updates to learn from
+    # minimum number of updates, also if epochs gives fewer; 0: none. The default for your own table is 100, unless a
+    # flag or recipe sets epochs, loop.steps, loop.tokens or loop.hours
     min_steps: int = 0
-    seeds: tuple[int, ...] = ()  # one run per seed, with mean and standard deviation; none: loop.seed alone
+    seeds: tuple[int, ...] = ()  # one run per seed, with mean and standard deviation; none: one run with loop.seed
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,7 +102,7 @@ class FinetuneConfig(LengthLimits):
         return replace(self.optim, warmup=int(steps * self.optim.warmup) / steps)
 
 
-# ---- what a command or a call in Python asks for
+# ---- the recipe of a command or of a call in Python
 
 
 def starting_recipe(

@@ -142,7 +142,7 @@ class SeedRun:
     def __init__(self, job: Job, seed: int, out: Path):
         self.job, self.config = job, job.config.resolved(len(job.train), seed)
         self.run = Run(out, job.identity(self.config), job.world, job.quiet, job.on_record)
-        self.fresh: list[str] = []  # parts of the model with new weights
+        self.fresh: list[str] = []  # randomly initialized parts of the model
         self.evaluation: EvaluationResult | None = None  # the last evaluation
 
     def loop(self) -> TrainingLoop:
@@ -182,8 +182,8 @@ class SeedRun:
         assert evaluation is not None
         if loop.stopped_early:
             waited, best = counted(config.patience, "evaluation"), config.loop.keep_best
-            job.say(f"ended at step {loop.progress.step:,} after {waited} without a better {best}; "
-                    "the best weights are kept")  # fmt: skip
+            job.say(f"stopped early at step {loop.progress.step:,}, after {waited} without a better {best}; "
+                    "the model has the best weights")  # fmt: skip
         metrics = dict(evaluation.metrics)
         for name, rows in job.more.items():
             other = job.evaluate(self.model, rows, evaluation.settings).metrics
@@ -264,10 +264,10 @@ def opening(job: Job, config: FinetuneConfig) -> str:
         number, planned = f"{steps * config.batch_size / rows:.3g}", job.config.steps_of(rows)
         passes = f"{number} epoch{'' if number == '1' else 's'}"
         if job.config.min_steps and steps > planned:
-            passes += f": {job.config.epochs:g} would be only {planned}, so min_steps = {steps} is used"
+            passes += f"; {job.config.epochs:g} epochs would be fewer than min_steps = {steps}"
         parts.append(f"{counted(steps, 'update')} of {config.batch_size} rows ({passes})")
     if majority := job.dev.majority:
-        parts.append(f"{task.metrics[0]} of the most frequent answer: {majority:.4f}")
+        parts.append(f"majority-class baseline: {task.metrics[0]} {majority:.4f}")
     return "; ".join(parts)
 
 

@@ -1,9 +1,9 @@
-"""A trained folder at work: predictions, vectors and metrics.
+"""Inference with trained models: predictions, vectors and metrics.
 
 In reading order:
 
-    config.py             how a model computes; the settings of features
-    model.py              a model folder in memory, shared by all others
+    config.py             settings of computation and of features
+    model.py              a loaded model folder, which the other files use
     engines.py            how it computes: engine and precision
     exported.py           engines of exported folders
     predictor.py          raw text in, predictions out: `Predictor`

@@ -53,7 +53,7 @@ def log_likelihoods(loaded: LoadedModel, texts: Sequence[str], method: Method = 
 
 
 def _question(loaded: LoadedModel, number: int, ids: list[int], words: list[int], method: Method) -> Question:
-    """What the model predicts of one text: each token, masked in a sequence of its own, unless it sees one side only.
+    """What the model predicts of one text: each token, masked in a separate sequence, unless it is unidirectional.
 
     ids: without special tokens. words: the number of the word of each.
     """

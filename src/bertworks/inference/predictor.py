@@ -80,7 +80,7 @@ class Predictor:
         self.kind = self.loaded.kind  # of the task it was fine-tuned for; "": only pre-trained
         self.truncated = {"examples": 0, "tokens": 0}  # inputs cut since this predictor was made
         notes = check_size(self.tokenizer, self.model.config, str(self.folder)), similarity_note(find_model(folder))
-        self.note = "\n".join(filter(None, notes))  # "", or what the user should know
+        self.note = "\n".join(filter(None, notes))  # a message for the user, or ""
 
     def __repr__(self) -> str:
         kind, engine = self.kind or "pre-trained", self.loaded.engine

@@ -46,7 +46,7 @@ class Attention:
         return self.layout.pack(context.transpose(1, 2).reshape(B * L, -1), self.output_positions)
 
     def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
-        """The means of the values, weighted by the agreement of query and key."""
+        """The means of the values, weighted by the softmax of the scaled products of query and key."""
         scores = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]))  # (B, N, L, L)
         if attention_mask is not None:
             scores = torch.where(attention_mask, scores, torch.finfo(scores.dtype).min)
@@ -105,7 +105,7 @@ def build_attention_mask(layout: Layout, direction: str, device: torch.device, w
     """True for keys that a query attends to, (B, 1, 1, L), or (B or 1, 1, L, L) if queries differ; None: all.
 
     direction: "left" or "right": attention to that context only. window: number of tokens in each direction; 0: all.
-    Every query, also of padding, attends to itself: a softmax over nothing is not a number.
+    Every query, also of padding, attends to itself, because a softmax over no keys is NaN.
     """
     real, L = None if layout.mask is None else layout.mask[:, None, None, :], layout.L
     window = window if layout.static or window < L - 1 else 0

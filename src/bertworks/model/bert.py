@@ -57,7 +57,7 @@ class Embeddings(nn.Module):
         x = self.word(ids)  # (T, E)
         if self.position is not None:
             x = x + self.position(positions)
-        if self.token_type is not None:  # a table of one segment adds the same vector to every token
+        if self.token_type is not None:  # with a single segment type the same vector is added to every token
             single = segments is None or self.token_type.num_embeddings == 1
             x = x + (self.token_type.weight[0] if single else self.token_type(segments))
         x = dropout(self.norm(x))  # (T, E)
@@ -67,7 +67,7 @@ class Embeddings(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention: each token becomes a weighted mean of the tokens it sees (Vaswani et al. 2017)."""
+    """Multi-head self-attention: the weighted mean of the tokens that a token attends to (Vaswani et al. 2017)."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -202,7 +202,7 @@ class Encoder(nn.Module):
         for i, attention in enumerate(plan.attentions):
             if hidden_states:
                 states.append(x)
-            layer = self.layers[i % len(self.layers)]  # ALBERT has one layer, which it computes n times
+            layer = self.layers[i % len(self.layers)]  # ALBERT applies one layer n times
             x = plan.run_layer(layer, x, attention, plan.dropout.layers[i])
         complete = len(plan.attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:

@@ -15,10 +15,10 @@ HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"
 
 
 class FamilyRules(NamedTuple):
-    """What a family computes otherwise than BERT, where no field of ModelConfig says it."""
+    """What a family computes differently from BERT, apart from the fields of ModelConfig."""
 
     pooler_activation: str = "tanh"
-    pooler_dropout: bool = False  # before the pooler, at the rate of the heads
+    pooler_dropout: bool = False  # dropout before the pooler, with the dropout rate of the heads
     pooler_without_head: bool = True  # whether an encoder without heads has its pooler
     mlm_act: str | None = None  # activation of the masked-LM head (RoBERTa: exact GELU); None: that of the layers
     transform: bool = False  # the pooler is a Transform, and heads of tokens begin with one (ModernBERT)
@@ -74,46 +74,47 @@ def check_fields(config: Any, limits: Mapping[str, tuple[float, float]], prefix:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """An encoder's shape, in the names of bert_config.json. Every field changes a number or removes a part."""
+    """Architecture of an encoder, with the names of bert_config.json."""
 
-    vocab_size: int = 30522  # rows of the word embedding table
-    hidden_size: int = 768  # width D of the residual stream
+    vocab_size: int = 30522  # tokens in the vocabulary
+    hidden_size: int = 768  # size D of a token's vector
     num_hidden_layers: int = 12  # Transformer layers; 0: embeddings alone
-    num_attention_heads: int = 12  # heads N a layer; D must be divisible by it
-    intermediate_size: int = 3072  # width of the feed-forward layer
-    hidden_act: Activation = "gelu"  # activation of the feed-forward layer; gelu: exact, gelu_new: tanh form
-    hidden_dropout_prob: float = 0.1  # dropout rate on embeddings and on each sub-layer's output
-    attention_probs_dropout_prob: float = 0.1  # dropout rate on attention weights
-    max_position_embeddings: int = 512  # rows of the position table; without a table: the longest sequence, in tokens
-    type_vocab_size: int = 2  # segment types; 1: the same vector on every token; 0: none
-    initializer_range: float = 0.02  # standard deviation of the truncated normal that starts every matrix
-    layer_norm_eps: float = 1e-12  # added to the variance in LayerNorm
-    pad_token_id: int = 0  # token id that fills up a batch
-    # learned: a table of vectors (BERT); sinusoidal: a fixed table (Vaswani et al. 2017); rotary: no table
+    num_attention_heads: int = 12  # attention heads N per layer; D must be divisible by N
+    intermediate_size: int = 3072  # size of the feed-forward layer
+    hidden_act: Activation = "gelu"  # activation of the feed-forward layer; gelu: exact, gelu_new: tanh approximation
+    hidden_dropout_prob: float = 0.1  # dropout rate of the embeddings and of each sub-layer's output
+    attention_probs_dropout_prob: float = 0.1  # dropout rate of attention weights
+    max_position_embeddings: int = 512  # longest sequence, in tokens (with position_offset: tokens + offset)
+    type_vocab_size: int = 2  # segment types; 1: the same vector for every token; 0: none
+    initializer_range: float = 0.02  # standard deviation of the truncated normal that initializes every matrix
+    layer_norm_eps: float = 1e-12  # LayerNorm's epsilon, added to the variance
+    pad_token_id: int = 0  # id of the padding token
+    # learned: a vector per position (BERT); sinusoidal: fixed vectors (Vaswani et al. 2017); rotary: rotated queries
+    # and keys (Su et al. 2021)
     position_embedding_type: Literal["learned", "sinusoidal", "rotary"] = "learned"
     # context of a token: both directions, left or right; pair: a left and a right encoder, concatenated
     direction: Literal["both", "left", "right", "pair"] = "both"
     layer_type: Literal["attention", "lstm", "gru"] = "attention"  # lstm, gru: recurrent layers, for comparison
-    # tensor names in its folder, pooler
+    # model family: tensor names of the folder, and details such as the pooler
     family: Literal["bert", "roberta", "albert", "distilbert", "modernbert"] = "bert"
-    # width E of the embedding tables, projected to D (ALBERT: 128); 0: E = D
+    # size E of the embeddings, which are projected to D (ALBERT: 128); 0: E = D
     embedding_size: int = 0
-    # unused rows of the position table before the first token's (RoBERTa: 2)
+    # unused position embeddings before that of the first token (RoBERTa: 2)
     position_offset: int = 0
-    # what layers share (ALBERT: all)
+    # whether layers share their weights (ALBERT: all)
     shared_layers: Literal["none", "all"] = "none"
     # LayerNorm after each sub-layer, or before it and once at the end
     norm: Literal["post", "pre"] = "post"
-    # geglu: the activation of one half times another half
+    # geglu: gated feed-forward layer, activation(x W) * (x V)
     feed_forward: Literal["dense", "geglu"] = "dense"
     rope_theta: float = 10000.0  # base of rotary positions' wavelengths
-    # attention span of local layers, in tokens to the left and to the right; 0: no layer is local
+    # local attention: tokens to the left and to the right that a token attends to; 0: no local attention
     attention_window: int = 0
-    # with an attention span: layers 0, n, 2 n, ... see all tokens, the others are local
+    # with local attention: layers 0, n, 2n, ... attend to all tokens
     global_every: int = 3
     # dropout rate before a classifier's last matrix; none: hidden_dropout_prob
     classifier_dropout: float | None = None
-    # the decoder of the masked-LM head shares the word embedding table
+    # use the word embeddings as the output matrix of the masked-LM head
     tie_word_embeddings: bool = True
     # initialization: normal (the paper's truncated normal); position-heads (for learned positions): some attention
     # heads attend to a token's neighbours from the beginning
@@ -145,7 +146,7 @@ class ModelConfig:
             yield f"hidden_size = {D} is not divisible by num_attention_heads = {N}"
         if (rotary or position_heads) and D // N % 2:
             yield f"rotary positions or position heads with heads of width {D // N}; expected an even width"
-        if position_heads and N == 1:  # the subspace of positions would leave words no dimension
+        if position_heads and N == 1:  # the position subspace would take all dimensions
             yield "start = 'position-heads' with num_attention_heads = 1; expected 2 or more"
         if self.layer_type != "attention" and self.direction == "both" and D % 2:
             yield f"hidden_size = {D}; recurrent layers that read in both directions need an even one"
@@ -162,12 +163,12 @@ class ModelConfig:
 
     @property
     def embedding_width(self) -> int:
-        """E, the width of the embedding tables."""
+        """E, the width of the embeddings."""
         return self.embedding_size or self.hidden_size
 
     @property
     def rules(self) -> FamilyRules:
-        """What the family computes otherwise than BERT."""
+        """What the family computes differently from BERT."""
         return FAMILY_RULES[self.family]
 
     @property
@@ -177,7 +178,7 @@ class ModelConfig:
 
     @property
     def head_dropout(self) -> float:
-        """The rate before the last matrix of a classifier."""
+        """The dropout rate before the last matrix of a classifier."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
 

@@ -89,7 +89,7 @@ class ForwardPlan:
 
     @property
     def output_layout(self) -> Layout:
-        """Where the rows of the last layer's output are."""
+        """The layout of the last layer's output."""
         positions = self.attentions[-1].output_positions if self.attentions else None
         return self.layout if positions is None else self.layout.at(positions)
 

@@ -25,7 +25,7 @@ POOLED_MULTIPLE = 16  # in inference the number of pooled tokens that the last l
 
 
 class MaskedLMHead(Transform):
-    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embedding table (paper, A.2).
+    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embeddings (paper, A.2).
 
     A config without `tie_word_embeddings` gives the decoder a matrix of its own. `head(x)` takes (M, D) to (M, E),
     ready for the product with that matrix.
@@ -116,7 +116,7 @@ class Model(nn.Module):
         """`encode(batch, dropout).pooled`, (B, D), for which the last layer computes the pooled tokens only."""
         if self.config.direction == "pair":
             return self.encode(batch, dropout).pooled
-        batch = with_layout(dict(batch))  # which `encode` needs too
+        batch = with_layout(dict(batch))  # `encode` needs them too
         positions = self.encoder.pooled_positions(Layout.of_batch(batch), batch["input_ids"].device)
         if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in layout.py
             positions = torch.cat([positions, positions[:1].expand(-len(positions) % POOLED_MULTIPLE)])

@@ -76,8 +76,8 @@ def in_bfloat16(network: Network) -> Network:
 #
 # All weights are trained, and the model is a plain BERT (docs/plateau.md has the measurements).
 
-OFFSETS = (-1, 1, -2, 2)  # distance at which each of the first heads of a layer looks
-GAIN = 2.0  # factor of query and of key: how sharply a head looks
+OFFSETS = (-1, 1, -2, 2)  # offset of the token to which each of the first heads of a layer attends
+GAIN = 2.0  # factor of query and of key: how concentrated a head's attention is
 AMPLITUDE = 0.03  # of the sinusoids in the position embeddings
 BASE = 1000.0  # the longest wavelength is 2 pi times nearly this many positions
 

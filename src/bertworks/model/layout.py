@@ -104,7 +104,7 @@ class Layout:
         return _Pack.apply(x, self.rows(positions))
 
     def unpack(self, x: Tensor) -> Tensor:
-        """(T, D) to (B*L, D); positions of padding hold copies of a real token, which attention must not see.
+        """(T, D) to (B*L, D); padding holds copies of a real token, which must be masked in attention.
 
         Raises ValueError if this layout has no row for some real tokens.
         """

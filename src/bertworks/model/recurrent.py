@@ -37,7 +37,7 @@ class Recurrent(nn.Module):
 
 
 def _read(cell: nn.Module, rows: Tensor, layout: Layout, from_right: bool) -> Tensor:
-    """(B, L, D) to (B, L, W), each token's output in the token's own cell."""
+    """(B, L, D) to (B, L, W), each token's output at the token's position."""
     if layout.mask is None and not from_right:
         return cell(rows)[0]
     order = layout.order(rows.device, from_right)
@@ -45,7 +45,7 @@ def _read(cell: nn.Module, rows: Tensor, layout: Layout, from_right: bool) -> Te
 
 
 def _permuted(x: Tensor, order: Tensor) -> Tensor:
-    """(B, L, D) with the cells of each sequence in another order, (B, L)."""
+    """(B, L, D) with the positions of each sequence in another order, (B, L)."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 

@@ -1,4 +1,4 @@
-"""Pre-training: a corpus store becomes an encoder.
+"""Pre-training: trains an encoder on a corpus store.
 
 In reading order:
 
@@ -9,5 +9,5 @@ In reading order:
     distill_recipe.py  the recipe of distillation
     distill.py   a smaller student of a pre-trained teacher
     estimate.py  how long a recipe takes, and how much memory it needs
-    static.py    word2vec on a store, to compare with
+    static.py    word2vec on a store, for comparison
 """

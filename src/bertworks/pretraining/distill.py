@@ -1,9 +1,9 @@
-"""Distillation in pre-training (Sanh et al. 2019, DistilBERT): a store and a teacher become a smaller student.
+"""Distillation in pre-training (Sanh et al. 2019, DistilBERT): trains a smaller student of a teacher on a store.
 
 The student has the teacher's width, fewer of its layers, no segments and no pooler, and starts with the teacher's
-weights. It learns to fill masks, to say what the teacher says there, and to have its last vectors. The run is one of
-pre-training: same loop, same run folder, exact resume; results.json compares the two. Distillation on a task is part of
-fine-tuning (finetuning/teacher.py).
+weights. It is trained on three losses: masked LM, the teacher's distribution, and the teacher's last layer. The run is
+as in pre-training: same loop, same run folder, exact resume; results.json compares the two. Distillation on a task is
+part of fine-tuning (finetuning/teacher.py).
 """
 
 import re

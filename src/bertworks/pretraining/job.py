@@ -127,10 +127,10 @@ def train_on_store(source: StoreTraining, loop: TrainingLoop) -> bool:
 
 
 def plateau(entropy: float, retained: float) -> str:
-    """The losses, in nats, at which a language model has learned nothing of contexts yet (docs/results.md)."""
-    copies = f", near {entropy * (1 - retained):.2f} also copies of the tokens that masking kept"
-    text = f"unigram entropy of the corpus {entropy:.3f} nats: a loss near it has word frequencies only"
-    return text + copies if 0 < retained < 1 else text
+    """The losses, in nats, of a language model that does not use context (docs/plateau.md)."""
+    copied = f"; {entropy * (1 - retained):.2f}, that it also copies the tokens that masking left unchanged"
+    meaning = f"a loss of {entropy:.2f} nats (the unigram entropy of the corpus) means that the model has learned only "
+    return f"{meaning}word frequencies{copied if 0 < retained < 1 else ''}. A useful model is well below"
 
 
 def finish(
@@ -211,7 +211,7 @@ def start_model(config: PretrainConfig, init: Path | None, run: Run, store: Stor
     start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
     model = prepare_model(start.model, config.loop, run)
     if start.fresh:
-        run.say(f"heads that {init} lacks start with random weights: {', '.join(start.fresh)}")
+        run.say(f"missing in {init}, initialized randomly: {', '.join(start.fresh)}")
     if start.unused:
-        run.say(f"in {init}, not used: {', '.join(start.unused)}")
+        run.say(f"in {init}, but not used: {', '.join(start.unused)}")
     return model

@@ -20,8 +20,8 @@ class Phase:
 
     length: int = 128  # tokens of an instance, [CLS] and both [SEP] included
     budget_fraction: float = 1.0  # fraction of the run's budget
-    batch_size: int = 256  # instances per update, over all processes and micro-batches
-    micro_batch_size: int = 0  # instances per forward pass; 0: all of the batch that the process has
+    batch_size: int = 256  # instances (sequences) per update, over all processes and micro-batches
+    micro_batch_size: int = 0  # instances per forward pass; 0: the whole batch of the process
 
     def __post_init__(self) -> None:
         check_least(self, ("budget_fraction",), 0)
@@ -40,7 +40,9 @@ class Phase:
 class PretrainConfig:
     """A pre-training recipe."""
 
-    objective: ObjectiveName = "mlm+nsp"  # ltr, rtl: every token is a prediction
+    # what is learned: masked tokens (mlm), next sentence (nsp), sentence order (sop), or every token from those before
+    # (ltr) or after it (rtl)
+    objective: ObjectiveName = "mlm+nsp"
     model: ModelConfig = field(default_factory=ModelConfig)
     instances: InstanceConfig = field(default_factory=InstanceConfig)
     masking: MaskingConfig = field(default_factory=MaskingConfig)
@@ -50,9 +52,9 @@ class PretrainConfig:
     output_bias: Literal["zero", "frequencies"] = "zero"
     phases: tuple[Phase, ...] = (Phase(),)
     eval_batches: int = 40  # held-out batches per evaluation
-    snapshots: tuple[int, ...] = ()  # steps after which the model is kept as a folder: snapshots/step-N
-    # processes that make batches ahead of training, for each training process; 0: it makes them itself; -1: 2 on a GPU,
-    # 0 on a CPU
+    snapshots: tuple[int, ...] = ()  # steps after which the model is also saved, as snapshots/step-N
+    # processes that prepare batches in advance, per training process; 0: the training process does; -1: 2 on a GPU, 0
+    # on a CPU
     workers: int = -1
 
     def __post_init__(self) -> None:

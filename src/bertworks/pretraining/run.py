@@ -36,7 +36,7 @@ Prefetch = Callable[[Sequence[PretrainingData], int], BatchSource]
 
 
 class PretrainingFeed:
-    """The batches of each phase in turn: a pure function of the run's progress, whoever makes them."""
+    """The batches of each phase in turn: a pure function of the run's progress."""
 
     def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: World, prefetch: Prefetch):
         self.phases, self.world = config.phases, world

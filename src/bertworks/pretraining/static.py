@@ -29,7 +29,7 @@ class StaticConfig:
     """How word2vec is trained; the defaults are gensim's, but for width and the direction of prediction."""
 
     width: int = 256  # width of a vector
-    window: int = 5  # number of tokens on each side that a token predicts
+    window: int = 5  # number of tokens before and after it that a token predicts
     negative: int = 5  # number of negative samples for each prediction
     epochs: int = 5  # passes over the corpus store
     min_count: int = 5  # tokens that occur less often get no vector

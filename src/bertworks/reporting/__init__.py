@@ -1,4 +1,4 @@
-"""What runs report: their files, logs, progress, tables and pictures. Nothing here knows models or data.
+"""What runs report: their files, logs, progress, tables and pictures. This package does not depend on models or data.
 
 run_files.py   results.json, log.jsonl and other files of runs, checked when read; the commit of the code
 log.py         the log of a run, written and shown

@@ -1,4 +1,4 @@
-"""The files in which a run says what it did, read and checked: results.json, log.jsonl, predictions.jsonl.
+"""The result files of a run, read and checked: results.json, log.jsonl, predictions.jsonl.
 
 The reader says which fields it needs, and of what form (typed.py). A file that was changed outside the
 program gives one message with file and field, never a traceback.

@@ -2,11 +2,11 @@
 
 In reading order:
 
-    base.py            what a task, its limits, its data, and a kind of task are
-    catalogue.py       every task with a name; the tasks are in catalogue.toml
+    base.py            the classes of tasks, kinds of tasks, length limits and data
+    catalogue.py       the built-in tasks, from catalogue.toml
     kinds.py           the kinds of tasks by name; reading a task's data
     sequences.py       framing, overlapping windows, flat arrays
-    inputs.py          examples as a model takes them, batches of them, the scores of a head
+    inputs.py          examples as token ids, batches of them, the scores of a head
     classification.py  one or two texts: classes, values, several labels
     labels.py          labels, lists and truth values as files write them
     embedding.py       pairs of texts for embedders

@@ -69,11 +69,13 @@ class Task:
 class LengthLimits:
     """How long inputs and answers may be. The defaults are the original code's (run_classifier.py, run_squad.py)."""
 
-    max_seq_length: int = 128  # tokens of an input, [CLS] and [SEP] included; what does not fit is cut or windowed
-    doc_stride: int = 128  # span: tokens from the beginning of one window to that of the next
-    max_query_length: int = 64  # span: tokens of a question, the rest is cut
-    n_best_size: int = 20  # span: starts, ends and answers to consider
-    max_answer_length: int = 30  # span: tokens of an answer
+    # longest input in tokens, [CLS] and [SEP] included; longer texts are truncated (tagging and span: divided into
+    # windows)
+    max_seq_length: int = 128
+    doc_stride: int = 128  # span: tokens between the starts of two windows
+    max_query_length: int = 64  # span: longest question in tokens; longer ones are truncated
+    n_best_size: int = 20  # span: number of start positions, end positions and answers to consider
+    max_answer_length: int = 30  # span: longest answer in tokens
 
     def __post_init__(self) -> None:
         check_least(self, ("max_seq_length",), 3)

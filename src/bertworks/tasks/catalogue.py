@@ -1,4 +1,4 @@
-"""Every task that bertworks knows by name, from catalogue.toml."""
+"""The built-in tasks, from catalogue.toml."""
 
 import tomllib
 from pathlib import Path

@@ -166,7 +166,7 @@ def _words_alone(block: Block) -> Block:
 
 
 def _column(name: str, usual: Sequence[str], default: int, names: Sequence[str], width: int, path: Path) -> int:
-    """The index of a column, `default` for a usual name. Raises InputError if there is none of this number or name."""
+    """The index of a column, `default` for a usual name. Raises InputError if the number or name does not exist."""
     known = [one.lower() for one in names]
     if name.isdecimal() and 1 <= int(name) <= width:
         return int(name) - 1

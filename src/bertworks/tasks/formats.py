@@ -19,7 +19,7 @@ from ..tokenizer import normalize
 MAX_CELL = 16 << 20  # characters of a cell in a .csv file
 BATCH = 1024  # rows of a Parquet file in memory at a time
 _QUOTED = re.compile(r'"(?:[^"]|"")*""(?:[^"]|"")*"')  # a cell with doubled quotes
-_OPEN = re.compile(r'"(?:[^"]|"")*$')  # a cell that goes on in the next line
+_OPEN = re.compile(r'"(?:[^"]|"")*$')  # a cell that continues on the next line
 
 Records = Iterator[tuple[int, list[str]]]  # (line, cells) of each row
 Objects = Iterator[tuple[int, dict[str, Any]]]  # (line, item or row, counted from 1; object)

@@ -41,7 +41,7 @@ class Inputs:
     pad_id: int
     limit: int  # max_seq_length
     choices: int = 1  # C
-    token_labels: bool = False  # whether labels are (T,), one a token
+    token_labels: bool = False  # whether labels are (T,), one per token
 
     @classmethod
     def unlabelled(

@@ -111,7 +111,7 @@ def own_table(task: Task, train: Any, dev: Any) -> tuple[Task, Data]:
 
 
 def split_data(task: Task, files: Sequence[Any], split: Split) -> tuple[Task, Data]:
-    """A task and its rows, as `split` says: of one's own table or tables, or of the folder of a known task.
+    """A task and its rows, as `split` says: of one's own table or tables, or of the folder of a built-in task.
 
     Labels are those of the whole training file. Raises InputError with file and line, and if nothing can be divided.
     """

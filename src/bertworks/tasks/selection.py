@@ -1,4 +1,4 @@
-"""The labelled examples that a subcommand or a function is given: a known task's files, or the user's own tables."""
+"""The labelled examples that a subcommand or a function is given: a built-in task's files, or the user's own tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ def refuse_beside(what: str, others: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True)
 class DevRows:
-    """The examples on which a fine-tuned model is evaluated: a known task's development file, or the user's own table.
+    """Examples to evaluate a fine-tuned model on: a built-in task's development file, or the user's own table.
 
     The command line fills it with paths; in Python a table may be any data that `kinds.read_rows` accepts.
     """
 
-    task: str = ""  # name of a task that bertworks knows (`bertworks recipes tasks` lists them); needs --data
+    task: str = ""  # name of a built-in task (`bertworks recipes tasks` lists them); needs --data
     data: Path | None = None  # folder with the files of --task
     # instead of a task, your own file to evaluate on: .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .conll (tagging), or
     # hub:org/name#split, a data set of the Hugging Face Hub
@@ -45,11 +45,11 @@ class DevRows:
     kind: KindName | None = None
     # text column of your own table, or two columns separated by a comma; in a .conll file the number of a column too
     text: str = "text"
-    # label column; for multilabel also several 0/1 columns, comma-separated; empty: label. For embedding the column of
-    # scores; empty: none, each row's two texts belong together
+    # label column, default: label; multilabel: also several columns of 0 and 1, separated by commas; embedding: column
+    # of similarity scores, default: none, the two texts of each row are a positive pair
     label: str = ""
-    choices: str = ""  # columns with the choices of a multiple-choice table, comma-separated
-    encoding: str = "utf-8"  # encoding of the files: utf-8, cp949, euc-kr, utf-16 or another one of Python's
+    choices: str = ""  # multiple choice: columns with the choices, separated by commas
+    encoding: str = "utf-8"  # text encoding of the files: utf-8, cp949, euc-kr, utf-16 or another Python codec
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
     tables: ClassVar[tuple[str, ...]] = ("dev",)
 
@@ -84,9 +84,9 @@ class DevRows:
 
 @dataclass(frozen=True)
 class TrainRows(DevRows):
-    """Examples to train on and to evaluate on: a known task's files, or the user's own tables."""
+    """Examples to train on and to evaluate on: a built-in task's files, or the user's own tables."""
 
-    train: Path | None = None  # instead of a task, your own training table, beside --dev
+    train: Path | None = None  # instead of a task, your own training table; needs --dev or --dev-share
     tables: ClassVar[tuple[str, ...]] = ("train", "dev")
 
     def read_data(self) -> tuple[Task, Data]:
@@ -108,11 +108,11 @@ class TrainRows(DevRows):
 class DividedRows(TrainRows):
     """Examples to train on and to evaluate on, some of which are left out or become development examples."""
 
-    train_rows: int = 0  # number of training rows to draw at random; 0: all. A smaller draw is part of a larger one
-    # instead of --dev: fraction of the rows of --train to evaluate on (0.1: a tenth), drawn at random. Rows of one
-    # document or context, or with the same first text, are not divided
+    train_rows: int = 0  # number of training rows to draw at random; 0: all. A smaller sample is part of a larger one
+    # instead of --dev: fraction of the rows of --train to evaluate on, drawn at random (0.1: a tenth). Rows of the same
+    # document or context, or with the same first text, stay together
     dev_share: float = 0.0
-    group: str = ""  # for --dev-share: column of --train whose rows with one value are not divided (a patient, a user)
+    group: str = ""  # for --dev-share: column of --train; rows with the same value (patient, user) stay together
     split_seed: int = 1  # seed of --train-rows and --dev-share
 
     @property

@@ -98,7 +98,7 @@ class Tagged(NamedTuple):
 
     text: str
     units: tuple[tuple[int, int], ...]  # where each word or character begins and ends in `text`
-    tags: tuple[str, ...] | None = None  # one a unit, in IOB2, or parts of speech; None: not known
+    tags: tuple[str, ...] | None = None  # one per unit, in IOB2, or parts of speech; None: not known
     line: int = 0  # where it begins in its file, counted from 1; the row's number in a Parquet file
     document: int = 0  # rows of one document follow each other and share windows
     scheme: str = ""  # how the file writes the tags, if not with a prefix, a hyphen and a type

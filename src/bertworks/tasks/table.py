@@ -39,7 +39,7 @@ class TableForm(NamedTuple):
 
     encoding: str = "utf-8"  # of .csv, .tsv, .txt and .jsonl files; any of Python's
     sheet: str = ""  # name of the sheet of a workbook; "": its only one
-    official: bool = False  # whether a .tsv is a file of a known task (formats.tsv_records)
+    official: bool = False  # whether a .tsv is a file of a built-in task (formats.tsv_records)
 
 
 PLAIN = TableForm()

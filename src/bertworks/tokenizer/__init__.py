@@ -8,9 +8,9 @@ training.py           settings of a training, and the sample of text it uses
 wordpiece.py          WordPiece vocabularies (BERT), and a cache of the ids of words
 byte_bpe.py           byte-level BPE vocabularies (RoBERTa)
 unigram.py            Unigram vocabularies (ALBERT)
-unigram_training.py   how a Unigram vocabulary is learned
+unigram_training.py   training of Unigram vocabularies
 folder.py             reads and writes the files of a tokenizer
-settings.py           tokenizer_config.json and its like: what is computed, and what is refused
+settings.py           tokenizer_config.json and similar files: supported and refused settings
 check.py              does a vocabulary fit a text?
 """
 

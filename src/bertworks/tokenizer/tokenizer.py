@@ -201,9 +201,9 @@ class Tokenizer:
     ) -> list[Encoding]:
         """`encode` for many texts, on every core. Raises ValueError if `pairs` has another length than `texts`."""
         library = self._special if specials else self._plain
-        sides = [texts] if pairs is None else [texts, pairs]
+        columns = [texts] if pairs is None else [texts, pairs]
         with library_errors_named(self._where):
-            encodings = [zip(side, library.encode_batch(side, add_special_tokens=False), strict=True) for side in sides]
+            encodings = [zip(one, library.encode_batch(one, add_special_tokens=False), strict=True) for one in columns]
         return [self._frame(parts, max_length) for parts in zip(*encodings, strict=True)]
 
     def ids_and_words(self, texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:

@@ -65,7 +65,7 @@ def learn(texts: Iterable[str], config: TokenizerConfig) -> str:
 
 
 def _count_words(lines: list[str], library: tokenizers.Tokenizer) -> dict[str, int]:
-    """How often each word occurs in the lines. Raises InputError if there is none."""
+    """How often each word occurs in the lines. Raises InputError if there are no words."""
     counts: dict[str, int] = {}
     normalize, split = library.normalizer, library.pre_tokenizer
     assert normalize is not None and split is not None

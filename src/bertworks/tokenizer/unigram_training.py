@@ -34,7 +34,7 @@ Find = Callable[[Hashes], Ids]
 
 
 def _finder(subwords: list[str], letters: dict[str, int]) -> Find:
-    """A function that gives the number of the subword of each hash, V if there is none."""
+    """A function that returns the number of the subword of each hash, V for unknown ones."""
     unsorted = np.empty(len(subwords), np.uint64)
     for indices, codes in _by_length(subwords, letters):
         unsorted[indices] = _extend(np.zeros(len(codes), np.uint64), *codes.T)
@@ -167,7 +167,7 @@ class Trainer:
             subwords, scores = self._keep(lattices, subwords, scores, keep & (losses > -np.inf))
 
     def _seeds(self) -> tuple[list[str], Floats]:
-        """All characters, and the substrings with most characters in all that stand in the text more than once."""
+        """All characters, and the repeated substrings that cover most characters of the text."""
         totals: dict[str, float] = dict.fromkeys(self.letters, 1.0)
         substrings: list[tuple[Hashes, Floats, NDArray[np.int64], NDArray[np.int64]]] = []
         for indices, codes in _by_length(self.words, self.letters):

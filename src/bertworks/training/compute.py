@@ -11,6 +11,15 @@ from .config import LoopConfig
 from .identity import Run
 from .precision import compute_dtype
 
+MEANINGS = {  # of the names that `training_method` returns, for the first line of a run
+    "kernels": "C kernels of bertworks",
+    "keyed": "PyTorch, with dropout masks that depend on seed and step only",
+    "flash": "flash attention",
+    "torch": "PyTorch",
+    "recurrent": "LSTM or GRU layers of PyTorch",
+    "reference": "model/bert.py as it is written",
+}
+
 
 def prepare_model(model: Model, config: LoopConfig, run: Run) -> Model:
     """The model on the device of the run, ready to be trained by the method of `loop.compute`, which is printed."""
@@ -22,11 +31,13 @@ def prepare_model(model: Model, config: LoopConfig, run: Run) -> Model:
     if wants_kernels(config.compute, device, dtype):
         kernels = load_kernels()
         if kernels is None:
-            run.say("no compiled kernels: they need Linux, gcc and PyTorch as pip installs it; training is slower")
+            run.say("training is slower without compiled kernels, which need Linux, gcc and PyTorch installed by pip")
         else:
             use_kernels(model, kernels, alone=run.world.size == 1)
     method = training_method(model, dtype, keyed=device.type == "cpu")
-    run.say(f"computation: {method}; matrix products in {dtype}, device {device}".replace("torch.", ""))
+    meaning = MEANINGS[method.removesuffix(", compiled")]
+    number_type = str(dtype).removeprefix("torch.")
+    run.say(f"computation: {method} ({meaning}); matrix products in {number_type}, device {device}")
     return model.to(device)
 
 

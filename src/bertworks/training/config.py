@@ -1,4 +1,4 @@
-"""The settings of training that every recipe has, how far a run has come, and the objectives of pre-training by name.
+"""The training settings of every recipe, the progress of a run, and the objectives of pre-training by name.
 
 Importing this file loads no torch.
 """
@@ -16,14 +16,14 @@ MAX_BATCH_SIZE = 1 << 20  # all rows of an update are drawn at once
 
 @dataclass
 class TrainerState:
-    """How far a run has come. `phase`, `group` and `offset` say which training instance comes next."""
+    """The progress of a run. `phase`, `group` and `offset` are the position of the next training instance."""
 
     step: int = 0  # updates tried
     updates: int = 0  # updates made: fewer than steps if some were skipped as not finite
     phase: int = 0
-    group: int = 0  # of the plan's blocks, counted over all epochs
+    group: int = 0  # number of the block group, counted over all epochs
     offset: int = 0
-    tokens: int = 0  # real tokens read
+    tokens: int = 0  # tokens read, without padding
     instances: int = 0
     seconds: float = 0.0  # of training, over all run segments
     skipped: int = 0  # updates skipped in a row
@@ -42,24 +42,23 @@ class LoopConfig:
 
     steps: int = 0  # training budget in optimizer steps; 0: no limit in steps
     tokens: int = 0  # training budget in tokens, padding not counted; 0: no limit in tokens
-    # training budget in hours, summed over all run segments, without steps in which layers are compiled; 0: no limit in
-    # hours
+    # training budget in hours; resumed runs continue to count, compilation does not; 0: no limit in hours
     hours: float = 0.0
-    seed: int = 12345  # seed of initial weights, order, masks and dropout; 0 to 2^63 - 1
+    seed: int = 12345  # random seed of initial weights, order of the data, masks and dropout; 0 to 2^63 - 1
     # number type of matrix products in training; weights and evaluation are always float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    # code that computes the layers; auto: kernels in C on a CPU (Linux, gcc), torch.compile on a GPU; eager: without
-    # these; reference: model/bert.py as it is written (docs/heart.md)
+    # code that computes the layers; auto: C kernels on a CPU (Linux, gcc), torch.compile on a GPU; eager: plain
+    # PyTorch; reference: model/bert.py as it is written (docs/heart.md)
     compute: Literal["auto", "eager", "reference"] = "auto"
-    log_every: int = 50  # steps between two records in log.jsonl; 0: only at the end
-    # steps between two evaluations; 0: at the end, in fine-tuning also after each epoch
+    log_every: int = 50  # write a record to log.jsonl every so many steps; 0: only at the end
+    # evaluate every so many steps; 0: at the end, in fine-tuning after each epoch
     eval_every: int = 500
-    # steps between two checkpoints; 0: at the end and when stopped, in fine-tuning also after each epoch
+    # save a checkpoint every so many steps; 0: at the end and when stopped, in fine-tuning after each epoch
     save_every: int = 500
-    # minutes of training between two checkpoints, beside `save_every`; 0: by steps alone
+    # also save a checkpoint after so many minutes of training; 0: only by save_every
     save_minutes: float = 10.0
-    max_skipped: int = 10  # number of consecutive updates that may be skipped because loss or gradient is not finite
-    keep_best: str = ""  # evaluation metric that selects the weights to keep (a loss: the lowest); empty: the last
+    max_skipped: int = 10  # stop after more consecutive updates than this with a loss or gradient that is not finite
+    keep_best: str = ""  # save the weights with the best value of this evaluation metric; empty: the last weights
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -84,23 +83,23 @@ class OptimConfig:
     """Optimizer and learning rate."""
 
     lr: float = 1e-4  # peak learning rate
-    # optimizer: Adam without (bert_adam) or with bias correction (adamw); LAMB without it, as ALBERT's (albert_lamb);
-    # Muon for the matrices of the layers except query and key, and adamw for the rest (muon)
+    # optimizer. bert_adam: the paper's, AdamW without bias correction; adamw: with it; albert_lamb: LAMB without it;
+    # muon: Muon for the layers' matrices except query and key, AdamW for the rest
     rule: Literal["bert_adam", "adamw", "albert_lamb", "muon"] = "bert_adam"
     betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
-    eps: float = 1e-6  # added to the square root of the second moment, against division by zero
+    eps: float = 1e-6  # Adam's epsilon, added to the denominator
     weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
     max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
-    warmup: float = 0.01  # warm-up, as a fraction of the run (the paper: 10,000 of 1,000,000 steps)
-    # learning rate after the warm-up: linear decay to 0 on a line that starts at step 0 (google) or where the warm-up
-    # ends (hf: Hugging Face's), or at the end of the run only (trapezoid); or no decay (constant)
+    warmup: float = 0.01  # warm-up as a fraction of the run (the paper: 10,000 of 1,000,000 steps)
+    # learning rate after the warm-up. google: the paper's linear decay, counted from step 0; hf: linear decay from the
+    # end of the warm-up, as Hugging Face; trapezoid: constant, then linear decay; constant: no decay
     schedule: Literal["google", "hf", "trapezoid", "constant"] = "google"
-    layer_decay: float | None = None  # learning rate of a layer divided by that of the layer above; none: equal rates
+    layer_decay: float | None = None  # factor of the learning rate from each layer to the one below it; none: 1
     muon_lr: float = 2e-3  # peak learning rate of the matrices that Muon updates
-    warmup_updates: int = 0  # least number of updates in the warm-up
-    decay: float = 0.4  # last fraction of the run, in which the learning rate of a trapezoid decays
-    # first updates in which position heads are protected: query and key learn at a tenth of their learning rate, and
-    # word embeddings receive no gradient in the position subspace
+    warmup_updates: int = 0  # minimum number of updates in the warm-up
+    decay: float = 0.4  # trapezoid: fraction of the run, at its end, in which the learning rate decays
+    # with model.start = position-heads: number of first updates in which query and key have a tenth of the learning
+    # rate, and word embeddings no gradient in the position subspace (docs/plateau.md)
     protected_updates: int = 0
 
     def __post_init__(self) -> None:
@@ -123,12 +122,12 @@ PairName = Literal["nsp", "sop"]
 
 @dataclass(frozen=True)
 class ObjectiveSpec:
-    """What the rest of a recipe has to fit."""
+    """What an objective requires of the rest of a recipe."""
 
     heads: tuple[HeadName, ...]  # of the model
     terms: tuple[str, ...]  # of the loss
     pair: PairName | None = None  # what is predicted about the two segments
-    direction: Literal["both", "left", "right"] = "both"  # what a token of the encoder sees
+    direction: Literal["both", "left", "right"] = "both"  # the context of a token
     masked: bool = True  # whether the batches are masked
 
 

@@ -39,7 +39,7 @@ class World:
 
     @property
     def main(self) -> bool:
-        """Whether this process writes files and talks."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     def local_range(self, count: int) -> range:
@@ -57,7 +57,7 @@ class World:
         return values
 
     def barrier(self) -> None:
-        """Return when every process has called it."""
+        """Wait until every process has called it."""
         if self.size > 1:
             dist.barrier()
 

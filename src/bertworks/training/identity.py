@@ -26,7 +26,7 @@ RecordCallback = Callable[[Mapping[str, Any]], Any]
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What determines the outcome of a run."""
+    """Everything that determines the result of a run."""
 
     recipe: Any  # resolved: a dataclass, with or without a `loop`
     inputs: tuple[str, ...] = ()  # checksums and names of all that the run reads
@@ -67,7 +67,7 @@ def reproducible_settings(recipe: Any) -> Any:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of this process: its folder, what it is, and who takes part."""
+    """A run of this process: its folder, its identity, and the processes that take part."""
 
     out: Path
     identity: RunIdentity

@@ -39,7 +39,7 @@ class Log:
         record |= {"lr": progress.lr, "grad_norm": trainer.grad_norm, "tokens": progress.tokens}
         record["tokens_per_second"] = (trainer.timed_tokens - self.tokens) / seconds if seconds else 0.0
         if progress.step > progress.updates:
-            record["skipped"] = progress.step - progress.updates  # updates not made, in the whole run
+            record["skipped"] = progress.step - progress.updates  # skipped updates in the whole run
         if world.size == 1:
             record |= openmp.others()  # cores that other programs use
         left = progress.seconds * (1 - used) / used if used else 0.0

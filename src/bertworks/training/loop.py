@@ -59,7 +59,7 @@ class BestWeights:
         self.metric, self.are_current = trainer.config.keep_best, False
 
     def update(self, metrics: Mapping[str, float]) -> None:
-        """Keep the weights of now if their score is the best so far."""
+        """Save the current weights if their score is the best so far."""
         progress = self.trainer.progress
         self.are_current = bool(self.metric) and self._is_better(metrics[self.metric])
         progress.since_best = 0 if self.are_current else progress.since_best + 1
@@ -133,11 +133,11 @@ class TrainingLoop:
     evaluate: Callable[[TrainerState], dict[str, float]] | None = None  # metrics on held-out data
     after_step: Callable[[int], None] | None = None  # called with the number of each finished step
     patience: int = 0  # the run ends after so many evaluations in a row that bring no new best; 0: it does not
-    metrics: dict[str, float] = field(init=False, default_factory=dict)  # when the run has ended, of the weights it has
+    metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the final weights, when the run has ended
 
     @property
     def progress(self) -> TrainerState:
-        """How far the run has come."""
+        """The progress of the run."""
         return self.trainer.progress
 
     @property

@@ -82,7 +82,7 @@ class Stop:
     """Whether SIGTERM or SIGINT has requested an end."""
 
     requested: bool = False
-    is_immediate: bool = False  # a signal raises KeyboardInterrupt where it comes
+    is_immediate: bool = False  # a signal raises KeyboardInterrupt at once
 
     def at_once(self) -> None:
         """From now on a signal, or one that has come already, raises KeyboardInterrupt."""
@@ -93,7 +93,7 @@ class Stop:
 
 @contextlib.contextmanager
 def caught_signals() -> Iterator[Stop]:
-    """Note SIGTERM and SIGINT instead of dying, so that a run can save before it ends; a second one interrupts."""
+    """Catch SIGTERM and SIGINT, so that a run can save before it ends; a second signal interrupts at once."""
     stop = Stop()
 
     def note(number: int, frame: FrameType | None) -> None:

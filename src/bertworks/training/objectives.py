@@ -1,4 +1,4 @@
-"""What a model is trained to do in pre-training; task_objectives.py has fine-tuning and distillation.
+"""The objectives of pre-training; task_objectives.py has those of fine-tuning and distillation.
 
 Each objective turns a batch into sums and counts, never into means: the trainer adds the counts over micro-batches and
 processes first, divides once, and so 1 x 32, 4 x 8 and 2 x 16 give the same gradient. One objective is an exception:
@@ -65,7 +65,7 @@ def _with_output_positions(batch: Batch) -> Batch:
 
 
 def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
-    """The loss of the words that are to be predicted at `masked_positions`."""
+    """The masked-LM loss at `masked_positions`."""
     # the encoder's output at the masked positions, (M, D)
     used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))
     layer = OutputLayer.of(model, used)
@@ -113,17 +113,17 @@ def _neighbours(batch: Batch) -> Tensor:
 class LanguageModelObjective(Objective):
     """Every token from those before it, as GPT (term "ltr"), or from those behind it ("rtl"); section 5.1.
 
-    The encoder must see that side alone. The head is that of the masked LM, so that nothing else differs.
+    The encoder must have the same direction. The head is that of the masked LM, so that nothing else differs.
     """
 
-    direction: Literal["left", "right"]  # the side that a token sees
+    direction: Literal["left", "right"]  # the context of a token
 
     @property
     def name(self) -> str:
         return "ltr" if self.direction == "left" else "rtl"
 
     def prepare(self, batch: Batch) -> Batch:
-        left = _neighbours(batch).flatten().nonzero().squeeze(1)  # cells whose right neighbour is a token too
+        left = _neighbours(batch).flatten().nonzero().squeeze(1)  # positions whose right neighbour is a token too
         seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
         labels = batch["input_ids"].flatten()[predicted]
         return with_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})

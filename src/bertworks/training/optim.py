@@ -103,7 +103,7 @@ class Optimizer:
         if isinstance(self.adam, Lamb):
             if clips:
                 torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-        else:  # what the gradients are divided by
+        else:  # divisor of the gradients
             self.adam.grad_scale = ((norm + 1e-6) / limit).clamp(min=1.0) if clips else None  # type: ignore[attr-defined]
         if clips and self.muon is not None:
             torch.nn.utils.clip_grads_with_norm_([self.parameters[name] for name in self.by_muon], limit, norm)
@@ -162,7 +162,7 @@ class Optimizer:
 
 
 def layers_from_top(names: Iterable[str]) -> dict[str, int]:
-    """How many layers below the top one each parameter stands: heads, pooler and top layer 0, embeddings lowest."""
+    """The depth of each parameter, in layers below the top one: heads, pooler and top layer 0, embeddings lowest."""
     words = {name: re.sub(r"^encoder\.(left|right)\.", "encoder.", name).split(".") for name in names}
     layer = {name: int(w[2]) for name, w in words.items() if w[:2] == ["encoder", "layers"]}
     layers = max(layer.values(), default=-1) + 1

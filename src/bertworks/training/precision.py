@@ -1,4 +1,4 @@
-"""The number type of matrix products: what a recipe asks for, and what the hardware is fast at."""
+"""The number type of matrix products: as the recipe sets it, or the fastest one of the hardware."""
 
 import torch
 

@@ -125,7 +125,7 @@ def refuse_other_folder(out: Path) -> None:
 
 
 def is_finished(out: Path) -> bool:
-    """Whether `out` is a finished run, of whatever recipe: its data need not be checked byte by byte."""
+    """Whether `out` is a finished run, of any recipe: its data need not be checked byte by byte."""
     return (out / RESULTS).exists()
 
 

@@ -57,7 +57,7 @@ def write_state(folder: Path, state: Snapshot, name: str = STATE) -> None:
 
 
 def saved_step(folder: Path) -> int | None:
-    """The step of the state in `folder`, of whatever run and version; None if there is none.
+    """The step of the state in `folder`, of any run and version; None without a state.
 
     Only the header is read: this says nothing about the tensors. Raises InputError if the header is damaged.
     """
@@ -92,7 +92,7 @@ def load_weights(path: Path, model: nn.Module, weights: Mapping[str, Tensor]) ->
 
 
 def load_state(folder: Path, model: nn.Module, optimizer: Optimizer, identity: "RunIdentity") -> TrainerState | None:
-    """Put a saved state back into model and optimizer; None if there is none yet.
+    """Load the saved state into model and optimizer; returns None without a state.
 
     Raises InputError if the file is damaged, belongs to another run, or was written by another minor version of
     bertworks (docs/reliability.md).

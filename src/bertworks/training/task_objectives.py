@@ -49,7 +49,7 @@ class DistillationObjective(Objective):
             positions, used = tokens, torch.ones_like(used_cells).bool()
 
         def states(output: EncoderOutput, cells: Tensor) -> Tensor:
-            """The last layer at these cells."""
+            """The last layer's output at these positions."""
             return output.packed.index_select(0, output.layout.rows(cells))
 
         with torch.no_grad():
@@ -156,7 +156,7 @@ class EmbeddingObjective(Objective):
 
 
 class ChoiceObjective(Objective):
-    """One score a sequence, softmax over the C sequences of an example (section 4.4)."""
+    """One score per sequence, softmax over the C sequences of an example (section 4.4)."""
 
     def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         scores, labels = model.heads["choice"](model.pool(batch, dropout), dropout), batch["labels"]

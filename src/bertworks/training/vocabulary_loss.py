@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..model.acceleration import Kernels
 
 ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
-SCORES_OF_GPU = 160_000_000  # the same on a GPU, which computes few scores in less time than it takes to ask for them
+SCORES_OF_GPU = 160_000_000  # the same on a GPU, where small products take less time than their launch
 ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 PADDING_LOGIT = -1e30  # score of a column that belongs to no word, at any temperature
 FILL = 64  # the number of used slots is rounded up to a multiple of this, for the reason given in model/layout.py
@@ -177,7 +177,7 @@ def linear_cross_entropy(
     """`cross_entropy(hidden @ weight.T + bias, labels)` without holding all (M, V) scores.
 
     labels (M,), -100 for unused slots. slots: `used_slots` of the labels, if they are known. kernels: for training in
-    bfloat16 on a CPU. Hits are counted only where no gradient is asked for (evaluation): the search for the largest
+    bfloat16 on a CPU. Hits are counted only where no gradient is needed (evaluation): the search for the largest
     score costs as much as a matrix product.
     """
     slots = used_slots(labels != IGNORED) if slots is None else slots

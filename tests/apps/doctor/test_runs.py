@@ -29,11 +29,12 @@ def test_good_runs_have_no_findings(tmp_path):
 
 PRETRAINED = {
     "frequencies": ({"metrics": {"mlm_loss": 6.97}}, "plateau", "warning",
-                    "held-out loss 6.97 nats, unigram entropy 7.00: the model knows word frequencies at best"),
+                    "held-out loss 6.97 nats, unigram entropy 7.00: the model has learned at most word frequencies"),
     "plateau": ({"metrics": {"mlm_loss": 6.4}}, "plateau", "warning",
-                "held-out loss 6.40 nats, unigram entropy 7.00: on the plateau (6.30)"),
+                "held-out loss 6.40 nats, unigram entropy 7.00: the model has learned word frequencies and copies "
+                "unmasked tokens (6.30 nats)"),
     "pairs at chance": ({"metrics": {"nsp_loss": 0.692, "nsp_accuracy": 0.51}}, "sentence pairs", "warning",
-                        "nsp_loss 0.692 nats and accuracy 0.510: those of random answers"),
+                        "nsp_loss 0.692 nats, accuracy 0.510: no better than random answers"),
     "few updates": ({"steps": 90, "log": records(90)}, "updates", "warning", "few updates: 90, 200,000 tokens"),
     "slower": ({"log": changed("train", 14, tokens_per_second=600.0)}, "speed", "warning",
                "throughput fell from 1,000 to 600 tokens/s"),

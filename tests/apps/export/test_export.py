@@ -215,7 +215,7 @@ def test_only_an_earlier_export_is_replaced(source, kept, tmp_path, monkeypatch,
     if linked:
         out.symlink_to(earlier, target_is_directory=True)
     main(["export", str(source), "--out", str(out)])
-    assert capsys.readouterr().err == f"{out}: an earlier export, which is replaced\n"
+    assert capsys.readouterr().err == f"replacing the earlier export {out}\n"
     assert verify(earlier) and not (earlier / "old.txt").exists() and out.is_symlink() == linked
     assert {path.name for path in tmp_path.iterdir()} == {"earlier", "full", out.name}
 

@@ -1,4 +1,4 @@
-"""The demo: what a bundled encoder is good for, and what a few minutes of pre-training on this machine's text give.
+"""The demo: a bundled encoder on two tasks, and a few minutes of pre-training on this machine's text.
 
 It calls the functions of `import bertworks`. Files in reading order:
 

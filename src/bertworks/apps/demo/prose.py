@@ -23,7 +23,7 @@ NOISE = re.compile(r"<?https?://\S+|\[\d+\]_?|</?\w+[^>]*>")  # addresses, footn
 
 
 def clean(docstring: str, parameters: Collection[str] = ()) -> list[str]:
-    """The paragraphs of prose in a docstring; empty if there is none.
+    """The paragraphs of prose in a docstring; may be empty.
 
     Words that its markup sets apart are between marks: PARAMETER or CODE, and END. `parameters`: names of those that
     the documented function has.

@@ -150,7 +150,7 @@ class Demo:
                  f"for {len(TASKS)} tasks from other docstrings")  # fmt: skip
 
     def encoder(self) -> Path | None:
-        """The folder of the encoder to fine-tune; None, and a line that says so, if there is none."""
+        """The folder of the encoder to fine-tune. If it is missing, prints a message and returns None."""
         try:
             folder = find_model(self.config.model)
             if (folder / "config.json").exists():

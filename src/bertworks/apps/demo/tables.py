@@ -22,7 +22,8 @@ QUESTIONS = {
     "kinds": "Does a sentence describe a class or a function?",
 }
 METRICS = {"f1": "F1", "accuracy": "accuracy"}
-PLATEAU = 0.95  # fraction of the unigram entropy; a model with a larger loss knows little more than word frequencies
+# fraction of the unigram entropy; a model with a larger loss has learned little more than word frequencies
+PLATEAU = 0.95
 
 
 def systems(results: dict[str, Any]) -> dict[str, str]:

@@ -1,12 +1,12 @@
 """Checks of runs, corpus stores, model folders, labelled data and the machine, each with evidence and advice.
 
-    examination.py  what a path is, and the checks for it: `examine`
+    examination.py  `examine`: recognises what a path is, and runs its checks
     runs.py         checks of the log and the results of any training run
     pretrained.py   pre-training runs
     finetuned.py    fine-tuned runs
     stores.py       corpus stores
     folders.py      model folders
-    machine.py      settings of the machine that cost speed
+    machine.py      settings of the machine that slow it down
     listing.py      findings on the terminal
 
 A check is a function that yields findings (tasks/checks.py). Labelled data is checked in tasks/checks.py, because

@@ -171,7 +171,7 @@ def of_store(folder: Path, thorough: bool = False) -> Report:
 
 
 def of_data(rows: TrainRows, path: Path | None = None, model: Path | None = None) -> Report:
-    """Labelled data: tables, or the folder of a known task, which may also be `path`.
+    """Labelled data: tables, or the folder of a built-in task, which may also be `path`.
 
     model: folder whose vocabulary is checked.
     """
@@ -189,7 +189,7 @@ def of_data(rows: TrainRows, path: Path | None = None, model: Path | None = None
 
 
 def _read(rows: TrainRows, path: Path | None) -> tuple[Task, Data]:
-    """The examples of a known task, of two tables, or of a training table alone. Raises InputError as finetuning."""
+    """The examples of a built-in task, of two tables, or of a training table alone. Raises InputError as finetuning."""
     if rows.task:
         return replace(rows, data=rows.data or path).read_data()
     rows = replace(rows, train=rows.train or path)

@@ -1,7 +1,8 @@
-"""Pre-training runs: the loss beside what word frequencies give, constant predictions, sentence pairs, updates.
+"""Checks of pre-training runs: loss compared with word frequencies, constant predictions, sentence pairs, updates.
 
-Two losses mean that the model uses no context: the unigram entropy of the corpus, which word frequencies alone give,
-and a tenth less, where the model also copies the tokens that masking left unchanged (the plateau, docs/plateau.md).
+Two losses mean that the model does not use context: the unigram entropy of the corpus, which is the loss of a model
+that has learned only word frequencies, and a tenth less, the loss of one that also copies the tokens that masking left
+unchanged (the plateau, docs/plateau.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -50,17 +51,17 @@ class PretrainingRun:
     @property
     def advice(self) -> str:
         """What to do about a plateau."""
-        longer = "train longer: small models need some million tokens to leave it"
+        longer = "train longer: a small model uses context only after several million tokens"
         model = self.files.recipe.get("model")
         if not isinstance(model, dict) or model.get("start") == START or self.files.results.get("continued"):
             return longer
         if model.get("position_embedding_type", "learned") != "learned":  # which this initialization is made for
             return longer
-        return f"{longer}, fewer with model.start = {START} and masking.masked_lm_prob = 0.4 (docs/plateau.md)"
+        return f"{longer}, sooner with model.start = {START} and masking.masked_lm_prob = 0.4 (docs/plateau.md)"
 
 
 def plateau(run: PretrainingRun) -> Iterator[Finding]:
-    """A loss that word frequencies alone would give."""
+    """A loss like that of a model that has learned only word frequencies."""
     metrics, entropy = run.files.metrics, run.entropy
     name = next((name for name in metrics if name in WORD_LOSSES), None)
     if name is None or entropy is None:
@@ -69,9 +70,9 @@ def plateau(run: PretrainingRun) -> Iterator[Finding]:
     level = entropy * (1 - MaskingConfig().unchanged_fraction) if name == "mlm_loss" else entropy
     beside = f"held-out loss {loss:.2f} nats, unigram entropy {entropy:.2f}"
     if loss >= entropy - NEAR:
-        yield Finding("plateau", "warning", f"{beside}: the model knows word frequencies at best", run.advice)
+        yield Finding("plateau", "warning", f"{beside}: the model has learned at most word frequencies", run.advice)
     elif loss >= level - NEAR:
-        evidence = f"{beside}: on the plateau ({level:.2f}) the model knows word frequencies and copies unmasked tokens"
+        evidence = f"{beside}: the model has learned word frequencies and copies unmasked tokens ({level:.2f} nats)"
         yield Finding("plateau", "warning", evidence, run.advice)
 
 
@@ -87,8 +88,8 @@ def at_masks(run: PretrainingRun) -> Iterator[Finding]:
     counts = np.bincount(predicted)
     loss, commonest = float(losses.mean()), counts.max() / counts.sum()
     token = tokenizer_of(run.store).vocab[int(counts.argmax())]
-    evidence = f"loss at [MASK] alone {loss:.2f} nats, unigram entropy {run.entropy:.2f}; {percent(commonest)} of "
-    evidence += f"{len(losses):,} [MASK] tokens are predicted as {token!r}"
+    evidence = f"loss at [MASK] tokens {loss:.2f} nats, unigram entropy {run.entropy:.2f}; the prediction is {token!r} "
+    evidence += f"at {percent(commonest)} of {len(losses):,} [MASK] tokens"
     if commonest >= CONSTANT:
         advice = "train longer; if the loss no longer falls, start again with another optim.lr or seed"
         yield Finding("[MASK]", "warning", f"{evidence}: the predictions are constant", advice)
@@ -121,7 +122,7 @@ def sentence_pairs(run: PretrainingRun) -> Iterator[Finding]:
     for name in ("nsp", "sop"):
         loss, accuracy = metrics.get(f"{name}_loss", 0.0), metrics.get(f"{name}_accuracy", 0.0)
         if loss >= RANDOM_PAIR_LOSS:
-            evidence = f"{name}_loss {loss:.3f} nats and accuracy {accuracy:.3f}: those of random answers (0.693)"
+            evidence = f"{name}_loss {loss:.3f} nats, accuracy {accuracy:.3f}: no better than random answers (0.693)"
             advice = "train longer, check the documents with `bertworks doctor STORE`, or train with objective = mlm"
             yield Finding("sentence pairs", "warning", evidence, advice)
 

@@ -1,6 +1,6 @@
 """scikit-learn estimators over texts, for pipelines and searches over settings.
 
-A package of its own, because the classifier trains (finetuning) and predicts (inference), which do not import each
+A separate package, because the classifier trains (finetuning) and predicts (inference), which do not import each
 other.
 
     estimators.py  texts to vectors of an encoder, and an encoder fine-tuned on texts and their classes

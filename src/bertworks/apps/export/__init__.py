@@ -3,10 +3,10 @@
 In reading order:
 
     folder.py        the export itself: `export`
-    exportable.py    a forward pass that keeps padding, so that a graph of it holds for any batch
+    exportable.py    a forward pass that keeps padding, so that its graph is valid for any batch
     graph.py         a model as an ONNX graph, in float32 or int8
     samples.py       the texts that source and export are compared on
-    certificate.py   what was measured; `verify`
+    certificate.py   the measured differences; `verify`
     card.py          README.md of an exported folder
     comparison.py    which engine is fastest on this machine: `compare`
 

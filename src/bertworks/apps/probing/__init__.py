@@ -1,20 +1,20 @@
-"""Looking inside an encoder: what `bertworks probe` computes, as functions that return plain results.
+"""Inspection of an encoder: the computations of `bertworks probe`, as functions that return plain results.
 
 In reading order:
 
     config.py               the settings of each probe
     model.py                a model folder to probe: tokens, hidden states of every layer, attention weights
     words.py                whole words among token ids
-    similarity.py           how far a word's vector moves with its sentence (`probe word`)
+    similarity.py           a word's vectors in different sentences (`probe word`)
     neighbours.py           the nearest contexts of a word in a corpus (`probe neighbours`)
     explanation_arrays.py   embeddings, queries, keys, values, words by layer of one sequence
-    explanation.py          one's own sentence through a model, step by step, as a dictionary
+    explanation.py          all steps of a forward pass over one text, as a dictionary
     explanation_page.py     the same as an HTML page (`bertworks probe explain`), drawn by explain*.js and .css
     heads.py                the effect of each attention head on a score (`probe heads`)
     items.py                labelled texts and words for a layer probe
     controls.py             control tasks and baselines of a layer probe
-    layers.py               how much each layer knows of a task (`probe layers`)
-    pictures.py             lines over layers
+    layers.py               linear classifiers on each layer (`probe layers`)
+    pictures.py             plots over layers
 """
 
 from typing import TYPE_CHECKING

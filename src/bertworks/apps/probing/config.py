@@ -10,9 +10,9 @@ from ...files import InputError
 class WordConfig:
     """How `bertworks probe word` compares."""
 
-    layer: int = -2  # for the matrix of more than two sentences: 1 to L, 0 the embeddings, -1 the last
+    layer: int = -2  # layer of the matrix of three or more sentences: 1 to L; 0 embeddings, -1 last, -2 second to last
     beginning: bool = False  # also find longer words that begin with the word (Korean nouns with particles)
-    pairs: int = 10_000  # pairs of different words for the baseline, at most; drawn at random
+    pairs: int = 10_000  # largest number of random pairs of different words for the baseline
     seed: int = 1  # seed of the random choice of pairs
 
     def __post_init__(self) -> None:
@@ -24,10 +24,10 @@ class WordConfig:
 class NeighbourConfig:
     """How `bertworks probe neighbours` searches."""
 
-    sentence: str = ""  # a sentence with the word in the wanted meaning; default: the word alone
+    sentence: str = ""  # sentence with the word in the meaning to search for; default: the word alone
     layer: int = -2  # layer of the vectors: 1 to L, 0 the embeddings, -1 the last, -2 the second to last
     top: int = 10  # number of contexts to print
-    limit: int = 10_000  # occurrences of the word to embed; reading ends there
+    limit: int = 10_000  # stop after so many occurrences of the word
     beginning: bool = False  # also find longer words that begin with the word (Korean nouns with particles)
     language: str = "en"  # language of the rules that split texts into sentences
 
@@ -41,9 +41,9 @@ class NeighbourConfig:
 class HeadsConfig:
     """How `bertworks probe heads` measures."""
 
-    examples: int = 1000  # development rows to evaluate on, drawn at random; 0: all
-    seed: int = 1  # seed of the random choice of rows
-    batch_size: int = 64  # rows in each forward pass
+    examples: int = 1000  # number of development examples to evaluate on, drawn at random; 0: all
+    seed: int = 1  # seed of this random choice
+    batch_size: int = 64  # examples per forward pass
 
     def __post_init__(self) -> None:
         if min(self.examples, self.seed) < 0 or self.batch_size < 1:
@@ -54,13 +54,13 @@ class HeadsConfig:
 class LayersConfig:
     """How `bertworks probe layers` measures."""
 
-    train_items: int = 5000  # labelled items (texts, or words of whole sentences) to train on, drawn at random; 0: all
-    dev_items: int = 2000  # labelled items to evaluate on, drawn at random; 0: all
-    seeds: int = 3  # probes of each layer; each leaves out a random tenth of the items and draws its own control
-    first_seed: int = 1  # seed of the first probe; the next probes count up from it
-    l2: float = 100.0  # L2 penalty: half of it times the squared weights is added to the summed loss
+    train_items: int = 5000  # number of texts (tagging: words) to train on, drawn at random; 0: all
+    dev_items: int = 2000  # number of texts (tagging: words) to evaluate on, drawn at random; 0: all
+    seeds: int = 3  # classifiers per layer, each trained on a random nine tenths, with its own control labels
+    first_seed: int = 1  # seed of the first classifier; the others have the next numbers
+    l2: float = 100.0  # L2 penalty: l2 / 2 times the squared weights is added to the summed loss
     steps: int = 300  # largest number of L-BFGS steps
-    max_seq_length: int = 128  # tokens of an input; longer texts are cut, longer sentences are read in windows
+    max_seq_length: int = 128  # longest input in tokens; longer texts are truncated (tagging: divided into windows)
 
     def __post_init__(self) -> None:
         if (

@@ -1,4 +1,4 @@
-"""How much each layer knows of a task: `bertworks probe layers`.
+"""How well each layer predicts the labels of a task: `bertworks probe layers`.
 
 A linear classifier (multinomial logistic regression, scikit-learn) is trained on the frozen vectors of each layer, once
 on the true labels and once on those of a control task. Two baselines need no encoder: the commonest label, and for tags

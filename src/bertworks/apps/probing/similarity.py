@@ -132,7 +132,7 @@ def sheets(results: dict[str, Any]) -> list[ResultTable]:
         notes.append(f"{word!r} has the subwords {' '.join(results['pieces'])}; its vector is their mean.")
     if max(results["repeated"]) > 1:
         notes.append(f"In a sentence that has {word!r} several times the first one counts.")
-    header = ("layer", what, "random words", "above it")
+    header = ("layer", what, "random words", "difference")
     layers = ResultTable(f"{word!r} in {len(sentences)} sentences", header, rows, tuple(notes))
     return [layers] if len(sentences) == 2 else [layers, _matrix(results)]
 

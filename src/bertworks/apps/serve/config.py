@@ -22,17 +22,18 @@ class ServeConfig:
     root_path: str = ""  # path below which a proxy serves this server, such as /bert; the proxy may remove it or not
     key_file: Path | None = None
     """file with API keys, one per line; none: BERTWORKS_API_KEY, and without it no key is needed"""
-    # number type of weights and products, of an export its own; auto: bfloat16 where the processor multiplies it faster
-    # than float32
+    # number type of weights and matrix products; exports keep theirs; auto: bfloat16 where the processor multiplies it
+    # faster than float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    auto_truncate: bool = False  # truncate inputs that are too long, also where the request does not say `truncate`
-    notice: float = 0.0  # seconds from SIGTERM, when /health answers 503, until no connection is accepted any more
-    grace: float = 30.0  # seconds after that to answer accepted requests; the rest is refused with 503
-    batch_tokens: int = 0  # tokens of a forward pass; 0: 512 on a CPU, 32,768 on a GPU
+    auto_truncate: bool = False  # truncate inputs that are too long, also without `truncate` in the request
+    # seconds between SIGTERM, from which /health answers 503, and the end of accepting connections
+    notice: float = 0.0
+    grace: float = 30.0  # seconds after that to answer accepted requests; the rest is answered with 503
+    batch_tokens: int = 0  # largest number of tokens per forward pass; 0: 512 on a CPU, 32,768 on a GPU
     max_tokens: int = 300_000
-    """tokens of a request, the overlaps of windows included; above, 413"""
-    max_requests: int = 256  # requests that wait or are being answered; above, 429
-    max_body: int = 4_000_000  # bytes of a request's body
+    """largest number of tokens per request, overlaps of windows included; more is refused with 413"""
+    max_requests: int = 256  # largest number of requests that wait or are being answered; more are refused with 429
+    max_body: int = 4_000_000  # largest body of a request, in bytes
 
     def __post_init__(self) -> None:
         for name, least in (("max_tokens", 1), ("max_requests", 1), ("max_body", 1), ("batch_tokens", 0)):

@@ -1,4 +1,4 @@
-"""The page at `/`: one HTML file, assembled from page/, that asks nobody but its own server.
+"""The page at `/`: one HTML file, assembled from page/, that connects only to its own server.
 
 Its scripts and styles are inside it, and the Content-Security-Policy names them by their hashes: nothing else runs, and
 no request leaves for another host. Texts of users and names of models reach the page as JSON and are shown as text.

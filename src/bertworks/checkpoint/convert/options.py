@@ -6,9 +6,9 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """What to change, and what the source does not say."""
+    """Changes to the model, and facts that the source folder does not contain."""
 
-    positions: int = 0  # longest input: position table cut, or repeated from its start; 0: unchanged
-    do_lower_case: bool | None = None  # for a vocab.txt that does not say it: --do-lower-case or --cased
-    hidden_act: Literal["gelu", "gelu_new"] | None = None  # of TensorFlow checkpoints before February 2019: gelu
-    allow_pickle: bool = False  # allow reading pytorch_model.bin, by torch's restricted loader
+    positions: int = 0  # longest input in tokens: position embeddings are cut, or repeated from the first; 0: unchanged
+    do_lower_case: bool | None = None  # whether to lower-case; needed for a bare vocab.txt
+    hidden_act: Literal["gelu", "gelu_new"] | None = None  # gelu: for TensorFlow checkpoints before February 2019
+    allow_pickle: bool = False  # allow reading pytorch_model.bin (tensors only)

@@ -1,4 +1,4 @@
-"""Faster ways to compute what the modules beside this folder define. Without it everything works, only slower.
+"""Faster implementations of the modules in the parent folder. Without this folder everything works, but slower.
 
 backend.py           chooses how a batch is computed; the compiled layer
 attention.py         attention without padding, in blocks, with masks from a key

@@ -78,7 +78,8 @@ def servers() -> Lines:
     for name, setting in settings.items():
         clients = probes[name, setting]
         held = "-" if rates[name] is None else f"{rates[name]:.0f}"
-        rows.append((name, setting, held, *(f"{clients[many][0]:.0f}" for many in ("1", "4", "16"))))
+        shown = "default" if setting == "as it comes" else setting
+        rows.append((name, shown, held, *(f"{clients[many][0]:.0f}" for many in ("1", "4", "16"))))
     return table(header, rows, words=2)
 
 

@@ -88,7 +88,7 @@ def forest(found: list[Judged]) -> Figure:
         lines.append(f)
         title = f.title
     figure = Figure(figsize=(10, 0.245 * len(lines) + 1.0))
-    axes = figure.add_axes((0.235, 0.06, 0.265, 0.925))
+    axes = figure.add_axes((0.24, 0.06, 0.262, 0.925))
     place = functools.partial(axes.text, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
     axes.axvline(0, color=BLACK, linewidth=0.8)
     for y, line in enumerate(lines):
@@ -103,8 +103,12 @@ def forest(found: list[Judged]) -> Figure:
         interval(axes, y, line)
     for text, x in COLUMNS.items():
         place(x, 0, text, color=GREY)
-    marks = "● shown   ○ not shown, or direction only   ◇ the paper's difference   * claim named before its runs"
-    place(COLUMNS["points (95 %)"], len(lines) + 0.6, marks, color=GREY)
+    place(
+        COLUMNS["points (95 %)"], len(lines) + 0.5, "● shown   ○ not shown, or direction only   ◇ the paper", color=GREY
+    )
+    place(
+        COLUMNS["points (95 %)"], len(lines) + 1.4, "* claim named before its runs, judged by p uncorrected", color=GREY
+    )
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_xlim(-18, 20)
     axes.set_xlabel("difference in points, with its 95 % interval", fontsize=8.5, color=BLACK)
@@ -207,7 +211,7 @@ def inside(race: dict[str, Any]) -> Figure:
     label_ends(left, ends, steps[-1], 6.5)
     left.set_ylabel("attention on both neighbours,\nhighest head (%)", fontsize=9)
     run = race["heads, 40 % masked"]
-    for part, line_colour, above in (("positions", GREEN, 8), ("words", ORANGE, -30)):
+    for part, line_colour, above in (("positions", GREEN, 8), ("words", ORANGE, -40)):
         values = [one["plane"][part] for one in run["inside"].values()]
         right.plot(steps, values, color=line_colour, marker="o", markersize=4, linewidth=1.8)
         right.annotate(f"{part[:-1]} embeddings", (steps[-1], values[-1]), (-4, above), textcoords="offset points",

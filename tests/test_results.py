@@ -1,4 +1,4 @@
-"""The tables of docs/results.md, and of the studies that it is about, are what their JSON files say."""
+"""The tables and pictures of the pages of results, and of studies, are what their JSON files say."""
 
 import json
 import re
@@ -13,6 +13,9 @@ from bertworks.experiments.tables import load_results, tables_text
 
 ROOT = Path(__file__).parents[1]
 WRITE = ROOT / "docs" / "tables" / "write.py"
+PAGES = [
+    ROOT / f"docs/{name}.md" for name in re.findall(r'"([a-z/]+)"', re.search(r"NAMES = (.*)", WRITE.read_text())[1])
+]
 STUDIES = sorted(path.parent for path in (ROOT / "docs/results/studies").rglob("results.json"))
 
 
@@ -22,7 +25,7 @@ def written(root, *flags):
     return done.returncode, done.stderr
 
 
-def test_the_page_is_written_from_its_files():
+def test_the_pages_are_written_from_their_files():
     assert written(ROOT, "--check") == (0, "")
 
 
@@ -85,19 +88,23 @@ def test_figures_of_the_gpu_are_those_of_its_files():
 
 
 def test_verdicts_of_the_page_say_no_more_than_was_found():
-    """A claim named after its runs has none; equality is not refuted by an interval that the correction widens."""
-    text = (ROOT / "docs/results.md").read_text("utf-8")
-    claims = [line for line in text.splitlines() if line.startswith("Claim: ")]
-    before = [claim for claim in claims if claim.endswith("The claim was named before its rows were run.")]
-    shown = "shown, for this encoder"
-    expected = [shown, shown, "direction only", f"the opposite is {shown}"]
-    assert [re.search(r"Verdict: ([^.]+)\.", claim)[1] for claim in before] == expected and len(claims) > len(before)
-    assert all("Verdict: none (exploratory)." in claim for claim in claims if claim not in before)
-    rows = [line.split(" | ") for line in text.split("<!-- end -->")[0].splitlines()]
-    equal = [next(row for row in rows if finding in row[0]) for finding in ("features equal", "mix of masks")]
-    assert all(row[-1] == "not shown |" for row in equal)  # each interval alone is outside one point
-    general = [row[2] for row in rows if row[-1] == "shown |"]  # "shown" alone: several encoders, or none is compared
-    assert general and all("three encoders" in here or "no pre-training" in here for here in general)
+    """One verdict for a finding: a claim named before its runs by its own p, all others by the corrected one."""
+    text = (ROOT / "docs/results/studies.md").read_text("utf-8")
+    table = text.split("<!-- table: findings -->")[1].split("<!-- end -->")[0].strip().splitlines()[2:]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
+    claims = re.findall(r"^Claim, .*p (.*) \(corrected (.*)\), .* Verdict: ([^.]+)\.$", text, re.MULTILINE)
+    planned = [(p.removeprefix("\\"), corrected, said) for title, *_, p, corrected, said in rows if title.endswith("*")]
+    assert sorted(claims) == sorted(planned) and len(claims) == 4
+    reports = [(folder / "study.md").read_text("utf-8") for folder in STUDIES]
+    named = [report for report in reports if "The claim was named before its rows were run." in report]
+    assert sorted(re.search(r"\| verdict \| (.*) \|", one)[1] for one in named) == sorted(said for *_, said in claims)
+    page = (ROOT / "docs/results.md").read_text("utf-8")
+    assert all(f"corrected {corrected}" in page for _, corrected, said in claims if "shown" in said)
+    for title, *_, n, p, corrected, said in rows:
+        if "shown" in said and said != "not shown":
+            assert float((p if title.endswith("*") else corrected).removeprefix("\\< ")) <= 0.05
+        if said == "shown":  # without "for this encoder": n counts encoders
+            assert n == "3 pre-trainings"
 
 
 def test_the_korean_page_compares_embedders_as_embedders():
@@ -110,18 +117,24 @@ def test_the_korean_page_compares_embedders_as_embedders():
 def test_a_changed_figure_is_noticed_and_written_anew(tmp_path):
     for folder in ("docs", "benchmarks/results"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    page = tmp_path / "docs/results.md"
+    page, picture = (tmp_path / f"docs/results{name}" for name in ("/studies.md", "/findings.png"))
     before = page.read_text("utf-8")
     changed = re.sub(r"(\| BERT, 18 million tokens \| )\d", r"\g<1>1", before)
     page.write_text(changed, "utf-8")
+    mini = tmp_path / "docs/results/encoders/mini/results.json"  # its row appears with its results
+    mini.parent.mkdir()
+    shutil.copy(ROOT / "docs/results/pretrain-cpu-position-heads/results.json", mini)
     status, message = written(tmp_path, "--check")
     assert changed != before and status == 1 and "tables are out of date; run python docs/tables/write.py" in message
     assert written(tmp_path) == (0, "") and page.read_text("utf-8") == before
+    assert "| `mini`, the bundled encoder | - | 65 | 3.94 |" in (tmp_path / "docs/results.md").read_text("utf-8")
+    shutil.copy(tmp_path / "docs/results/position-heads/loss.png", picture)  # which shows other data
+    status, message = written(tmp_path, "--check")
+    assert status == 1 and "findings.png: the picture is out of date" in message
 
 
 def test_every_table_of_the_script_is_on_a_page():
-    pages = ("results.md", "plateau.md", "reliability.md", "ko/index.md", "ko/search.md")
-    text = "".join((ROOT / "docs" / page).read_text("utf-8") for page in pages)
+    text = "".join(page.read_text("utf-8") for page in PAGES)
     names = re.findall(r'^    "([a-z0-9-]+)": ', WRITE.read_text("utf-8"), re.MULTILINE)
     assert sorted(re.findall(r"^<!-- table: (\S+) -->$", text, re.MULTILINE)) == sorted(names) and len(names) > 10
     assert text.count("<!-- table: ") == text.count("<!-- end -->")

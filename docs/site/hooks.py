@@ -65,7 +65,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite the links that leave docs/, and name the language of blocks of commands."""
     home = repository_path(page.file.src_uri)
-    if page.file.src_uri.startswith((f"{COPIES}/", "results/")):  # what pages quote would come before them
+    if re.match(rf"{COPIES}/|results/.*/", page.file.src_uri):  # what pages quote would come before them
         page.meta["search"] = {"exclude": True}
     if home.suffix in LANGUAGES:  # space for the lines of a source file
         page.meta["hide"] = ["navigation", "toc"]

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md that show engines and servers beside others."""
+"""The tables of docs/results/speed.md and finetuning.md that show engines and servers beside others."""
 
 from typing import Any
 
@@ -7,8 +7,6 @@ from sources import Lines, percent, result, table
 ENGINES = {  # of benchmarks/inference.py, as the page names them
     "packed, float32": "bertworks, packed, float32",
     "packed, bfloat16": "bertworks, packed, bfloat16",
-    "compiled, float32": "bertworks, compiled, float32",
-    "compiled, bfloat16": "bertworks, compiled, bfloat16",
     "export, float32": "bertworks, ONNX export, float32",
     "export, int8": "bertworks, ONNX export, int8",
     "sentence-transformers, float32": "sentence-transformers, float32",
@@ -36,7 +34,7 @@ def engines() -> Lines:
     """Throughput, single texts, memory and exactness of every engine."""
     found = result("benchmarks/inference")["engines"]
     header = ("engine", "texts/s", "times", "one text, p50 (ms)", "p99 (ms)", "GB", "smallest cosine", "STS-B")
-    return table(header, [_engine(ENGINES[name], one) for name, one in found.items()])
+    return table(header, [_engine(title, found[name]) for name, title in ENGINES.items()])
 
 
 def _engine(name: str, found: dict[str, Any]) -> tuple[str, ...]:
@@ -55,7 +53,7 @@ def _engine(name: str, found: dict[str, Any]) -> tuple[str, ...]:
 
 def exports() -> Lines:
     """Scores of fine-tuned folders in float32, and what bfloat16 and the exports change."""
-    header = ("task", "metric", "rows", "float32", *FORMS.values())
+    header = ("task", "metric", "examples", "float32", *FORMS.values())
     return table(header, [_export(*one) for one in EXPORTED.items()], words=2)
 
 
@@ -80,7 +78,8 @@ def servers() -> Lines:
     for name, setting in settings.items():
         clients = probes[name, setting]
         held = "-" if rates[name] is None else f"{rates[name]:.0f}"
-        rows.append((name, setting, held, *(f"{clients[many][0]:.0f}" for many in ("1", "4", "16"))))
+        shown = "default" if setting == "as it comes" else setting
+        rows.append((name, shown, held, *(f"{clients[many][0]:.0f}" for many in ("1", "4", "16"))))
     return table(header, rows, words=2)
 
 

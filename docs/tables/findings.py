@@ -1,9 +1,9 @@
-"""What the papers found and what is shown here: the comparisons of the first table of docs/results.md.
+"""What the papers found and what is shown here: the picture of docs/results.md, the table of docs/results/studies.md.
 
-Those of the studies `examples`, `features` and `korean` and the interaction of directions are claims that were named
-before the runs. All others were chosen after the results were known.
+The claims of studies were named before their runs. All other comparisons were chosen after the results were known.
 """
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,42 +17,46 @@ from bertworks.experiments.statistics import Difference, difference, difference_
 class Finding:
     """A finding of a paper, and the comparison of ours that it is judged by."""
 
-    finding: str
+    finding: str  # empty: as before
     paper: str  # its figure, in points
-    here: str  # column: row against row
-    source: str = ""  # study of both rows; none: not run
-    column: str = ""
+    here: str  # what is measured here
+    source: str  # study of both rows
+    column: str
     row: str = ""
     against: str = ""
     expect: str = "higher"
     margin: float = 0.01  # for "equal"
-    percent: bool = True
+    paper_points: float | None = None  # the paper's difference in the same metric
 
 
 FINDINGS = [
     Finding(
-        "pre-training helps",
-        "-",
-        "NER, 1,000 sentences, 20 M tokens, four layers",
-        "examples",
-        "NER 1,000",
-        "pre-trained",
-        "random weights",
+        "pre-training helps", "-", "NER, 1,000 sentences", "examples", "NER 1,000", "pre-trained", "random weights"
     ),
-    Finding("", "-", "KLUE-NER, 20 M tokens, four layers", "korean", "KLUE-NER", "korean", "random weights"),
-    Finding("", "-", "NER, 6 M tokens, three encoders", "pretraining-seeds", "NER", "BERT", "random weights"),
-    Finding("", "-", "QQP, 6 M tokens, three encoders", "pretraining-seeds", "QQP", "BERT", "random weights"),
+    Finding("", "-", "KLUE-NER", "korean", "KLUE-NER", "korean", "random weights"),
+    Finding("", "-", "NER, 6 M tokens", "pretraining-seeds", "NER", "BERT", "random weights"),
+    Finding("", "-", "QQP, 6 M tokens", "pretraining-seeds", "QQP", "BERT", "random weights"),
     Finding("", "-", "NER, 18 M tokens", "tasks-longer", "NER", "BERT, 18 million tokens", "random weights"),
     Finding("", "-", "QQP, 18 M tokens", "tasks-longer", "QQP", "BERT, 18 million tokens", "random weights"),
-    Finding("", "-", "SST-2, 20 M tokens, four layers", "runs", "accuracy", "sst2_pretrained", "sst2_random"),
-    Finding("", "-", "MRPC, 20 M tokens, four layers", "runs", "accuracy", "mrpc5_pretrained", "mrpc5_random"),
-    Finding("without NSP worse (T5)", "QNLI -3.5", "QNLI", "tasks", "QNLI", "No NSP", "BERT", "lower"),
-    Finding("", "MNLI -0.5", "MNLI", "tasks", "MNLI", "No NSP", "BERT", "lower"),
-    Finding("", "-", "NER, three encoders", "pretraining-seeds", "NER", "No NSP", "BERT", "lower"),
+    Finding("", "-", "SST-2, all examples", "runs", "accuracy", "sst2_pretrained", "sst2_random"),
+    Finding("", "-", "MRPC", "runs", "accuracy", "mrpc5_pretrained", "mrpc5_random"),
     Finding(
-        "one direction worse (T5)",
+        "without NSP it is worse (table 5)",
+        "QNLI -3.5",
+        "QNLI",
+        "tasks",
+        "QNLI",
+        "No NSP",
+        "BERT",
+        "lower",
+        paper_points=-3.5,
+    ),
+    Finding("", "MNLI -0.5", "MNLI", "tasks", "MNLI", "No NSP", "BERT", "lower", paper_points=-0.5),
+    Finding("", "-", "NER", "pretraining-seeds", "NER", "No NSP", "BERT", "lower"),
+    Finding(
+        "left-to-right is worse (table 5)",
         "MNLI -1.8, SQuAD -10.1",
-        "NER, three encoders",
+        "NER, pre-trained",
         "pretraining-seeds",
         "NER",
         "LTR & No NSP",
@@ -62,18 +66,18 @@ FINDINGS = [
     Finding(
         "",
         "-",
-        "NER, no pre-training",
+        "NER, random weights",
         "pretraining-seeds",
         "NER",
         "random weights, left-to-right",
         "random weights",
         "lower",
     ),
-    Finding("", "-", "NER, the first of these gaps minus the second", "interaction", "NER", expect="lower"),
+    Finding("", "-", "NER, first gap minus second", "interaction", "NER", expect="lower"),
     Finding(
-        "two directions side by side worse (5.1)",
+        "two concatenated directions are worse (5.1)",
         "-",
-        "NER, against BERT of 18 M tokens",
+        "NER, against 18 M tokens",
         "tasks-longer",
         "NER",
         "LTR and RTL side by side",
@@ -81,7 +85,7 @@ FINDINGS = [
         "lower",
     ),
     Finding(
-        "larger is better (T6)",
+        "fewer layers are worse (table 6)",
         "MNLI -2.5 with half the layers",
         "NER",
         "size",
@@ -90,53 +94,53 @@ FINDINGS = [
         "L2 H256 A4",
         "lower",
     ),
-    Finding("", "the same", "MNLI", "size", "MNLI", "L1 H256 A4", "L2 H256 A4", "lower"),
     Finding(
         "",
-        "perplexity +0.69",
-        "perplexity",
+        "MNLI -2.5 with half the layers",
+        "MNLI",
         "size",
-        "perplexity",
+        "MNLI",
         "L1 H256 A4",
         "L2 H256 A4",
-        "higher",
-        percent=False,
+        "lower",
+        paper_points=-2.5,
     ),
     Finding(
-        "features equal fine-tuning (T7)",
-        "-0.3",
+        "features equal fine-tuning (table 7)",
+        "NER -0.3",
         "NER, equal updates",
         "features",
         "NER dev",
         "both layers side by side",
         "fine-tuning",
         "equal",
+        paper_points=-0.3,
     ),
     Finding(
-        "the mix of masks matters little (T8)",
+        "the mix of masks matters little (table 8)",
         "NER -0.5",
-        "NER, 100/0/0 at rate 3e-4",
+        "NER, 100/0/0 against 80/10/10",
         "masking-low-rate",
         "NER, fine-tuning",
         "100/0/0",
         "80/10/10",
         "equal",
+        paper_points=-0.5,
     ),
     Finding(
-        "masked LM overtakes left-to-right (Fig. 5)",
-        "MNLI, end: -2.2",
-        "MNLI, end",
+        "left-to-right ends below masked LM (figure 5)",
+        "MNLI -2.2",
+        "MNLI, at the end",
         "steps",
         "MNLI",
         "left-to-right",
         "masked LM",
         "lower",
+        paper_points=-2.2,
     ),
-    Finding("", "-", "NER, end", "steps", "NER", "left-to-right", "masked LM", "lower"),
-    Finding("RoBERTa: dynamic masks equal static ones", "MNLI -0.3", "MNLI"),
-    Finding("RoBERTa: whole inputs without NSP better", "MNLI +0.7", "MNLI"),
+    Finding("", "-", "NER, at the end", "steps", "NER", "left-to-right", "masked LM", "lower"),
     Finding(
-        "ALBERT: sharing costs",
+        "sharing layers costs points (ALBERT)",
         "average -2.5",
         "NER, with three other changes",
         "relatives",
@@ -146,45 +150,87 @@ FINDINGS = [
         "lower",
     ),
     Finding(
-        "DistilBERT: a teacher helps",
+        "a teacher helps (DistilBERT)",
         "keeps 97 %",
-        "NER, against the same student alone",
+        "NER, against no teacher",
         "relatives",
         "",
         "DistilBERT",
         "two layers without a teacher",
     ),
-    Finding("Wettig: 40 % masked is better", "MNLI +0.3", "NER", "mask-rate", "NER", "40 %", "15 %"),
+    Finding("40 % masked is better (Wettig et al.)", "MNLI +0.3", "NER", "mask-rate", "NER", "40 %", "15 %"),
 ]
 
 
+@dataclass(frozen=True)
+class Judged:
+    """A finding with our comparison and its verdict."""
+
+    one: Finding
+    title: str  # the finding of the paper; those of one finding have the same
+    ours: Difference
+    p: float  # of no difference; where equality is expected, of a difference within the margin
+    corrected: float  # by Holm, over all comparisons of the table
+    planned: bool  # a claim that was named before its runs
+    verdict: str
+
+    @property
+    def unit(self) -> str:
+        """What n counts."""
+        if self.one.source in ("pretraining-seeds", "interaction"):
+            return "pre-trainings"
+        return "draws" if self.one.source == "examples" else "seeds"
+
+
+@functools.cache
+def judged() -> list[Judged]:
+    """All comparisons. A claim is judged by its own p, as in its study, all others by the corrected p."""
+    compared_ones = [(one, difference(*compared(one))) for one in FINDINGS]
+    found = [(one, ours, p_of(one, ours)) for one, ours in compared_ones if ours is not None]
+    corrected, title, all_judged = holm([p for _, _, p in found]), "", []
+    for (one, ours, p), p_corrected in zip(found, corrected, strict=True):
+        title, named = one.finding or title, planned(one)
+        said = reserved(one, verdict(ours, one.expect, one.margin, p if named else p_corrected))
+        all_judged.append(Judged(one, title, ours, p, p_corrected, named, said))
+    return all_judged
+
+
 def findings() -> Lines:
-    """The table, with Holm's correction over all its comparisons that have a p."""
-    pairs = [compared(one) for one in FINDINGS]
-    found = [difference(*pair) if pair else None for pair in pairs]
-    each = [p_of(one, ours) for one, ours in zip(FINDINGS, found, strict=True)]
-    tested = {i: p for i, p in enumerate(each) if p is not None}
-    corrected = dict(zip(tested, holm([*tested.values()]), strict=True))
-    rows = []
-    for i, (one, ours) in enumerate(zip(FINDINGS, found, strict=True)):
-        shown = "-" if ours is None else f"{one.here}: {difference_text(ours, one.percent)}"
-        p_said, n = p_text(corrected[i]) if i in corrected else "-", "-" if ours is None else str(ours.n)
-        said = reserved(one, verdict(ours, one.expect, one.margin, corrected.get(i)))
-        rows.append((one.finding, one.paper, shown, n, p_said, said))
-    note = (
-        f"p: paired t-test of no difference, with Holm's correction over the {len(tested)} comparisons of this table "
-        "that have one; where equality is expected, of a difference within 1 point. The intervals are not corrected, "
-        "so one without zero may stand beside a large p. The first two comparisons, that of features and that of the "
-        "two gaps are claims named before the runs. All others were chosen after the results were known."
+    """The table of all comparisons."""
+    rows = [
+        (
+            f.title + (" *" if f.planned else ""),
+            f.one.paper,
+            f"{f.one.here}: {difference_text(f.ours)}",
+            f"{f.ours.n} {f.unit}",
+            p_text(f.p),
+            p_text(f.corrected),
+            f.verdict,
+        )
+        for f in judged()
+    ]
+    return table(("finding", "paper", "here, points (95 %)", "n", "p", "p, corrected", "verdict"), rows, words=3)
+
+
+def planned(one: Finding) -> bool:
+    """Whether a comparison is the claim of its study, named before the runs."""
+    if one.source in ("runs", "relatives"):
+        return False
+    claim = study("pretraining-seeds" if one.source == "interaction" else one.source).get("claim")
+    if claim is None or not claim["named_before"] or bool(claim.get("beyond")) != (one.source == "interaction"):
+        return False
+    return one.source == "interaction" or (claim["row"], claim["against"], claim["column"]) == (
+        one.row,
+        one.against,
+        one.column,
     )
-    return [*table(("finding", "paper", "here (95 %)", "n", "p", "verdict"), rows, words=3), "", note]
 
 
-def p_of(one: Finding, ours: Difference | None) -> float | None:
+def p_of(one: Finding, ours: Difference) -> float:
     """p of no difference; where equality is expected, of a difference within the margin."""
-    if ours is None:
-        return None
-    return p_beyond(ours, one.margin) if one.expect == "equal" else ours.p
+    p = p_beyond(ours, one.margin) if one.expect == "equal" else ours.p
+    assert p is not None, one  # all have several seeds, whose differences vary
+    return p
 
 
 def reserved(one: Finding, said: str) -> str:
@@ -193,11 +239,11 @@ def reserved(one: Finding, said: str) -> str:
         return said
     if one.source in ("runs", "relatives"):
         return limited(said, 2)
-    return limited_verdict(said, study(one.source), (one.row, one.against)) if one.source else said
+    return limited_verdict(said, study(one.source), (one.row, one.against))
 
 
-def compared(one: Finding) -> tuple[Values, Values] | None:
-    """The values that a finding compares: of the row that it is compared with, and of its own; None: not run."""
+def compared(one: Finding) -> tuple[Values, Values]:
+    """The values that a finding compares: of the row that it is compared with, and of its own."""
     if one.source == "runs":
         return pair(seeds_of(f"finetune-cpu-rotary/{name}", one.column) for name in (one.against, one.row))
     if one.source == "relatives":
@@ -208,9 +254,7 @@ def compared(one: Finding) -> tuple[Values, Values] | None:
         names = ("random weights", "random weights, left-to-right", "No NSP", "LTR & No NSP")
         both, left, masked, ltr = (values_in("pretraining-seeds", name, "NER") for name in names)
         return {s: left[s] - both[s] for s in both}, {s: ltr[s] - masked[s] for s in masked}
-    if one.source:
-        return pair(values_in(one.source, name, one.column) for name in (one.against, one.row))
-    return None
+    return pair(values_in(one.source, name, one.column) for name in (one.against, one.row))
 
 
 def pair(found: Iterable[Values]) -> tuple[Values, Values]:

@@ -1,23 +1,91 @@
-"""The tables of docs/results.md that show single runs: pre-training, fine-tuning, the plateau, the relatives."""
+"""The tables of docs/results.md and below docs/results/ that show single runs: pre-training, fine-tuning, relatives."""
 
+import math
 import statistics
+from typing import Any
 
 from scipy.stats import ttest_ind
-from sources import RESULTS, Lines, percent, result, seeds_of, spread, table
+from sources import RESULTS, Lines, percent, result, seeds_of, spread, study, table
 
 from bertworks.experiments.statistics import difference, difference_text
+from bertworks.files import read_json
 
 
-def held_out() -> Lines:
-    rotary, learned = (result(f"{run}/results")["metrics"] for run in ("pretrain-cpu-rotary", "pretrain-cpu"))
-    guess = result("pretrain-cpu/guessing")
-    entropy, most = rotary["unigram_entropy"], percent(guess["mlm_guess"])
+def what_you_get() -> Lines:
+    """What a recipe costs and what its encoder scores; behind a score the number of labelled examples."""
+    tasks, size, examples = (measured(study(name)) for name in ("tasks", "size", "examples"))
+    base = next(row for row in study("tasks")["rows"] if row["name"] == "BERT")
+    cpu, rotary = (result(f"{run}/results") for run in ("pretrain-cpu-position-heads", "pretrain-cpu-rotary"))
+    million = next(row["parameters"] for row in study("examples")["rows"] if row["name"] == "pre-trained") / 1e6
+    shape = next(row["parameters"] for row in study("size")["rows"] if row["name"] == "L4 H256 A4") / 1e6
+    loss = math.log(size["L2 H256 A4", "perplexity"]["mean"])
     rows = [
-        ("masked-LM loss (nats)", *(f"{m['mlm_loss']:.2f}" for m in (rotary, learned)), f"{entropy:.2f} (frequencies)"),
-        ("masked-LM accuracy (%)", *(percent(m["mlm_accuracy"]) for m in (rotary, learned)), f'{most} (always "the")'),
-        ("NSP accuracy (%)", *(percent(m["nsp_accuracy"]) for m in (rotary, learned)), percent(guess["nsp_guess"])),
+        (
+            "`study`: 2 layers, 6 M tokens",
+            f"{base['parameters'] / 1e6:.1f}",
+            minutes(base["pretrain_seconds"]),
+            f"{loss:.2f}",
+            *(
+                score(tasks["BERT", column], labels)
+                for column, labels in (("NER", 5000), ("SST-2", 5000), ("MRPC", 3668))
+            ),
+        ),
+        (
+            "`cpu`: 4 layers, 20 M tokens",
+            f"{million:.1f}",
+            minutes(cpu["seconds"]),
+            f"{cpu['metrics']['mlm_loss']:.2f}",
+            score(examples["pre-trained", "NER 4,000"], 4000),
+            score(examples["pre-trained", "SST-2 5,000"], 5000),
+            "-",
+        ),
     ]
-    return table(("held-out documents, length 128", "rotary, 20 M tokens", "learned, 38 M tokens", "guessing"), rows)
+    full = (("ner", "f1"), ("sst2", "accuracy"), ("mrpc5", "accuracy"))
+    found = [(result(f"finetune-cpu-rotary/{run}_pretrained/results"), metric) for run, metric in full]
+    scores = [f"{percent(one['metrics'][metric])} ({one['examples']['train']:,})" for one, metric in found]
+    name = "`cpu` with rotary positions and 15 % masked"
+    rows.append((name, f"{shape:.1f}", minutes(rotary["seconds"]), f"{rotary['metrics']['mlm_loss']:.2f}", *scores))
+    rows += mini()
+    published = [tasks["BERT", "SST-2"]["paper"], tasks["BERT", "MRPC"]["paper"]]
+    published.insert(0, measured(study("features"))["fine-tuning", "NER dev"]["paper"])
+    cells = (f"{value:.1f} ({labels:,})" for value, labels in zip(published, (14041, 67349, 3668), strict=True))
+    rows.append(("`base`: published figures, not trained here", "110", "4 days of 16 TPU chips", "-", *cells))
+    tasks_shown = ("CoNLL-2003, F1", "SST-2, accuracy", "MRPC, accuracy")
+    return table(("recipe", "parameters (M)", "minutes", "held-out loss (nats)", *tasks_shown), rows)
+
+
+def mini() -> list[tuple[str, ...]]:
+    """The row of the bundled encoder; none as long as its results are not there.
+
+    docs/results/encoders/mini has results.json of its pre-training, or of `bertworks study run mini`; in the first case
+    study/results.json has the study.
+    """
+    folder = RESULTS / "encoders/mini"
+    if not (folder / "results.json").exists():
+        return []
+    files = [read_json(path) for path in (folder / "results.json", folder / "study/results.json") if path.exists()]
+    run = next((one for one in files if "metrics" in one), {})
+    scores = next((measured(one) for one in files if "measured" in one), {})
+    rows = next((one["rows"] for one in files if "measured" in one), [])
+    count = [f"{row['parameters'] / 1e6:.1f}" for row in rows if row["name"] == "mini" and row["parameters"]]
+    tasks = (("NER 14,041", 14041), ("SST-2", 67349), ("MRPC", 3668))
+    shown = (score(scores["mini", name], labels) if ("mini", name) in scores else "-" for name, labels in tasks)
+    loss = f"{run['metrics']['mlm_loss']:.2f}" if run else "-"
+    name = "`mini`, the bundled encoder"
+    return [(name, count[0] if count else "-", minutes(run["seconds"]) if run else "-", loss, *shown)]
+
+
+def measured(found: dict[str, Any]) -> dict[tuple[str, str], Any]:
+    """The entries of a study by row and column."""
+    return {(entry["row"], entry["column"]): entry for entry in found["measured"]}
+
+
+def minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f}"
+
+
+def score(entry: dict[str, Any], labels: int) -> str:
+    return f"{percent(entry['mean'])} ({labels:,})" if entry["n"] else "-"
 
 
 def fine_tuned() -> Lines:
@@ -31,12 +99,10 @@ def fine_tuned() -> Lines:
     ]
     rows = []
     for task, settings, run, metric in asked:
-        new, old = "finetune-cpu-rotary", "finetune"
-        before = (RESULTS / old / f"{run}_pretrained").exists()
-        runs = [f"{new}/{run}_pretrained", f"{new}/{run}_random", *([f"{old}/{run}_pretrained"] if before else [])]
+        runs = [f"finetune-cpu-rotary/{run}_{side}" for side in ("pretrained", "random")]
         shown = [spread(one["metrics"][metric], one["std"][metric]) for one in (result(f"{r}/results") for r in runs)]
-        rows.append((task, settings, *shown, *([] if before else ["-"]), effect(runs[1], runs[0], metric)))
-    header = ("task", "rate, epochs", "pre-trained", "random", "predecessor", "effect (95 %)")
+        rows.append((task, settings, *shown, effect(runs[1], runs[0], metric)))
+    header = ("task", "learning rate, epochs", "pre-trained", "random weights", "effect (95 %)")
     return table(header, rows, words=2)
 
 
@@ -49,24 +115,20 @@ def parity() -> Lines:
     asked = [
         ("MRPC", "mrpc", "f1"),
         ("MRPC", "mrpc", "accuracy"),
-        ("MRPC, ours from transformers' head", "mrpc", "f1"),
-        ("MRPC, ours from transformers' head", "mrpc", "accuracy"),
-        ("MRPC, the same, its rows in any order", "mrpc", "f1"),
-        ("MRPC, the same, its rows in any order", "mrpc", "accuracy"),
+        ("MRPC, same head, its batches unsorted", "mrpc", "f1"),
+        ("MRPC, same head, its batches unsorted", "mrpc", "accuracy"),
         ("RTE", "rte", "accuracy"),
         ("CoLA", "cola", "matthews"),
         ("STS-B", "stsb", "spearman"),
         ("STS-B", "stsb", "pearson"),
-        ("STS-B, ours from transformers' head", "stsb", "spearman"),
-        ("STS-B, ours from transformers' head", "stsb", "pearson"),
-        ("STS-B, the same, its rows in any order", "stsb", "spearman"),
-        ("STS-B, the same, its rows in any order", "stsb", "pearson"),
+        ("STS-B, same head, its batches unsorted", "stsb", "spearman"),
+        ("STS-B, same head, its batches unsorted", "stsb", "pearson"),
         ("SST-2, first 10,000 rows, 2 epochs", "sst2", "accuracy"),
         ("QNLI, 2 epochs", "qnli", "accuracy"),
         ("CoNLL-2003", "conll2003", "f1"),
         ("CoNLL-2003", "conll2003", "test_f1"),
-        ("CoNLL-2003, ours from transformers' head", "conll2003", "f1"),
-        ("CoNLL-2003, ours from transformers' head", "conll2003", "test_f1"),
+        ("CoNLL-2003, same head", "conll2003", "f1"),
+        ("CoNLL-2003, same head", "conll2003", "test_f1"),
         ("SQuAD 1.1, 13 % of its questions, 2 epochs", "squad1", "exact"),
         ("SQuAD 1.1, 13 % of its questions, 2 epochs", "squad1", "f1"),
         ("SQuAD 2.0, `small-train-v2.0.json`, 2 epochs", "squad2", "best_f1"),
@@ -76,8 +138,8 @@ def parity() -> Lines:
     rows = []
     for task, key, metric in asked:
         found = result("benchmarks/finetuning_scores")["tasks"][key]
-        side = "ours-same-head" if "head" in task or "the same" in task else "ours"
-        other = "transformers-any-order" if "any order" in task else "transformers"
+        side = "ours-same-head" if "head" in task else "ours"
+        other = "transformers-any-order" if "unsorted" in task else "transformers"
         seeds = [seed for seed in found["seeds"][side] if seed in found["seeds"][other]]
         sides = []
         for one in (side, other):
@@ -107,7 +169,7 @@ def other_tasks() -> Lines:
             guess = percent(found["majority"]) if metric == metrics[0] else "-"
             seeds = str(len(found.get("seeds", [1])))
             rows.append((task, metric.replace("_", " "), shown, seeds, guess, sizes))
-    return table(("task", "metric", "score", "seeds", "guessing", "train / dev rows"), rows, words=2)
+    return table(("task", "metric", "score", "seeds", "majority baseline", "train / dev examples"), rows, words=2)
 
 
 def paper_tasks() -> Lines:
@@ -126,7 +188,7 @@ def paper_tasks() -> Lines:
     average = suite["average"]
     name = f"average of {len(average['of'])} tasks of GLUE"
     rows.append((name, percent(average["mean"]), "-", f"{average['paper']:.1f} test", ""))
-    return table(("task, metric", "here", "guessing", "BERT-BASE", "train / dev rows"), rows)
+    return table(("task, metric", "here", "majority baseline", "BERT-BASE", "train / dev examples"), rows)
 
 
 def mrpc_sweep() -> Lines:
@@ -136,7 +198,7 @@ def mrpc_sweep() -> Lines:
     rows: dict[tuple[int, float], list[str]] = {}
     for one in settings:
         rows.setdefault((one["batch_size"], one["lr"]), []).append(percent(one["metrics"]["f1"]))
-    header = ("batch", "rate", *(f"{count:g} epochs" for count in epochs))
+    header = ("batch size", "learning rate", *(f"{count:g} epochs" for count in epochs))
     named = [(str(batch), f"{rate:.0e}".replace("e-0", "e-"), *cells) for (batch, rate), cells in rows.items()]
     return table(header, named)
 
@@ -154,7 +216,7 @@ def continued() -> Lines:
                 difference_text(difference(each[other], each["texts of the task"]))
                 for other in ("as it is", "its own corpus")
             ]
-            rows.append((f"{task}, {int(count):,} rows", *shown, *gains))
+            rows.append((f"{task}, {int(count):,} examples", *shown, *gains))
     header = ("accuracy", "as it is", "more of its own corpus", "texts of the task", "gain", "against its own corpus")
     return table(header, rows)
 
@@ -170,24 +232,12 @@ def embedders() -> Lines:
         gap = statistics.fmean(sides[0]) - statistics.fmean(sides[1])
         gap_text = f"{percent(gap, '+')} ({percent(low, '+')} to {percent(high, '+')})"
         rows.append((task, percent(found["before"]), *shown, gap_text, str(len(sides[0]))))
-    header = ("Spearman on dev", "before", "ours", "sentence-transformers", "difference (95 %)", "seeds a side")
+    header = ("Spearman on dev", "before", "ours", "sentence-transformers", "difference (95 %)", "seeds per system")
     return table(header, rows)
 
 
-def korean() -> Lines:
-    rows = []
-    for task, run, metric in (
-        ("NSMC, 40,000 reviews, 1 epoch, accuracy on 5,000", "nsmc", "accuracy"),
-        ("KorSTS, 3 epochs, Spearman on dev", "korsts", "spearman"),
-    ):
-        runs = [f"korean/{run}-pre", f"korean/{run}-random"]
-        shown = [spread(one["metrics"][metric], one["std"][metric]) for one in (result(f"{r}/results") for r in runs)]
-        rows.append((task, *shown, effect(runs[1], runs[0], metric)))
-    return table(("task", "this encoder (%)", "random weights (%)", "effect in points (95 % over seeds)"), rows)
-
-
 def korean_held_out() -> Lines:
-    sides = {"position heads, 40 % masked": "position-heads", "usual start, 15 % masked": "usual-start"}
+    sides = {"position heads, 40 % masked": "position-heads", "normal initialization, 15 % masked": "usual-start"}
     found = [result(f"korean/pretrain-{side}/results")["metrics"] for side in sides.values()]
     rows = [("masked-LM loss (nats)", *(f"{one['mlm_loss']:.2f}" for one in found))]
     for name, metric in (("masked-LM accuracy (%)", "mlm_accuracy"), ("next-sentence accuracy (%)", "nsp_accuracy")):
@@ -208,18 +258,18 @@ def plateau() -> Lines:
     runs = result("plateau")["runs"]
     asked = [
         ("BERT: learned positions", "two layers"),
-        ("four layers in place of two", "four layers"),
-        ("twice the rate", "two layers, twice the rate"),
+        ("four layers instead of two", "four layers"),
+        ("twice the learning rate", "two layers, twice the rate"),
         ("half the batch", "two layers, half the batch"),
-        ("initial spread of 0.0625 in place of 0.02", "two layers, initializer_range 0.0625"),
+        ("initializer_range 0.0625 instead of 0.02", "two layers, initializer_range 0.0625"),
         (
-            "the table of positions begun with sinusoids",
+            "position embeddings initialized with sinusoids",
             "two layers, learned positions that begin as sinusoids of the tables' spread (patched code)",
         ),
         ("40 % of the tokens predicted", "two layers, 40 % predicted"),
         ("rotary positions", "two layers, rotary positions"),
         (
-            "rotary positions, pre-LayerNorm, initial spread of 0.0625",
+            "rotary positions, pre-LayerNorm, initializer_range 0.0625",
             "two layers, rotary positions, pre-LayerNorm, initializer_range 0.0625",
         ),
     ]
@@ -250,20 +300,10 @@ def relatives() -> Lines:
     return table(header, rows)
 
 
-def demo_held_out() -> Lines:
-    held = result("demo/results")["heldout"]
-    rows = [
-        ("masked-LM loss (nats)", f"{held['mlm_loss']:.2f}", f"{held['unigram_entropy']:.2f} (word frequencies)"),
-        ("masked-LM accuracy (%)", percent(held["mlm_accuracy"]), f"{percent(held['mlm_guess'])} (commonest token)"),
-        ("NSP accuracy (%)", percent(held["nsp_accuracy"]), f"{percent(held['nsp_guess'])} (commoner answer)"),
-    ]
-    return table(("held-out documents", "BERT", "guessing"), rows)
-
-
-def demo_tasks(run: str = "demo") -> Lines:
+def demo_tasks() -> Lines:
     rows = []
     for name, label in (("tags", "tags, F1 (%)"), ("packages", "packages, accuracy (%)")):
-        task = result(f"{run}/results")["tasks"][name]
+        task = result("demo/results")["tasks"][name]
         sides = [spread(side["mean"], side["sd"]) for side in task["sides"].values()]
         low, high = task["gain_interval"]
         effect = f"{percent(task['gain'], '+')} ({percent(low, '+')} to {percent(high, '+')})"

@@ -1,4 +1,4 @@
-"""Where the figures of docs/results.md come from, and how they are written."""
+"""Where the figures of docs/results.md and of the pages below docs/results/ come from, and how they are written."""
 
 import functools
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md that show rates and memory beside other software."""
+"""The tables of docs/results/speed.md that show rates and memory beside other software."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,9 +6,8 @@ from typing import Any
 from sources import Lines, result, table
 
 Row = tuple[str, ...]
-BUSY = ("default", "fixed", "spin 1000", "passive", "one thread")  # settings of benchmarks/busy.py, commit 393c8ca
 # ends of files of training, and the machine
-MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "EPYC of half the peak"}
+MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "slower EPYC"}
 
 
 def speed() -> Lines:
@@ -38,23 +37,6 @@ def _pretraining() -> list[Row]:
             ratio, rounds = f"{kernels['ratio']:.1f}", _rounds(kernels["ratio_by_round"])
             rows.append(("the same, dropout 0.1", unit, "ours without kernels", *rates, ratio, rounds, "same"))
     return rows
-
-
-def amx() -> Lines:
-    """Pre-training on the machine with AMX, in the order of one day."""
-    rows = []
-    for kind, code in (
-        ("-without-kernels", "without kernels"),
-        ("", "with kernels: the rows above"),
-        ("-slow-peer", "with kernels that flush denormal numbers"),
-    ):
-        file = f"pretraining-amx{kind}"
-        found = result(f"benchmarks/{file}")
-        sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
-        plain = f"{found['without_dropout']['ratio']:.1f}"
-        rows.append((code, *sides, f"{found['ratio']:.1f}", _rounds(found["ratio_by_round"]), plain, f"`{file}.json`"))
-    header = ("code", "ours, tokens/s", "theirs", "times as fast", "each round", "without dropout", "file")
-    return table(header, rows)
 
 
 def _corpus() -> list[Row]:
@@ -128,7 +110,7 @@ def feeding() -> Lines:
         rates = (f"{one['tokens_per_second'] / 1e6:.1f}" for one in each)
         name = f"length {length}, {'whole words' if whole else 'single tokens'}"
         rows.append((name, *rates, f"{each[2]['consumer']:.0%}"))
-    header = ("million tokens/s, updates of 256 instances", "no worker", "one", "two", "of the step's process, two")
+    header = ("million tokens/s, updates of 256 instances", "no worker", "one", "two", "of the training process, two")
     return table(header, rows)
 
 
@@ -140,7 +122,7 @@ def saving() -> Lines:
     for name, key in cases:
         low, high = min(found[key]), max(found[key])
         rows.append((name, f"{found[f'median_{key}']:.2f}", f"{low:.2f} to {high:.2f}", f"{found['share'][key]:.2%}"))
-    header = (f"a state of {found['state_gb']:.1f} GB", "seconds a save, median", "range", "of ten minutes")
+    header = (f"a state of {found['state_gb']:.1f} GB", "seconds per save, median", "range", "of ten minutes")
     return table(header, rows)
 
 
@@ -160,24 +142,29 @@ def corpus_growth() -> Lines:
                 rate = f"{1000 * one['gigabytes'] / cost['seconds']:.1f}"
                 memory = (f"{cost[key] / 1000:.2f}" for key in ("parent_mb", "worker_mb"))
                 rows.append((f"{name}, {kind}", f"{one['gigabytes']:g}", f"{cost['seconds']:,.0f}", rate, *memory))
-    return table(("built by", "GB of text", "seconds", "MB/s", "GB, the command", "GB, a worker"), rows)
+    return table(("built by", "GB of text", "seconds", "MB/s", "GB, the command", "GB, one worker"), rows)
 
 
 def busy() -> Lines:
-    """Idle and busy cores: our default beside other settings of OpenMP's threads."""
+    """Idle and busy cores: the default setting of OpenMP's threads, PyTorch's own and the best of all tried."""
     rows = []
     for file in ("busy-serving", "busy-serving-idle", "busy-training"):
         for found in result(f"benchmarks/{file}")["rows"]:
-            seconds = found["seconds"]
-            times = [f"{1000 * seconds[name]:,.0f}" if name in seconds else "-" for name in BUSY]
-            ratios = [f"{found[name]:.2f}" for name in ("default_to_best", "default_to_fixed")]
+            if (
+                file == "busy-serving" and not found["neighbours"]
+            ):  # busy-serving-idle has these with nothing else running
+                continue
+            times = [f"{1000 * found['seconds'][name]:,.0f}" for name in ("default", "fixed")]
+            ratios = [f"{found[name]:.2f}" for name in ("default_to_fixed", "default_to_best")]
             rows.append((found["part"], str(found["neighbours"]), *times, *ratios, f"`{file}.json`"))
-    header = (
-        "workload",
-        "busy processes",
-        *(f"{name}, ms" for name in BUSY),
-        "default / best",
-        "default / fixed",
-        "file",
-    )
+    header = ("workload", "busy processes", "default, ms", "fixed, ms", "default / fixed", "default / best", "file")
     return table(header, rows)
+
+
+def machines() -> Lines:
+    """The machines, and how fast they multiply matrices in bfloat16."""
+    rows = []
+    for kind, name in MACHINES.items():
+        found = result(f"benchmarks/pretraining{kind}")
+        rows.append((name, found["machine"]["cpu"], f"{found['matmul_peak'] / 1e12:.2f}"))
+    return table(("name here", "processor, two cores", "products in bfloat16 (TFLOP/s)"), rows, words=2)

@@ -1,45 +1,54 @@
-"""The tables of docs/results.md that show studies."""
+"""The tables of docs/results/studies.md that show studies."""
 
-from typing import Any
+import re
+from collections.abc import Sequence
 
+from findings import judged
 from sources import Lines, spread, study, table, values_in
 
 from bertworks.experiments.claims import claim_table
-from bertworks.experiments.statistics import difference, difference_text, holm
+from bertworks.experiments.statistics import difference, difference_text, holm, p_text
 from bertworks.experiments.tables import differences, tables
 
+NAMED = {"pretraining-seeds": "interaction"}  # the source of a study's claim among the findings, if another
 
-def figures(name: str) -> Lines:
-    """The claim, the figures and how many of them were not run."""
+
+def figures(name: str, columns: Sequence[str] = (), without: Sequence[str] = ()) -> Lines:
+    """The claim and the figures: of these columns, or all; without some rows. No figure is missing."""
     found = study(name)
     sheet = next(one for one in tables(found) if one.header[0] == "variant")
-    missing = [note for note in sheet.notes if note.startswith("A dash")]
-    return [*claim(found), *table(sheet.header, sheet.rows), *(line for note in missing for line in ("", note))]
+    shown = [i for i, column in enumerate(sheet.header) if column in ("variant", *(columns or sheet.header))]
+    rows = [tuple(cells[i] for i in shown) for cells in sheet.rows if cells[0] not in without]
+    assert not [cells for cells in rows if any(re.match("-( |$)", cell) for cell in cells)], f"{name}: not all was run"
+    return [*claim(name), *table([sheet.header[i] for i in shown], rows)]
 
 
-def claim(results: dict[str, Any]) -> Lines:
-    sheet = claim_table(results)
-    if sheet is None:
+def claim(name: str) -> Lines:
+    """The claim of a study that was named before its runs."""
+    sheet = claim_table(study(name))
+    ours = next((f for f in judged() if f.planned and f.one.source in (name, NAMED.get(name))), None)
+    if sheet is None or ours is None:
         return []
     found = {what: said for what, said in sheet.rows}
     effect = found["effect size, Hedges's g of paired differences"]
     said = (
-        f"Claim: {found['comparison']}. In the source: {found['finding of the source']}. Here: {found['difference']}, "
-        f"p {found['p, paired t-test']}, Hedges's g {effect}, n {found['n']}. "
-        f"Verdict: {found['verdict']}. {sheet.notes[0]}"
+        f"Claim, named before the runs: {found['comparison']}. Here: {found['difference']}, n {found['n']}, "
+        f"p {p_text(ours.p)} (corrected {p_text(ours.corrected)}), Hedges's g {effect}. Verdict: {found['verdict']}."
     )
     return [said, ""]
 
 
-def with_differences(name: str, column: str) -> Lines:
+def with_differences(name: str, column: str, columns: Sequence[str] = ()) -> Lines:
     """The figures, and beside them one column's differences."""
-    found, lines = study(name), []
-    sheet = next(one for one in tables(found) if one.header[0] == "variant")
-    compared = differences(found)
-    for cells in sheet.rows:
-        one = compared.get((cells[0], column))
-        lines.append((*cells, difference_text(one) if one else ""))
-    return [*claim(found), *table((*sheet.header, f"{column}: difference (95 %)"), lines)]
+    lines = figures(name, columns)
+    compared = differences(study(name))
+    head = next(i for i, line in enumerate(lines) if line.startswith("|"))
+    lines[head] += f" {column}: difference (95 %) |"
+    lines[head + 1] += " ---: |"
+    for i in range(head + 2, len(lines)):
+        one = compared.get((lines[i].split("|")[1].strip(), column))
+        lines[i] += f" {difference_text(one) if one else ''} |"
+    return lines
 
 
 def steps() -> Lines:
@@ -50,7 +59,7 @@ def steps() -> Lines:
     for step in ("step 150", "step 300", "step 600", "step 1,200", ""):
         entries = [values[f"{line}, {step}".removesuffix(", "), column] for line, column in asked]
         rows.append((step.removeprefix("step ") or "3,020, the end", *(spread(e["mean"], e["sd"]) for e in entries)))
-    return [*claim(found), *table(("step", *(f"{line}, {column}" for line, column in asked)), rows)]
+    return [*claim("steps"), *table(("step", *(f"{line}, {column}" for line, column in asked)), rows)]
 
 
 def korean_tasks() -> Lines:
@@ -66,8 +75,14 @@ def korean_tasks() -> Lines:
         sides = [spread(values[row, name]["mean"], values[row, name]["sd"]) for row in variants]
         rows.append((name, *sides, difference_text(one) + (" ‡" if p <= 0.05 else "")))
     note = f"‡: p at most 0.05 after Holm's correction over the {len(names)} tasks. Intervals are not corrected."
-    header = ("task", "this encoder (%)", "usual start (%)", "random weights (%)", "gain on random weights (95 %)")
-    return [*claim(found), *table(header, rows), "", note]
+    header = (
+        "task",
+        "this encoder (%)",
+        "normal initialization (%)",
+        "random weights (%)",
+        "gain on random weights (95 %)",
+    )
+    return [*claim("korean"), *table(header, rows), "", note]
 
 
 def examples_against_others() -> Lines:

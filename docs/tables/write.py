@@ -24,7 +24,16 @@ from sources import DOCS, Lines
 
 from bertworks.files import write_text
 
-NAMES = ("results", "results/speed", "results/studies", "results/finetuning", "plateau", "reliability", "ko/index", "ko/search")
+NAMES = (
+    "results",
+    "results/speed",
+    "results/studies",
+    "results/finetuning",
+    "plateau",
+    "reliability",
+    "ko/index",
+    "ko/search",
+)
 PAGES = tuple(DOCS / f"{name}.md" for name in NAMES)
 BLOCK = re.compile(r"^(<!-- table: (\S+) -->)\n.*?^(<!-- end -->)$", re.MULTILINE | re.DOTALL)
 

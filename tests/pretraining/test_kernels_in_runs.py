@@ -79,7 +79,7 @@ def test_a_resumed_run_says_that_it_rounds_differently(trained, tmp_path, monkey
     monkeypatch.setattr("bertworks.training.compute.load_kernels", lambda: None)
     assert not trained("run", save_every=3, quiet=False)[0]["kernels"]
     said = " ".join("".join(capsys.readouterr()).split())
-    assert "up to step 6 this run used other compiled kernels; it now uses none: it rounds differently" in said
+    assert "compiled kernels differ from those of the steps so far: the run rounds differently from here on" in said
     assert "training is slower without compiled kernels, which need Linux, gcc and PyTorch installed by pip" in said
 
 

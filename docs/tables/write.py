@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import attacks
 import engines
-import korean
+import korean_tables
 import pictures
 import runs
 import speed
@@ -72,8 +72,8 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "korean-held-out": runs.korean_held_out,
     "korean-tasks": studies.korean_tasks,
     "korean-sentences": runs.korean_sentences,
-    "ko-tasks": korean.tasks,
-    "ko-embedder": korean.embedder,
+    "ko-tasks": korean_tables.tasks,
+    "ko-embedder": korean_tables.embedder,
     "plateau": runs.plateau,
     "race": starts.race,
     "long": starts.long,

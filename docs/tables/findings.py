@@ -187,7 +187,8 @@ def judged() -> list[Judged]:
     """All comparisons. A claim is judged by its own p, as in its study, all others by the corrected p."""
     compared_ones = [(one, difference(*compared(one))) for one in FINDINGS]
     found = [(one, ours, p_of(one, ours)) for one, ours in compared_ones if ours is not None]
-    corrected, title, all_judged = holm([p for _, _, p in found]), "", []
+    corrected, title = holm([p for _, _, p in found]), ""
+    all_judged: list[Judged] = []
     for (one, ours, p), p_corrected in zip(found, corrected, strict=True):
         title, named = one.finding or title, planned(one)
         said = reserved(one, verdict(ours, one.expect, one.margin, p if named else p_corrected))

@@ -82,7 +82,8 @@ def text_of(f: Judged) -> tuple[str, ...]:
 
 def forest(found: list[Judged]) -> Figure:
     """Differences with their intervals, below the finding of the paper that they are about."""
-    lines, title = [], ""
+    lines: list[str | Judged] = []
+    title = ""
     for f in found:
         lines += [f.title] if f.title != title else []
         lines.append(f)
@@ -151,8 +152,7 @@ def initial_attention() -> Figure:
     from bertworks.model.config import ModelConfig
     from bertworks.model.initialization import OFFSETS, initialise, start_with_position_heads
 
-    shape = {"vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 1, "num_attention_heads": 4}
-    config = ModelConfig(**shape, intermediate_size=1024, max_position_embeddings=128)
+    config = ModelConfig(vocab_size=8192, hidden_size=256, num_hidden_layers=1, num_attention_heads=4)
     encoder = Encoder(config).eval()
     initialise(encoder, config.initializer_range, torch.Generator().manual_seed(1))
     ids = torch.randint(5, 8192, (200, 24), generator=torch.Generator().manual_seed(1))

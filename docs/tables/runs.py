@@ -31,7 +31,7 @@ def what_you_get() -> Lines:
             ),
         ),
         (
-            "`cpu`: 4 layers, 20 M tokens",
+            "`cpu` of version 0.2: 4 layers, 20 M tokens",
             f"{million:.1f}",
             minutes(cpu["seconds"]),
             f"{cpu['metrics']['mlm_loss']:.2f}",
@@ -43,7 +43,7 @@ def what_you_get() -> Lines:
     full = (("ner", "f1"), ("sst2", "accuracy"), ("mrpc5", "accuracy"))
     found = [(result(f"finetune-cpu-rotary/{run}_pretrained/results"), metric) for run, metric in full]
     scores = [f"{percent(one['metrics'][metric])} ({one['examples']['train']:,})" for one, metric in found]
-    name = "`cpu` with rotary positions and 15 % masked"
+    name = "`cpu` of version 0.2, with rotary positions and 15 % masked"
     rows.append((name, f"{shape:.1f}", minutes(rotary["seconds"]), f"{rotary['metrics']['mlm_loss']:.2f}", *scores))
     rows += mini()
     published = [tasks["BERT", "SST-2"]["paper"], tasks["BERT", "MRPC"]["paper"]]
@@ -64,9 +64,9 @@ def mini() -> list[tuple[str, ...]]:
     if not (folder / "results.json").exists():
         return []
     files = [read_json(path) for path in (folder / "results.json", folder / "study/results.json") if path.exists()]
-    run = next((one for one in files if "metrics" in one), {})
+    run: dict[str, Any] = next((one for one in files if "metrics" in one), {})
     scores = next((measured(one) for one in files if "measured" in one), {})
-    rows = next((one["rows"] for one in files if "measured" in one), [])
+    rows: list[dict[str, Any]] = next((one["rows"] for one in files if "measured" in one), [])
     count = [f"{row['parameters'] / 1e6:.1f}" for row in rows if row["name"] == "mini" and row["parameters"]]
     tasks = (("NER 14,041", 14041), ("SST-2", 67349), ("MRPC", 3668))
     shown = (score(scores["mini", name], labels) if ("mini", name) in scores else "-" for name, labels in tasks)

@@ -24,6 +24,7 @@ class EventFile:
 
     def __init__(self, run: Path, out: Path):
         self.run, self.out = run, out
+        self.written: list[dict[str, Any]] = []
         self._open()
 
     def update(self) -> None:
@@ -44,7 +45,7 @@ class EventFile:
 
         for earlier in self.out.glob(f"events.out.tfevents.*{SUFFIX}"):
             earlier.unlink()
-        self.written: list[dict[str, Any]] = []
+        self.written = []
         self.writer: Any = SummaryWriter(str(self.out), filename_suffix=SUFFIX)  # type: ignore[no-untyped-call]
 
 

@@ -97,7 +97,8 @@ def linear(x: Tensor, *layers: nn.Linear) -> Sequence[Tensor]:
     """The outputs of one or several linear layers for (T, D): concatenated as one (T, O), or one per layer."""
     if not all(map(is_unmodified, layers)):
         return [layer(x) for layer in layers]
-    weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers if layer.bias is not None]
+    weights: list[Tensor] = [layer.weight for layer in layers]
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     if len(layers) > 1 and torch.compiler.is_compiling():
         return [F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)]
     if torch.is_grad_enabled() and is_supported(x):

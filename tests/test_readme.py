@@ -10,34 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from bertworks.tokenizer import SPECIAL_TOKENS
 from support.docs_files import shortened, write_data
-from support.original import write_original
 
 ROOT = Path(__file__).parents[1]
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 32 --model.num-attention-heads 2 --model.intermediate-size 64"
-ONE_EPOCH = "--epochs 1 --max-seq-length 16"
 SHORTER = {  # what is appended to a line of README, by its beginning, so that the whole test takes seconds
     "bertworks pretrain": f"{TINY} --loop.tokens 2000 --loop.eval-every 1000",
-    "bertworks distill": "--loop.tokens 2000 --loop.hours 0",
-    "bertworks finetune --task sst2": ONE_EPOCH,
-    "bertworks finetune --kind tagging": ONE_EPOCH,
-    "bertworks study sweep": "--seeds 1 --max-seq-length 16",
-    "bertworks study run": "--dry-run",
+    "bertworks finetune": "--epochs 1 --max-seq-length 16",
 }
 DRIVER = """
-import json, shlex, shutil, sys
+import json, shlex
 from pathlib import Path
 from bertworks.cli import main
 for line in json.loads(Path("lines.json").read_text()):
     print("$", line, flush=True)
-    if line.startswith("bertworks compare"):  # two finished runs of one task
-        for name in ("one", "other"):
-            shutil.copytree("runs/sst2", f"runs/{name}")
     main(shlex.split(line)[1:])
 print("$ python", flush=True)
 exec(Path("example.py").read_text())
-print(encoder.config.hidden_size, "done", flush=True)
+print("done", flush=True)
 """
 
 
@@ -67,9 +57,8 @@ def installed(tmp_path_factory) -> Path:
 @pytest.mark.heavy
 def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
     write_data(tmp_path)
-    write_original(tmp_path / "uncased_L-12_H-768_A-12", [*SPECIAL_TOKENS, *"abcdefghij"])
     asked = block("bertworks tokenizer train").splitlines()
-    assert len(asked) > 15 and all(any(line.startswith(begun) for line in asked) for begun in SHORTER)
+    assert len(asked) > 5 and all(any(line.startswith(begun) for line in asked) for begun in SHORTER)
     more = [next((more for begun, more in SHORTER.items() if line.startswith(begun)), "") for line in asked]
     bare = [re.sub(r"\s+#\s.*$", "", line) for line in asked]
     (tmp_path / "lines.json").write_text(json.dumps([*map(shortened, bare, more)]))
@@ -83,7 +72,7 @@ def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
     )
     typed = [line for line in done.stdout.splitlines() if line.startswith("$ ")]
     assert done.returncode == 0, f"{typed[-1:]}\n{done.stderr[-2000:]}"
-    assert done.stdout.endswith("32 done\n") and len(typed) == len(asked) + 1
-    made = ("runs/first/curves.png", "runs/sst2/results.json", "runs/ner/model", "sweeps/mrpc/study.md")
-    for name in (*made, "bert-base/config.json", "runs/student/model", "vectors.safetensors", "explain.html"):
+    assert done.stdout.endswith("done\n") and len(typed) == len(asked) + 1
+    made = ("runs/first/curves.png", "runs/reviews/results.json", "runs/mine/model")
+    for name in made:
         assert (tmp_path / name).exists(), name

@@ -13,9 +13,8 @@ from bertworks.experiments.tables import load_results, tables_text
 
 ROOT = Path(__file__).parents[1]
 WRITE = ROOT / "docs" / "tables" / "write.py"
-PAGES = [
-    ROOT / f"docs/{name}.md" for name in re.findall(r'"([a-z/]+)"', re.search(r"NAMES = (.*)", WRITE.read_text())[1])
-]
+[NAMES] = re.findall(r"NAMES = \((.*?)\)", WRITE.read_text(), re.DOTALL)
+PAGES = [ROOT / f"docs/{name}.md" for name in re.findall(r'"([a-z/]+)"', NAMES)]
 STUDIES = sorted(path.parent for path in (ROOT / "docs/results/studies").rglob("results.json"))
 
 
@@ -29,26 +28,19 @@ def test_the_pages_are_written_from_their_files():
     assert written(ROOT, "--check") == (0, "")
 
 
-def test_ratios_of_the_readme_are_those_of_their_files():
-    """The ratios of training: no script writes README."""
+def test_the_charts_of_readme_are_drawn_from_their_files(tmp_path, monkeypatch):
+    """Drawn again they are the same, and README describes their ratios in words."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs/tables"))
+    import charts
 
-    def recorded(name, *keys):
-        found = json.loads((ROOT / f"benchmarks/results/{name}.json").read_text(encoding="utf-8"))
-        for key in keys:
-            found = found[key]
-        return f"{found:.1f}"
-
-    lines = [line.split("|")[1:-1] for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
-    rows = [[cell.strip() for cell in line] for line in lines if len(line) == 4]
-    shown = {row[0]: row[2] for row in rows}
-    speed, kinds = "times_as_fast_as_dynamic_padding", ("", "-amx", "-half-peak")
-    name = "pre-training: 4 layers of width 256, length 128, bfloat16, dropout 0.1"
-    first = [row[0] for row in rows].index(name)
-    assert [row[2] for row in rows[first : first + 3]] == [recorded(f"pretraining{kind}", "ratio") for kind in kinds]
-    assert [row[3] for row in rows[first : first + 3]] == ["EPYC", "AMX", "slower EPYC"]
-    for task, key in (("MRPC", "mrpc"), ("SST-2", "sst2")):
-        expected = ", ".join(recorded(f"finetuning{kind}", key, speed) for kind in kinds)
-        assert shown[f"fine-tuning all-MiniLM-L6-v2 on {task}"] == expected
+    monkeypatch.setattr(charts, "CHARTS", tmp_path)
+    charts.main()
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (ROOT / "docs/results/charts" / path.name).read_bytes(), path.name
+    first, *ratios = (f"{ratio:.1f}" for *_, ratio in charts.speed())
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"pre-training {first}, fine-tuning {ratios[0]} and {ratios[1]}, sentence vectors {ratios[2]}" in text
+    assert f"up to {first} times as fast as transformers" in text
 
 
 def test_figures_of_the_gpu_are_those_of_its_files():

@@ -61,7 +61,7 @@ def test_every_page_is_in_the_navigation():
     assert len(set(named)) == len(named)
     docs = {
         path.relative_to(ROOT / "docs").as_posix()
-        for folder in (".", "ko")
+        for folder in (".", "ko", "results")
         for path in (ROOT / "docs" / folder).glob("*.md")
     }
     notebooks = {f"notebooks/{path.stem}.md" for path in (ROOT / "docs/notebooks").glob("*.ipynb")}

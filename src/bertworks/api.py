@@ -29,6 +29,7 @@ from .inference.files import Counts, check_file, predict_data, write_results
 from .inference.predictor import Predictor
 from .pretrained import name_of
 from .pretrained.data import from_hub
+from .pretraining.job import FROM_WEIGHTS
 from .pretraining.job import pretrain as run_pretraining
 from .pretraining.recipe import PretrainConfig
 from .reporting.progress import is_first_process
@@ -170,8 +171,9 @@ def pretrain(
         config = recipe
     else:
         config = load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig)
-        shape = {} if start is None else vars(read_config(start)[0])
-        fields = {f"model.{name}": value for name, value in shape.items()} | fields
+        if start is not None:
+            shape = {f"model.{name}": value for name, value in vars(read_config(start)[0]).items()}
+            fields = shape | FROM_WEIGHTS | fields
     config = with_fields(config, fields)
     return RunResults(folder, run_pretraining(config, Path(corpus), folder, start, quiet, on_record) or {})
 

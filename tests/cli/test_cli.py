@@ -203,7 +203,7 @@ def test_recipes_are_listed_and_printed(capsys, tmp_path, monkeypatch):
     main(["recipes"])
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("pretrain/cpu  ") and "20 million tokens" in line for line in lines)
-    assert all(len(line) <= 80 for line in lines) and not any(line.endswith(("...", "al")) for line in lines)
+    assert all(len(line) <= 80 for line in lines) and not any(line.endswith(("...", " al")) for line in lines)
     main(["recipes", "study/masking"])
     assert "base = " in capsys.readouterr().out
     main(["recipes", "distilbert"])  # only one kind has it

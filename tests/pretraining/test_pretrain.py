@@ -25,7 +25,7 @@ from bertworks.model import acceleration
 from bertworks.model.build import build_model
 from bertworks.pretraining import estimate as estimating
 from bertworks.pretraining.estimate import estimate
-from bertworks.pretraining.job import check_vocabulary, identity_of, open_training, pretrain, start_model
+from bertworks.pretraining.job import check_vocabulary, identity_of, of_shape, open_training, pretrain, start_model
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.reporting.log import read_log
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
@@ -100,6 +100,9 @@ def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     )
     with pytest.raises(InputError, match="output_bias = 'frequencies' with a model to start from"):
         start_model(config, trained / "model", run, store)
+    protected = dataclasses.replace(config, optim=dataclasses.replace(config.optim, protected_updates=9))
+    changed = of_shape(protected, trained)
+    assert (changed.output_bias, changed.optim.protected_updates) == ("zero", 0)
     recipe = write_recipe(tmp_path, steps=2)
     main(line(recipe, tiny_store.path, tmp_path / "run", "--init", str(trained)))  # a run folder means its model
     assert (tmp_path / "run" / "results.json").exists()

@@ -106,7 +106,8 @@ def write_data(folder: Path) -> None:
     write(folder / "blimp/data/pairs.jsonl", [json.dumps({"sentence_good": "a b", "sentence_bad": "b a"})])
     write(folder / "questions.csv", ["a,b", *(f"{words(rng)},{words(rng)}" for _ in range(40))])
     write(folder / "pairs.csv", ["a,b,score", *(f"{words(rng)},{words(rng)},{i % 6}" for i in range(40))])
-    write(folder / "own.csv", ["text,label,user", *(f"{words(rng)},{i % 2},{i // 4}" for i in range(40))])
+    for name in ("own.csv", "reviews.csv"):
+        write(folder / name, ["text,label,user", *(f"{words(rng)},{i % 2},{i // 4}" for i in range(40))])
     write(folder / "test.csv", ["text,label", *(f"{words(rng)},{i % 2}" for i in range(20))])
     for name in ("texts.txt", "reviews.txt"):
         write(folder / name, [words(rng), "", words(rng)])

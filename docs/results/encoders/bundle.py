@@ -2,8 +2,9 @@
 
     python docs/results/encoders/bundle.py mini RUN [STUDY] [BLIMP.json]
 
-writes src/bertworks/pretrained/mini. RUN: folder of the pre-training. STUDY: folder of `bertworks study run mini`; its
-scores are in the card. BLIMP.json: what `bertworks evaluate RUN --task blimp --out` has written.
+writes src/bertworks/pretrained/mini, and the record of its run to docs/results/encoders/mini. RUN: folder of the
+pre-training. STUDY: folder of `bertworks study run mini`; its scores are in the card. BLIMP.json: what
+`bertworks evaluate RUN --task blimp --out` has written.
 """
 
 import json
@@ -24,6 +25,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 
 BUNDLED = Path(bertworks.__file__).parent / "pretrained"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+RECORD = ("recipe.toml", "results.json", "log.jsonl", "curves.svg")
 LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [
@@ -133,6 +135,10 @@ def main(name: str, run: str, study: str = "", blimp: str = "") -> None:
     halved = {key: tensor.to(torch.bfloat16) for key, tensor in weights.items()}
     save_file(halved, out / "model.safetensors", metadata={"format": "pt"})
     (out / "README.md").write_text(text, encoding="utf-8")
+    record = Path(__file__).parent / name
+    record.mkdir(exist_ok=True)
+    for file in RECORD:
+        shutil.copyfile(Path(run) / file, record / file)
 
 
 if __name__ == "__main__":

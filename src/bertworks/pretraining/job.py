@@ -12,6 +12,7 @@ from ..checkpoint.card import origin_in_card
 from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
 from ..checkpoint.start import initial_model
 from ..checkpoint.weights import weights_checksum
+from ..config import with_fields
 from ..data.batches import Vocabulary
 from ..data.opening import open_store
 from ..data.prefetch import Prefetcher
@@ -31,6 +32,8 @@ from ..training.objectives import PRETRAINING
 from ..training.run import is_finished, open_run, refuse_other_folder, resume_run, run_facts, train, write_results
 from .recipe import PretrainConfig
 from .run import PretrainingFeed, StoreTraining
+
+FROM_WEIGHTS = {"output_bias": "zero", "optim.protected_updates": 0}  # fields of a run that continues from a model
 
 
 def pretrain(
@@ -73,11 +76,12 @@ def identity_of(config: PretrainConfig, store: Store, init: Path | None = None) 
 def of_shape(config: PretrainConfig, init: Path) -> PretrainConfig:
     """The recipe for the model of a model folder or run folder, with its shape and dropout.
 
+    Settings for random weights are off (FROM_WEIGHTS).
     Raises InputError if the folder is incomplete, or has too few positions for a phase.
     """
     folder = find_model(init)
     try:
-        return dataclasses.replace(config, model=read_config(folder)[0])
+        return with_fields(dataclasses.replace(config, model=read_config(folder)[0]), FROM_WEIGHTS)
     except ValueError as error:
         raise InputError(f"{folder}: {error}; take a recipe with shorter phases") from None
 

@@ -86,7 +86,7 @@ class DevRows:
 class TrainRows(DevRows):
     """Examples to train on and to evaluate on: a built-in task's files, or the user's own tables."""
 
-    train: Path | None = None  # instead of a task, your own training table; needs --dev or --dev-share
+    train: Path | None = None  # instead of a task, your own training table
     tables: ClassVar[tuple[str, ...]] = ("train", "dev")
 
     def read_data(self) -> tuple[Task, Data]:

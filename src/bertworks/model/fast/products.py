@@ -43,13 +43,13 @@ def with_replacements(module: Network, replace: Replace) -> Network:
 
 
 def twin_of(module: nn.Module, kind: type[Network]) -> Network:
-    """A module of the class `kind` that shares parameters, submodules and hooks, in dictionaries of its own.
+    """A module of the class `kind` with the same parameters and submodules.
 
-    So a hook that is added to one of both later is not called by the other.
+    The dictionaries of hooks are those of `module`: a hook on the encoder that a probe was given must also be called in
+    its prepared copy.
     """
     twin = kind.__new__(kind)
-    for name, value in vars(module).items():
-        twin.__dict__[name] = copy.copy(value) if isinstance(value, dict | list) else value
+    twin.__dict__ = {**vars(module), "_modules": {**module._modules}, "_parameters": {**module._parameters}}
     return twin
 
 

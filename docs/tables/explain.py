@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from charts import CHARTS
 from playwright.sync_api import sync_playwright
@@ -26,15 +27,18 @@ def main(model: str = "mini") -> None:
         file = Path(folder) / "page.html"
         file.write_text(explain_page(explain(predictor, SENTENCE)), encoding="utf-8")
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for theme in ("light", "dark"):
-            size = {"width": 1000, "height": 900}
-            page = browser.new_page(viewport=size, color_scheme=theme, locale="en-US", device_scale_factor=1.5)
+        themes: list[Literal["light", "dark"]] = ["light", "dark"]
+        for theme in themes:
+            context = browser.new_context(
+                viewport={"width": 1000, "height": 900}, color_scheme=theme, locale="en-US", device_scale_factor=1.5
+            )
+            page = context.new_page()
             page.goto(file.as_uri())
             page.wait_for_selector("body[data-ready]")
             page.click(f".ex-tokens button >> nth={position}")
             page.select_option("select >> nth=0", index=LAYER)
             page.select_option("select >> nth=1", index=HEAD)
-            page.locator("section:has(.ex-steps)").screenshot(path=CHARTS / f"explain-{theme}.png")
+            page.locator(".ex-part:has(.ex-steps)").screenshot(path=CHARTS / f"explain-{theme}.png")
         browser.close()
 
 

@@ -76,7 +76,7 @@ def tasks(argv: list[str]) -> None:
         names = (file.partition("#")[0] for file in (task.train, task.dev) if file)
         files = " ".join(dict.fromkeys(names)) or f"no training file; {task.test}"
         more = " ".join(task.more.values())
-        print(f"{task.name:<16}{task.kind:<12}{', '.join(task.metrics)}")
+        print(f"{task.name:<18}{task.kind:<12}{', '.join(task.metrics)}")
         for line in filter(None, (f"{files} | {more}" if more else files, _listed(task.defaults))):
             print(textwrap.indent(textwrap.fill(line, 64, break_on_hyphens=False), " " * 16))
 

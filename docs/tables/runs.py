@@ -70,7 +70,7 @@ def mini() -> list[tuple[str, ...]]:
     count = [f"{row['parameters'] / 1e6:.1f}" for row in rows if row["name"] == "mini" and row["parameters"]]
     tasks = (("NER 14,041", 14041), ("SST-2", 67349), ("MRPC", 3668))
     shown = (score(scores["mini", name], labels) if ("mini", name) in scores else "-" for name, labels in tasks)
-    loss = f"{run['metrics']['mlm_loss']:.2f}" if run else "-"
+    loss = f"{read_json(folder / 'held-out.json')['128']['mlm_loss']:.2f}" if run else "-"
     name = "`mini`, the bundled encoder"
     return [(name, count[0] if count else "-", minutes(run["seconds"]) if run else "-", loss, *shown)]
 

@@ -3,7 +3,8 @@
     python docs/results/encoders/bundle.py mini RUN [STUDY] [BLIMP.json]
 
 writes src/bertworks/pretrained/mini, and the record of its run to docs/results/encoders/mini. RUN: folder of the
-pre-training. STUDY: folder of `bertworks study run mini`; its scores are in the card. BLIMP.json: what
+pre-training, with held-out.json: its metrics at lengths 128 and 512 (`bertworks.pretraining.job.held_out_metrics`).
+STUDY: folder of `bertworks study run mini`; its scores are in the card. BLIMP.json: what
 `bertworks evaluate RUN --task blimp --out` has written.
 """
 
@@ -25,7 +26,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 
 BUNDLED = Path(bertworks.__file__).parent / "pretrained"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
-RECORD = ("recipe.toml", "results.json", "log.jsonl", "curves.svg")
+RECORD = ("recipe.toml", "results.json", "held-out.json", "log.jsonl", "curves.svg")
 LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [
@@ -89,7 +90,8 @@ def scores(study: dict[str, Any]) -> list[str]:
 def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, Any] | None) -> str:
     """The card as Markdown."""
     facts, results = CARDS[name], read(run / "results.json")
-    metrics, machine, tokenizer = results["metrics"], results["machine"], read(run / "model/tokenizer_config.json")
+    machine, tokenizer = results["machine"], read(run / "model/tokenizer_config.json")
+    metrics, longest = (read(run / "held-out.json")[length] for length in ("128", "512"))
     case = "Letters are lowercased" if tokenizer.get("do_lower_case") else "Capital letters are kept"
     language, library, pipeline = facts["language"], "transformers", "fill-mask"
     front = ModelCardData(language=language, license=LICENSE, library_name=library, pipeline_tag=pipeline, tags=TAGS)
@@ -106,7 +108,9 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     held_out = [(key.replace("_", " "), f"{value:.3f}") for key, value in metrics.items()]
     held_out += [("perplexity of masked tokens", f"{math.exp(metrics['mlm_loss']):.1f}")]
     held_out += [("BLiMP, accuracy", f"{100 * blimp['accuracy']:.1f} %")] if blimp else []
-    lines += ["On held-out documents:", "", *table(("metric", "value"), held_out)]
+    lines += ["On held-out documents, in sequences of 128 tokens:", "", *table(("metric", "value"), held_out)]
+    lines += [f"In sequences of 512 tokens the masked-LM loss is {longest['mlm_loss']:.2f}: positions above 128 were "]
+    lines[-1] += "trained on few tokens. Use texts of at most 128 tokens.\n"
     if study:
         lines += ["## Scores", "", "Per cent on development data: mean and standard deviation over fine-tuning seeds."]
         lines += [*study["notes"], "", *scores(study)]

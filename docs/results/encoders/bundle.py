@@ -105,7 +105,7 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     lines += ["## Training", "", f"{size} on {place} ({source}). Settings that are not the paper's:", ""]
     changed = differences(PretrainConfig(), load_recipe(run / "recipe.toml", PretrainConfig))
     lines += [*table(("setting", "value"), [(f"`{key}`", f"`{new}`") for key, _, new in changed if "every" not in key])]
-    held_out = [(key.replace("_", " "), f"{value:.3f}") for key, value in metrics.items()]
+    held_out = [(key.replace("_", " "), f"{value:.3f}") for key, value in metrics.items() if key != "batches"]
     held_out += [("perplexity of masked tokens", f"{math.exp(metrics['mlm_loss']):.1f}")]
     held_out += [("BLiMP, accuracy", f"{100 * blimp['accuracy']:.1f} %")] if blimp else []
     lines += ["On held-out documents, in sequences of 128 tokens:", "", *table(("metric", "value"), held_out)]

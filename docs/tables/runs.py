@@ -55,24 +55,14 @@ def what_you_get() -> Lines:
 
 
 def mini() -> list[tuple[str, ...]]:
-    """The row of the bundled encoder; none as long as its results are not there.
-
-    docs/results/encoders/mini has results.json of its pre-training, or of `bertworks study run mini`; in the first case
-    study/results.json has the study.
-    """
-    folder = RESULTS / "encoders/mini"
-    if not (folder / "results.json").exists():
-        return []
-    files = [read_json(path) for path in (folder / "results.json", folder / "study/results.json") if path.exists()]
-    run: dict[str, Any] = next((one for one in files if "metrics" in one), {})
-    scores = next((measured(one) for one in files if "measured" in one), {})
-    rows: list[dict[str, Any]] = next((one["rows"] for one in files if "measured" in one), [])
-    count = [f"{row['parameters'] / 1e6:.1f}" for row in rows if row["name"] == "mini" and row["parameters"]]
+    """The row of the bundled encoder. Its scores are those of `bertworks study run mini`, where that has been run."""
+    run, held_out = result("encoders/mini/results"), result("encoders/mini/held-out")
+    study_results = RESULTS / "encoders/mini/study/results.json"
+    scores = measured(read_json(study_results)) if study_results.exists() else {}
     tasks = (("NER 14,041", 14041), ("SST-2", 67349), ("MRPC", 3668))
     shown = (score(scores["mini", name], labels) if ("mini", name) in scores else "-" for name, labels in tasks)
-    loss = f"{read_json(folder / 'held-out.json')['128']['mlm_loss']:.2f}" if run else "-"
-    name = "`mini`, the bundled encoder"
-    return [(name, count[0] if count else "-", minutes(run["seconds"]) if run else "-", loss, *shown)]
+    name, million = "`mini`, the bundled encoder: 4 layers, 26 M tokens", f"{held_out['parameters'] / 1e6:.1f}"
+    return [(name, million, minutes(run["seconds"]), f"{held_out['128']['mlm_loss']:.2f}", *shown)]
 
 
 def measured(found: dict[str, Any]) -> dict[tuple[str, str], Any]:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 
 import attacks
+import charts
 import engines
 import korean_tables
 import pictures
@@ -119,6 +120,7 @@ def main() -> None:
         sys.exit(f"{old[0]}: the picture is out of date; run python docs/tables/write.py")
     if not check:
         pictures.draw()
+        charts.main()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python docs/results/encoders/bundle.py mini RUN [STUDY] [BLIMP.json]
 
 writes src/bertworks/pretrained/mini, and the record of its run to docs/results/encoders/mini. RUN: folder of the
-pre-training, with held-out.json: its metrics at lengths 128 and 512 (`bertworks.pretraining.job.held_out_metrics`).
+pre-training, with held-out.json (held_out.py).
 STUDY: folder of `bertworks study run mini`; its scores are in the card. BLIMP.json: what
 `bertworks evaluate RUN --task blimp --out` has written.
 """
@@ -105,7 +105,7 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     lines += ["## Training", "", f"{size} on {place} ({source}). Settings that are not the paper's:", ""]
     changed = differences(PretrainConfig(), load_recipe(run / "recipe.toml", PretrainConfig))
     lines += [*table(("setting", "value"), [(f"`{key}`", f"`{new}`") for key, _, new in changed if "every" not in key])]
-    held_out = [(key.replace("_", " "), f"{value:.3f}") for key, value in metrics.items() if key != "batches"]
+    held_out = [(key.replace("_", " "), f"{value:.3f}") for key, value in metrics.items()]
     held_out += [("perplexity of masked tokens", f"{math.exp(metrics['mlm_loss']):.1f}")]
     held_out += [("BLiMP, accuracy", f"{100 * blimp['accuracy']:.1f} %")] if blimp else []
     lines += ["On held-out documents, in sequences of 128 tokens:", "", *table(("metric", "value"), held_out)]

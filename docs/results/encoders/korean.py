@@ -1,12 +1,11 @@
 """The labelled Korean texts that mini-ko is pre-trained on beside Korean Wikipedia, as JSON lines with a field "text".
 
-    python docs/results/encoders/korean.py data/korean out kowiki kowiki-2
+    python docs/results/encoders/korean.py data/korean out
 
 writes out/nsmc.jsonl (training reviews of NSMC) and out/korsts.jsonl (each different training sentence of KorSTS once).
 A text that also occurs in data of evaluation, but for spaces, is left out: the development and test sets of NSMC and
-KorSTS, the sentences of KLUE-NER, the contexts and questions of KorQuAD. The numbers are printed, and those of the
-paragraphs of Wikipedia (the folders that follow) that are texts of evaluation: contexts of KorQuAD are from there, and
-stay in it.
+KorSTS, the sentences of KLUE-NER, the contexts and questions of KorQuAD. The numbers are printed. wikipedia.py leaves
+out the articles that KorQuAD's questions are about.
 """
 
 import csv
@@ -16,17 +15,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from wikipedia import plain
+
 
 def columns(path: Path, *names: str) -> Iterator[str]:
     """The texts of these columns of a table, row by row."""
     with path.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             yield from (row[name] for name in names if row[name])
-
-
-def plain(text: str) -> str:
-    """What two texts that differ in spaces alone have in common."""
-    return "".join(text.split())
 
 
 def evaluation_texts(data: Path) -> dict[str, set[str]]:
@@ -60,7 +56,7 @@ def shared(texts: Iterable[str], evaluated: dict[str, set[str]]) -> dict[str, in
     return {name: sum(text in one for text in plain_texts) for name, one in evaluated.items()}
 
 
-def main(data: Path, out: Path, *wiki: Path) -> None:
+def main(data: Path, out: Path) -> None:
     """Write the files and print the counts."""
     out.mkdir(parents=True, exist_ok=True)
     evaluated = evaluation_texts(data)
@@ -68,10 +64,6 @@ def main(data: Path, out: Path, *wiki: Path) -> None:
     write("nsmc", columns(data / "nsmc/ratings_train.txt", "document"), evaluated, out)
     pairs = columns(data / "korsts/sts-train.tsv", "sentence1", "sentence2")
     write("korsts", dict.fromkeys(pairs), evaluated, out)
-    for folder in wiki:
-        paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        lines = (line for path in paths for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
-        print(f"{folder.name}: paragraphs that are texts of evaluation:", shared(lines, evaluated))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ AdamW for the rest. Query and key are part of the rest: updates of Muon's size w
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +171,7 @@ def layers_from_top(names: Iterable[str]) -> dict[str, int]:
     return below | {name: layers - 1 - number for name, number in layer.items()}
 
 
-class TensorByTensor(torch.optim.Optimizer):
+class TensorByTensor(torch.optim.Optimizer, ABC):
     """An optimizer whose `update` treats each tensor by itself.
 
     Nothing is updated if `found_inf`, a tensor as fused Adam has it, is 1: a GPU is waited for, which is sooner than a
@@ -188,9 +189,9 @@ class TensorByTensor(torch.optim.Optimizer):
                 if p.grad is not None:
                     self.update(group, p, p.grad, self.state[p])
 
+    @abstractmethod
     def update(self, group: dict[str, Any], p: Tensor, grad: Tensor, state: dict[str, Tensor]) -> None:
         """Update `p` by its gradient; `state` has its moments, and is empty before the first update."""
-        raise NotImplementedError
 
 
 class Lamb(TensorByTensor):

@@ -132,6 +132,6 @@ def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
         f'bertworks predict fill-mask {model} "{next(iter(results.get("masks") or results["own_masks"]))}"',
         f"bertworks predict {tagger} {shlex.quote((out / 'documents' / 'heldout.jsonl').as_posix())}",
         f'bertworks probe explain {model} "The axis along which to sort." --out attention.html',
-        f"bertworks finetune {model} --train YOUR_TABLE.csv --dev-share 0.2 --out runs/mine",
+        f"bertworks finetune {model} --recipe small --train YOUR_TABLE.csv --dev-share 0.2 --out runs/mine",
         f"bertworks serve masks={model} tags={tagger}",
     ]

@@ -8,7 +8,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 from bertworks.inference.predictor import Predictor
 from bertworks.pretrained import BUNDLED, bundled
 
-SENTENCES = {"mini": "The capital of France is [MASK].", "mini-ko": "대한민국의 수도는 [MASK]이다."}
+SENTENCES = {"mini": ("He studied at the [MASK] of Oxford.", "University")}  # and what fills the mask
 
 
 @pytest.fixture(params=[name for name in BUNDLED if bundled(name)])
@@ -20,10 +20,12 @@ def test_transformers_fills_masks_with_the_same_scores(name):
     folder = bundled(name)
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForMaskedLM.from_pretrained(folder)
     assert model.dtype == torch.float32
-    inputs = tokenizer(SENTENCES[name], return_tensors="pt")
+    sentence, word = SENTENCES[name]
+    inputs = tokenizer(sentence, return_tensors="pt")
     with torch.no_grad():
         scores = model.eval()(**inputs).logits[0, inputs["input_ids"][0] == tokenizer.mask_token_id][0].softmax(-1)
-    [[found]] = Predictor(name, device="cpu").fill_mask([SENTENCES[name]], top_k=5)
+    [[found]] = Predictor(name, device="cpu").fill_mask([sentence], top_k=5)
+    assert found[0]["token"] == word
     assert [one["id"] for one in found] == scores.topk(5).indices.tolist()
     assert [one["score"] for one in found] == pytest.approx(scores.topk(5).values.tolist(), abs=1e-5)
 

@@ -69,11 +69,11 @@ def recipe(options: Any, vocab_size: int) -> PretrainConfig:
 
 def train(options: Any, seconds: float) -> common.Result | None:
     """Train or resume for so many seconds; the results if the run is finished."""
-    begun, store = time.monotonic(), open_store(options.corpus, verify=False)
+    started, store = time.monotonic(), open_store(options.corpus, verify=False)
     entropy = store.unigram_entropy()
 
     def stop(record: Mapping[str, Any]) -> bool:
-        return time.monotonic() - begun > seconds or bool(failure(record, entropy))
+        return time.monotonic() - started > seconds or bool(failure(record, entropy))
 
     config = recipe(options, store.vocab_size)
     run = bertworks.pretrain(config, options.corpus, options.run, quiet=options.smoke, on_record=stop)
@@ -117,13 +117,13 @@ def named_folder(source: Path, work: Path) -> Path:
 def finetune(
     task: str, start: str, model: str, data: str, seeds: list[int], seconds: float, small: bool
 ) -> common.Result:
-    """The metrics of one start of a task by seed; no seed is begun that would take longer than the seconds left."""
-    begun, settings = time.monotonic(), TASKS[task][2]
+    """The metrics of one start of a task by seed; no seed is started that would take longer than the seconds left."""
+    started, settings = time.monotonic(), TASKS[task][2]
     found: common.Result = {}
     with tempfile.TemporaryDirectory() as work:
         rows = named_folder(Path(data) / TASKS[task][0], Path(work))
         for done, seed in enumerate(seeds):
-            spent = time.monotonic() - begun
+            spent = time.monotonic() - started
             if done and spent * (done + 1) / done > seconds:
                 break
             given: dict[str, Any] = {"epochs": 3.0, "batch_size": 32, "optim": {"lr": 1e-4}, **settings}
@@ -136,7 +136,7 @@ def finetune(
             )
             found[str(seed)] = run.metrics
             shutil.rmtree(out)
-    return {"by_seed": found, "seconds": time.monotonic() - begun}
+    return {"by_seed": found, "seconds": time.monotonic() - started}
 
 
 def effect(task: str, found: Mapping[str, common.Result]) -> common.Result | None:

@@ -31,7 +31,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "finetuning": 617,
     "inference": 1_498,
     "experiments": 2_069,
-    "reporting": 951,
+    "reporting": 958,
     "cli": 1_110,
     "serve": 1_724,
     "probing": 1_114,

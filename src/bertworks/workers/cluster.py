@@ -74,17 +74,27 @@ class _DaskWorkers:
     """The workers of a dask client, as `Workers`."""
 
     def __init__(self, client: Any, factory: bytes) -> None:
-        self._client, self._executor = client, client.get_executor(pure=False)
+        self._client = client
         self._factory = uuid.uuid4().hex, factory
 
     def submit(self, task: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Not by the client's executor: it fails if a worker dies while a result that is None is fetched from it."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of megabytes of text in one task
-            future: Future[Any] = self._executor.submit(_run, *self._factory, pickle.dumps((task, arguments)))
+            submitted = self._client.submit(_run, *self._factory, pickle.dumps((task, arguments)), pure=False)
+        future: Future[Any] = Future()
+        submitted.add_done_callback(functools.partial(_copy_outcome, future))
         return future
 
     def close(self) -> None:
         self._client.close()
+
+
+def _copy_outcome(future: Future[Any], submitted: Any) -> None:
+    try:
+        future.set_result(submitted.result())
+    except BaseException as error:
+        future.set_exception(error)
 
 
 def _connect(scheduler: str, count: int) -> Any:

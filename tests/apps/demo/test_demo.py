@@ -118,8 +118,7 @@ def test_prose_is_extracted_once(tmp_path):
         (tmp_path / f"{name}.py").write_text(f'def median(axis):\n    """{DOCSTRING.format(what)}"""\n')
     (tmp_path / "broken.py").write_text('def median(axis:\n    """Not Python."""\n')
     documents = [one for of_file in collect(find_sources([tmp_path], 9), workers=1) for one in of_file]
-    assert [(one.kind, one.name, one.source) for one in documents] == [("function", "median", "b.py:median")]
-    assert documents[0].summary == "Return the median of sorted values along axis."
+    assert [(one.name, one.source) for one in documents] == [("median", "b.py:median")]
     first, second, third = documents[0].text.split("\n")
     assert tagged(first)[1] == ["O", "O", "O", "O", "B-CODE", "O", "O", "B-PARAM", "O"]
     assert "numpy.median" in unmarked(second) and ">>>" not in documents[0].text
@@ -141,22 +140,20 @@ def test_the_whole_demo(tmp_path, capsys, monkeypatch):
         demo(config, out, roots)
     assert not (out / "results.json").exists()
     results = demo(replace(config, minutes=9.0), out, [])  # resumed, with the budget that pre-training began with
-    tags, kinds = (results["tasks"][name]["scores"] for name in ("tags", "kinds"))
-    assert {*tags} == {"encoder", "encoder-random", "own", "own-random"} and {*kinds} == {"encoder", "encoder-random"}
-    assert len(tags["own"]["test"]) == 2 and all(len(found["test"]) in (1, 2) for found in kinds.values())
+    scores = results["tags"]["scores"]
+    assert {*scores} == {"encoder", "encoder-random", "own", "own-random"}
+    assert len(scores["own"]["test"]) == 2 and len(scores["encoder"]["test"]) in (1, 2)
     assert results["pretraining"]["seconds"] < 10 and len(results["masks"]) == len(results["own_masks"]) == 3
     assert interrupted and read_lines(out / "pretrain/log.jsonl")[0]["step"] == interrupted[0]["step"]
 
     names = [{row["name"] for row in read_lines(out / f"documents/{part}.jsonl")} for part in ("train", "heldout")]
     assert not names[0] & names[1]  # class Rivers1 and def rivers1 are in the same part
     parts = {name: {row["source"] for row in read_lines(out / f"{name}.jsonl")} for name in (
-        "documents/train", "documents/heldout", "kinds/train", "kinds/dev", "kinds/test", "tags/train", "tags/test"
+        "documents/train", "documents/heldout", "tags/train", "tags/dev", "tags/test"
     )}  # fmt: skip
     assert parts["documents/train"] and not parts["documents/train"] & parts["documents/heldout"]
-    assert parts["tags/test"] | parts["kinds/test"] <= parts["documents/heldout"]
-    assert not parts["tags/train"] & parts["tags/test"]
-    assert not parts["kinds/train"] & parts["kinds/test"] and not parts["kinds/dev"] & parts["kinds/test"]
-    assert {row["label"] for row in read_lines(out / "kinds/dev.jsonl")} == {"class", "function"}
+    assert parts["tags/train"] | parts["tags/dev"] | parts["tags/test"] <= parts["documents/heldout"]
+    assert not parts["tags/train"] & parts["tags/test"] and not parts["tags/dev"] & parts["tags/test"]
     row = read_lines(out / "tags/test.jsonl")[0]
     assert {"B-PARAM", "B-CODE"} & {*row["tags"]} and not {"`", "``"} & {*row["words"]}
 
@@ -180,12 +177,12 @@ def test_the_whole_demo(tmp_path, capsys, monkeypatch):
 def test_without_an_encoder_and_time_a_small_bert_is_compared(tmp_path, capsys):
     config, out = tiny(tmp_path / "missing"), tmp_path / "demo"
     results = demo(replace(config, minutes=0.01), out, write_tree(tmp_path / "tree", 60))
-    assert results["model"] is None and {*results["tasks"]["tags"]["scores"]} == {"own", "own-random"}
-    assert len(results["tasks"]["tags"]["scores"]["own"]["test"]) == 1  # no time for the second seed
+    assert results["model"] is None and {*results["tags"]["scores"]} == {"own", "own-random"}
+    assert len(results["tags"]["scores"]["own"]["test"]) == 1  # no time for the second seed
     printed = capsys.readouterr().out
     assert "not installed, and no model folder. Only a small BERT" in printed
     assert "tokens of pre-training are too few" in printed and "Raises an error if the [MASK]" not in printed
-    assert "class or a function" not in final_text(results, out)  # no encoder was compared on this task
+    assert "mini" not in final_text(results, out)  # no encoder was compared
     check_page((out / "report.html").read_text())
 
 
@@ -197,7 +194,7 @@ def test_next_sentences_are_shown_where_they_are_above_the_baseline():
 
 
 def test_too_little_text_and_other_folders_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"labelled examples for the task tags .* expected 80"):
+    with pytest.raises(InputError, match=r"labelled examples in the docstrings .* expected 80"):
         demo(tiny("mini"), tmp_path / "demo", write_tree(tmp_path / "tree", 2), quiet=True)
     (tmp_path / "other").mkdir()
     (tmp_path / "other/letter.txt").write_text("dear")

@@ -21,12 +21,12 @@ class DemoConfig:
     # time limit: pre-training gets what fine-tuning leaves, and slow machines fine-tune with fewer seeds
     minutes: float = 8.0
     recipe: PretrainConfig = field(default_factory=demo_recipe)  # of the small BERT, whose budget is set by `minutes`
-    rates: tuple[float, ...] = (3e-4, 1e-3)  # learning rates of fine-tuning; the best one on dev is used
+    rates: tuple[float, ...] = (2e-4, 1e-3)  # learning rates of fine-tuning; the best one on dev is used
     seeds: tuple[int, ...] = (1, 2, 3)  # of fine-tuning; the first one selects the learning rate
-    train: int = 300  # labelled examples of each task
+    train: int = 300  # labelled examples
     dev: int = 200  # examples that select the learning rate
     test: int = 500  # examples for the reported scores, at most
-    epochs: float = 6.0  # of fine-tuning
+    epochs: float = 12.0  # of fine-tuning
     held_out: float = 0.2  # fraction of the documents whose text is labelled data and not for pre-training
     max_files: int = 9_000  # source files to read, sampled evenly
     workers: int = 0  # processes that read and tokenize; 0: one for each core

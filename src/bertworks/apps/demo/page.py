@@ -16,7 +16,7 @@ from ...files import write_text
 from ...reporting.log import duration
 from ...reporting.run_files import PREDICTIONS, read_json_lines, read_log
 from ...reporting.tables import counted
-from .tables import METRICS, QUESTIONS, conditions, held_out_rows, next_commands, score_rows, too_short
+from .tables import QUESTION, conditions, held_out_rows, next_commands, score_rows, too_short
 from .text import read_lines
 
 WIDTH, LABEL = 480, 170  # of a drawing, and of the names at its left; the page scales both
@@ -32,13 +32,13 @@ def page(
     results: dict[str, Any], records: Sequence[dict[str, Any]], examples: Sequence[dict[str, Any]], out: Path
 ) -> str:
     """The text of the page. records: the log of pre-training. examples: `words`, `gold` and `predicted` tags."""
-    tags, how, warning = results["tasks"]["tags"], results["pretraining"], too_short(results)
-    (best, score, _), *others = score_rows(tags, results)
+    how, warning = results["pretraining"], too_short(results)
+    (best, score, _), *others = score_rows(results)
     machine = results["machine"]
     note = f"<p class=warning role=note>{escape(warning)}</p>" if warning else ""
     fields = {
         "SCORE": f"{100 * score:.1f} %",
-        "ANSWER": escape(f"{METRICS[tags['metric']]} of {best} on words that name parameters or other code. Others on "
+        "ANSWER": escape(f"F1 of {best} on words that name parameters or other code. Others on "
                          f"the same examples: {'; '.join(f'{name}: {100 * mean:.1f}' for name, mean, _ in others)}."),
         "CONDITIONS": escape(f"{machine['cpu']}, {counted(machine['threads'], 'thread')}, "
                              f"{machine['gpu'] or 'no GPU'}, bertworks {machine['bertworks']}, "
@@ -46,7 +46,9 @@ def page(
         "FIRST": "" if results["model"] else note,  # the score below it is that of the small BERT
         "WARNING": note if results["model"] else "",
         "MASKS": filled_masks(f"Masks filled by {results['name']}", results.get("masks", {})),
-        "TASKS": "".join(_task(name, task, results) for name, task in results["tasks"].items() if task["scores"]),
+        "QUESTION": QUESTION,
+        "BARS": score_bars(results),
+        "COUNTS": escape(conditions(results)),
         "EXAMPLES": "".join(map(_tagged, examples)),
         "TAGGER": escape(best),
         "PRETRAINING": f"{how['tokens']:,} tokens in {duration(how['seconds'])}",
@@ -64,7 +66,7 @@ def page(
 
 def tagged_examples(out: Path, results: dict[str, Any]) -> list[dict[str, Any]]:
     """The development examples with the most different tagged words, and the tags that the first system gives them."""
-    run = Path(next(iter(results["tasks"]["tags"]["scores"].values()))["run"])
+    run = Path(next(iter(results["tags"]["scores"].values()))["run"])
     predicted = read_json_lines(run / PREDICTIONS, {"gold": [str], "predicted": [str]})
     rows: list[dict[str, Any]] = [
         {"words": row["words"], **tags}
@@ -72,14 +74,6 @@ def tagged_examples(out: Path, results: dict[str, Any]) -> list[dict[str, Any]]:
     ]
     rows.sort(key=lambda row: -len({word for word, tag in zip(row["words"], row["gold"], strict=True) if tag != "O"}))
     return rows[:SHOWN_EXAMPLES]
-
-
-def _task(name: str, task: dict[str, Any], results: dict[str, Any]) -> str:
-    return (
-        f"<article><h3>{escape(QUESTIONS[name])}</h3>{score_bars(task, results)}"
-        f"<p class=note>{METRICS[task['metric']]} in per cent, {escape(conditions(task))}. A point is a "
-        "seed.</p></article>"
-    )
 
 
 def filled_masks(title: str, masks: dict[str, list[str]]) -> str:
@@ -118,9 +112,9 @@ def _tagged(row: dict[str, Any]) -> str:
 # ---- drawings; their colours are variables of the page's style sheet
 
 
-def score_bars(task: dict[str, Any], results: dict[str, Any]) -> str:
+def score_bars(results: dict[str, Any]) -> str:
     """A bar per system, with a point per seed."""
-    rows, height, parts = score_rows(task, results), 40, []
+    rows, height, parts = score_rows(results), 40, []
     scale = (WIDTH - LABEL - 60) / max(0.01, *(score for _, mean, seeds in rows for score in (mean, *seeds)))
     for number, (name, mean, seeds) in enumerate(rows):
         y, (first, _, second) = height * number + 4, name.partition(", ")

@@ -29,8 +29,8 @@ from ...training import machine
 from .config import DemoConfig
 from .page import write_page
 from .prose import unmarked
-from .tables import FORM, describe_task, final_text, mask_lines
-from .tasks import TAGS, TASKS, split_by_name, write_tasks
+from .tables import FORM, describe_scores, final_text, mask_lines
+from .tasks import split_by_name, write_examples
 from .text import collect, find_sources, installed_roots, read_lines, write_lines
 from .tuning import Tuning
 
@@ -107,32 +107,28 @@ class Demo:
         self.say(f"bertworks demo: at most about {self.config.minutes:g} min; rerun the command to resume after Ctrl-C")
         self.collect(roots)
         encoder = self.encoder()
-        tunings = {
-            task.name: Tuning(self.config, self.out, task, lambda: self.used() < SEEDS_UNTIL, self.progress)
-            for task in TASKS
-        }
+        tuning = Tuning(self.config, self.out, lambda: self.used() < SEEDS_UNTIL, self.progress)
         model, name = (self.config.model, run_name(encoder)) if encoder else (None, None)
-        results: dict[str, Any] = {"kind": "demo", "model": model, "name": name, "tasks": {}}
+        results: dict[str, Any] = {"kind": "demo", "model": model, "name": name}
         if encoder:
             results["masks"] = self.fill_masks(encoder, ENGLISH)
             self.say("\n".join(mask_lines(results["masks"])))
-        for task, tuning in tunings.items():
-            scores = tuning.compare({"encoder": (encoder, False), "encoder-random": (encoder, True)}) if encoder else {}
-            sizes = {"examples": tuning.size("train"), "tested": tuning.size("test")}
-            results["tasks"][task] = {"metric": tuning.metric, "scores": scores, "linear": tuning.linear(), **sizes}
-            if encoder:
-                self.say(describe_task(task, results))
+        scores = tuning.compare({"encoder": (encoder, False), "encoder-random": (encoder, True)}) if encoder else {}
+        sizes = {"examples": tuning.size("train"), "tested": tuning.size("test")}
+        results["tags"] = {"scores": scores, "linear": tuning.linear(), **sizes}
+        if encoder:
+            self.say(describe_scores(results))
         results["pretraining"] = self.pretrain()
         own = self.out / "pretrain"
         results["own_masks"] = self.fill_masks(own, DOCSTRINGS)
-        tags = replace(tunings[TAGS.name], in_time=lambda: self.used() < 0.9)
-        results["tasks"][TAGS.name]["scores"] |= tags.compare({"own": (own, False), "own-random": (own, True)})
+        tuning = replace(tuning, in_time=lambda: self.used() < 0.9)
+        scores |= tuning.compare({"own": (own, False), "own-random": (own, True)})
         results |= {"seconds": time.monotonic() - self.started, "machine": machine.facts()}
         write_page(self.out, results)
         write_json(self.out / RESULTS, results)
 
     def collect(self, roots: list[Path]) -> None:
-        """Read the docstrings, and write the text for pre-training and the examples of both tasks."""
+        """Read the docstrings, and write the text for pre-training and the labelled examples."""
         folder = self.out / "documents"
         if not (folder / "train.jsonl").exists():
             sources, documents = find_sources(roots, self.config.max_files), []
@@ -141,13 +137,12 @@ class Demo:
                     documents += of_file
                     self.progress.at(done)
             train, held_out = split_by_name(documents, self.config.held_out)
-            write_tasks(held_out, self.config, self.out)
+            write_examples(held_out, self.config, self.out)
             for name, part in (("heldout", held_out), ("train", train)):  # train last: it marks the step as finished
                 rows = (document._replace(text=unmarked(document.text))._asdict() for document in part)
                 write_lines(folder / f"{name}.jsonl", rows)
         size = (folder / "train.jsonl").stat().st_size
-        self.say(f"text: docstrings of installed packages, {size / 1e6:.1f} MB for pre-training; labelled examples "
-                 f"for {len(TASKS)} tasks from other docstrings")  # fmt: skip
+        self.say(f"text: docstrings of installed packages, {size / 1e6:.1f} MB for pre-training; examples from others")
 
     def encoder(self) -> Path | None:
         """The folder of the encoder to fine-tune. If it is missing, prints a message and returns None."""

@@ -11,17 +11,13 @@ _SCORES = {"lr": float, "run": str, "test": [float], "mean": float, "sd": (float
 FORM = {  # what is shown of results.json
     "model": (str, None),
     "name": (str, None),
-    "tasks": {str: {"metric": str, "scores": {str: _SCORES}, "linear": float, "examples": int, "tested": int}},
+    "tags": {"scores": {str: _SCORES}, "linear": float, "examples": int, "tested": int},
     "pretraining": {"tokens": int, "seconds": float, "held_out": {str: float}},
     "masks?": {str: [str]},
     "own_masks": {str: [str]},
     "seconds": float,
 }
-QUESTIONS = {
-    "tags": "Which words of a docstring name a parameter or other code?",
-    "kinds": "Does a sentence describe a class or a function?",
-}
-METRICS = {"f1": "F1", "accuracy": "accuracy"}
+QUESTION = "Which words of a docstring name a parameter or other code?"
 # fraction of the unigram entropy; a model with a larger loss has learned little more than word frequencies
 PLATEAU = 0.95
 
@@ -37,28 +33,28 @@ def systems(results: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def score_rows(task: dict[str, Any], results: dict[str, Any]) -> list[tuple[str, float, list[float]]]:
+def score_rows(results: dict[str, Any]) -> list[tuple[str, float, list[float]]]:
     """(name, mean test score, score of each seed) of each system; a linear model has no seeds."""
-    names = systems(results)
-    rows = [(names[key], scores["mean"], scores["test"]) for key, scores in task["scores"].items()]
-    return [*rows, (names["linear"], task["linear"], [])]
+    names, tags = systems(results), results["tags"]
+    rows = [(names[key], scores["mean"], scores["test"]) for key, scores in tags["scores"].items()]
+    return [*rows, (names["linear"], tags["linear"], [])]
 
 
-def describe_task(name: str, results: dict[str, Any]) -> str:
+def describe_scores(results: dict[str, Any]) -> str:
     """The encoder's comparison in one line."""
-    task = results["tasks"][name]
-    scores = {key: system["mean"] for key, system in task["scores"].items()}
+    scores = {key: system["mean"] for key, system in results["tags"]["scores"].items()}
     return (
-        f"{name}: {results['name']} {100 * scores['encoder']:.1f} % {METRICS[task['metric']]}, random initialization "
-        f"{100 * scores['encoder-random']:.1f}, linear model {100 * task['linear']:.1f}"
+        f"words that name code, F1: {results['name']} {100 * scores['encoder']:.1f} %, random initialization "
+        f"{100 * scores['encoder-random']:.1f} %, linear model {100 * results['tags']['linear']:.1f} %"
     )
 
 
-def conditions(task: dict[str, Any]) -> str:
+def conditions(results: dict[str, Any]) -> str:
     """Numbers of examples and seeds."""
-    counts = {len(system["test"]) for system in task["scores"].values()}
+    tags = results["tags"]
+    counts = {len(system["test"]) for system in tags["scores"].values()}
     seeds = counted(min(counts), "seed") + (" or more" if len(counts) > 1 else "")
-    return f"{task['examples']:,} labelled examples, {task['tested']:,} for the test; mean of {seeds}"
+    return f"{tags['examples']:,} labelled examples, {tags['tested']:,} for the test; mean of {seeds}"
 
 
 def held_out_rows(held: dict[str, float]) -> list[tuple[str, str, str]]:
@@ -86,17 +82,11 @@ def too_short(results: dict[str, Any]) -> str:
 
 def result_tables(results: dict[str, Any]) -> list[ResultTable]:
     """The tables that the terminal shows."""
-    tables = []
-    for name, task in results["tasks"].items():
-        if task["scores"]:
-            rows = [(what, f"{100 * mean:.1f}") for what, mean, _ in score_rows(task, results)]
-            header = ("", f"{METRICS[task['metric']]} (%)")
-            tables.append(ResultTable(QUESTIONS[name], header, rows, (conditions(task),)))
-    how = results["pretraining"]
+    rows, how = [(what, f"{100 * mean:.1f}") for what, mean, _ in score_rows(results)], results["pretraining"]
     title = f"The small BERT on held-out documents, after {how['tokens']:,} tokens"
     warning = too_short(results)
     return [
-        *tables,
+        ResultTable(QUESTION, ("", "F1 (%)"), rows, (conditions(results),)),
         ResultTable(title, ("", "BERT", "baseline"), held_out_rows(how["held_out"]), (warning,) * bool(warning)),
     ]
 
@@ -124,7 +114,7 @@ def final_text(results: dict[str, Any], out: Path) -> str:
 
 def next_commands(out: Path, results: dict[str, Any]) -> list[str]:
     """Commands to try next; the last one needs the extra `serve`."""
-    scores = results["tasks"]["tags"]["scores"]
+    scores = results["tags"]["scores"]
     key = "encoder" if results["model"] else "own"
     model = shlex.quote(results["model"] or (out / "pretrain").as_posix())
     tagger = shlex.quote(scores[key]["run"])

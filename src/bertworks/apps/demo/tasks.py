@@ -1,8 +1,7 @@
 """The labelled data of the demo, which docstrings contain without annotation.
 
-tags: which words of a paragraph name a parameter, and which are other code? The markup (`axis`, :func:`sort`) is
-removed from the text and becomes the tag of the word.
-kinds: does a sentence describe a class or a function? The sentence is the first one of the docstring.
+Which words of a paragraph name a parameter, and which are other code? The markup (`axis`, :func:`sort`) is removed
+from the text and becomes the tag of the word.
 """
 
 import re
@@ -18,8 +17,6 @@ from .prose import CODE, END, PARAMETER, unmarked
 from .text import Document, unit_hash, write_lines
 
 TAGS = Task("tags", ("words",), "tags", "tagging", labels=("O", "B-PARAM", "B-CODE"), metrics=("f1",))
-KINDS = Task("kinds", ("text",), "label", labels=("class", "function"), metrics=("accuracy",))
-TASKS = (TAGS, KINDS)
 SPLITS = ("train", "dev", "test")
 WORD = re.compile(r"\w+(?:[.'-]\w+)*|\S")
 MARKED = re.compile(f"([{PARAMETER}{CODE}][^{END}]*){END}")
@@ -36,21 +33,20 @@ def split_by_name(documents: Iterable[Document], held_out: float) -> tuple[list[
     return parts
 
 
-def write_tasks(documents: Sequence[Document], config: DemoConfig, out: Path) -> None:
-    """Write train, dev and test examples of both tasks as JSON lines. Raises InputError if there are too few."""
+def write_examples(documents: Sequence[Document], config: DemoConfig, out: Path) -> None:
+    """Write train, dev and test examples as JSON lines. Raises InputError if there are too few."""
     ordered = sorted(documents, key=lambda document: (unit_hash(f"task {document.name}"), document.source))
-    for task, examples in ((TAGS, [*tag_examples(ordered)]), (KINDS, kind_examples(ordered))):
-        total = config.train + config.dev + config.test
-        scale = min(1.0, len(examples) / total)  # little text: smaller parts in the same proportion
-        sizes = [int(scale * size) for size in (config.train, config.dev, config.test)]
-        if sizes[0] < MIN_TRAIN or sizes[2] < MIN_TEST:
-            raise InputError(
-                f"{len(examples)} labelled examples for the task {task.name} in the docstrings of this Python; "
-                f"expected {total:,}, and at least some 100; run it in an environment with more installed packages"
-            )
-        for split, size in zip(SPLITS, sizes, strict=True):
-            write_lines(out / task.name / f"{split}.jsonl", examples[:size])
-            examples = examples[size:]
+    examples, total = [*tag_examples(ordered)], config.train + config.dev + config.test
+    scale = min(1.0, len(examples) / total)  # little text: smaller parts in the same proportion
+    sizes = [int(scale * size) for size in (config.train, config.dev, config.test)]
+    if sizes[0] < MIN_TRAIN or sizes[2] < MIN_TEST:
+        raise InputError(
+            f"{len(examples)} labelled examples in the docstrings of this Python; expected {total:,}, and at least "
+            "some 100; run it in an environment with more installed packages"
+        )
+    for split, size in zip(SPLITS, sizes, strict=True):
+        write_lines(out / TAGS.name / f"{split}.jsonl", examples[:size])
+        examples = examples[size:]
 
 
 def tag_examples(documents: Iterable[Document]) -> Iterator[dict[str, Any]]:
@@ -75,14 +71,3 @@ def tagged(paragraph: str) -> tuple[list[str], list[str]] | None:
         words += inside
         tags += [kind or "O"] * len(inside)
     return (words, tags) if len(words) in WORDS and "B-PARAM" in tags else None
-
-
-def kind_examples(documents: Iterable[Document]) -> list[dict[str, Any]]:
-    """Summaries of classes and functions, as many of both, alternating; every summary once."""
-    of_kind: dict[str, dict[str, dict[str, Any]]] = {"class": {}, "function": {}}
-    for document in documents:
-        if document.kind in of_kind and len(document.summary.split()) in WORDS:
-            example = {"text": document.summary, "label": document.kind, "source": document.source}
-            of_kind[document.kind].setdefault(document.summary.lower(), example)
-    pairs = zip(of_kind["class"].values(), of_kind["function"].values(), strict=False)
-    return [example for pair in pairs for example in pair]

@@ -41,10 +41,8 @@ class Document(NamedTuple):
     """The prose of one definition."""
 
     text: str  # one paragraph per line; from `collect` with marks (prose.py)
-    kind: str  # class, function or module
     name: str  # of the definition, without its module
     source: str  # file and definition
-    summary: str  # first sentence of the definition's own docstring; may be empty
 
 
 def installed_roots() -> list[Path]:
@@ -111,13 +109,11 @@ def read_source(source: Source) -> list[Document]:
         return []
     path = Path(source.name)
     module = path.parent.name if path.stem == "__init__" else path.stem
-    documents = [Document("\n".join(clean(ast.get_docstring(tree) or "")), "module", module, source.name, "")]
+    documents = [Document("\n".join(clean(ast.get_docstring(tree) or "")), module, source.name)]
     for node in _definitions(tree.body):
         paragraphs = [clean(ast.get_docstring(one) or "", _parameters(one)) for one in _with_methods(node)]
         text = "\n".join(paragraph for docstring in paragraphs for paragraph in docstring)
-        summary = re.split(r"(?<=[.!?]) ", unmarked(paragraphs[0][0]))[0] if paragraphs[0] else ""
-        kind = "class" if isinstance(node, ast.ClassDef) else "function"
-        documents.append(Document(text, kind, node.name.strip("_").lower(), f"{source.name}:{node.name}", summary))
+        documents.append(Document(text, node.name.strip("_").lower(), f"{source.name}:{node.name}"))
     return [document for document in documents if document.text]
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning on one task: encoders, their shapes with random initialization, and a linear model, on equal examples.
+"""Fine-tuning: encoders, their shapes with random initialization, and a linear model, on equal examples.
 
 Each encoder is fine-tuned with every learning rate and the first seed. The rate that is best on dev is used for the
 other seeds. Scores are those on test, which selects nothing.
@@ -16,46 +16,41 @@ from ...checkpoint.locate import ModelLike
 from ...experiments.baselines import fit_baseline
 from ...reporting.progress import Progress
 from ...reporting.results import RunResults
-from ...tasks.base import Data, Task
+from ...tasks.base import Data
 from ...tasks.kinds import read_rows
 from .config import DemoConfig
+from .tasks import TAGS
 
 NEVER = 10**9  # interval of evaluations and checkpoints: a run of seconds has one at its end
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The fine-tuning runs of a demo on one task."""
+    """The fine-tuning runs of a demo."""
 
     config: DemoConfig
     out: Path  # of the demo
-    task: Task
     in_time: Callable[[], bool]  # whether there is time for another seed
     progress: Progress
 
     def file(self, split: str) -> Path:
         """The examples of a split."""
-        return self.out / self.task.name / f"{split}.jsonl"
+        return self.out / TAGS.name / f"{split}.jsonl"
 
     def size(self, split: str) -> int:
         """The number of examples of a split."""
-        return len(read_rows(self.task, self.file(split)))
-
-    @property
-    def metric(self) -> str:
-        """The metric that selects and is reported."""
-        return self.task.metrics[0]
+        return len(read_rows(TAGS, self.file(split)))
 
     def finetune(self, model: ModelLike, name: str, lr: float, seed: int, random_init: bool) -> RunResults:
         """One run. Raises KeyboardInterrupt if Ctrl-C stopped it; the same call resumes it."""
         run = finetune(
             model,
-            self.out / "finetune" / self.task.name / name / f"lr-{lr:g}" / f"seed-{seed}",
+            self.out / "finetune" / name / f"lr-{lr:g}" / f"seed-{seed}",
             train=self.file("train"),
             dev=self.file("dev"),
-            kind=self.task.kind or None,
-            text=self.task.text,
-            label=self.task.label,
+            kind=TAGS.kind,
+            text=TAGS.text,
+            label=TAGS.label,
             random_init=random_init,
             epochs=self.config.epochs,
             batch_size=16,
@@ -69,8 +64,8 @@ class Tuning:
         return run
 
     def score(self, run: RunResults) -> float:
-        """The metric of a run on test."""
-        return evaluate(run, self.file("test")).metrics[self.metric]
+        """F1 of a run on test."""
+        return evaluate(run, self.file("test")).metrics["f1"]
 
     def compare(self, models: dict[str, tuple[ModelLike, bool]]) -> dict[str, dict[str, Any]]:
         """The test scores of each named model, which is pre-trained or (True) initialized randomly.
@@ -79,12 +74,12 @@ class Tuning:
         """
         first, *others = self.config.seeds
         runs, scores = len(models) * (len(self.config.rates) + len(others)), dict[str, dict[str, Any]]()
-        with self.progress.stage(f"fine-tuning on {self.task.name}", runs, "run"):
+        with self.progress.stage("fine-tuning", runs, "run"):
             done = itertools.count(1)
             for name, (model, random_init) in models.items():
                 metrics = {}
                 for lr in self.config.rates:
-                    metrics[lr] = self.finetune(model, name, lr, first, random_init).metrics[self.metric]
+                    metrics[lr] = self.finetune(model, name, lr, first, random_init).metrics["f1"]
                     self.progress.at(next(done))
                 best = max(metrics, key=lambda lr: metrics[lr])
                 run = self.finetune(model, name, best, first, random_init)  # finished: its results are read
@@ -101,9 +96,9 @@ class Tuning:
         return scores
 
     def linear(self) -> float:
-        """The test score of a logistic regression on TF-IDF (kinds), or on words and their neighbours (tags)."""
-        data = Data(read_rows(self.task, self.file("train")), read_rows(self.task, self.file("test")))
-        return float(fit_baseline(self.task, data)["metrics"][self.metric])
+        """F1 on test of a logistic regression on words and their neighbours."""
+        data = Data(read_rows(TAGS, self.file("train")), read_rows(TAGS, self.file("test")))
+        return float(fit_baseline(TAGS, data)["metrics"]["f1"])
 
 
 def _deviation(values: Sequence[float]) -> float | None:

@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     made.set_defaults(out=Path("gpu"), skip=8, steps=20, begun=time.monotonic())
     made.add_argument("stage", nargs="?", default="day", choices=["day", "pack", "receive", *STAGES])
     made.add_argument("paths", nargs="*", type=Path, help="of `pack` and `receive`")
-    made.add_argument("--mib", type=float, default=30.0, help="of a part of `pack`, at most")
+    made.add_argument("--mib", type=float, default=28.0, help="of a part of `pack`, at most")
     made.add_argument("--back", type=Path, help="folder that gets OUT, packed")
     made.add_argument("--minutes", type=float, default=9.0, help="of this command, start and end included")
     made.add_argument("--limit", type=float, help=f"minutes of a stage, over all commands; by default {CUDA['limits']}")
@@ -212,21 +212,20 @@ def run_cells(
 
 
 def cells_of(options: Any, names: list[str], **how: Any) -> dict[str, dict[str, Any]]:
-    """What each cell is given."""
+    """What each cell is given; those with an engine that this version does not have are left out."""
     common.need(options.corpus, option="--corpus")
+    if lacking := [name for name in names if not Cell.named(name).is_available]:
+        print(f"left out, because this version lacks such a loop.compute: {', '.join(lacking)}", flush=True)
     shared = {"store": str(options.corpus), "device": "cuda:0" if options.device == "cuda" else "cpu"}
     how = {"batch": options.batch, "tokens": options.tokens, "skip": options.skip, **how}
-    return {name: {**shared, "cell": vars(Cell.named(name, **how))} for name in names}
+    return {name: {**shared, "cell": vars(Cell.named(name, **how))} for name in names if name not in lacking}
 
 
 def steps(part: Part) -> common.Result:
-    """Speed and memory of each cell whose engine this version has."""
+    """Speed and memory of each cell."""
     options = part.options
     settings = {name: getattr(options, name) for name in ("batch", "tokens", "steps", "skip")}
     cells = cells_of(options, options.cells, steps=options.steps, waits=not options.smoke)
-    for name in [name for name in cells if not Cell.named(name).is_available]:
-        print(f"{name}: left out, because this version of bertworks lacks that value of loop.compute", flush=True)
-        del cells[name]
     settings["corpus"] = open_store(options.corpus, verify=False).fingerprint
     result = run_cells(part, gpu_steps.measure, cells, settings, options.together, fraction=2 / 3)
     for name, cell in result["cells"].items():

@@ -71,13 +71,13 @@ CUDA: dict[str, Any] = {
     **{"recipe": common.HERE / "gpu.toml", "train_minutes": 12.0, "abort_loss": 5.0},
     "limits": {"tests": 2.0, "steps": 4.0, "profile": 1.5, "finetune": 3.0},  # minutes, over all commands
 }
-CPU = {
+CPU: dict[str, Any] = {
     **{"cells": [f"tiny-128-0.1-{engine}" for engine in ("static", "eager", "transformers")], "batch": 32},
     **{"tokens": 2048, "together": 1, "reserve": 20.0, "tuning": {"train_rows": 500}, "seeds": [1]},
     **{"recipe": common.HERE / "gpu-small.toml", "train_minutes": 4.0, "abort_loss": 7.0},
     "limits": {**CUDA["limits"], "finetune": 6.0},
 }
-SMOKE = {
+SMOKE: dict[str, Any] = {
     **{"device": "cpu", "cells": [f"tiny-16-0.1-{engine}" for engine in ("static", "eager", "transformers")]},
     **{"batch": 4, "tokens": 32, "skip": 1, "steps": 2, "tasks": ["mrpc"], "minutes": math.inf, "train_minutes": 0.0},
     **{"limit": math.inf, "recipe": common.HERE / "gpu-smoke.toml", "seeds": [1]},
@@ -244,12 +244,24 @@ def profile(part: Part) -> common.Result:
     return run_cells(part, gpu_steps.record, cells, {"batch": options.batch, "tokens": options.tokens}, together=1)
 
 
+def compute_of(part: Part) -> dict[str, str]:
+    """`loop.compute` of the pre-training as a field: that of earlier commands; static if `steps` had no CUDA graph."""
+    if part.result:
+        return {"loop.compute": part.result["recipe"]["loop"]["compute"]}
+    fails = "error" in Part(part.options, "steps").result.get("cells", {}).get(CELLS[0], {})
+    return {"loop.compute": "static"} if fails else {}
+
+
 def pretrain(part: Part) -> common.Result:
     """Train until the command's time is used; write the losses, and the model of the last state."""
     options, machine = part.options, facts(part.options)
     common.need(options.corpus, option="--corpus")
     store = open_store(options.corpus, verify=False)
-    fields = {"model.vocab_size": store.vocab_size, "loop.hours": options.train_minutes / 60}
+    fields: dict[str, Any] = {
+        "model.vocab_size": store.vocab_size,
+        "loop.hours": options.train_minutes / 60,
+        **compute_of(part),
+    }
     config = with_fields(load_recipe(options.recipe, PretrainConfig), fields)
     watch = gpu_training.Watch(time.monotonic() + part.left - SAVING, 60 * options.abort_minutes, options.abort_loss)
 
@@ -282,9 +294,6 @@ def finetune(part: Part) -> common.Result:
 STAGES: dict[str, Callable[[Part], common.Result]] = {
     stage.__name__: stage for stage in (tests, steps, profile, pretrain, finetune)
 }
-
-
-# ---- the program
 
 
 def run_stages(options: Any, names: list[str]) -> None:

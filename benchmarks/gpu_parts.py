@@ -9,6 +9,7 @@ import tarfile
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import zstandard
 
@@ -23,7 +24,7 @@ def pack(folder: Path, parts: Path, mib: float, level: int) -> list[Path]:
     level: of Zstandard, 1 to 19.
     """
     parts.mkdir(parents=True, exist_ok=True)
-    index, zstd = {}, zstandard.ZstdCompressor(level, threads=-1)
+    index, zstd = dict[str, Any](), zstandard.ZstdCompressor(level, threads=-1)
     with tempfile.TemporaryFile() as file:
         with zstd.stream_writer(file, closefd=False) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
             archive.add(folder, ".")

@@ -151,9 +151,6 @@ def fastest(cells: dict[str, common.Result]) -> str:
     return max(ours, key=speeds.__getitem__)
 
 
-# ---- profiles
-
-
 class ProfilerClock(pretraining.Clock):
     """A clock that turns the profiler on for the counted steps."""
 

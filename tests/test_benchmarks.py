@@ -146,6 +146,16 @@ def test_cells_are_continued_where_a_command_ended(gpu, cells, tmp_path, monkeyp
         gpu.run_cells(gpu.Part(options, "steps"), None, names, {"batch": 1}, together=3)
 
 
+def test_pre_training_does_without_a_graph_that_could_not_be_recorded(gpu, tmp_path):
+    options, name = SimpleNamespace(out=tmp_path, limit=None, limits={}), "base-128-0.1-graph"
+    assert gpu.compute_of(gpu.Part(options, "pretrain")) == {}
+    for cell, expected in (({"error": "RuntimeError"}, {"loop.compute": "static"}), ({"target": 0.45}, {})):
+        (tmp_path / "steps.json").write_text(json.dumps({"cells": {name: cell}}))
+        assert gpu.compute_of(gpu.Part(options, "pretrain")) == expected
+    (tmp_path / "pretrain.json").write_text(json.dumps({"recipe": {"loop": {"compute": "static"}}}))
+    assert gpu.compute_of(gpu.Part(options, "pretrain")) == {"loop.compute": "static"}  # the same run goes on
+
+
 def test_a_run_that_has_not_learned_in_time_is_stopped(common, capsys):
     watch_of = importlib.import_module("gpu_training").Watch
     watch = watch_of(math.inf, 120.0, 5.0)

@@ -244,7 +244,7 @@ def profile(part: Part) -> common.Result:
     return run_cells(part, gpu_steps.record, cells, {"batch": options.batch, "tokens": options.tokens}, together=1)
 
 
-def compute_of(part: Part) -> dict[str, str]:
+def compute_of(part: Part) -> dict[str, Any]:
     """`loop.compute` of the pre-training as a field: that of earlier commands; static if `steps` had no CUDA graph."""
     if part.result:
         return {"loop.compute": part.result["recipe"]["loop"]["compute"]}
@@ -257,11 +257,7 @@ def pretrain(part: Part) -> common.Result:
     options, machine = part.options, facts(part.options)
     common.need(options.corpus, option="--corpus")
     store = open_store(options.corpus, verify=False)
-    fields: dict[str, Any] = {
-        "model.vocab_size": store.vocab_size,
-        "loop.hours": options.train_minutes / 60,
-        **compute_of(part),
-    }
+    fields = {"model.vocab_size": store.vocab_size, "loop.hours": options.train_minutes / 60} | compute_of(part)
     config = with_fields(load_recipe(options.recipe, PretrainConfig), fields)
     watch = gpu_training.Watch(time.monotonic() + part.left - SAVING, 60 * options.abort_minutes, options.abort_loss)
 
@@ -332,13 +328,13 @@ def main(argv: list[str] | None = None) -> None:
         vars(options).update((CUDA if options.device == "cuda" else CPU) | given)
         if options.device == "cpu":
             os.environ["CUDA_VISIBLE_DEVICES"] = ""  # training takes a GPU wherever it sees one
-        if options.stage in ("pack", "receive") and len(options.paths) != 2:
-            raise SystemExit(f"found {len(options.paths)} paths; expected two: {options.stage} SOURCE TARGET")
-        if options.stage == "receive":
-            is_new = gpu_parts.receive(*options.paths)
-            return print(f"{options.paths[1]}: received{'' if is_new else ' before'}")
-        if options.stage == "pack":
-            return print(*gpu_parts.pack(*options.paths, mib=options.mib, level=19), sep="\n")
+        if options.stage in ("pack", "receive"):
+            if len(options.paths) != 2:
+                raise SystemExit(f"found {len(options.paths)} paths; expected two: {options.stage} SOURCE TARGET")
+            source, target = options.paths
+            if options.stage == "pack":
+                return print(*gpu_parts.pack(source, target, options.mib, level=19), sep="\n")
+            return print(f"{target}: received{'' if gpu_parts.receive(source, target) else ' before'}")
         if options.smoke:
             work = Path(folder)
             gpu_parts.pack(common.make_store(options.data, 0.05, work), work / "parts", mib=0.01, level=1)

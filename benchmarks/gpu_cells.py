@@ -28,7 +28,7 @@ Work = Callable[..., common.Result]
 def run_cell(module: str, name: str, given: Mapping[str, Any]) -> common.Result:
     """What the function of a module returns, or its error: a kernel that this device lacks must not end a stage."""
     try:
-        return getattr(importlib.import_module(module), name)(**given)  # type: ignore[no-any-return]
+        return getattr(importlib.import_module(module), name)(**given)
     except Exception as error:
         text = (str(error).strip() or "no message").splitlines()[0]
         return {"error": f"{type(error).__name__}: {text[:400]}"}

@@ -54,6 +54,11 @@ def test_a_cell_runs_in_a_process_of_its_own_and_its_error_is_recorded(common, c
     assert found["facts"]["torch"] == torch.__version__ and found["wrong"]["error"].startswith("TypeError")
 
 
+@pytest.fixture
+def gpu(common):
+    return importlib.import_module("gpu")
+
+
 def sleep(seconds):
     time.sleep(seconds)
     return {"slept": seconds}
@@ -74,7 +79,7 @@ def test_a_cell_without_time_is_stopped(cells, monkeypatch):
     assert "stopped after" in dict(cells.run_together(sleep, {"long": {"seconds": 3600}}, 0.0))["long"]["error"]
 
 
-def test_a_folder_is_received_only_if_all_its_parts_are_whole(common, tmp_path):
+def test_a_folder_is_received_only_if_all_its_parts_are_whole(gpu, tmp_path):
     from bertworks.files import InputError
 
     parts, folder = importlib.import_module("gpu_parts"), tmp_path / "folder"
@@ -94,11 +99,9 @@ def test_a_folder_is_received_only_if_all_its_parts_are_whole(common, tmp_path):
     assert parts.receive(tmp_path / "parts", tmp_path / "received")
     assert (tmp_path / "received/inner/random").read_bytes() == (folder / "inner/random").read_bytes()
     assert not parts.receive(tmp_path / "parts", tmp_path / "received")  # a rerun
-
-
-@pytest.fixture
-def gpu(common):
-    return importlib.import_module("gpu")
+    gpu.main(["pack", str(folder), str(tmp_path / "parts"), "--mib=1"])
+    gpu.main(["receive", str(tmp_path / "parts"), str(tmp_path / "again")])
+    assert (tmp_path / "again/inner/random").read_bytes() == (folder / "inner/random").read_bytes()
 
 
 def test_a_stage_that_has_used_its_limit_does_not_hold_up_the_next(gpu, tmp_path, monkeypatch):

@@ -13,30 +13,25 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import torch
 
 import common
 
+KILLED = "killed"  # beginning of the error of a cell that had too little time
 READY = "ready"  # what the process of a cell prints when it waits for its turn
 Work = Callable[..., common.Result]
 
 
-def attempted(work: Callable[[], common.Result]) -> common.Result:
-    """What `work` returns, or its error: a kernel that this device or this torch lacks must not end a stage."""
+def run_cell(module: str, name: str, given: Mapping[str, Any]) -> common.Result:
+    """What the function of a module returns, or its error: a kernel that this device lacks must not end a stage."""
     try:
-        return work()
+        return getattr(importlib.import_module(module), name)(**given)
     except Exception as error:
         text = (str(error).strip() or "no message").splitlines()[0]
         return {"error": f"{type(error).__name__}: {text[:400]}"}
-
-
-def run_cell(module: str, name: str, given: Mapping[str, Any]) -> common.Result:
-    """In a cell's process: what the function of a module returns, or its error."""
-    return attempted(lambda: getattr(importlib.import_module(module), name)(**given))
 
 
 def started(work: Work, given: Mapping[str, Any]) -> subprocess.Popen[str]:
@@ -56,40 +51,48 @@ def wait_for_turn() -> None:
 def run_together(
     work: Work, cells: Mapping[str, Mapping[str, Any]], seconds: float, here: bool = False, fraction: float = 1.0
 ) -> Iterator[tuple[str, common.Result]]:
-    """Each cell's name with what `work` returns for it, within so many seconds for all of them, in their order.
+    """Each cell's name with what `work` returns for it, within so many seconds for all of them, as soon as it is known.
 
     The cells start at the same time, each in a process of its own, and compile side by side until they call
-    `wait_for_turn`. When all do, one after the other is measured, alone on the device. A cell that does not in this
-    fraction of the seconds is left out. Cells that never wait run side by side to their end. `here`: all in this
-    process, one after the other.
+    `wait_for_turn`. When all do or have ended, one after the other is measured, alone on the device. A cell that does
+    not wait or end in this fraction of the seconds is left out. `here`: all in this process, one after the other.
     """
     if here:
-        yield from ((name, attempted(partial(work, **given))) for name, given in cells.items())
+        yield from ((name, run_cell(work.__module__, work.__name__, given)) for name, given in cells.items())
         return
     processes = {name: started(work, given) for name, given in cells.items()}
-    slow = dict(processes)  # those that do not wait for their turn yet
+    slow, waiting = dict(processes), dict[str, str]()  # those that run; those that wait, with what they have printed
     limits = ((seconds, processes), (seconds * fraction, slow))
     timers = [threading.Timer(max(limit, 1.0), kill_groups, [some.values()]) for limit, some in limits]
-    for timer in timers:
-        timer.start()
+    threads = ThreadPoolExecutor(len(processes))
 
-    def first_lines(name: str) -> str:
-        lines = itertools.takewhile(lambda line: line.strip() != READY, processes[name].stdout)  # type: ignore[arg-type]
-        printed = "".join(lines)
+    def first_lines(name: str) -> tuple[str, list[str]]:
+        lines = list[str]()
+        for line in processes[name].stdout:  # type: ignore[union-attr]
+            lines.append(line)
+            if line.strip() == READY or line.startswith("{"):  # a worker of its own may keep the pipe open
+                break
         slow.pop(name)
-        return printed
+        return name, lines
 
     try:
-        with ThreadPoolExecutor(len(processes)) as threads:
-            printed = [*threads.map(first_lines, processes)]
-        for (name, one), lines in zip(processes.items(), printed, strict=True):
+        for timer in timers:
+            timer.start()
+        for future in as_completed([threads.submit(first_lines, name) for name in processes]):
+            name, lines = future.result()
+            if lines and lines[-1].strip() == READY:
+                waiting[name] = "".join(lines)
+            else:
+                yield name, result_of(processes[name], "".join(lines), seconds)
+        for name, printed in waiting.items():
             with contextlib.suppress(OSError):  # it has ended
-                print(file=one.stdin, flush=True)
-            yield name, result_of(one, lines, seconds)
+                print(file=processes[name].stdin, flush=True)
+            yield name, result_of(processes[name], printed, seconds)
     finally:  # Ctrl-C too
         for timer in timers:
             timer.cancel()
         kill_groups(processes.values())
+        threads.shutdown()
 
 
 def kill_groups(processes: Iterable[subprocess.Popen[str]]) -> None:
@@ -104,10 +107,10 @@ def result_of(process: subprocess.Popen[str], printed: str, seconds: float) -> c
     for line in itertools.chain(printed.splitlines(), process.stdout):  # type: ignore[arg-type]
         with contextlib.suppress(ValueError):
             if isinstance(found := json.loads(line), dict):
-                kill_groups([process])  # a worker of its own may still have the pipe open
+                kill_groups([process])
                 process.wait()
                 return found
     status = process.wait()
     if status == -signal.SIGKILL:
-        return {"error": f"killed, or stopped after {seconds:.0f} seconds, the time that was left"}
+        return {"error": f"{KILLED}, or stopped after {seconds:.0f} seconds, the time that was left"}
     return {"error": f"exit status {status}; the process's own output has the reason"}

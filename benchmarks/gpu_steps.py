@@ -1,17 +1,14 @@
-"""Cells of the stages `steps` and `traces` of gpu.py: a training step on a GPU, ours or that of transformers."""
+"""Cells of the stages `steps` and `profile` of gpu.py: a training step on a GPU, ours or that of transformers."""
 
 import dataclasses
 import gzip
 import json
-import shutil
 import statistics
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -29,8 +26,10 @@ from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.precision import compute_dtype
 
-SIZES = ("base", "large")
-ENGINES = ("compiled", "eager", "transformers", "transformers-compiled")
+TARGETS = {"base": 0.45, "large": 0.5}  # fraction of the data sheet's peak, by size
+PEERS = ("transformers-compiled", "transformers")
+COMPUTE: tuple[str, ...] = get_args(get_type_hints(LoopConfig)["compute"])  # what `loop.compute` of this version allows
+ENGINES = ("graph", "transformers-compiled", "static", "packed", "transformers")  # in the order of their measurement
 ROWS = 60  # of each table of a profile
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")  # categories of a trace
 
@@ -42,15 +41,12 @@ class Cell:
     size: str  # base, large; tiny: the encoder of tiny.py
     length: int
     dropout: float
-    engine: str
+    engine: str  # a value of `loop.compute`, or a peer
     batch: int = 256  # sequences of an update, as in the paper
     tokens: int = 32768  # cells of a micro-batch, padding included; LARGE has half
     steps: int = 20  # counted
     skip: int = 8  # steps before
-
-    @property
-    def name(self) -> str:
-        return f"{self.size}-{self.length}-{self.dropout:g}-{self.engine}"
+    waits: bool = False  # for its turn, two steps before it counts (gpu_cells.run_together)
 
     @classmethod
     def named(cls, name: str, **how: Any) -> "Cell":
@@ -60,15 +56,18 @@ class Cell:
             cell = cls(size, int(length), float(dropout), engine, **how)
         except ValueError:
             cell = cls("", 0, 0.0, "")
-        if cell.engine not in ENGINES or cell.size not in (*SIZES, "tiny"):
-            raise SystemExit(
-                f"found the cell {name!r}; expected SIZE-LENGTH-DROPOUT-ENGINE; give base-128-0.1-compiled"
-            )
+        if cell.engine not in (*ENGINES, *COMPUTE) or cell.size not in (*TARGETS, "tiny"):
+            raise SystemExit(f"found the cell {name!r}; expected SIZE-LENGTH-DROPOUT-ENGINE; give base-128-0.1-graph")
         return cell
 
     @property
     def is_ours(self) -> bool:
-        return not self.engine.startswith("transformers")
+        return self.engine not in PEERS
+
+    @property
+    def is_available(self) -> bool:
+        """Whether this version of bertworks has the engine."""
+        return self.engine in (*PEERS, *COMPUTE)
 
     def recipe(self, vocab_size: int, device: torch.device) -> PretrainConfig:
         """The same model, batch and optimizer for both sides."""
@@ -78,48 +77,31 @@ class Cell:
         )
         fits = max(1, self.tokens // self.length // (2 if self.size == "large" else 1))
         micro = next(rows for rows in range(min(fits, self.batch), 0, -1) if self.batch % rows == 0)
+        compute: Any = self.engine if self.is_ours else "eager"
+        never = {"eval_every": 0, "save_every": 0, "save_minutes": 0, "log_every": 10**9}
         return PretrainConfig(
             model=model,
             optim=OptimConfig(lr=1e-4, rule="adamw", warmup=0.0),
-            loop=LoopConfig(
-                steps=self.skip + self.steps,
-                eval_every=0,
-                save_every=0,
-                save_minutes=0,
-                log_every=10**9,
-                compute="auto" if self.engine == "compiled" else "eager",
-            ),
+            loop=LoopConfig(steps=self.skip + self.steps, compute=compute, **never),  # type: ignore[arg-type]
             phases=(Phase(self.length, 1.0, self.batch, micro),),
             workers=2 if device.type == "cuda" else 0,
         )
 
 
 class StepClock(pretraining.Clock):
-    """A clock that also has the seconds of each step. On a GPU a step ends when it was asked for.
+    """A clock that also has the seconds of each step. On a GPU a step ends when its last operation was started."""
 
-    waits: whether it waits for its turn one step before it counts (gpu_cells.run_together).
-    """
-
-    def __init__(self, skip: int, device: torch.device, waits: bool) -> None:
-        super().__init__(skip, device)
-        self.skip, self.each, self.waits = skip, list[float](), waits
-        self.before = self._now()
+    def __init__(self, cell: Cell, device: torch.device) -> None:
+        super().__init__(cell.skip, device)
+        self.cell, self.each, self.before = cell, list[float](), self._now()
 
     def step(self, tokens: int, last: bool) -> None:
         self.each.append(time.perf_counter() - self.before)
-        if self.waits and self.left == min(2, self.skip):  # one more that does not count: its memory was given back
+        if self.cell.waits and self.left == min(2, self.cell.skip):  # one more is not counted: its memory was freed
             self._now()
             gpu_cells.wait_for_turn()
         super().step(tokens, last)
         self.before = time.perf_counter()
-
-    def pace(self) -> float:
-        """The median seconds of the counted steps."""
-        return statistics.median(self.each[self.skip :])
-
-    def beyond(self) -> float:
-        """What the steps before took beyond that pace, in seconds."""
-        return max(0.0, sum(self.each[: self.skip]) - self.skip * self.pace())
 
 
 def train(cell: Cell, store: Store, device: torch.device, clock: pretraining.Clock) -> PretrainConfig:
@@ -128,160 +110,98 @@ def train(cell: Cell, store: Store, device: torch.device, clock: pretraining.Clo
     if cell.is_ours:
         pretraining.ours(store, config, device, clock)
     else:
-        compiled = cell.engine == "transformers-compiled"
-        pretraining.peer(store, config, device, clock, config.workers, compiled)
+        pretraining.peer(store, config, device, clock, config.workers, cell.engine == "transformers-compiled")
     return config
 
 
-def measure(store: str, device: str, cell: dict[str, Any], waits: bool) -> common.Result:
+def measure(store: str, device: str, cell: dict[str, Any]) -> common.Result:
     """Train one cell in this process."""
-    found, one = torch.device(device), Cell(**cell)
-    dtype = compute_dtype("auto", found)
-    before, clock = peaks.matmul_peak(found, dtype), StepClock(one.skip, found, waits)
-    config = train(one, open_store(store, verify=False), found, clock)
-    memory = machine.peak_memory(found)
+    where, one = torch.device(device), Cell(**cell)
+    dtype = compute_dtype("auto", where)
+    before, clock = peaks.matmul_peak(where, dtype), StepClock(one, where)
+    config = train(one, open_store(store, verify=False), where, clock)
+    memory = machine.peak_memory(where)
     flops, rate = peaks.useful_flops(config), clock.rate()
     products = 12.0 * config.model.num_hidden_layers * config.model.hidden_size * one.length  # of attention, a token
     result: common.Result = {
+        "target": TARGETS.get(one.size, 0.0),
         "tokens_per_second": round(rate),
-        "step_seconds": clock.pace(),
+        "step_seconds": statistics.median(clock.each[one.skip :]),
         "memory": memory,
         "micro_batch": config.phases[0].micro_batch_size,
         "useful_flops_per_token": flops,
-        "attention_flops_per_token": products,
         "flops_per_second": rate * (flops + products),
-        **compiled(),
-        "start_seconds": clock.beyond(),
+        "start_seconds": sum(clock.each[: one.skip]),
         "seconds_of_each_step": clock.each,
     }
-    best = max(before, peaks.matmul_peak(found, dtype))
-    for name, peak in {"peak": best, "data_sheet": peaks.data_sheet_peak(found, dtype)}.items():
+    best = max(before, peaks.matmul_peak(where, dtype))
+    for name, peak in {"peak": best, "data_sheet": peaks.data_sheet_peak(where, dtype)}.items():
         if peak:
             result |= {name: peak, f"share_of_{name}": rate * flops / peak}
             result[f"share_of_{name}_with_attention"] = rate * (flops + products) / peak
     return result
 
 
-def compiled() -> common.Result:
-    """What torch.compile has done in this process. torch's names for it are not public, so None means unknown."""
-    import torch._dynamo.utils as dynamo
-
-    counters, times = getattr(dynamo, "counters", {}), getattr(dynamo, "compilation_time_metrics", {})
-    spent = [sum(seconds) for name, seconds in times.items() if name.endswith("compile_inner")]
-    return {
-        "graphs": counters["stats"]["unique_graphs"] if "stats" in counters else 0,
-        "frames": dict(counters["frames"]) if "frames" in counters else {},
-        "compile_seconds": sum(spent) if spent or not times else None,
-    }
-
-
-def best_and_worst(cells: dict[str, common.Result]) -> tuple[str, str]:
-    """The names of our cells with the most and the fewest operations a second."""
-    speeds = {
-        name: cell["flops_per_second"]
-        for name, cell in cells.items()
-        if "error" not in cell and Cell.named(name).is_ours
-    }
-    if not speeds:
+def fastest(cells: dict[str, common.Result]) -> str:
+    """The name of our cell with the most operations per second."""
+    speeds = {name: cell["flops_per_second"] for name, cell in cells.items() if "error" not in cell}
+    ours = [name for name in speeds if Cell.named(name).is_ours]
+    if not ours:
         raise SystemExit("found no cell of ours in steps.json; expected one at least; run the stage `steps` first")
-    return max(speeds, key=speeds.__getitem__), min(speeds, key=speeds.__getitem__)
-
-
-# ---- profiles
+    return max(ours, key=speeds.__getitem__)
 
 
 class ProfilerClock(pretraining.Clock):
-    """A clock that counts `timed` steps, then turns the profiler on until the last step."""
+    """A clock that turns the profiler on for the counted steps."""
 
-    def __init__(self, skip: int, timed: int, device: torch.device, waits: bool) -> None:
-        super().__init__(skip + timed, device)
-        self.timed, self.waits, self.before = timed, waits, 0.0
+    def __init__(self, skip: int, device: torch.device) -> None:
+        super().__init__(skip, device)
         activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device.type == "cuda")
         self.profile = profile(activities=activities)
 
     def step(self, tokens: int, last: bool) -> None:
         super().step(tokens, last)
-        if self.waits and self.left == self.timed + 1:  # as StepClock
-            self._now()
-            gpu_cells.wait_for_turn()
-        if self.left == self.timed:
-            self.before = self._now()
         if self.left == 0:
-            self.pace = (self.start - self.before) / self.timed
             self.profile.start()
             self.start = self._now()  # without what the profiler takes to start
         if last:
             self.profile.stop()
 
 
-def read_trace(trace: Path, steps: int) -> common.Result:
-    """What a trace of so many steps says of one of them; operators on the processor have their own time."""
+def kernels_of(trace: Path, steps: int) -> common.Result:
+    """The kernels of one step by their time, from a trace of so many steps; how busy they keep the GPU."""
     with gzip.open(trace, "rt", encoding="utf-8") as file:
         events = [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
-    kernels = sorted((one for one in events if one.get("cat") in ON_GPU), key=begin)
-    found: common.Result = {"kernel_calls": len(kernels) / steps}
-    found["kernels"] = rows_of(((one["name"], one["dur"]) for one in kernels), steps)
-    found["operators"] = rows_of(own_times([one for one in events if one.get("cat") == "cpu_op"]), steps)
+    kernels = sorted((event for event in events if event.get("cat") in ON_GPU), key=lambda event: float(event["ts"]))
+    spent, calls, busy, last = Counter[str](), Counter[str](), 0.0, 0.0
+    for event in kernels:
+        begin, end = float(event["ts"]), float(event["ts"]) + float(event["dur"])
+        spent[event["name"]] += end - begin  # type: ignore[assignment]
+        calls[event["name"]] += 1
+        busy, last = busy + max(0.0, end - max(last, begin)), max(last, end)
+    result: common.Result = {"kernel_calls": len(kernels) / steps}
+    result["kernels"] = rows_of([(name, time, calls[name]) for name, time in spent.items()], steps)
     if kernels:
-        busy, last = 0.0, 0.0
-        for one in kernels:
-            busy += max(0.0, end(one) - max(last, begin(one)))
-            last = max(last, end(one))
-        found["step_seconds"] = (last - begin(kernels[0])) / 1e6 / steps
-        found["busy_seconds"] = busy / 1e6 / steps
-        found["busy"] = found["busy_seconds"] / found["step_seconds"]
-    return found
+        seconds = (last - float(kernels[0]["ts"])) / 1e6 / steps
+        result |= {"step_seconds": seconds, "busy_seconds": busy / 1e6 / steps, "busy": busy / 1e6 / steps / seconds}
+    return result
 
 
-def begin(event: dict[str, Any]) -> float:
-    """Microseconds at which an event of a trace begins."""
-    return float(event["ts"])
-
-
-def end(event: dict[str, Any]) -> float:
-    """Microseconds at which it ends."""
-    return float(event["ts"] + event["dur"])
-
-
-def own_times(operators: list[dict[str, Any]]) -> Iterator[tuple[str, float]]:
-    """The name of each operator, and its microseconds without those of the operators inside it."""
-    inside: dict[int, list[dict[str, Any]]] = {}
-    for one in sorted(operators, key=lambda one: (begin(one), -one["dur"])):
-        around = inside.setdefault(one["tid"], [])
-        while around and end(around[-1]) <= begin(one):
-            around.pop()
-        yield one["name"], one["dur"]
-        if around:
-            yield around[-1]["name"], -one["dur"]
-        around.append(one)
-
-
-def rows_of(times: Iterable[tuple[str, float]], steps: int) -> list[dict[str, Any]]:
-    """Microseconds by name as rows, longest first: seconds and calls of a step, share of all."""
-    spent, calls = Counter[str](), Counter[str]()
-    for name, microseconds in times:
-        spent[name] += microseconds  # type: ignore[assignment]
-        calls[name] += microseconds > 0
-    whole = sum(spent.values()) or 1
+def rows_of(times: list[tuple[str, float, int]], steps: int) -> list[dict[str, Any]]:
+    """Name, microseconds and calls as rows, longest first: seconds and calls per step, fraction of all."""
+    whole = sum(time for _, time, _ in times) or 1
     return [
-        {"name": name[:200], "seconds": time / 1e6 / steps, "calls": calls[name] / steps, "share": time / whole}
-        for name, time in spent.most_common(ROWS)
+        {"name": name[:200], "seconds": time / 1e6 / steps, "calls": calls / steps, "share": time / whole}
+        for name, time, calls in sorted(times, key=lambda row: -row[1])[:ROWS]
     ]
 
 
-def record(store: str, device: str, cell: dict[str, Any], trace: str, timed: int, waits: bool) -> common.Result:
+def record(store: str, device: str, cell: dict[str, Any], trace: str) -> common.Result:
     """Profile one cell in this process; writes its trace."""
-    found, one = torch.device(device), Cell(**cell)
-    clock = ProfilerClock(one.skip, timed, found, waits)
-    train(dataclasses.replace(one, skip=one.skip + timed), open_store(store, verify=False), found, clock)
-    with tempfile.TemporaryDirectory() as work:
-        plain = Path(work) / "trace.json"
-        clock.profile.export_chrome_trace(str(plain))
-        with open(plain, "rb") as source, gzip.open(trace, "wb", compresslevel=6) as target:
-            shutil.copyfileobj(source, target)
-    return {
-        "step_seconds": (clock.end - clock.start) / one.steps,
-        "unrecorded_step_seconds": clock.pace,
-        "trace": Path(trace).name,
-        **read_trace(Path(trace), one.steps),
-    }
+    where, one = torch.device(device), Cell(**cell)
+    clock = ProfilerClock(one.skip, where)
+    train(one, open_store(store, verify=False), where, clock)
+    clock.profile.export_chrome_trace(trace)
+    operators = [(row.key, row.self_cpu_time_total, row.count) for row in clock.profile.key_averages()]
+    result: common.Result = {"step_seconds": (clock.end - clock.start) / one.steps, "trace": Path(trace).name}
+    return result | {"operators": rows_of(operators, one.steps), **kernels_of(Path(trace), one.steps)}

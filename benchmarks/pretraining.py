@@ -34,7 +34,7 @@ from bertworks.data.opening import open_store
 from bertworks.data.store import Store
 from bertworks.data.vocabulary import tokenizer_of
 from bertworks.model.config import ModelConfig
-from bertworks.pretraining.job import identity_of, open_training, start_model
+from bertworks.pretraining.job import identity_of, open_training, start_model, train_on_store
 from bertworks.pretraining.recipe import Phase, PretrainConfig
 from bertworks.training import machine
 from bertworks.training.config import LoopConfig, OptimConfig
@@ -43,7 +43,6 @@ from bertworks.training.identity import Run
 from bertworks.training.machine import prepare_process
 from bertworks.training.objectives import PRETRAINING
 from bertworks.training.precision import compute_dtype
-from bertworks.training.run import train
 
 LENGTH, BATCH = 128, 32
 SIDES = ("ours", "peer", "ours without dropout", "peer without dropout", "ours without kernels")
@@ -120,7 +119,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
             before = loop.progress.tokens
 
         loop.evaluate, loop.after_step = None, count
-        train(loop)
+        train_on_store(source, loop)
         return bool(loop.progress.kernels)
 
 

@@ -35,7 +35,7 @@ def main(model: str = "mini") -> None:
             page = context.new_page()
             page.goto(file.as_uri())
             page.wait_for_selector("body[data-ready]")
-            page.add_style_tag(content=".explain .ex-part { padding: 24px; border: 0 }")  # the panel alone has no margins
+            page.add_style_tag(content=".explain .ex-part { padding: 24px; border: 0 }")  # its margins
             page.click(f".ex-tokens button >> nth={position}")
             page.select_option("select >> nth=0", index=LAYER)
             page.select_option("select >> nth=1", index=HEAD)

@@ -55,7 +55,7 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "bertworks pretrain korean --corpus": f"{TINY} --loop.tokens 1000 --model.vocab-size {KOREAN_TOKENS}",
     "bertworks pretrain": f"{TINY} --loop.tokens 1000",
     "torchrun": f"{TINY} --loop.tokens 1000",
-    "bertworks distill": "--loop.tokens 1000 --loop.hours 0",
+    "bertworks distill": "--loop.tokens 1000",
     "bertworks study sweep": "--max-seq-length 16 --seeds 1",
     "bertworks finetune": "--epochs 1 --max-seq-length 16",
     "bertworks study run masking --corpus store --data data --out studies/masking --cells": "--dry-run",

@@ -39,6 +39,7 @@ from .tasks.catalogue import find_task
 from .tasks.checks import check_labelled_data
 from .tasks.selection import DevRows, DividedRows, comma_separated
 from .tasks.table import TableForm, part_of
+from .training.config import without_budget
 from .training.identity import RecordCallback
 from .training.run import is_finished, refuse_other_folder
 
@@ -160,7 +161,8 @@ def pretrain(
     - on_record: called with each record of the log. If it returns True, the run stops after that update and is saved,
       without a model.
     - quiet: print nothing.
-    - fields: further arguments are fields of the recipe; a table is a dictionary, as in TOML.
+    - fields: further arguments are fields of the recipe; a table is a dictionary, as in TOML. A budget (`loop` with
+      steps, tokens or hours) replaces the recipe's.
 
     Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
@@ -174,7 +176,7 @@ def pretrain(
         if start is not None:
             shape = {f"model.{name}": value for name, value in vars(read_config(start)[0]).items()}
             fields = shape | FROM_WEIGHTS | fields
-    config = with_fields(config, fields)
+    config = with_fields(without_budget(config, flags_of_fields(fields)), fields)
     return RunResults(folder, run_pretraining(config, Path(corpus), folder, start, quiet, on_record) or {})
 
 

@@ -14,7 +14,12 @@ import tyro
 
 from bertworks import cli
 from bertworks.cli import COMMANDS, GROUPS, exit_status, main
+from bertworks.cli.arguments import parse_recipe
+from bertworks.cli.finetune import Arguments as Finetuning
+from bertworks.cli.finetune import read_arguments
+from bertworks.cli.pretrain import Arguments as Pretraining
 from bertworks.files import InputError
+from bertworks.pretraining.recipe import PretrainConfig
 
 
 def status(arguments):
@@ -223,6 +228,19 @@ def test_a_recipe_is_given_by_name(verb, capsys, tmp_path, monkeypatch):
     assert status([*verb.split(), f"{name}x", *rest]) == 1
     said = capsys.readouterr().err
     assert f"{name}x: found no file and no recipe" in said and f"{name}," in said
+
+
+def test_a_budget_replaces_that_of_the_recipe(tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[loop]\nsteps = 5\ntokens = 7_000\n", encoding="utf-8")
+    for given, budget in (
+        ("--loop.log-every=3", "5 steps or 7,000 tokens, whichever comes first"),
+        ("--loop.hours=3", "3.0 hours"),
+    ):
+        words = [str(recipe), "--corpus", "store", "--out", "out", given]
+        assert parse_recipe(Pretraining, PretrainConfig, words, "pretrain").config.loop.budget == budget
+        words = ["model", "--recipe", str(recipe), "--out", "out", given]
+        assert read_arguments(Finetuning, words, "finetune").config.loop.budget == budget
 
 
 class Parsed(BaseException):

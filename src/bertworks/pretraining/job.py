@@ -124,7 +124,7 @@ def train_on_store(source: StoreTraining, loop: TrainingLoop) -> bool:
         resume_run(loop)
         run.say(
             f"model: {counted(shape.num_hidden_layers, 'layer')}, width {shape.hidden_size}, {parameters:,} "
-            f"parameters; corpus: {tokens:,} tokens; processes: {run.world.size}"
+            f"parameters; corpus: {tokens:,} tokens; budget: {config.loop.budget}; processes: {run.world.size}"
         )
         run.say(plateau(store.unigram_entropy(), retained))
         return train(loop)

@@ -83,6 +83,8 @@ def test_a_wrong_command_line_is_explained(line, message, capsys):
         ("finetune m --batch_size 1 --batch-size 2 --out o", "--batch-size is given twice"),
         ("tokenizer train a --out o --cased --uncased", "--lowercase is given twice"),
         ("corpus build a --tokenizer t --out o --encoding a --input.encoding b", "--input.encoding is given twice"),
+        ("doctor d --task mrpc --label a", "task cannot be combined with label"),
+        ("probe heads mini --task mrpc --data d --text a", "task cannot be combined with text"),
         ("pretrain --corpus c --out o cpu", "found the recipe cpu behind flags; give it first, or with --recipe"),
     ],
 )

@@ -53,6 +53,12 @@ class DevRows:
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
     tables: ClassVar[tuple[str, ...]] = ("dev",)
 
+    @property
+    def of_own_table(self) -> dict[str, Any]:
+        """Paths, kind and columns of the user's own table, which are refused beside a task."""
+        columns = {"text": self.text != "text", "label": self.label, "choices": self.choices}
+        return {**{name: getattr(self, name) for name in self.tables}, "kind": self.kind, **columns}
+
     def find(self) -> tuple[Task, list[Any]]:
         """The task, and its tables, one for each of `tables`. Raises InputError if both or neither are given."""
         from .catalogue import find_task
@@ -61,7 +67,7 @@ class DevRows:
         form = TableForm(codec_of(self.encoding), self.sheet)
         own = {name: getattr(self, name) for name in self.tables}
         if self.task:
-            refuse_beside("task", {**own, "kind": self.kind, "choices": self.choices})
+            refuse_beside("task", self.of_own_table)
             if self.data is None:
                 raise InputError(f"the task {self.task} needs data, the folder with its files")
             task = replace(find_task(self.task), form=form)
@@ -122,8 +128,6 @@ class DividedRows(TrainRows):
 
     def find(self) -> tuple[Task, list[Any]]:
         """The task, and its tables: for training and development, or with --dev-share the one that is divided."""
-        if self.task:
-            refuse_beside("task", {"text": self.text if self.text != "text" else "", "label": self.label})
         if not self.dev_share:
             return super().find()
         refuse_beside("dev_share", {"dev": self.dev, "task": self.task})

@@ -29,7 +29,7 @@ from .inference.files import Counts, check_file, predict_data, write_results
 from .inference.predictor import Predictor
 from .pretrained import name_of
 from .pretrained.data import from_hub
-from .pretraining.job import FROM_WEIGHTS
+from .pretraining.job import of_shape
 from .pretraining.job import pretrain as run_pretraining
 from .pretraining.recipe import PretrainConfig
 from .reporting.progress import is_first_process
@@ -169,14 +169,10 @@ def pretrain(
     folder = Path(out)
     refuse_other_folder(folder)
     start = None if init is None else start_folder(init, folder)
-    if isinstance(recipe, PretrainConfig):
-        config = recipe
-    else:
-        config = load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig)
-        if start is not None:
-            shape = {f"model.{name}": value for name, value in vars(read_config(start)[0]).items()}
-            fields = shape | FROM_WEIGHTS | fields
-    config = with_fields(without_budget(config, flags_of_fields(fields)), fields)
+    named = not isinstance(recipe, PretrainConfig)
+    config = load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig) if named else recipe
+    config = without_budget(config, flags_of_fields(fields))
+    config = of_shape(config, start, fields) if named and start is not None else with_fields(config, fields)
     return RunResults(folder, run_pretraining(config, Path(corpus), folder, start, quiet, on_record) or {})
 
 

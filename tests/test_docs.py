@@ -53,6 +53,7 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "bertworks tokenizer train": "--overwrite",
     "bertworks pretrain korean --init": "--loop.tokens 1000",
     "bertworks pretrain korean --corpus": f"{TINY} --loop.tokens 1000 --model.vocab-size {KOREAN_TOKENS}",
+    "bertworks pretrain cpu --init": "--loop.tokens 1000",
     "bertworks pretrain": f"{TINY} --loop.tokens 1000",
     "torchrun": f"{TINY} --loop.tokens 1000",
     "bertworks distill": "--loop.tokens 1000",

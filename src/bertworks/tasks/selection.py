@@ -64,21 +64,20 @@ class DevRows:
         from .catalogue import find_task
         from .kinds import own_task
 
-        form = TableForm(codec_of(self.encoding), self.sheet)
-        own = {name: getattr(self, name) for name in self.tables}
+        form, own = TableForm(codec_of(self.encoding), self.sheet), self.of_own_table
         if self.task:
-            refuse_beside("task", self.of_own_table)
+            refuse_beside("task", own)
             if self.data is None:
                 raise InputError(f"the task {self.task} needs data, the folder with its files")
             task = replace(find_task(self.task), form=form)
             return task, [Path(self.data) / getattr(task, name) for name in self.tables]
-        if missing := [name for name, table in own.items() if table is None]:
+        if missing := [name for name in self.tables if own[name] is None]:
             advice = ", or train with dev_share = 0.1" if hasattr(self, "dev_share") else ""
-            expected = f"give task and data (a name and a folder), or {' and '.join(own)}{advice}"
+            expected = f"give task and data (a name and a folder), or {' and '.join(self.tables)}{advice}"
             raise InputError(f"no {' and no '.join(missing)}; {expected}")
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
         text, choices = comma_separated(self.text), comma_separated(self.choices)
-        return replace(own_task(self.kind or "", text, label, choices), form=form), list(own.values())
+        return replace(own_task(self.kind or "", text, label, choices), form=form), [own[name] for name in self.tables]
 
     def read(self) -> tuple[Task, Sequence[Any]]:
         """The task and its development rows. Raises InputError like `find`, or if the table cannot be read."""

@@ -24,7 +24,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "tokenizer": 1_249,
     "data": 2_298,
     "model": 2_010,
-    "training": 1_437,
+    "training": 1_439,
     "checkpoint": 2_148,
     "tasks": 3_093,
     "pretraining": 648,

@@ -29,6 +29,10 @@ PADDING_LOGIT = -1e30  # score of a column that belongs to no word, at any tempe
 FILL = 64  # the number of used slots is rounded up to a multiple of this, for the reason given in model/layout.py
 
 
+def _is_on_gpu(x: Tensor) -> bool:
+    return x.device.type == "cuda"
+
+
 @dataclass(frozen=True)
 class Term:
     """One part of a loss: sums over its predictions of the loss and, where it was counted, of the hits."""
@@ -65,13 +69,13 @@ class OutputLayer(NamedTuple):
         On a GPU also with columns that belong to no word, to a number whose products take a third of the time.
         """
         weight, bias = self.weight.to(self.hidden.dtype), self.bias.to(self.hidden.dtype)
-        if more := -len(weight) % ALIGNED if weight.is_cuda else 0:
+        if more := -len(weight) % ALIGNED if _is_on_gpu(weight) else 0:
             weight, bias = F.pad(weight, (0, 0, 0, more)), F.pad(bias, (0, more), value=PADDING_LOGIT)
         return self._replace(weight=weight, bias=bias)
 
     def chunks(self) -> Iterator[slice]:
         """The inputs that are scored at a time."""
-        rows = max(ROWS, SCORES_OF_GPU // len(self.weight)) if self.hidden.is_cuda else ROWS
+        rows = max(ROWS, SCORES_OF_GPU // len(self.weight)) if _is_on_gpu(self.hidden) else ROWS
         return (slice(start, start + rows) for start in range(0, len(self.hidden), rows))
 
     def scores(self, rows: slice) -> Tensor:

@@ -270,7 +270,7 @@ def pretrain(store, out, **more):
     shape = {"vocab_size": store.vocab_size, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
              "intermediate_size": 32, "max_position_embeddings": 32}  # fmt: skip
     phases = [{"length": 16, "budget_fraction": 1.0, "batch_size": 4}]
-    loop = {"steps": 3, "hours": 0, "tokens": 0, "log_every": 1, "eval_every": 0, **more.pop("loop", {})}
+    loop = {"steps": 3, "log_every": 1, "eval_every": 0, **more.pop("loop", {})}
     given = {"model": shape, "phases": phases, "eval_batches": 1, "loop": loop, "quiet": True, **more}
     return bertworks.pretrain("cpu", store.path, out, **given)
 
@@ -279,6 +279,7 @@ def test_pretraining_from_python(tiny_store, tmp_path):
     seen = []
     first = pretrain(tiny_store, tmp_path / "a", on_record=seen.append)
     assert first.finished and "mlm_loss" in first.metrics and first.log() == seen
+    assert "\ntokens = 0\n" in (tmp_path / "a/recipe.toml").read_text()  # the argument replaced the recipe's budget
     model = bertworks.load_model(first)
     further = pretrain(tiny_store, tmp_path / "b", init=model)
     assert (tmp_path / "b" / "start" / "config.json").exists()

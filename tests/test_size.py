@@ -20,28 +20,28 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BUDGET = {  # of checkpoint with pretrained, of reporting with workers
-    "root and api": 700,
+    "root and api": 697,
     "tokenizer": 1_249,
     "data": 2_298,
     "model": 2_010,
-    "training": 1_431,
+    "training": 1_439,
     "checkpoint": 2_148,
-    "tasks": 3_092,
-    "pretraining": 652,
-    "finetuning": 617,
-    "inference": 1_498,
+    "tasks": 3_093,
+    "pretraining": 648,
+    "finetuning": 618,
+    "inference": 1_497,
     "experiments": 2_069,
     "reporting": 958,
-    "cli": 1_110,
+    "cli": 1_115,
     "serve": 1_724,
     "probing": 1_114,
     "doctor": 862,
     "demo": 719,
     "export": 621,
     "estimators": 145,
-    "tests": 30_251,
+    "tests": 30_286,
     "benchmarks": 5_997,
-    "documentation": 9_607,
+    "documentation": 9_637,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

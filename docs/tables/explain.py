@@ -30,11 +30,12 @@ def main(model: str = "mini") -> None:
         themes: list[Literal["light", "dark"]] = ["light", "dark"]
         for theme in themes:
             context = browser.new_context(
-                viewport={"width": 1000, "height": 900}, color_scheme=theme, locale="en-US", device_scale_factor=1.5
+                viewport={"width": 1048, "height": 900}, color_scheme=theme, locale="en-US", device_scale_factor=1.5
             )
             page = context.new_page()
             page.goto(file.as_uri())
             page.wait_for_selector("body[data-ready]")
+            page.add_style_tag(content=".explain .ex-part { padding: 24px; border: 0 }")  # its margins
             page.click(f".ex-tokens button >> nth={position}")
             page.select_option("select >> nth=0", index=LAYER)
             page.select_option("select >> nth=1", index=HEAD)

@@ -29,7 +29,7 @@ from .inference.files import Counts, check_file, predict_data, write_results
 from .inference.predictor import Predictor
 from .pretrained import name_of
 from .pretrained.data import from_hub
-from .pretraining.job import FROM_WEIGHTS
+from .pretraining.job import of_shape
 from .pretraining.job import pretrain as run_pretraining
 from .pretraining.recipe import PretrainConfig
 from .reporting.progress import is_first_process
@@ -39,6 +39,7 @@ from .tasks.catalogue import find_task
 from .tasks.checks import check_labelled_data
 from .tasks.selection import DevRows, DividedRows, comma_separated
 from .tasks.table import TableForm, part_of
+from .training.config import without_budget
 from .training.identity import RecordCallback
 from .training.run import is_finished, refuse_other_folder
 
@@ -160,21 +161,18 @@ def pretrain(
     - on_record: called with each record of the log. If it returns True, the run stops after that update and is saved,
       without a model.
     - quiet: print nothing.
-    - fields: further arguments are fields of the recipe; a table is a dictionary, as in TOML.
+    - fields: further arguments are fields of the recipe; a table is a dictionary, as in TOML. A budget (`loop` with
+      steps, tokens or hours) replaces the recipe's.
 
     Raises InputError if recipe, store and `init` do not fit together, or if `out` belongs to another run.
     """
     folder = Path(out)
     refuse_other_folder(folder)
     start = None if init is None else start_folder(init, folder)
-    if isinstance(recipe, PretrainConfig):
-        config = recipe
-    else:
-        config = load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig)
-        if start is not None:
-            shape = {f"model.{name}": value for name, value in vars(read_config(start)[0]).items()}
-            fields = shape | FROM_WEIGHTS | fields
-    config = with_fields(config, fields)
+    named = not isinstance(recipe, PretrainConfig)
+    config = load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig) if named else recipe
+    config = without_budget(config, flags_of_fields(fields))
+    config = of_shape(config, start, fields) if named and start is not None else with_fields(config, fields)
     return RunResults(folder, run_pretraining(config, Path(corpus), folder, start, quiet, on_record) or {})
 
 

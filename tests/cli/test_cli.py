@@ -14,7 +14,12 @@ import tyro
 
 from bertworks import cli
 from bertworks.cli import COMMANDS, GROUPS, exit_status, main
+from bertworks.cli.arguments import parse_recipe
+from bertworks.cli.finetune import Arguments as Finetuning
+from bertworks.cli.finetune import read_arguments
+from bertworks.cli.pretrain import Arguments as Pretraining
 from bertworks.files import InputError
+from bertworks.pretraining.recipe import PretrainConfig
 
 
 def status(arguments):
@@ -78,6 +83,8 @@ def test_a_wrong_command_line_is_explained(line, message, capsys):
         ("finetune m --batch_size 1 --batch-size 2 --out o", "--batch-size is given twice"),
         ("tokenizer train a --out o --cased --uncased", "--lowercase is given twice"),
         ("corpus build a --tokenizer t --out o --encoding a --input.encoding b", "--input.encoding is given twice"),
+        ("doctor d --task mrpc --label a", "task cannot be combined with label"),
+        ("probe heads mini --task mrpc --data d --text a", "task cannot be combined with text"),
         ("pretrain --corpus c --out o cpu", "found the recipe cpu behind flags; give it first, or with --recipe"),
     ],
 )
@@ -223,6 +230,19 @@ def test_a_recipe_is_given_by_name(verb, capsys, tmp_path, monkeypatch):
     assert status([*verb.split(), f"{name}x", *rest]) == 1
     said = capsys.readouterr().err
     assert f"{name}x: found no file and no recipe" in said and f"{name}," in said
+
+
+def test_a_budget_replaces_that_of_the_recipe(tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[loop]\nsteps = 5\ntokens = 7_000\n", encoding="utf-8")
+    for given, budget in (
+        ("--loop.log-every=3", "5 steps or 7,000 tokens, whichever comes first"),
+        ("--loop.hours=3", "3.0 hours"),
+    ):
+        words = [str(recipe), "--corpus", "store", "--out", "out", given]
+        assert parse_recipe(Pretraining, PretrainConfig, words, "pretrain").config.loop.budget == budget
+        words = ["model", "--recipe", str(recipe), "--out", "out", given]
+        assert read_arguments(Finetuning, words, "finetune").config.loop.budget == budget
 
 
 class Parsed(BaseException):

@@ -265,9 +265,10 @@ def test_a_small_table_gets_enough_updates(place, tmp_path, capsys):
     assert results["steps"] == 100 and results["metrics"]["accuracy"] > 0.9
     assert "100 updates of 32 rows (160 epochs; 3 epochs would be fewer than min_steps = 100)" in told
     assert sum(record["kind"] == "eval" for record in read_log(tmp_path / "run")) == 10
-    for name, more in (("epochs", ["--epochs", "3"]), ("none", ["--min-steps", "0"]), ("steps", ["--loop.steps", "1"])):
-        main([*line, str(tmp_path / name), *more])
+    for name, value in (("--epochs", "3"), ("--min-steps", "0"), ("--loop.hours", "1e-9")):
+        main([*line, str(tmp_path / name), name, value])
         assert read_json(tmp_path / name / "results.json")["steps"] == 1
+    assert "; budget: 1e-09 hours; " in capsys.readouterr().err
     for more in (["--recipe", str(tmp_path / "r.toml")], ["--task", "rte"]):
         (tmp_path / "r.toml").write_text("epochs = 3.0\n")
         assert read_arguments(Arguments, ["m", "--out", "o", *more], "finetune").config.min_steps == 0

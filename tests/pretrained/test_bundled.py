@@ -5,10 +5,14 @@ import torch
 from huggingface_hub import ModelCard
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
+from bertworks.checkpoint.folder import read_config
+from bertworks.config import differences, find_recipe, load_recipe
 from bertworks.inference.predictor import Predictor
 from bertworks.pretrained import BUNDLED, bundled
+from bertworks.pretraining.recipe import PretrainConfig
 
 SENTENCES = {"mini": ("He studied at the [MASK] of Oxford.", "University")}  # and what fills the mask
+RECIPES = {"mini": "cpu", "mini-ko": "korean"}
 
 
 @pytest.fixture(params=[name for name in BUNDLED if bundled(name)])
@@ -28,6 +32,13 @@ def test_transformers_fills_masks_with_the_same_scores(name):
     assert found[0]["token"] == word
     assert [one["id"] for one in found] == scores.topk(5).indices.tolist()
     assert [one["score"] for one in found] == pytest.approx(scores.topk(5).values.tolist(), abs=1e-5)
+
+
+def test_the_architecture_is_that_of_the_recipe(name):
+    """With another activation, which transformers would apply too, masks are filled almost as well."""
+    recipe = load_recipe(find_recipe(RECIPES[name], "pretrain"), PretrainConfig)
+    found = differences(read_config(bundled(name))[0], recipe.model)
+    assert {key for key, *_ in found} <= {"vocab_size"}
 
 
 def test_an_encoder_is_small_and_has_a_card(name):

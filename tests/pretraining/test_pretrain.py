@@ -83,7 +83,8 @@ def test_the_reference_has_the_losses_of_the_faster_methods(
                                    max_seq_length=32, loop=loop)  # fmt: skip
         losses[compute] = [record["mlm_loss"] for record in read_log(out)] + [tuned.metrics["loss"]]
     first = f"computation: reference (model/bert.py as it is written); matrix products in {precision}, device cpu"
-    assert first in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert first in said and "; budget: 4 steps; processes: 1\n" in said
     assert losses["reference"] == pytest.approx(losses["auto"], rel=tolerance)
 
 

@@ -21,6 +21,7 @@ from ..tasks.selection import DividedRows as DividedRows
 from ..tasks.selection import TrainRows as TrainRows
 from ..tasks.selection import comma_separated as comma_separated
 from ..tasks.selection import refuse_beside as refuse_beside
+from ..training.config import without_budget
 
 T = TypeVar("T")
 Flat = Annotated[T, tyro.conf.arg(name="")]  # the dataclass's fields are flags without the name of the field in front
@@ -100,11 +101,12 @@ def parse_recipe(
 ) -> T:
     """As `parse`, for a subcommand with the fields `recipe` and `config`: the recipe's values are the flags' defaults.
 
-    The recipe is the first word, or given as --recipe. adapted: changes it by other flags, before its own flags do.
-    Raises InputError like `parse` and `find_recipe`.
+    The recipe is the first word, or given as --recipe; a budget among flags replaces its own. adapted: changes it by
+    other flags, before its own flags do. Raises InputError like `parse` and `find_recipe`.
     """
     name = value_of(argv, "--recipe") or (argv[0] if argv and not argv[0].startswith("-") else None)
-    base = adapted(load_recipe(find_recipe(name, command), config) if name else config(), argv)
+    base = without_budget(load_recipe(find_recipe(name, command), config) if name else config(), flags_in(argv))
+    base = adapted(base, argv)
     parsed = parse(arguments, argv, command, start=with_defaults(arguments, config=base))
     if parsed.recipe != name:  # type: ignore[attr-defined]
         raise InputError(f"found the recipe {parsed.recipe} behind flags; give it first, or with --recipe")  # type: ignore[attr-defined]

@@ -26,7 +26,7 @@ class Arguments:
         --corpus                 corpus store built with the teacher's tokenizer
         --out                    folder to write the student, log and results to
         --layers                 teacher's layers that the student is made of
-        --loop.hours             limit of training time; or --loop.steps, .tokens
+        --loop.hours             budget, instead of the recipe's; or --loop.steps, .tokens
         --optim.lr               peak learning rate
         --phases.0.batch-size    sequences per update; .length: tokens of each
     """

@@ -39,6 +39,8 @@ def doctor(argv: list[str]) -> None:
     from ..apps.doctor.listing import show
 
     path, rows = arguments.path, arguments.rows
+    if rows.task:
+        refuse_beside("task", rows.of_own_table)
     if path is not None and (os.path.isfile(part_of(path)[0]) or str(path).startswith("hub:") or rows.task):
         refuse_beside(str(path), {"--train": rows.train, "--data": rows.data, "--corpus": arguments.corpus})
         report = of_data(rows, path, arguments.model)

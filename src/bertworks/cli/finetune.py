@@ -40,7 +40,7 @@ class Arguments:
         --max-seq-length  longest input in tokens, [CLS] and [SEP] included
         --seeds           one run per seed; mean and deviation are reported
         --patience        stop after so many evaluations without improvement
-        --loop.hours      limit of training time
+        --loop.hours      hours to train, instead of epochs
     """
 
     model: Positional[Path]  # model folder or run folder to start from (or: --model MODEL)

@@ -33,7 +33,7 @@ class Arguments:
         --texts, --language      raw text to build vocabulary and store from
         --out                    folder to write the model, log and results to
         --init                   model to continue from, instead of random weights
-        --loop.hours             limit of training time; or --loop.steps, .tokens
+        --loop.hours             budget, instead of the recipe's; or --loop.steps, .tokens
         --optim.lr               peak learning rate
         --phases.0.batch-size    sequences per update; .length: tokens of each
         --model.hidden-size      size of the model; also --model.num-hidden-layers

@@ -180,12 +180,13 @@ def layers(argv: list[str]) -> None:
     from ..apps.probing.pictures import check_out
     from ..tasks.base import LengthLimits
 
-    task, (train, dev) = arguments.rows.find()
+    rows = arguments.rows
+    task, (train, dev) = (replace(rows, label="") if rows.task else rows).find()
     if Path(train).resolve() == Path(dev).resolve():
         print("warning: train and dev are the same file: the accuracies are of training examples", file=sys.stderr)
     check_out(arguments.out, data=(train, dev), folders=[arguments.model])
-    if arguments.rows.task and arguments.rows.label not in ("", task.label):  # part_of_speech of conll2003, for example
-        task = replace(task, label=arguments.rows.label, labels=(), raw_labels=())
+    if rows.task and rows.label not in ("", task.label):  # part_of_speech of conll2003, for example
+        task = replace(task, label=rows.label, labels=(), raw_labels=())
     config, model = arguments.config, ProbedModel(arguments.model)
     limits = LengthLimits(max_seq_length=min(config.max_seq_length, model.positions))
     trained = read_items(task, train, model.tokenizer, limits, config.train_items, config.first_seed)

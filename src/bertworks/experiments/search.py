@@ -71,8 +71,8 @@ def _parsed(value: str) -> Any:
 
 def check_settings_of(name: str, config: FinetuneConfig) -> None:
     """Raises InputError if it is no grid, an unknown field or value, or `epochs` that the recipe's budget overrides."""
-    loop, grid = config.loop, grid_of(name)
-    if (loop.steps or loop.tokens or loop.hours) and len(grid.get("epochs", [])) > 1:
+    grid = grid_of(name)
+    if config.loop.budget and len(grid.get("epochs", [])) > 1:
         raise InputError(f"the grid {name} varies epochs; leave loop.steps, loop.tokens and loop.hours out")
     for setting, table in combinations(grid).items():
         from_dict(FinetuneConfig, table, f"grid {setting}", config)

@@ -12,7 +12,7 @@ from ..config import find_recipe, load_recipe, with_fields
 from ..files import InputError, shorten
 from ..model.config import NO_TOP, TopConfig
 from ..tasks.base import LengthLimits, Task
-from ..training.config import MAX_BATCH_SIZE, LoopConfig, OptimConfig
+from ..training.config import MAX_BATCH_SIZE, LoopConfig, OptimConfig, without_budget
 
 OWN_TABLE_STEPS = 100  # `min_steps` for the user's own tables
 LENGTHS = {"epochs", "loop.steps", "loop.tokens", "loop.hours"}  # fields that set the length of the training
@@ -78,7 +78,7 @@ class FinetuneConfig(LengthLimits):
         """The recipe of one run: its seed and its number of steps."""
         loop, interval = self.loop, max(1, round(examples / self.batch_size))
         steps = loop.steps
-        if not (loop.steps or loop.tokens or loop.hours):
+        if not loop.budget:
             steps = self.steps_of(examples)
             if steps < self.min_steps:  # not every one of many tiny epochs is evaluated and saved
                 steps, interval = self.min_steps, max(interval, self.min_steps // MIN_STEPS_EVALUATIONS)
@@ -113,14 +113,14 @@ def starting_recipe(
     Own tables (no task) get at least OWN_TABLE_STEPS updates, unless the recipe or a flag says how long to train.
     """
     if isinstance(recipe, FinetuneConfig):
-        return recipe
+        return without_budget(recipe, given)
     base, named = FinetuneConfig.for_task(task) if task else FinetuneConfig(), set()
     if recipe:
         path = find_recipe(str(recipe), "finetune")
         base, table = load_recipe(path, FinetuneConfig, base), tomllib.loads(path.read_text(encoding="utf-8-sig"))
         named = {*table, *(f"loop.{key}" for key in table.get("loop", {}))}
     long_enough = named & {*LENGTHS, "min_steps"} or {f"--{name}" for name in LENGTHS} & {*given}
-    return base if task or long_enough else replace(base, min_steps=OWN_TABLE_STEPS)
+    return without_budget(base if task or long_enough else replace(base, min_steps=OWN_TABLE_STEPS), given)
 
 
 Idle = tuple[object, set[str], str]
@@ -129,8 +129,7 @@ Idle = tuple[object, set[str], str]
 
 def idle_fields(config: FinetuneConfig) -> list[Idle]:
     """The flags that would change nothing beside others."""
-    loop = config.loop
-    budget = loop.steps or loop.tokens or loop.hours
+    budget = config.loop.budget
     return [
         (config.seeds, {"--loop.seed"}, "seeds has the seeds of all runs; leave one out"),
         (budget, {"--epochs", "--min-steps"}, "loop.steps, loop.tokens or loop.hours is the budget; leave one out"),

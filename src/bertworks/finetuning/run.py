@@ -255,12 +255,14 @@ def start_model(
 
 def opening(job: Job, config: FinetuneConfig) -> str:
     """What a run is about to do, in one line: rows, labels, updates, and the majority-class baseline."""
-    task, rows, steps, given = job.task, len(job.train), config.loop.steps, len(job.data.train)
+    task, rows, given, loop, steps = job.task, len(job.train), len(job.data.train), config.loop, config.loop.steps
     windows = f" in {rows:,} windows" if rows != given else ""  # long ones of texts with tags and of contexts
     parts = [f"{task.name}: {given:,} training rows{windows}, {len(job.data.dev):,} development rows"]
     if task.labels and task.kind not in ("regression", "choice"):
         parts.append(f"{len(task.labels)} labels ({clip(', '.join(task.labels), 120)})")
-    if steps and not (config.loop.tokens or config.loop.hours):
+    if loop.tokens or loop.hours:
+        parts.append(f"budget: {loop.budget}")
+    else:
         number, planned = f"{steps * config.batch_size / rows:.3g}", job.config.steps_of(rows)
         passes = f"{number} epoch{'' if number == '1' else 's'}"
         if job.config.min_steps and steps > planned:

@@ -78,8 +78,7 @@ def measure(
     later. Raises InputError like `evaluate` and `minimal_pairs`, or as `check_output`.
     """
     if rows.task:
-        columns = {"text": rows.text != "text", "label": rows.label, "choices": rows.choices}
-        refuse_beside("task", {"dev": rows.dev, "kind": rows.kind, **columns, "sheet": rows.sheet})
+        refuse_beside("task", {**rows.of_own_table, "sheet": rows.sheet})
     if rows.task == BLIMP:
         refuse_beside("task", {"encoding": rows.encoding != "utf-8"})
         if rows.data is None:

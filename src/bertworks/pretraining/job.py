@@ -33,8 +33,6 @@ from ..training.run import is_finished, open_run, refuse_other_folder, resume_ru
 from .recipe import PretrainConfig
 from .run import PretrainingFeed, StoreTraining
 
-FROM_WEIGHTS = {"output_bias": "zero", "optim.protected_updates": 0}  # fields of a run that continues from a model
-
 
 def pretrain(
     config: PretrainConfig,
@@ -73,17 +71,14 @@ def identity_of(config: PretrainConfig, store: Store, init: Path | None = None) 
     return RunIdentity(config, (store.fingerprint, *initial))
 
 
-def of_shape(config: PretrainConfig, init: Path) -> PretrainConfig:
-    """The recipe for the model of a model folder or run folder, with its shape and dropout.
+def of_shape(config: PretrainConfig, init: Path, fields: Mapping[str, Any] = {}) -> PretrainConfig:
+    """The recipe for a model folder or run folder: with its shape and dropout, without settings for random weights.
 
-    Settings for random weights are off (FROM_WEIGHTS).
-    Raises InputError if the folder is incomplete, or has too few positions for a phase.
+    fields: other values, as in `with_fields`. Raises InputError if the folder is incomplete, or has too few positions
+    for a phase.
     """
-    folder = find_model(init)
-    try:
-        return with_fields(dataclasses.replace(config, model=read_config(folder)[0]), FROM_WEIGHTS)
-    except ValueError as error:
-        raise InputError(f"{folder}: {error}; take a recipe with shorter phases") from None
+    shape = {f"model.{name}": value for name, value in vars(read_config(find_model(init))[0]).items()}
+    return with_fields(config, {**shape, "output_bias": "zero", "optim.protected_updates": 0, **fields})
 
 
 def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> StoreTraining:
@@ -124,7 +119,7 @@ def train_on_store(source: StoreTraining, loop: TrainingLoop) -> bool:
         resume_run(loop)
         run.say(
             f"model: {counted(shape.num_hidden_layers, 'layer')}, width {shape.hidden_size}, {parameters:,} "
-            f"parameters; corpus: {tokens:,} tokens; processes: {run.world.size}"
+            f"parameters; corpus: {tokens:,} tokens; budget: {config.loop.budget}; processes: {run.world.size}"
         )
         run.say(plateau(store.unigram_entropy(), retained))
         return train(loop)

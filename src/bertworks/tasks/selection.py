@@ -53,26 +53,31 @@ class DevRows:
     sheet: str = ""  # sheet of a workbook (.xlsx, .xls, .ods); empty: its only one
     tables: ClassVar[tuple[str, ...]] = ("dev",)
 
+    @property
+    def of_own_table(self) -> dict[str, Any]:
+        """Paths, kind and columns of the user's own table, which are refused beside a task."""
+        columns = {"text": self.text != "text", "label": self.label, "choices": self.choices}
+        return {**{name: getattr(self, name) for name in self.tables}, "kind": self.kind, **columns}
+
     def find(self) -> tuple[Task, list[Any]]:
         """The task, and its tables, one for each of `tables`. Raises InputError if both or neither are given."""
         from .catalogue import find_task
         from .kinds import own_task
 
-        form = TableForm(codec_of(self.encoding), self.sheet)
-        own = {name: getattr(self, name) for name in self.tables}
+        form, own = TableForm(codec_of(self.encoding), self.sheet), self.of_own_table
         if self.task:
-            refuse_beside("task", {**own, "kind": self.kind, "choices": self.choices})
+            refuse_beside("task", own)
             if self.data is None:
                 raise InputError(f"the task {self.task} needs data, the folder with its files")
             task = replace(find_task(self.task), form=form)
             return task, [Path(self.data) / getattr(task, name) for name in self.tables]
-        if missing := [name for name, table in own.items() if table is None]:
+        if missing := [name for name in self.tables if own[name] is None]:
             advice = ", or train with dev_share = 0.1" if hasattr(self, "dev_share") else ""
-            expected = f"give task and data (a name and a folder), or {' and '.join(own)}{advice}"
+            expected = f"give task and data (a name and a folder), or {' and '.join(self.tables)}{advice}"
             raise InputError(f"no {' and no '.join(missing)}; {expected}")
         label = ",".join(comma_separated(self.label)) or ("" if self.kind == "embedding" else "label")
         text, choices = comma_separated(self.text), comma_separated(self.choices)
-        return replace(own_task(self.kind or "", text, label, choices), form=form), list(own.values())
+        return replace(own_task(self.kind or "", text, label, choices), form=form), [own[name] for name in self.tables]
 
     def read(self) -> tuple[Task, Sequence[Any]]:
         """The task and its development rows. Raises InputError like `find`, or if the table cannot be read."""
@@ -122,8 +127,6 @@ class DividedRows(TrainRows):
 
     def find(self) -> tuple[Task, list[Any]]:
         """The task, and its tables: for training and development, or with --dev-share the one that is divided."""
-        if self.task:
-            refuse_beside("task", {"text": self.text if self.text != "text" else "", "label": self.label})
         if not self.dev_share:
             return super().find()
         refuse_beside("dev_share", {"dev": self.dev, "task": self.task})

@@ -3,14 +3,15 @@
 Importing this file loads no torch.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeVar
 
 from ..bounds import check_least, check_seed
 from ..files import InputError
 from ..model.config import HeadName
 
+T = TypeVar("T", bound=Any)  # a recipe, with a `loop`
 MAX_BATCH_SIZE = 1 << 20  # all rows of an update are drawn at once
 
 
@@ -40,7 +41,9 @@ class TrainerState:
 class LoopConfig:
     """Training budget, intervals and precision of a run."""
 
-    steps: int = 0  # training budget in optimizer steps; 0: no limit in steps
+    # training budget in optimizer steps; 0: no limit in steps. A flag or an argument in Python that sets steps, tokens
+    # or hours replaces all three of the recipe
+    steps: int = 0
     tokens: int = 0  # training budget in tokens, padding not counted; 0: no limit in tokens
     # training budget in hours; resumed runs continue to count, compilation does not; 0: no limit in hours
     hours: float = 0.0
@@ -65,6 +68,12 @@ class LoopConfig:
         numbers = ("steps", "tokens", "hours", "log_every", "eval_every", "save_every", "save_minutes", "max_skipped")
         check_least(self, numbers, 0, of="loop")
 
+    @property
+    def budget(self) -> str:
+        """The limits, in words; empty if there is none."""
+        limits = [f"{getattr(self, unit):,} {unit}" for unit in ("steps", "tokens", "hours") if getattr(self, unit)]
+        return " or ".join(limits) + ", whichever comes first" * (len(limits) > 1)
+
     def budget_used(self, progress: TrainerState) -> float:
         """The fraction of the budget that is used, 0 to 1."""
         used = (progress.step, self.steps), (progress.tokens, self.tokens), (progress.seconds, 3600 * self.hours)
@@ -72,10 +81,16 @@ class LoopConfig:
 
     def check(self, metrics: Sequence[str] = ()) -> None:
         """Raises InputError if the run would never end, or if `keep_best` is none of the `metrics`, where given."""
-        if not (self.steps or self.tokens or self.hours):
+        if not self.budget:
             raise InputError("no budget: give one of loop.steps, loop.tokens, loop.hours")
         if self.keep_best and metrics and self.keep_best not in metrics:
             raise InputError(f"loop.keep_best = {self.keep_best!r}; expected one of {', '.join(metrics)}")
+
+
+def without_budget(recipe: T, given: Collection[str]) -> T:
+    """The recipe, without its budget if one of the `given` flags sets steps, tokens or hours, which replace it."""
+    is_replaced = {"--loop.steps", "--loop.tokens", "--loop.hours"} & {*given}
+    return replace(recipe, loop=replace(recipe.loop, steps=0, tokens=0, hours=0.0)) if is_replaced else recipe
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """The tables of docs/results/speed.md and finetuning.md that show engines and servers beside others."""
 
+from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 from sources import Lines, percent, result, table
@@ -52,9 +54,14 @@ def _engine(name: str, found: dict[str, Any]) -> tuple[str, ...]:
 
 
 def exports() -> Lines:
-    """Scores of fine-tuned folders in float32, and what bfloat16 and the exports change."""
+    """What bfloat16 and the exports change: scores of fine-tuned folders, size, and speed (benchmarks/inference.py)."""
     header = ("task", "metric", "examples", "float32", *FORMS.values())
-    return table(header, [_export(*one) for one in EXPORTED.items()], words=2)
+    graphs = [result(f"benchmarks/export_scores/sst2-1-{form}")["bytes"] for form in FORMS if form != "bfloat16"]
+    size = ("graph of the model of SST-2", "MB", "-", "-", "-", *(f"{one / 1e6:.0f}" for one in graphs))
+    found = [result("benchmarks/inference")["engines"][name] for name in list(ENGINES)[:4]]
+    rate = ("mixed texts", "texts/s", "-", *(f"{one['texts_a_second']:.0f}" for one in found))
+    single = ("one text of 24 tokens", "p50, ms", "-", *(f"{one['single_ms']['p50']:.1f}" for one in found))
+    return table(header, [*(_export(*one) for one in EXPORTED.items()), size, rate, single], words=2)
 
 
 def _export(task: str, shown: tuple[str, str, str]) -> tuple[str, ...]:
@@ -69,23 +76,26 @@ def _export(task: str, shown: tuple[str, str, str]) -> tuple[str, ...]:
 
 
 def servers() -> Lines:
-    """The requests a second that each server answers with a p99 of 100 ms, in its best setting."""
-    found = result("benchmarks/serving")
-    rates, settings = found["requests_per_second"], found["settings"]
-    probes = {(probe["server"], probe["setting"]): probe["clients"] for probe in found["probes"] if "clients" in probe}
-    header = ("server", "setting", "requests/s at p99 100 ms", "1 client", "4 clients", "16 clients")
-    rows = []
-    for name, setting in settings.items():
-        clients = probes[name, setting]
-        held = "-" if rates[name] is None else f"{rates[name]:.0f}"
+    """The requests a second that each server answers with a p99 of 100 ms, in its best setting, of each run."""
+    header = ("server", "setting", "requests/s at p99 100 ms", "p99 of each round (ms)", "1 client", "4", "16", "file")
+    files = ("serving", "serving-two-at-a-time", "serving-before")
+    return table(header, [row for file in files for row in _servers(file)], words=2)
+
+
+def _servers(file: str) -> Iterator[tuple[str, ...]]:
+    found = result(f"benchmarks/{file}")
+    probes = {(probe["server"], probe["setting"]): probe["clients"] for probe in found["probes"]}
+    for name, setting in found["settings"].items():
+        *_, (rate, last) = takewhile(lambda step: step[1]["held"], found["rates"][name].items())
+        rounds = f"{min(last['p99_ms']):.0f} to {max(last['p99_ms']):.0f} at {rate}/s"
+        clients = (f"{probes[name, setting][many][0]:.0f}" for many in ("1", "4", "16"))
         shown = "default" if setting == "as it comes" else setting
-        rows.append((name, shown, held, *(f"{clients[many][0]:.0f}" for many in ("1", "4", "16"))))
-    return table(header, rows, words=2)
+        yield name, shown, f"{found['requests_per_second'][name]:.0f}", rounds, *clients, f"`{file}.json`"
 
 
 def load() -> Lines:
     """What became of the requests of each level of load, and the server's memory."""
-    header = ("load", "seconds", "sent", "answered", "refused", "lost", "p50 (ms)", "p99 (ms)", "growth (MB an hour)")
+    header = ("load", "seconds", "sent", "answered", "refused", "lost", "p50 (ms)", "p99 (ms)", "MB at first, at most")
     levels = [
         level for file in ("serving-load", "serving-load-hour") for level in result(f"benchmarks/{file}")["levels"]
     ]
@@ -95,6 +105,5 @@ def load() -> Lines:
 def _level(found: dict[str, Any]) -> tuple[str, ...]:
     counts = (f"{found[name]:,}" for name in ("sent", "accepted", "refused", "lost"))
     times = (f"{found[name]:,.0f}" for name in ("p50_ms", "p99_ms"))
-    bounds = found["memory"].get("mb_per_hour_interval") if found["seconds"] >= 600 else None
-    growth = f"{bounds[0]:.1f} to {bounds[1]:.1f}" if bounds else "-"
-    return (f"{found['times_capacity']:g} times the capacity", f"{found['seconds']:,.0f}", *counts, *times, growth)
+    memory = ", ".join(f"{found['memory'][key]:.0f}" for key in ("first_mb", "peak_mb"))
+    return (f"{found['times_capacity']:g} times the capacity", f"{found['seconds']:,.0f}", *counts, *times, memory)

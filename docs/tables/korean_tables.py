@@ -16,15 +16,17 @@ TASKS = {
 
 
 def tasks() -> Lines:
-    """The recipe's encoder beside random weights."""
+    """The recipe's encoder beside the usual initialization and random weights."""
     values = {(e["row"], e["column"]): e for e in study("korean")["measured"]}
     rows = []
     for name, shown in TASKS.items():
-        ours, random = values["korean", name], values["random weights", name]
-        means = [spread(one["mean"], one["sd"]) for one in (ours, random)]
+        encoders = ("korean", "korean, usual start, 15 % masked", "random weights")
+        ours, usual, random = (values[encoder, name] for encoder in encoders)
+        means = [spread(one["mean"], one["sd"]) for one in (ours, usual, random)]
         gain = difference_text(difference(random["values"], ours["values"])).replace(" to ", "~")
         rows.append((shown, *means, gain))
-    return table(("과제", "이 인코더(%)", "무작위 가중치(%)", "차이(95% 신뢰구간)"), rows)
+    header = ("과제", "이 인코더(%)", "일반 초기화(%)", "무작위 가중치(%)", "무작위와의 차이(%p, 95% 신뢰구간)")
+    return table(header, rows)
 
 
 def embedder() -> Lines:

@@ -43,7 +43,7 @@ def what_you_get() -> Lines:
     full = (("ner", "f1"), ("sst2", "accuracy"), ("mrpc5", "accuracy"))
     found = [(result(f"finetune-cpu-rotary/{run}_pretrained/results"), metric) for run, metric in full]
     scores = [f"{percent(one['metrics'][metric])} ({one['examples']['train']:,})" for one, metric in found]
-    name = "`cpu` of version 0.2, with rotary positions and 15 % masked"
+    name = "`cpu` of version 0.1: rotary positions, 15 % masked"
     rows.append((name, f"{shape:.1f}", minutes(rotary["seconds"]), f"{rotary['metrics']['mlm_loss']:.2f}", *scores))
     rows += mini()
     published = [tasks["BERT", "SST-2"]["paper"], tasks["BERT", "MRPC"]["paper"]]
@@ -288,14 +288,3 @@ def relatives() -> Lines:
         rows.append((labels.get(name, name), *size, every, *(spread(score["mean"], score["sd"]) for score in scores)))
     header = ("encoder", "parameters (M)", "tokens (M)", "held-out loss (nats)", "MRPC", "SST-2", "CoNLL-2003 F1")
     return table(header, rows)
-
-
-def demo_tasks() -> Lines:
-    rows = []
-    for name, label in (("tags", "tags, F1 (%)"), ("packages", "packages, accuracy (%)")):
-        task = result("demo/results")["tasks"][name]
-        sides = [spread(side["mean"], side["sd"]) for side in task["sides"].values()]
-        low, high = task["gain_interval"]
-        effect = f"{percent(task['gain'], '+')} ({percent(low, '+')} to {percent(high, '+')})"
-        rows.append((label, str(len(task["seeds"])), *sides, percent(task["linear"]["test"]), effect))
-    return table(("task", "seeds", "pre-trained", "random weights", "linear model", "effect in points (95 %)"), rows)

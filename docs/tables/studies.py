@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from findings import judged
-from sources import Lines, spread, study, table, values_in
+from sources import Lines, result, spread, study, table, values_in
 
 from bertworks.experiments.claims import claim_table
 from bertworks.experiments.statistics import difference, difference_text, holm, p_text
@@ -49,6 +49,35 @@ def with_differences(name: str, column: str, columns: Sequence[str] = ()) -> Lin
         one = compared.get((lines[i].split("|")[1].strip(), column))
         lines[i] += f" {difference_text(one) if one else ''} |"
     return lines
+
+
+def named_entities() -> Lines:
+    """F1 on CoNLL-2003's development sentences by encoder and fine-tuning: the same model has many scores."""
+    short, batches, long = "5,000 sentences, 97 updates", "the same in batches of 8", "14,041 sentences, 1,149 updates"
+    two, both = "2 layers, 6 M tokens", "2 layers, 18 M tokens"
+    asked = [
+        (two, short, "tasks", "NER", "BERT", "random weights"),
+        (two, batches, "tasks", "NER", "BERT, batches of 8", ""),
+        (two, batches, "features", "NER dev", "fine-tuning", ""),
+        (two, long, "tasks-longer", "NER", "BERT", "random weights"),
+        (f"{two}, three pre-trainings", long, "pretraining-seeds", "NER", "BERT", "random weights"),
+        (both, short, "tasks", "NER", "BERT, 18 million tokens", "random weights"),
+        (both, long, "tasks-longer", "NER", "BERT, 18 million tokens", "random weights"),
+        ("`cpu` of version 0.2", "1,000 sentences", "examples", "NER 1,000", "pre-trained", "random weights"),
+        ("`cpu` of version 0.2", "4,000 sentences", "examples", "NER 4,000", "pre-trained", "random weights"),
+    ]
+    rows = []
+    for encoder, tuning, name, column, *variants in asked:
+        found = {e["row"]: spread(e["mean"], e["sd"]) for e in study(name)["measured"] if e["column"] == column}
+        rows.append((encoder, tuning, f"`{name}`", *(found.get(variant, "-") for variant in variants)))
+    relatives = result("benchmarks/relatives")["sides"]
+    ten = [relatives[side]["scores"]["conll2003"] for side in ("BERT", "random weights")]
+    encoder = "4 layers, ten minutes, rotary positions"
+    rows.append((encoder, "5,000 sentences", "relatives", *(spread(one["mean"], one["sd"]) for one in ten)))
+    runs = [result(f"finetune-cpu-rotary/ner_{side}/results") for side in ("pretrained", "random")]
+    scores = [spread(run["metrics"]["f1"], run["std"]["f1"]) for run in runs]
+    rows.append(("`cpu` of version 0.1", "14,041 sentences, batches of 32", "-", *scores))
+    return table(("encoder", "fine-tuning", "study", "pre-trained", "random weights"), rows, words=3)
 
 
 def steps() -> Lines:

@@ -79,7 +79,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "race": starts.race,
     "long": starts.long,
     "relatives": runs.relatives,
-    "demo-tasks": runs.demo_tasks,
+    "named-entities": studies.named_entities,
     "tasks": lambda: studies.figures("tasks", ("MNLI", "QNLI", "MRPC", "SST-2", "NER"), UNFINISHED),
     "tasks-longer": lambda: studies.with_differences("tasks-longer", "NER", ("NER",)),
     "pretraining-seeds": lambda: studies.with_differences("pretraining-seeds", "NER"),

@@ -30,7 +30,7 @@ RECORD = ("recipe.toml", "results.json", "held-out.json", "log.jsonl", "curves.s
 LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [
-    "It has a few million parameters. Larger encoders score far higher on every task below.",
+    "It has a few million parameters. Larger encoders score far higher.",
     "It was trained on few texts, and knows the facts of none of them reliably: do not use it as a source of facts.",
     "It repeats the stereotypes of its texts, among them those about sex, origin and religion. Examine a "
     "fine-tuned model on the groups that its decisions concern.",
@@ -39,6 +39,7 @@ CARDS: dict[str, dict[str, Any]] = {
     "mini": {
         "title": "mini: a small English BERT encoder",
         "language": "en",
+        "example": "He studied at the [MASK] of Oxford.",
         "texts": [
             ("English Wikipedia, a part of the dump of May 2015", WIKIPEDIA),
             ("some 380 novels and other books", "public domain"),
@@ -52,6 +53,7 @@ CARDS: dict[str, dict[str, Any]] = {
     "mini-ko": {
         "title": "mini-ko: a small Korean BERT encoder",
         "language": "ko",
+        "example": "대한민국의 수도는 [MASK]이다.",
         "texts": [
             ("Korean Wikipedia, a part", WIKIPEDIA),
             ("film reviews, the training texts of NSMC", "CC0"),
@@ -87,8 +89,18 @@ def scores(study: dict[str, Any]) -> list[str]:
     return table(("task", *names), rows)
 
 
+def example(name: str, sentence: str) -> list[str]:
+    """Code that fills a mask with the bundled encoder, and what it prints."""
+    [found] = bertworks.Predictor(BUNDLED / name, device="cpu").fill_mask(sentence, top_k=3)
+    call = f'bertworks.Predictor("{name}").fill_mask("{sentence}", top_k=3)'
+    code = ["import bertworks", "", f"[found] = {call}", "for one in found:"]
+    code += ["    print(f\"{one['score']:.3f}  {one['token']}\")"]
+    printed = [f"{one['score']:.3f}  {one['token']}" for one in found]
+    return ["## Example", "", "```python", *code, "```", "", "```text", *printed, "```", ""]
+
+
 def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, Any] | None) -> str:
-    """The card as Markdown."""
+    """The card as Markdown. The bundled folder has its weights already: the example is computed with them."""
     facts, results = CARDS[name], read(run / "results.json")
     machine, tokenizer = results["machine"], read(run / "model/tokenizer_config.json")
     metrics, longest = (read(run / "held-out.json")[length] for length in ("128", "512"))
@@ -97,6 +109,7 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     front = ModelCardData(language=language, license=LICENSE, library_name=library, pipeline_tag=pipeline, tags=TAGS)
     lines = ["---", front.to_yaml(), "---", "", f"# {facts['title']}", ""]
     lines += [f"Trained from scratch with bertworks, which knows it by the name `{name}`. {case}.", ""]
+    lines += example(name, facts["example"])
     lines += ["## Data and licence", "", *table(("texts", "licence"), facts["texts"])]
     lines += ["The weights are shared under CC BY-SA 4.0, with attribution to the authors of these texts.", ""]
     size = f"{results['tokens']:,.0f} tokens in {results['steps']:,} updates, {results['seconds'] / 3600:.1f} hours"
@@ -105,7 +118,11 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     lines += ["## Training", "", f"{size} on {place} ({source}). Settings that are not the paper's:", ""]
     changed = differences(PretrainConfig(), load_recipe(run / "recipe.toml", PretrainConfig))
     lines += [*table(("setting", "value"), [(f"`{key}`", f"`{new}`") for key, _, new in changed if "every" not in key])]
-    held_out = [(key.replace("_", " "), f"{value:.3f}") for key, value in metrics.items()]
+    held_out = [
+        (key.replace("mlm_", "masked-LM ").replace("nsp_", "next-sentence "), f"{value:.3f}")
+        for key, value in metrics.items()
+    ]
+    held_out += [("masked-LM loss of word frequencies alone", f"{results['metrics']['unigram_entropy']:.2f}")]
     held_out += [("perplexity of masked tokens", f"{math.exp(metrics['mlm_loss']):.1f}")]
     held_out += [("BLiMP, accuracy", f"{100 * blimp['accuracy']:.1f} %")] if blimp else []
     lines += ["On held-out documents, in sequences of 128 tokens:", "", *table(("metric", "value"), held_out)]
@@ -129,7 +146,6 @@ def main(name: str, run: str, study: str = "", blimp: str = "") -> None:
     """Write the folder. config.json says float32, so that transformers computes in it."""
     model, out = Path(run) / "model", BUNDLED / name
     scored, pairs = study and read(Path(study) / "results.json"), blimp and read(Path(blimp))
-    text = card(name, Path(run), scored or None, pairs or None)
     out.mkdir(exist_ok=True)
     for file in TOKENIZER:
         shutil.copyfile(model / file, out / file)
@@ -138,7 +154,7 @@ def main(name: str, run: str, study: str = "", blimp: str = "") -> None:
     weights = load_file(model / "model.safetensors")
     halved = {key: tensor.to(torch.bfloat16) for key, tensor in weights.items()}
     save_file(halved, out / "model.safetensors", metadata={"format": "pt"})
-    (out / "README.md").write_text(text, encoding="utf-8")
+    (out / "README.md").write_text(card(name, Path(run), scored or None, pairs or None), encoding="utf-8")
     record = Path(__file__).parent / name
     record.mkdir(exist_ok=True)
     for file in RECORD:

@@ -68,11 +68,11 @@ def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
     ids, offsets, each = tokenize_with_offsets(tokenizer, forms)
     # where each form begins in all of them; its own space is no part of a word
     starts = edges_of([len(form) + 1 for form in forms])[:-1] + np.array([form[0] == " " for form in forms], np.int64)
-    offsets = np.maximum(offsets - np.repeat(starts, each)[:, None], 0).astype(np.int32)  # inside the word
+    inside = np.maximum(offsets - np.repeat(starts, each)[:, None], 0).astype(np.int32)  # characters of the form
     lengths = each[which]
     tokens = ranges(edges_of(each)[which], lengths)
     word_begin = np.array(begins, np.int64)
-    begin, end = (offsets[tokens] + np.repeat(word_begin.astype(np.int32), lengths)[:, None]).T
+    begin, end = (inside[tokens] + np.repeat(word_begin.astype(np.int32), lengths)[:, None]).T
     return Contexts(texts, words, edges_of(counts), word_begin, edges_of(lengths), ids[tokens], begin, end)
 
 

@@ -75,9 +75,8 @@ def test_the_grids_are_the_papers():
 
 def test_a_grid_of_ones_own(place):
     plan = plan_of(place, dataclasses.replace(CONFIG, min_steps=100), "optim.lr=1e-4, 3e-3 epochs=1 optim.rule=adamw")
-    assert [row.name for row in plan.rows] == [
-        f"optim.lr = {lr}, epochs = 1, optim.rule = adamw" for lr in ("0.0001", "0.003")
-    ]
+    names = [f"optim.lr = {lr}, epochs = 1, optim.rule = adamw" for lr in ("0.0001", "0.003")]
+    assert [row.name for row in plan.rows] == names
     config = plan.rows[1].tuned["table"][1].spec.config
     assert (config.optim.lr, config.epochs, config.optim.rule, config.min_steps) == (3e-3, 1.0, "adamw", 0)
     assert (config.loop.seed, config.optim.warmup) == (2, CONFIG.optim.warmup)
@@ -147,11 +146,8 @@ def test_a_collapsed_run_is_the_best_one_only_among_its_like(swept, place, monke
     search = Search(plan, RunFolder(swept[0] / "cells"), swept[0])
     names = [one.name for one in plan.runs]
     scores = dict.fromkeys(names, (0.5, False)) | {names[0]: (0.9, True), names[3]: (0.7, False)}
-    monkeypatch.setattr(
-        RunFolder,
-        "results",
-        lambda _, run: {"metrics": {METRIC: scores[run.name][0]}, "collapsed": scores[run.name][1]},
-    )
+    results = lambda _, run: {"metrics": {METRIC: scores[run.name][0]}, "collapsed": scores[run.name][1]}  # noqa: E731
+    monkeypatch.setattr(RunFolder, "results", results)
     assert search.best()["table"]["run"] == names[3]
     scores |= {name: (value, True) for name, (value, _) in scores.items()}
     assert search.best()["table"]["run"] == names[0]
@@ -260,11 +256,9 @@ def data(place) -> Path:
 
 def test_the_suite(data, place, tmp_path, capsys):
     recipe = tmp_path / "suite.toml"
-    recipe.write_text(
-        SUITE.read_text()
-        .replace("seeds = [1, 2, 3]", "seeds = [1, 2]")
-        .replace('name = "here"', 'name = "here", finetune = { epochs = 1.0, max_seq_length = 16, optim.lr = 1e-3 }')
-    )
+    here = 'name = "here", finetune = { epochs = 1.0, max_seq_length = 16, optim.lr = 1e-3 }'
+    text = SUITE.read_text().replace("seeds = [1, 2, 3]", "seeds = [1, 2]")
+    recipe.write_text(text.replace('name = "here"', here))
     line = ["study", "run", str(recipe), "--data", str(data), "--model", str(place / "model")]
     line += ["--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit) as exit:

@@ -246,10 +246,8 @@ def test_a_started_run_keeps_its_setting(planned, monkeypatch):
 
 def test_variants_in_some_columns_and_columns_with_fewer_seeds(planned):
     make, out = planned
-    text = EXAMPLES.replace('baseline = "words"', 'baseline = "overlap", columns = ["24"]').replace(
-        "x = 8 ", "x = 8, seeds = 1 "
-    )
-    plan = make(text)
+    text = EXAMPLES.replace('baseline = "words"', 'baseline = "overlap", columns = ["24"]')
+    plan = make(text := text.replace("x = 8 ", "x = 8, seeds = 1 "))
     counts = {row.name: {column: len(runs) for column, runs in row.tuned.items()} for row in plan.rows}
     assert counts == {"both": {"8": 1, "24": 2}, "words": {"24": 2}, "word2vec": {"8": 1, "24": 2}}
     assert plan.rows[1].tuned["24"][1].spec.config == BaselineConfig(2, "overlap")
@@ -310,9 +308,7 @@ def test_every_finished_run_of_its_rows_makes_a_claim_late(planned, which):
         plan = make(SEEDS + CLAIM.format("random", "SST-2"))
         run = plan.base.others[0].tuned["SST-2"][1]
     assert measure(plan, folder)["claim"]["named_before"]
-    found = {"kind": "finetune", "metrics": {"accuracy": 0.5}, "seconds": 1.0, "collapsed": False}
-    folder.path(run).mkdir(parents=True)
-    write_json(folder.path(run) / "results.json", found)
+    finish(folder, run, 0.5)
     assert not measure(plan, folder)["claim"]["named_before"]
 
 

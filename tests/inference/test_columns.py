@@ -79,9 +79,8 @@ def test_suffixes_are_known_in_capitals(of_text, tmp_path, capsys, suffix):
     path = tmp_path / f"a{suffix}"
     frame.to_csv(path, index=False, sep="," if suffix == ".CSV" else "\t")
     expected = bertworks.predict(of_text, [text for text, _ in ROWS])
-    assert [{**row, "line": 0} for row in bertworks.predict(of_text, str(path))] == [
-        {"line": 0, **row} for row in expected
-    ]
+    found = bertworks.predict(of_text, str(path))
+    assert [{**row, "line": 0} for row in found] == [{"line": 0, **row} for row in expected]
     assert bertworks.evaluate(of_text, str(path)).metrics == bertworks.evaluate(of_text, frame).metrics
     assert len(bertworks.features(of_text, str(path), pool="mean")) == 4
     main(["predict", str(of_text), str(path), "--out", str(tmp_path / "p.CSV")])
@@ -202,10 +201,8 @@ def test_a_tagger_predicts_for_every_form_of_labelled_files(tagger, tmp_path, ca
 
 def test_columns_of_words_are_chosen_and_texts_stay_texts(tagger, of_text, tmp_path, capsys):
     (tmp_path / "a.conll").write_text("1 x a\n2 x b\n")
-    assert (
-        bertworks.predict(tagger, tmp_path / "a.conll", text="3")[0]["entities"]
-        == (bertworks.predict(tagger, ["a b"])[0]["entities"])
-    )
+    [found], [expected] = bertworks.predict(tagger, tmp_path / "a.conll", text="3"), bertworks.predict(tagger, ["a b"])
+    assert found["entities"] == expected["entities"]
     message = refused(capsys, "predict", tagger, tmp_path / "a.conll", "--text", "lemma")
     assert "no column 'lemma'; expected its number, 1 to 3" in message
     assert len(bertworks.predict(of_text, tmp_path / "a.conll")) == 1  # a sentence, for a classifier too

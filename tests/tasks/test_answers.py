@@ -140,9 +140,8 @@ def test_decomposed_questions_and_answers_are_tokenized_composed(tmp_path: Path)
 
 def test_places_of_stripped_accents_and_the_empty_answer(tokenizer: Tokenizer) -> None:
     context = "the  cafe\u0301 , Zu\u0308rich"
-    rows = prepare(
-        tokenizer, [ask(context, "cafe\u0301"), ask(context, "Zu\u0308rich"), ask(context)], SQUAD2, LengthLimits()
-    )
+    questions = [ask(context, "cafe\u0301"), ask(context, "Zu\u0308rich"), ask(context)]
+    rows = prepare(tokenizer, questions, SQUAD2, LengthLimits())
     chosen = [one.choose() for one in rows.answers(one_hot(rows), True)]
     assert [context[one.start : one.end] for one in chosen] == ["cafe\u0301", "Zu\u0308rich", ""]
     assert chosen[2][:3] == ("", 0, 0)
@@ -190,21 +189,15 @@ def test_the_null_score_is_the_smallest_of_the_windows(tokenizer: Tokenizer) -> 
 # ---- judging
 
 
+ANSWERS = ("cat", "", "mat", "on")
+
+
 @pytest.fixture
 def four(tokenizer: Tokenizer) -> tuple[SpanRows, torch.Tensor]:
     """Answerable with null odds 2 and 6, impossible with 4, answerable and answered wrongly with -5."""
     context = "the cat sat on a mat"
-    rows = prepare(
-        tokenizer,
-        [
-            ask(context, "cat", name="a"),
-            ask(context, name="b"),
-            ask(context, "mat", name="c"),
-            ask(context, "on", name="d"),
-        ],
-        SQUAD2,
-        LengthLimits(),
-    )
+    questions = [ask(context, *answer.split(), name=name) for name, answer in zip("abcd", ANSWERS, strict=True)]
+    rows = prepare(tokenizer, questions, SQUAD2, LengthLimits())
     odds, places = (2, 4, 6, -5), (5, 5, 9, 6)
     scores = torch.zeros(len(rows.inputs.ids), 2)
     for begin, value, place in zip(rows.inputs.edges[:-1], odds, places, strict=True):
@@ -224,11 +217,8 @@ def test_the_threshold_is_tuned_and_stored(four: tuple[SpanRows, torch.Tensor]) 
     expected = {"f1": 1 / 2, "exact": 1 / 2, "f1_at_0": 1 / 4, "exact_at_0": 1 / 4}
     expected |= {"has_answer_exact": 1 / 3, "has_answer_f1": 1 / 3, "no_answer_exact": 1.0, "no_answer_f1": 1.0}
     assert {key: result.metrics[key] for key in expected} == pytest.approx(expected)
-    assert (
-        result.predicted == {"answer": 2, "no answer": 2}
-        and result.majority == 1 / 4
-        and not result.constant_predictions
-    )
+    assert result.predicted == {"answer": 2, "no answer": 2}
+    assert result.majority == 1 / 4 and not result.constant_predictions
     assert result.files["predictions.json"] == {"a": "cat", "b": "", "c": "", "d": "sat"}
     assert result.files["null_odds.json"] == {"a": 2.0, "b": 4.0, "c": 6.0, "d": -5.0}
     again = rows.evaluate(scores, result.settings)
@@ -291,9 +281,8 @@ def test_the_loss_is_the_training_loss(four: tuple[SpanRows, torch.Tensor]) -> N
 def test_every_answer_that_pieces_can_spell_comes_back(task, file, vocab, exact, places) -> None:
     """The rest ends or begins inside a piece: 5 in 2015, a noun whose particle is no piece of its own."""
     tokenizer = Tokenizer.load(shared(f"data/vocab/{vocab}.txt"), lowercase="uncased" in vocab)
-    rows = prepare(
-        tokenizer, read(task, shared("data") / file), task, LengthLimits(max_seq_length=384, max_answer_length=400)
-    )
+    limits = LengthLimits(max_seq_length=384, max_answer_length=400)
+    rows = prepare(tokenizer, read(task, shared("data") / file), task, limits)
     result = rows.evaluate(one_hot(rows))
     told = result.files["predictions.jsonl"]
     golds = [{q.context[start : start + len(text)] for text, start in q.answers} for q in rows.rows]

@@ -89,9 +89,8 @@ def test_other_kinds_of_tasks():
     other = [Question(str(i), "Who?", text) for i, text in enumerate(texts(110, 2))]
     assert found(asked, other, span) == []
     [hit] = found(asked, [*other, asked[3]._replace(question="Where?")], span)
-    assert hit[:2] == ("train/dev overlap", "note") and hit[2].startswith(
-        "development contexts that are also in train: 1 of 111 "
-    )
+    assert hit[:2] == ("train/dev overlap", "note")
+    assert hit[2].startswith("development contexts that are also in train: 1 of 111 ")
     choice = Task("c", ("text",), kind="choice", choices=("a", "b"))
     some, many = ([Choice(text, ("one", "two"), 0) for text in texts(n, n)] for n in (110, 220))
     assert found(many, some, choice) == []

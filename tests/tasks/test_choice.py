@@ -17,16 +17,8 @@ from bertworks.tasks.choice import CHOICE, Choice
 from bertworks.tasks.kinds import load_data, read_rows
 from support.tiny_task import FINETUNING, tiny_folder
 
-TASK = Task(
-    name="endings",
-    kind="choice",
-    text=("begin", "go"),
-    choices=("one", "two", "three"),
-    labels=("A", "B", "C"),
-    label="right",
-    train="train.csv",
-    dev="dev.csv",
-)
+TASK = Task("endings", ("begin", "go"), "right", "choice", ("A", "B", "C"), choices=("one", "two", "three"),
+            train="train.csv", dev="dev.csv")  # fmt: skip
 
 
 def write_files(folder):
@@ -97,10 +89,7 @@ def test_the_same_choice_everywhere(tmp_path):
     rows = [Choice("a", ("b", "c"), label, i) for i, label in enumerate((0, 1, 1))]
     prepared = CHOICE.prepare(tokenizer, rows, replace(TASK, choices=("one", "two")), LengthLimits())
     same = prepared.evaluate(torch.tensor([[1.0], [0.0]] * 3))
-    assert (
-        same.constant_predictions
-        and same.majority == pytest.approx(2 / 3)
-        and same.metrics["accuracy"] == pytest.approx(1 / 3)
-    )
+    assert same.constant_predictions and same.majority == pytest.approx(2 / 3)
+    assert same.metrics["accuracy"] == pytest.approx(1 / 3)
     assert not prepared.evaluate(torch.tensor([[1.0], [0.0], [0.0], [1.0], [0.0], [1.0]])).constant_predictions
     assert same.predicted == {"0": 3, "1": 0}

@@ -160,11 +160,8 @@ def test_long_texts_beside_pairs_are_decoded_row_by_row(tmp_path):
     task, limits = Task("t", labels=("no", "yes")), LengthLimits(max_seq_length=8)
     texts = [Example("a"), Example("a b c d e f g h"), Example("a b c d", "e f")]
     rows = prepare(tokenizer, texts, task, limits, windowed=True)
-    assert (
-        rows.windows.text.tolist() == [0, 1, 1, 2]
-        and rows.tokens.tolist() == [3, 16, 8]
-        and rows.cut.tolist() == [0, 0, 1]
-    )
+    assert rows.windows.text.tolist() == [0, 1, 1, 2]
+    assert rows.tokens.tolist() == [3, 16, 8] and rows.cut.tolist() == [0, 0, 1]
     scores = torch.tensor([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     found = rows.decode(scores, {})
     chances = scores.softmax(-1).numpy()

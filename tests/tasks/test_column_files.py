@@ -21,6 +21,7 @@ CONLLU = """# sent_id = 1
 3\ten mar\tmar\tNOUN\tN\t_\t1\tobl\t_\t_
 """
 WORDS = ["Vamos", "nos", "en mar"]
+EMPTY = f"{CONLLU.splitlines()[2]}\n\n"  # a sentence of a range of words alone
 
 
 def sentences(path: Path, content: str, text: str = "text", label: str = "label") -> list[tuple[list[str], list[str]]]:
@@ -42,13 +43,7 @@ def sentences(path: Path, content: str, text: str = "text", label: str = "label"
         ("a", "1 X\n2 Y\n", (), ["1", "2"], ["X", "Y"]),
         ("a", "1-2 ab O\n1 a O\n2 b B-X\n", (), ["a", "b"], ["O", "B-X"]),
         ("a", f"Kim{' _' * 8} B-PER\nran{' _' * 8} O\n", (), ["Kim", "ran"], ["B-PER", "O"]),  # ten columns
-        (
-            "a",
-            f"{CONLLU.splitlines()[2]}\n\n{CONLLU}",
-            ("word", "4"),
-            WORDS,
-            ["VERB", "PRON", "NOUN"],
-        ),  # an empty sentence
+        ("a", EMPTY + CONLLU, ("word", "4"), WORDS, ["VERB", "PRON", "NOUN"]),
         ("a", "a b:1 B-NP B-PER\nb b:2 O O\n", (), ["a", "b"], ["B-PER", "O"]),
         ("a.tsv", "Kim\tB-PER\n#1\tO\n", (), ["Kim", "#1"], ["B-PER", "O"]),  # BioBERT's: no names of columns
     ],

@@ -92,10 +92,7 @@ def test_missing_columns_are_named_with_those_that_there_are():
         (datasets.DatasetDict(dev=datasets.Dataset.from_list([{"a": 1}])), "^train is a DatasetDict; expected a path"),
         ("a,b\n" * 2_000, "^train is a text of 8,000 characters; expected a path"),
         (["one text"], r"^train\[0\] is a str \('one text'\); expected a dictionary, such as {'text': ...}"),
-        (
-            pandas.DataFrame([["a", "b", "c"]], columns=["text", "text", "label"]),
-            "^train: several columns of one name among",
-        ),
+        (pandas.DataFrame([["a", "b"]], columns=["text", "text"]), "^train: several columns of one name among"),
         ([{"text": "a", "label": {}}], r"^train\[0\]: 'label' is {}; expected a string"),
         ([{"text": b"a", "label": "b"}], r"^train\[0\]: 'text' is b'a'; expected a string"),
         ([{"text": "a\ud800", "label": "b"}], r"^train\[0\]: 'text' has half a character"),

@@ -96,9 +96,8 @@ def test_an_answer_at_the_border_of_a_window(tokenizer: Tokenizer) -> None:
         ["the", "cat", "sat", "on", "a", "mat"],
     ]
     assert rows.inputs.labels.tolist() == [[0, 0], [6, 7]]
-    rows = prepare(
-        tokenizer, [ask(question.context, "the cat sat")], SQUAD1, LengthLimits(max_seq_length=11, doc_stride=3)
-    )
+    question = ask(question.context, "the cat sat")
+    rows = prepare(tokenizer, [question], SQUAD1, LengthLimits(max_seq_length=11, doc_stride=3))
     assert rows.inputs.labels.tolist() == [[7, 9], [4, 6]]
 
 
@@ -106,9 +105,7 @@ def test_an_answer_is_brought_down_to_its_own_pieces(tokenizer: Tokenizer) -> No
     rows = prepare(tokenizer, [ask("(40%) cats.", "40"), ask("(40%) cats.", "cat")], SQUAD1, LengthLimits())
     assert tokens_of(rows, 0)[4:] == ["(", "40", "%", ")", "cat", "##s", ".", "[SEP]"]
     assert rows.inputs.labels.tolist() == [[5, 5], [8, 8]]
-    rows = prepare(
-        tokenizer, [ask("the abc", "bc")], SQUAD1, LengthLimits()
-    )  # its pieces b, ##c are not there: the word
+    rows = prepare(tokenizer, [ask("the abc", "bc")], SQUAD1, LengthLimits())  # b, ##c are not there: the word
     assert rows.inputs.labels.tolist() == [[5, 7]]
 
 
@@ -139,9 +136,8 @@ def test_a_long_question_is_cut_and_counted_once(tokenizer: Tokenizer) -> None:
     limits = LengthLimits(max_seq_length=9, doc_stride=2, max_query_length=4)
     rows = prepare(tokenizer, [long], SQUAD1, limits)
     assert tokens_of(rows, 0) == ["[CLS]", "a", "b", "c", "a", "[SEP]", "the", "cat", "[SEP]"]
-    assert (
-        len(rows.inputs) == 3 and rows.cut.tolist() == [2] and rows.inputs.truncation() == {"examples": 1, "tokens": 2}
-    )
+    assert len(rows.inputs) == 3 and rows.cut.tolist() == [2]
+    assert rows.inputs.truncation() == {"examples": 1, "tokens": 2}
     assert rows.notes() == ["1 questions are cut to 4 tokens, by 2 in all"]
     with pytest.raises(InputError, match=r"question 'long': its 6 tokens.* leave no space .*= 9"):
         prepare(tokenizer, [long], SQUAD1, LengthLimits(max_seq_length=9))
@@ -307,10 +303,8 @@ def test_a_text_that_is_there_once_is_found_for_every_vocabulary(
 
 def test_places_of_texts() -> None:
     assert locate("a b a", "a", 4) == (4, 5) and locate("a  b", "a b", 0) == (0, 4)
-    assert (
-        locate("a b", "b", 99) == (2, 3)
-        and locate("b a b", "b", 1) is locate("", "b", 0) is locate("a", " ", 0) is None
-    )
+    assert locate("a b", "b", 99) == (2, 3)
+    assert locate("b a b", "b", 1) is locate("", "b", 0) is locate("a", " ", 0) is None
 
 
 def test_forms_of_values_in_squads_layout(tmp_path: Path) -> None:

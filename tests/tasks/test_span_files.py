@@ -64,9 +64,7 @@ def test_spans_in_memory_and_parquet(tmp_path: Path):
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     file = tmp_path_factory.mktemp("vocabulary") / "vocab.txt"
-    file.write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "서울", "##에서", "在", "北", "京", "Kim"])
-    )
+    file.write_text("[PAD] [UNK] [CLS] [SEP] [MASK] 서울 ##에서 在 北 京 Kim".replace(" ", "\n"))
     return Tokenizer.load(file, lowercase=False)
 
 
@@ -88,13 +86,7 @@ def made(tokenizer: Tokenizer, rows: Sequence[Tagged], column: str = "text") -> 
         ("서울에서 서울", [(0, 2, "LOC")], ["서울에서", "서울"], ["B-LOC", "O"], ["서울"]),
         ("서울시장 Kim", [(0, 2, "LOC"), (2, 8, "PER")], ["서울시장", "Kim"], ["B-LOC", "B-PER"], ["서울", "시장 Kim"]),
         ("在北京。", [(1, 3, "LOC")], ["在", "北", "京", "。"], ["O", "B-LOC", "I-LOC", "O"], []),
-        (
-            "Jean-Pierre's U.S. flat",
-            [(14, 18, "LOC")],
-            ["Jean-Pierre's", "U.S", ".", "flat"],
-            [*"O", "B-LOC", "I-LOC", "O"],
-            [],
-        ),
+        ("Jean's U.S. flat", [(7, 11, "LOC")], ["Jean's", "U.S", ".", "flat"], ["O", "B-LOC", "I-LOC", "O"], []),
         ("", [], [], [], []),
     ],
 )
@@ -109,9 +101,8 @@ def test_words_are_those_of_prediction(
     assert found.cut_spans == cut
     assert made(tokenizer, found.rows).rows == found.rows
     noted = [note for note in found.notes() if "text = character" in note]
-    assert len(noted) == bool(cut) and all(
-        f"{cut[0]!r}" in note and note.startswith(f"{len(cut)} spans") for note in noted
-    )
+    assert len(noted) == bool(cut)
+    assert all(f"{cut[0]!r}" in note and note.startswith(f"{len(cut)} spans") for note in noted)
     by_character = made(tokenizer, rows, "character")
     assert by_character.rows == rows and not by_character.cut_spans
 

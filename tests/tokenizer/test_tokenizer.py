@@ -31,17 +31,8 @@ needs_vocabs = pytest.mark.skipif(
 )
 needs_oracle = pytest.mark.skipif(not ORACLE.exists(), reason="the original's outputs are not at ../shared/oracle")
 
-TEXTS = [
-    ENGLISH,
-    KOREAN,
-    ENGLISH.upper(),
-    "",
-    "A [MASK] in the text",
-    "x" * 150,
-    "x" * 201,
-    "中文 and 日本語 がギ",
-    "हिन्दी й Ё",
-]
+TEXTS = [ENGLISH, KOREAN, ENGLISH.upper(), "", "A [MASK] in the text", "x" * 150, "x" * 201]
+TEXTS += ["中文 and 日本語 がギ", "हिन्दी й Ё"]
 NFD_KOREAN = unicodedata.normalize("NFD", KOREAN)
 
 
@@ -214,9 +205,8 @@ def test_ids_of_is_the_library_quickly(
     """The short cut for English gives what the library gives, also where a few other characters are mixed in."""
     tokenizer = mixed[lowercase]
     batch = [english + text for text in batch]
-    assert [[tokenizer.vocab[i] for i in ids] for ids in tokenizer.ids_of(batch)] == list(
-        map(tokenizer.tokenize, batch)
-    )
+    found = [[tokenizer.vocab[i] for i in ids] for ids in tokenizer.ids_of(batch)]
+    assert found == [*map(tokenizer.tokenize, batch)]
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(3, 80))
@@ -234,8 +224,7 @@ def test_cutting_is_truncate_seq_pair(a: int, b: int, max_length: int) -> None:
 
 def test_uncased_strips_accents_and_leaves_hangul_whole(trained: Tokenizer) -> None:
     assert trained.vocab[:5] == list(SPECIAL_TOKENS)
-    jamo = [piece for piece in trained.vocab if any("\u1100" <= char <= "\u11ff" for char in piece)]
-    assert not jamo
+    assert not any("\u1100" <= char <= "\u11ff" for piece in trained.vocab for char in piece)  # letters of syllables
     assert trained.normalize("한국어") == "한국어"
     assert "[UNK]" not in trained.tokenize(KOREAN)
     if trained.lowercase:
@@ -326,9 +315,8 @@ def test_each_line_of_a_vocabulary_is_an_id(lines: str, tmp_path: Path) -> None:
     right = [original.get(word, original["[UNK]"]) for word in text.split()]
     tokenizer = Tokenizer.load(file, lowercase=True)
     assert tokenizer.ids_of([text]) == [right]
-    assert (
-        tokenizer.vocab_size == number + 1 and {token: tokenizer.vocab.index(token) for token in original} == original
-    )
+    assert tokenizer.vocab_size == number + 1
+    assert {token: tokenizer.vocab.index(token) for token in original} == original
     tokenizer.save(tmp_path / "saved")
     assert Tokenizer.load(tmp_path / "saved").vocab == tokenizer.vocab
     assert Tokenizer.load(tmp_path / "saved" / "vocab.txt", lowercase=True).vocab == tokenizer.vocab
@@ -391,9 +379,8 @@ def test_rules_have_one_fingerprint_however_they_are_written(tmp_path: Path) -> 
         assert (parts != json.loads(now.pipeline)) == lowercase
         assert Tokenizer(json.dumps(parts)).fingerprint == known
         assert Tokenizer(json.dumps(parts)).ids_of(TEXTS) == now.ids_of(TEXTS)
-        assert (
-            before.ids_of(TEXTS) == now.ids_of(TEXTS) == [encoding.ids[1:-1] for encoding in before.encode_batch(TEXTS)]
-        )
+        encodings = before.encode_batch(TEXTS)
+        assert before.ids_of(TEXTS) == now.ids_of(TEXTS) == [encoding.ids[1:-1] for encoding in encodings]
     fingerprints = {Tokenizer.load(path, lowercase).fingerprint for lowercase in (True, False)}
     write_vocab(path, [*SPECIAL_TOKENS, "b", "\ud55c"])
     assert len(fingerprints | {Tokenizer.load(path, lowercase).fingerprint for lowercase in (True, False)}) == 4

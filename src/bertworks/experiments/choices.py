@@ -47,7 +47,6 @@ def best_setting(spec: Tuning, folder: RunFolder, earlier: str = "") -> tuple[st
         results = folder.results(run)
         if results is None and folder.failure(run).get("outcome") != "diverged":
             return None
-        assert isinstance(run.spec, Tuning) and isinstance(run.spec.config, FinetuneConfig)
         if results is not None:
             scores.setdefault(run.spec.setting, []).append(results["metrics"][spec.task.metrics[0]])
             configs[run.spec.setting] = run.spec.config

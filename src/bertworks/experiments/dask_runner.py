@@ -20,7 +20,7 @@ from .scheduler import Scheduler
 
 
 def work_on_dask(
-    scheduler: Scheduler[Any], address: str, workers: int, make: Callable[..., Scheduler[Any]], *arguments: Any
+    scheduler: Scheduler, address: str, workers: int, make: Callable[..., Scheduler], *arguments: Any
 ) -> bool:
     """Compute the runs of `scheduler` on the workers of a dask scheduler; as `Scheduler.work`.
 
@@ -36,7 +36,7 @@ def work_on_dask(
         raise InputError(f"{error}; rerun the command to continue") from None
 
 
-def _distribute(scheduler: Scheduler[Any], pool: Pool) -> bool:
+def _distribute(scheduler: Scheduler, pool: Pool) -> bool:
     """Submit the runs that can start until none is left for this command; as `Scheduler.work`."""
     folder, runs, submitted = scheduler.folder, {run.name: run for run in scheduler.runs}, set[str]()
     while (unfinished := folder.unfinished(scheduler.runs)) or submitted:
@@ -60,7 +60,7 @@ def _distribute(scheduler: Scheduler[Any], pool: Pool) -> bool:
 # ---- in a worker
 
 
-def _make_scheduler(make: Callable[..., Scheduler[Any]], *arguments: Any) -> Scheduler[Any]:
+def _make_scheduler(make: Callable[..., Scheduler], *arguments: Any) -> Scheduler:
     """The scheduler of a worker. Worker number i of a local dask uses GPU i; others have what they were given."""
     from distributed import get_worker
 
@@ -72,7 +72,7 @@ def _make_scheduler(make: Callable[..., Scheduler[Any]], *arguments: Any) -> Sch
     return make(*arguments)
 
 
-def _run(scheduler: Scheduler[Any], name: str) -> str:
+def _run(scheduler: Scheduler, name: str) -> str:
     """Compute a run, unless another process has it or has finished it; its folder has the outcome."""
     scheduler.try_run(next(run for run in scheduler.runs if run.name == name))
     return name

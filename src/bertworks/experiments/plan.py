@@ -4,6 +4,7 @@ With --minute everything is tiny (smoke.py), to check that a study runs before h
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..data.store import Store
 from ..files import InputError, checksum
 from ..finetuning.job import check_settings
 from ..finetuning.recipe import FinetuneConfig
+from ..pretraining.job import check_vocabulary, open_training
 from ..pretraining.recipe import PretrainConfig
 from ..pretraining.static import StaticConfig, static_shape
 from ..tasks.base import Data, Task
@@ -28,8 +30,9 @@ from .baselines import BaselineConfig, check_kind
 from .choices import combinations
 from .recipe import Column, Study, Variant, load_study
 from .rows import Examples, Plan, Row, StudyInputs
+from .scheduler import Run
 from .smoke import MINUTE_ROWS, MINUTE_SEEDS, tiny_finetuning, tiny_pretraining
-from .specs import Concatenation, HeldOut, InitialModel, StudyRun, Training, Tuning, model_of, study_run, user_model
+from .specs import Concatenation, HeldOut, InitialModel, Training, Tuning, model_of, study_run, user_model
 
 Source = tuple[Task, Column, str]  # a column's task, the column, and the checksum of its files
 
@@ -67,32 +70,31 @@ class Planner:
 
     def plan(self) -> Plan:
         study, inputs = self.study, self.inputs
-        self.base = self.finetune = None
-        if study.pretrain:
-            self.base = load_recipe(find_beside(study.pretrain, inputs.recipe, "pretrain"), PretrainConfig)
-        if study.finetune:
-            self.finetune = find_beside(study.finetune, inputs.recipe, "finetune")
-        self.store = open_store(inputs.corpus) if inputs.corpus else None
+        base = find_beside(study.pretrain, inputs.recipe, "pretrain") if study.pretrain else None
+        self.base = load_recipe(base, PretrainConfig) if base else None
+        self.finetune = find_beside(study.finetune, inputs.recipe, "finetune") if study.finetune else None
         self._find_columns()
         for variant in sorted(self.study.variants, key=lambda variant: bool(variant.concat)):
             with _within(f"variant {variant.name!r}"):
                 for seed in self.pretrain_seeds:
                     self.models[variant.name, seed] = self._model(variant, seed)
         rows = [row for variant in self.study.variants if variant.row for row in self._rows(variant)]
-        return Plan(self.study, self.inputs, rows, self.seeds, self.store.fingerprint if self.store else "")
+        return Plan(self.study, self.inputs, rows, self.seeds, self.store.fingerprint if inputs.corpus else "")
 
     # ---- what the study reads
 
-    def _pretraining(self, fields: dict[str, Any], where: str) -> tuple[PretrainConfig, Store]:
-        """The recipe of pre-training with other values of some fields, and the store."""
+    def _pretraining(self, fields: dict[str, Any], where: str) -> PretrainConfig:
+        """The recipe of pre-training with other values of some fields."""
         if self.base is None:
             raise InputError("pretrain is missing in the study; name the recipe of pre-training, or give --model")
-        return from_dict(PretrainConfig, fields, where, self.base), self._required_store()
+        return from_dict(PretrainConfig, fields, where, self.base)
 
-    def _required_store(self) -> Store:
-        if self.store is None:
+    @functools.cached_property
+    def store(self) -> Store:
+        """The store to pre-train on."""
+        if self.inputs.corpus is None:
             raise InputError("--corpus is missing; give the store to pre-train on")
-        return self.store
+        return open_store(self.inputs.corpus)
 
     def _find_columns(self) -> None:
         """The tasks of the columns, with their files; a search leaves out the columns whose files are missing."""
@@ -125,12 +127,11 @@ class Planner:
         if self.inputs.data is None:
             raise InputError("--data is missing; give the folder with the tasks' folders")
         folder = self.inputs.data / column.data
-        if not folder.is_dir():
-            raise _FilesMissing(f"{folder}: no such folder; give the folder that contains {column.data} with --data")
         files = _files(Examples(task, (folder,)))
         needed = [folder / name for more, name in task.more.items() if column.metric.endswith(f"_{more}")]
         if missing := [file for file in (*files, *needed) if not file.is_file()]:
-            raise _FilesMissing(f"{missing[0]}: no such file; expected {task.name}'s training and development files")
+            expected = f"expected the training and development files of {task.name} in {column.data} below --data"
+            raise _FilesMissing(f"{missing[0]}: no such file; {expected}")
         if self.inputs.minute:
             column = replace(column, train_rows=MINUTE_ROWS, dev_rows=MINUTE_ROWS)
         return task, column, "".join(map(checksum, files))
@@ -154,20 +155,20 @@ class Planner:
         return user_model(folder)
 
     def _pretrained(self, variant: Variant, seed: int | None) -> InitialModel:
-        config, store = self._pretraining(variant.pretrain, "pretrain")
+        config, store = self._pretraining(variant.pretrain, "pretrain"), self.store
         if seed is not None:
             config = replace(config, loop=replace(config.loop, seed=seed))
         config.loop.check()
         if unknown := [step for step in variant.snapshots if step not in config.snapshots]:
             raise InputError(f"step {unknown[0]} is none of the recipe's snapshots {list(config.snapshots)}")
-        check_store(config, store)  # with --minute too, which must refuse what the study refuses
+        check_vocabulary(open_training(config, store.folder, True), None)  # with --minute too, before it is made tiny
         short = tiny_pretraining(config, store.vocab_size) if self.inputs.minute else config
         title = f"{variant.name}: pre-training" + (f", seed {seed}" if seed is not None else "")
         return model_of(Training(short, store.fingerprint), title, short.model)
 
     def _static(self, variant: Variant, seed: int | None) -> InitialModel:
         """Word vectors, which are a model without layers."""
-        config, store = from_dict(StaticConfig, variant.static, "static"), self._required_store()
+        config, store = from_dict(StaticConfig, variant.static, "static"), self.store
         config = config if seed is None else replace(config, seed=seed)
         config = replace(config, width=16, epochs=1) if self.inputs.minute else config
         shape = static_shape(store.vocab_size, config.width)
@@ -197,7 +198,7 @@ class Planner:
         start = self.models[variant.name, self.pretrain_seeds[0] if random else seed]
         line = variant.line or (variant.name if variant.snapshots else "")
         for step in variant.snapshots:
-            steps = sorted(self._pretraining(variant.pretrain, "pretrain")[0].snapshots)  # --minute numbers them
+            steps = sorted(self._pretraining(variant.pretrain, "pretrain").snapshots)  # --minute numbers them
             snapshot = start.at_step(steps.index(step) + 1 if minute else step)
             x = None if minute else float(step)
             yield self._row(Row(f"{variant.name}, step {step:,}", line, x, snapshot, seed=seed), variant, number)
@@ -214,7 +215,7 @@ class Planner:
                 row.tuned[column.name] = tuple(self._runs(row, variant, column, seeds[: column.seeds or None]))
         return row
 
-    def _runs(self, row: Row, variant: Variant, column: Column, seeds: list[int]) -> Iterator[StudyRun]:
+    def _runs(self, row: Row, variant: Variant, column: Column, seeds: list[int]) -> Iterator[Run]:
         """The runs of a row in a column: its evaluation on the held-out set, or the runs on the task with each seed."""
         title = f"{row.name}: {column.name}"
         if column.evaluate and row.start.shape and not variant.finetune.get("random_init"):
@@ -229,15 +230,15 @@ class Planner:
 
     def _held_out(self, row: Row, column: Column) -> HeldOut:
         """The evaluation of a row's model on the column's held-out set."""
-        config, store = self._pretraining(column.evaluate, "evaluate")
-        config = tiny_pretraining(config, store.vocab_size) if self.inputs.minute else config
-        return HeldOut((row.start,), config, store.fingerprint)
+        config = self._pretraining(column.evaluate, "evaluate")
+        config = tiny_pretraining(config, self.store.vocab_size) if self.inputs.minute else config
+        return HeldOut((row.start,), config, self.store.fingerprint)
 
-    def _tunings(self, row: Row, variant: Variant, column: Column, seeds: list[int]) -> Iterator[StudyRun]:
+    def _tunings(self, row: Row, variant: Variant, column: Column, seeds: list[int]) -> Iterator[Run]:
         """The fine-tuning of one row on one column's task, with each seed."""
         config, source = self._finetuning(row, variant, column), self.sources[column.name]
 
-        def run(config: FinetuneConfig, seed: int, title: str = "", **more: Any) -> StudyRun:
+        def run(config: FinetuneConfig, seed: int, title: str = "", **more: Any) -> Run:
             config = replace(config, seeds=(), loop=replace(config.loop, seed=seed))
             spec = Tuning(*source, config, (row.start,), **more)
             return study_run(spec, f"{row.name}: {column.name}, seed {seed}{title}")
@@ -264,15 +265,6 @@ class Planner:
             config = tiny_finetuning(config)
         check_settings(config, task, row.start.shape, self.world)
         return config
-
-
-def check_store(config: PretrainConfig, store: Store) -> None:
-    """Raises InputError if the recipe does not fit the store's vocabulary."""
-    size = config.model.vocab_size
-    if size != store.vocab_size:
-        built = f"{store.folder} was built with a vocabulary of {store.vocab_size}"
-        advice = f"build a corpus with {size} tokens, or copy the study and its pre-training recipe and change it there"
-        raise InputError(f"model.vocab_size is {size}, {built}; {advice}")
 
 
 # ---- files of examples

@@ -124,7 +124,6 @@ class Study:
     finetune: str  # file of the fine-tuning recipe
     pretrain: str = ""  # file of the pre-training recipe; none: every variant has a model of its own
     name: str = ""  # none: that of the file
-    size: Literal["cpu", "paper"] = "cpu"  # hours on two cores, or the paper's sizes
     seeds: tuple[int, ...] = (1, 2, 3)  # of fine-tuning
     # of pre-training: every variant is pre-trained with each, and fine-tuned from each with seeds that differ; a
     # figure is then a mean over the seeds of fine-tuning, and n counts pre-trainings. None: once, by the recipe

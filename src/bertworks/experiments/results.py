@@ -34,7 +34,6 @@ def measure(plan: Plan, folder: RunFolder, before: dict[str, Any] | None = None)
         "study": study.name,
         "title": study.title,
         "source": study.source,
-        "size": study.size,
         "minute": plan.inputs.minute,
         "base": study.base,
         "claim": _claim(plan, folder, before or {}),
@@ -122,7 +121,7 @@ def _of_seeds(row: Row, column: Column, plan: Plan, folder: RunFolder) -> dict[s
     for seed, run in zip(plan.seeds, row.tuned.get(column.name, ()), strict=False):
         results = folder.results(run)
         if results is not None:
-            name = column.metric or run.spec.task.metrics[0]  # type: ignore[union-attr]
+            name = column.metric or run.spec.task.metrics[0]
             check_fields(results, {"metrics": {name: float}}, f"the results of {run.title} ({folder.path(run)})")
             values[str(seed)] = results["metrics"][name]
             collapsed += bool(results["collapsed"])

@@ -9,7 +9,8 @@ from ..tasks.base import Data, Task
 from ..tasks.kinds import split_data
 from ..tasks.sampling import WHOLE, Split
 from .recipe import Study
-from .specs import InitialModel, StudyRun, Training
+from .scheduler import Run
+from .specs import InitialModel, Training
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Row:
     line: str  # the curve that it is a point of
     x: float | None
     start: InitialModel
-    tuned: dict[str, tuple[StudyRun, ...]] = field(default_factory=dict)  # by column, a run for each seed
+    tuned: dict[str, tuple[Run, ...]] = field(default_factory=dict)  # by column, a run for each seed
     seed: int | None = None  # of pre-training, if the study names several
     others: tuple["Row", ...] = ()  # the same variant with the other seeds of pre-training
 
@@ -66,12 +67,12 @@ class Row:
         return (self, *self.others)
 
     @property
-    def ancestors(self) -> list[StudyRun]:
+    def ancestors(self) -> list[Run]:
         """The runs that make its model, in the order of work."""
         return [*self.start.run.ancestors, self.start.run] if self.start.run else []
 
     @property
-    def trained(self) -> tuple[StudyRun, ...]:
+    def trained(self) -> tuple[Run, ...]:
         """The pre-training that it is made of."""
         runs = {run.name: run for run in self.ancestors if isinstance(run.spec, Training)}
         return tuple(runs.values())
@@ -89,7 +90,7 @@ class Row:
         return "random" if self.random else self.start.key
 
     @property
-    def runs(self) -> list[StudyRun]:
+    def runs(self) -> list[Run]:
         """All its runs, in the order of work."""
         tuned = [run for runs in self.tuned.values() for run in runs]
         candidates = [candidate for run in tuned for candidate in run.candidates]
@@ -112,9 +113,9 @@ class Plan:
         return next((row for row in self.rows if row.name == self.study.base), self.rows[0])
 
     @cached_property
-    def runs(self) -> list[StudyRun]:
+    def runs(self) -> list[Run]:
         """Every run once, in the order of work: the base variant's first, then row by row."""
-        runs: dict[str, StudyRun] = {}
+        runs: dict[str, Run] = {}
         for row in (self.base, *self.rows):
             for run in row.runs:
                 runs.setdefault(run.name, run)  # named after the first row that needs it

@@ -15,31 +15,31 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from ..files import Diverged, InputError, NewerVersion, NotWritten, OtherRun, try_lock, write_json
-from ..reporting.run_files import RESULTS, read_results
+from ..reporting.run_files import METRICS, RESULTS, read_results
 
-Spec = TypeVar("Spec")
 RunState = Literal["done", "failed", "part", "missing"]  # part: started and not finished
+# fields of the results of a run, of which only some have metrics
+FORM = {"seconds": float, "machine?": dict, "metrics?": METRICS, "collapsed?": bool, "steps?": int, "tokens?": float}
 PAUSE = 5.0  # seconds between looks at what other processes have finished
 
 
 @dataclass(frozen=True)
-class Run(Generic[Spec]):
+class Run:
     """One run, which is computed once and has a folder."""
 
     name: str  # its folder inside the root; may have slashes
     title: str  # what it is, for people
-    spec: Spec  # what the caller's function needs to compute it
-    needs: tuple["Run[Spec]", ...] = ()  # runs that must be finished first
-    candidates: tuple["Run[Spec]", ...] = ()  # runs to choose from, which must end first; some of them may diverge
-    schema: dict[str, Any] = field(default_factory=dict)  # fields that its results must have, with their types
+    spec: Any  # what the caller's function needs to compute it
+    needs: tuple["Run", ...] = ()  # runs that must be finished first
+    candidates: tuple["Run", ...] = ()  # runs to choose from, which must end first; some of them may diverge
 
     @property
-    def ancestors(self) -> "list[Run[Spec]]":
+    def ancestors(self) -> "list[Run]":
         """All runs that must end before it can start, in the order of work; some may occur twice."""
         return [ancestor for run in (*self.needs, *self.candidates) for ancestor in (*run.ancestors, run)]
 
@@ -50,10 +50,10 @@ class RunFolder:
 
     root: Path
 
-    def path(self, run: Run[Any]) -> Path:
+    def path(self, run: Run) -> Path:
         return self.root / run.name
 
-    def state(self, run: Run[Any]) -> RunState:
+    def state(self, run: Run) -> RunState:
         path = self.path(run)
         if (path / RESULTS).exists():
             return "done"
@@ -61,11 +61,11 @@ class RunFolder:
             return "failed"
         return "part" if (path / "state").exists() else "missing"
 
-    def ended(self, runs: Sequence[Run[Any]]) -> int:
+    def ended(self, runs: Sequence[Run]) -> int:
         """The number of runs that are finished or failed."""
         return sum(self.state(run) in ("done", "failed") for run in runs)
 
-    def failure(self, run: Run[Any]) -> dict[str, str]:
+    def failure(self, run: Run) -> dict[str, str]:
         """Why there are no results: `outcome` and `message` of the run or of one that it needs. {} if none failed.
 
         Candidates that diverged are no reason unless all of them did.
@@ -85,29 +85,29 @@ class RunFolder:
                 raise
             return {}  # another process has removed it, to repeat the run
 
-    def unfinished(self, runs: Sequence[Run[Spec]]) -> list[Run[Spec]]:
+    def unfinished(self, runs: Sequence[Run]) -> list[Run]:
         """The runs that are neither finished nor failed."""
         return [run for run in runs if self.state(run) in ("part", "missing") and not self.failure(run)]
 
-    def failures(self, runs: Sequence[Run[Any]]) -> list[dict[str, str]]:
+    def failures(self, runs: Sequence[Run]) -> list[dict[str, str]]:
         """The runs that failed themselves, as results.json has them: `cell` (name), `what`, `outcome` and `message`."""
         failed = [(run, self.failure(run)) for run in runs if self.state(run) == "failed"]
         return [{"cell": run.name, "what": run.title, **failure} for run, failure in failed if failure]
 
-    def results(self, run: Run[Any]) -> dict[str, Any] | None:
-        """The results of a finished run, else None. Raises InputError if they do not fit its schema."""
+    def results(self, run: Run) -> dict[str, Any] | None:
+        """The results of a finished run, else None. Raises InputError if a field has another type."""
         path = self.path(run) / RESULTS
         if not path.exists():
             return None
         repair = f"these are the results of {run.title!r}: remove the folder to repeat the run"
-        return dict(read_results(path, run.schema, repair))
+        return dict(read_results(path, FORM, repair))
 
-    def claim(self, run: Run[Any]) -> AbstractContextManager[bool]:
+    def claim(self, run: Run) -> AbstractContextManager[bool]:
         """Yields whether this process may work on the run; the claim ends with the block, or with the process."""
         (self.root / "locks").mkdir(parents=True, exist_ok=True)
         return try_lock(self._lock(run))
 
-    def busy(self, run: Run[Any]) -> bool:
+    def busy(self, run: Run) -> bool:
         """Whether a process works on the run at this moment.
 
         Of two processes that call this at the same instant one may get True. The other gets False and claims the run.
@@ -117,15 +117,15 @@ class RunFolder:
         with try_lock(self._lock(run)) as free:
             return not free
 
-    def _lock(self, run: Run[Any]) -> Path:
+    def _lock(self, run: Run) -> Path:
         return self.root / "locks" / f"{run.name.replace('/', '-')}.lock"
 
-    def fail(self, run: Run[Any], message: str, outcome: Literal["diverged", "failed"]) -> None:
+    def fail(self, run: Run, message: str, outcome: Literal["diverged", "failed"]) -> None:
         """Record that the run has no results, and why."""
         self.path(run).mkdir(parents=True, exist_ok=True)
         write_json(self.path(run) / "failed.json", {"outcome": outcome, "message": message})
 
-    def retry(self, runs: Sequence[Run[Any]]) -> None:
+    def retry(self, runs: Sequence[Run]) -> None:
         """Let runs that failed be computed again; those that diverged would diverge again."""
         for run in runs:
             if self.state(run) == "failed" and self.failure(run).get("outcome") != "diverged":
@@ -135,13 +135,13 @@ class RunFolder:
 
 
 @dataclass
-class Scheduler(Generic[Spec]):
+class Scheduler:
     """One process at work on the runs of a folder."""
 
-    runs: Sequence[Run[Spec]]  # in the order of work
+    runs: Sequence[Run]  # in the order of work
     folder: RunFolder
-    compute: Callable[[Run[Spec]], object]  # computes or resumes a run; returns None if it was stopped
-    after: Callable[[Run[Spec]], object] = lambda run: None  # called when a run is finished or has failed
+    compute: Callable[[Run], object]  # computes or resumes a run; returns None if it was stopped
+    after: Callable[[Run], object] = lambda run: None  # called when a run is finished or has failed
     quiet: bool = False
     _waiting_for: str = ""  # the runs that the last message about waiting named
 
@@ -158,7 +158,7 @@ class Scheduler(Generic[Spec]):
                 return False
         return True
 
-    def try_run(self, run: Run[Spec]) -> bool | None:
+    def try_run(self, run: Run) -> bool | None:
         """Compute a run and record a failure; returns whether it has ended, False if it was stopped.
 
         None: it cannot start yet, or another process has claimed it or has finished it.
@@ -173,12 +173,12 @@ class Scheduler(Generic[Spec]):
             self.after(run)
         return ended
 
-    def ready(self, run: Run[Spec]) -> bool:
+    def ready(self, run: Run) -> bool:
         """Whether the runs that must end before this one have ended."""
         ended = self.folder.ended(run.candidates) == len(run.candidates)
         return ended and all(self.folder.state(needed) == "done" for needed in run.needs)
 
-    def _run(self, run: Run[Spec]) -> bool:
+    def _run(self, run: Run) -> bool:
         """Compute a claimed run and record a failure. Returns False if it was stopped."""
         if not self.quiet:
             number = self.folder.ended(self.runs) + 1
@@ -199,7 +199,7 @@ class Scheduler(Generic[Spec]):
             self.folder.fail(run, message, "diverged" if isinstance(error, Diverged) else "failed")
             return True
 
-    def wait(self, unfinished: Sequence[Run[Spec]]) -> bool:
+    def wait(self, unfinished: Sequence[Run]) -> bool:
         """Wait for runs of other processes, which unfinished ones need; False if these processes compute all of them.
 
         A message names what they compute.

@@ -23,8 +23,7 @@ from ..finetuning.recipe import FinetuneConfig
 from .choices import combinations
 from .recipe import Column, Study, Variant
 from .rows import Examples, Plan, StudyInputs
-from .scheduler import RunFolder
-from .specs import StudyRun
+from .scheduler import Run, RunFolder
 
 SWEEPS: dict[str, dict[str, list[Any]]] = {
     "paper": {"batch_size": [16, 32], "optim.lr": [5e-5, 3e-5, 2e-5], "epochs": [2.0, 3.0, 4.0]},  # A.3
@@ -115,7 +114,7 @@ class Search:
             groups[columns[0].name if columns[0].task in groups else columns[0].task] = columns
         return groups
 
-    def _runs(self, column: Column) -> list[StudyRun]:
+    def _runs(self, column: Column) -> list[Run]:
         """The runs of fine-tuning in a column, in the order of work."""
         tuned = [run for row in self.plan.rows for one in row.replicates for run in one.tuned.get(column.name, ())]
         return [run for run in tuned if run.spec.kind == "finetune"]
@@ -127,7 +126,7 @@ class Search:
             runs = [(run, results) for run in self._runs(columns[0]) if (results := self.folder.results(run))]
             if not runs:
                 continue
-            metric = runs[0][0].spec.task.metrics[0]  # type: ignore[union-attr]
+            metric = runs[0][0].spec.task.metrics[0]
             run, results = max(runs, key=lambda pair: (not pair[1]["collapsed"], pair[1]["metrics"][metric]))
             best[task] = {
                 "run": run.name,

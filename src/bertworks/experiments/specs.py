@@ -17,7 +17,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..checkpoint.folder import read_config
 from ..checkpoint.weights import weight_files
@@ -27,14 +27,12 @@ from ..finetuning.recipe import FinetuneConfig
 from ..model.config import ModelConfig
 from ..pretraining.recipe import PretrainConfig
 from ..pretraining.static import StaticConfig
-from ..reporting.run_files import METRICS, read_results
+from ..reporting.run_files import read_results
 from ..tasks.base import Task
 from ..training.identity import RunIdentity
 from .baselines import BaselineConfig
 from .recipe import Column
 from .scheduler import Run, RunFolder
-
-SECONDS = {"seconds": float, "machine?": dict}
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class InitialModel:
     key: str  # hash of what determines the weights
     path: Path  # relative to the root of the study's runs, or an absolute path of the user's
     shape: ModelConfig | None = None  # None: no model, of a baseline
-    run: "StudyRun | None" = None  # that makes it
+    run: "Run | None" = None  # that makes it
     step: int | None = None  # of the run's snapshot; None: the model at its end
 
     def at_step(self, step: int) -> "InitialModel":
@@ -62,7 +60,6 @@ class Training:
     config: PretrainConfig | StaticConfig
     corpus: str  # the store's fingerprint
     models: ClassVar[tuple[InitialModel, ...]] = ()
-    schema: ClassVar[dict[str, Any]] = {"metrics": METRICS, "steps": int, "tokens": float} | SECONDS
 
     @property
     def kind(self) -> str:
@@ -80,7 +77,6 @@ class Concatenation:
     models: tuple[InitialModel, ...]
     config: ClassVar[None] = None
     kind: ClassVar[str] = "concat"
-    schema: ClassVar[dict[str, Any]] = SECONDS
 
     @cached_property
     def key(self) -> str:
@@ -95,7 +91,6 @@ class HeldOut:
     config: PretrainConfig
     corpus: str  # the store's fingerprint
     kind: ClassVar[str] = "heldout"
-    schema: ClassVar[dict[str, Any]] = {"metrics": METRICS} | SECONDS
 
     @cached_property
     def key(self) -> str:
@@ -112,9 +107,8 @@ class Tuning:
     config: FinetuneConfig | BaselineConfig  # with its seed; a candidate's settings take the place of some of it
     models: tuple[InitialModel, ...] = ()  # one; none of a baseline
     held_out: bool = False  # evaluated on training examples that are held out, to choose a setting
-    candidates: "tuple[StudyRun, ...]" = ()  # runs with held-out training examples, of which the best setting is taken
+    candidates: "tuple[Run, ...]" = ()  # runs with held-out training examples, of which the best setting is taken
     setting: str = ""  # of a candidate: the name of what it tries, such as "optim.lr = 0.001"
-    schema: ClassVar[dict[str, Any]] = {"metrics": METRICS, "collapsed": bool} | SECONDS
 
     @property
     def kind(self) -> str:
@@ -142,14 +136,13 @@ class Tuning:
 
 
 StudySpec = Training | Concatenation | HeldOut | Tuning
-StudyRun = Run[StudySpec]
 
 
-def study_run(spec: StudySpec, title: str) -> StudyRun:
+def study_run(spec: StudySpec, title: str) -> Run:
     """A run that is named by the key of its specification."""
     needs = tuple(model.run for model in spec.models if model.run is not None)
     candidates = spec.candidates if isinstance(spec, Tuning) else ()
-    return Run(f"{spec.kind}-{spec.key[:16]}", title, spec, needs, candidates, spec.schema)
+    return Run(f"{spec.kind}-{spec.key[:16]}", title, spec, needs, candidates)
 
 
 def model_of(spec: StudySpec, title: str, shape: ModelConfig | None) -> InitialModel:
@@ -172,7 +165,7 @@ def _hash(*parts: str) -> str:
 # ---- cell.json in a run's folder
 
 
-def describe(run: StudyRun, folder: RunFolder, chosen: tuple[str, FinetuneConfig] | None = None) -> None:
+def describe(run: Run, folder: RunFolder, chosen: tuple[str, FinetuneConfig] | None = None) -> None:
     """Write cell.json, before the run starts. chosen: the setting that it is trained with, if one was chosen."""
     path, (setting, config) = folder.path(run), chosen or ("", run.spec.config)
     path.mkdir(parents=True, exist_ok=True)
@@ -181,7 +174,7 @@ def describe(run: StudyRun, folder: RunFolder, chosen: tuple[str, FinetuneConfig
     write_json(path / "cell.json", facts | ({"setting": setting} if setting else {}))
 
 
-def setting_of(run: StudyRun, folder: RunFolder) -> str:
+def setting_of(run: Run, folder: RunFolder) -> str:
     """The name of the setting that was chosen for the run when it started, "" if none was.
 
     The candidates may have other results by now, or none.

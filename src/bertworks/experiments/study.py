@@ -23,23 +23,23 @@ from ..finetuning.recipe import FinetuneConfig
 from ..finetuning.run import finetune
 from ..pretraining.job import held_out_metrics, pretrain
 from ..pretraining.recipe import PretrainConfig
-from ..pretraining.static import StaticConfig, train_static
+from ..pretraining.static import train_static
 from ..reporting.log import duration
 from ..reporting.run_files import RESULTS, read_results
 from ..reporting.tables import ResultTable
 from ..tasks.base import Data, Task
 from ..training import machine
 from ..training.run import refuse_other_folder
-from .baselines import BaselineConfig, fit_baseline
+from .baselines import fit_baseline
 from .choices import best_setting, data_of_run
 from .dask_runner import work_on_dask
 from .plan import read_rows
 from .recipe import FORMAT
 from .results import measure
 from .rows import Plan
-from .scheduler import RunFolder, Scheduler
+from .scheduler import Run, RunFolder, Scheduler
 from .search import Search
-from .specs import Concatenation, HeldOut, StudyRun, StudySpec, Training, Tuning, describe, setting_of
+from .specs import Concatenation, HeldOut, Training, Tuning, describe, setting_of
 from .tables import write_tables
 
 
@@ -74,7 +74,7 @@ def run_study(plan: Plan, out: Path, root: Path, options: Options = Options()) -
     folder.retry(plan.runs)
     write(search, facts)  # before any run, which shows that the claim was named before
 
-    def after(run: StudyRun) -> None:
+    def after(run: Run) -> None:
         if plan.study.search and not options.keep_models:
             search.prune()
         write(search, facts)
@@ -99,13 +99,13 @@ def show_runs(plan: Plan, root: Path) -> None:
     ResultTable(f"{plan.study.title}: {len(plan.runs)} runs", ("run", "state", "took"), rows).show()
 
 
-def _work_on_dask(scheduler: Scheduler[StudySpec], plan: Plan, options: Options) -> bool:
+def _work_on_dask(scheduler: Scheduler, plan: Plan, options: Options) -> bool:
     """Compute the runs on the workers of dask, for which all paths are absolute."""
     plan, root = replace(plan, inputs=plan.inputs.for_workers()), scheduler.folder.root.absolute()
     return work_on_dask(scheduler, options.dask, options.workers, _worker_scheduler, plan, root, options)
 
 
-def _worker_scheduler(plan: Plan, root: Path, options: Options) -> Scheduler[StudySpec]:
+def _worker_scheduler(plan: Plan, root: Path, options: Options) -> Scheduler:
     """The scheduler of a worker."""
     runner = Runner(plan, RunFolder(root), replace(options, quiet=True))
     return Scheduler(plan.runs, runner.folder, runner.compute, quiet=True)
@@ -173,7 +173,7 @@ class Runner:
             self.loaded[key] = read_rows(spec, self.plan.inputs)
         return self.loaded[key]
 
-    def compute(self, run: StudyRun) -> dict[str, Any] | None:
+    def compute(self, run: Run) -> dict[str, Any] | None:
         """Compute or resume a run; returns its results, None if it was stopped."""
         spec, path = run.spec, self.folder.path(run)
         earlier = setting_of(run, self.folder) if self.folder.state(run) == "part" else ""
@@ -195,7 +195,7 @@ class Runner:
                 shutil.rmtree(path / "model", ignore_errors=True)
         return results
 
-    def _compute_short(self, spec: StudySpec, path: Path) -> dict[str, Any]:
+    def _compute_short(self, spec: Any, path: Path) -> dict[str, Any]:
         """Compute a run that is no training of an encoder: it starts again after a stop. Writes its results."""
         shutil.rmtree(path / "model", ignore_errors=True)
         started, results = time.perf_counter(), dict[str, Any]()
@@ -205,13 +205,11 @@ class Runner:
             concatenate(left, right, path / "model")
         elif isinstance(spec, HeldOut):
             results = {"metrics": held_out_metrics(spec.config, corpus, *models)}
-        elif isinstance(spec, Training):
-            assert isinstance(spec.config, StaticConfig)
+        elif spec.kind == "static":
             train_static(corpus, path / "model", spec.config)
             tokens = sum(shard.n_tokens for shard in open_store(corpus).shards("train"))
             results = {"metrics": {}, "steps": 0, "tokens": tokens * spec.config.epochs}
         else:
-            assert isinstance(spec.config, BaselineConfig)
             task, data = self.data(spec)
             results = fit_baseline(task, data_of_run(spec, data), spec.config)
         results = {"kind": spec.kind, **results, "seconds": time.perf_counter() - started, "machine": machine.facts()}

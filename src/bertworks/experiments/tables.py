@@ -23,7 +23,7 @@ REPAIR = "give `bertworks study run` another --out, and --cells with the finishe
 def load_results(folder: Path) -> dict[str, Any]:
     """The results in a study's folder, finished or not.
 
-    Raises InputError if there are none, or if they are of another version or lack what the tables show.
+    Raises InputError if there are none, or if they are of another version.
     """
     path = folder / RESULTS
     if not path.exists():
@@ -32,10 +32,6 @@ def load_results(folder: Path) -> dict[str, Any]:
     if (results.get("kind"), results.get("format")) != ("study", FORMAT):
         kind = f"{shorten(results.get('kind'))} in format {shorten(results.get('format'))}"
         raise InputError(f"{path}: results of a {kind}; expected those of a study in format {FORMAT}; {REPAIR}")
-    try:
-        tables(results)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: its tables cannot be made ({type(error).__name__}: {error}); {REPAIR}") from None
     return results
 
 

@@ -61,8 +61,6 @@ def train_static(corpus: Path | str, out: Path | str, config: StaticConfig | Non
         "vectors": "word2vec, skip-gram",
         "corpus": store.fingerprint,
         "epochs": config.epochs,
-        "width": config.width,
-        "pieces": tokenizer.vocab_size,
         "pieces_with_a_vector": len(vectors.index_to_key),
     }
     save_folder(out, model, tokenizer, facts)

@@ -95,19 +95,9 @@ class Evaluated(Printed):
         return dict(self.details["metrics"])
 
     @property
-    def predicted(self) -> dict[str, int]:
-        """How often each label was predicted; {} of minimal pairs."""
-        return dict(self.details.get("predicted", {}))
-
-    @property
     def examples(self) -> int:
         """Number of rows."""
         return int(self.details["examples"])
-
-    @property
-    def truncation(self) -> dict[str, Any]:
-        """Rows that were cut, and by how many tokens; {} of minimal pairs."""
-        return dict(self.details.get("truncation", {}))
 
     def table(self) -> ResultTable:
         beside = {name: value for name, value in self.details.items() if isinstance(value, float)}

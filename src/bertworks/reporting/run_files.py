@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ..files import READ_BYTES, InputError, parse_json, read_bytes, read_json, shorten
+from ..files import READ_BYTES, InputError, parse_json, read_bytes, read_json
 from ..typed import check_fields
 
 RUN: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "timeout": 10}  # of a git command
@@ -75,8 +75,6 @@ def read_log(run: Path | str) -> list[dict[str, Any]]:
 
     Raises InputError with file and line for a line that no run writes.
     """
-    if not isinstance(run, str | Path):
-        raise InputError(f"run = {shorten(run)}; expected the path of a run folder, or what a run returned")
     return read_json_lines(Path(run) / LOG, RECORD, {str: (float, None, str)}, cut=True)
 
 

@@ -180,11 +180,6 @@ class Prepared(ABC):
         return {PREDICTIONS: [{"line": row.line, "label": a, "predicted": b} for row, a, b in rows]}
 
 
-def no_names(task: Task, rows: Sequence[Any]) -> tuple[str, ...]:
-    """`TaskType.labels` of heads whose outputs have no names: a choice's score, the two ends of a span."""
-    return ()
-
-
 @dataclass(frozen=True)
 class TaskType:
     """What is done differently for one kind of task."""
@@ -194,5 +189,5 @@ class TaskType:
     read: Callable[[Task, Source, bool], Sequence[Any]]  # rows of a file or in memory, with labels or without
     prepare: Callable[..., Prepared]  # (tokenizer, rows, task, limits); of classes also how texts are cut
     metrics: tuple[str, ...]  # names that `evaluate` knows; the first two are those of own tables
-    # the names of the head's outputs, from training rows
-    labels: Callable[[Task, Sequence[Any]], tuple[str, ...]] = no_names
+    # the names of the head's outputs, from training rows; a choice's score and the two ends of a span have none
+    labels: Callable[[Task, Sequence[Any]], tuple[str, ...]] = lambda task, rows: ()

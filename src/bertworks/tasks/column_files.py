@@ -47,11 +47,10 @@ class Sentence(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The lines of a sentence: tuples of their cells, which Python's garbage collector need not visit."""
+    """The lines of a sentence, as tuples, which Python's garbage collector need not visit."""
 
     document: int
-    numbers: list[int]  # of the lines in the file, counted from 1
-    rows: list[tuple[str, ...]]
+    lines: list[tuple[int, tuple[str, ...]]]  # the number in the file, counted from 1, and the cells
 
 
 def is_column_file(path: Path, task: Task, tagged_only: bool = False) -> bool:
@@ -73,7 +72,7 @@ def is_column_file(path: Path, task: Task, tagged_only: bool = False) -> bool:
 def _is_tagged(path: Path, form: TableForm) -> bool:
     """Whether all lines have the same number of columns, the last one with different tags of entities."""
     blocks = _blocks(path, form.encoding, False, SAMPLE) if path.is_file() else ()
-    rows = [row for block in blocks for row in block.rows]
+    rows = [row for block in blocks for _, row in block.lines]
     tags = {row[-1] for row in rows}
     return len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and len(tags) > 1 and all(map(is_typed, tags))
 
@@ -89,27 +88,28 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     blocks = [*_blocks(path, task.form.encoding, task.text == ("character",))]
     if not blocks:
         return []
-    width = (len(task.header) if labelled else 0) or len(blocks[0].rows[0])
+    width = (len(task.header) if labelled else 0) or len(blocks[0].lines[0][1])
     _check_widths(blocks, width, labelled, path)
     is_numbered = width > 1 + labelled and all(map(_is_numbered, blocks))
     if is_numbered:
-        blocks = [words for block in blocks if (words := _words_alone(block)).rows]
+        words = ((one.document, [line for line in one.lines if not _NO_WORD.fullmatch(line[1][0])]) for one in blocks)
+        blocks = [Block(document, lines) for document, lines in words if lines]
     word = _column(task.text[0], WORDS, int(is_numbered), task.header, width, path)
     tag = _column(task.label, TAGS, width - 1, task.header, width, path) if labelled else word
     if labelled and is_numbered and width > 3 and not task.header and task.label in TAGS:
         advice = f"name the column of the tags, such as label = {4 if width == 10 else 3}"  # CoNLL-U has ten
         raise InputError(f"{path}: {width} columns with numbered words; {advice}")
     sentences = []
-    for index, (document, numbers, rows) in enumerate(blocks):
-        tags = [row[tag] for row in rows] if labelled else None
-        document = document if blocks[-1].document else index
-        sentences.append(Sentence(numbers[0], document, [row[word] for row in rows], tags, numbers))
+    for index, (document, lines) in enumerate(blocks):
+        tags = [row[tag] for _, row in lines] if labelled else None
+        document, numbers = document if blocks[-1].document else index, [number for number, _ in lines]
+        sentences.append(Sentence(numbers[0], document, [row[word] for _, row in lines], tags, numbers))
     return sentences
 
 
 def _check_widths(blocks: Sequence[Block], width: int, labelled: bool, path: Path) -> None:
     for block in blocks:
-        for number, row in zip(block.numbers, block.rows, strict=True):
+        for number, row in block.lines:
             if len(row) != width or len(row) == labelled:
                 problem = f"{len(row)} columns; expected {max(width, 1 + labelled)}, a word and its tag among them"
                 raise InputError(f"{path}, line {number}: {problem}; is the line cut off?")
@@ -132,7 +132,7 @@ def _blocks(path: Path, encoding: str, characters: bool, limit: int | None = Non
                     shape = _shape(lines[-1][1])
                 lines = _without_comments(lines, shape)
             if lines:
-                yield Block(document, [i for i, _ in lines], [_cells(text, characters) for _, text in lines])
+                yield Block(document, [(number, _cells(text, characters)) for number, text in lines])
             lines, document = [], document + line.startswith(DOCUMENT)
 
 
@@ -153,16 +153,9 @@ def _cells(line: str, characters: bool) -> tuple[str, ...]:
 
 def _is_numbered(block: Block) -> bool:
     """Whether the first column counts the words, from 0 or 1."""
-    ids = [row[0] for row in block.rows if not _NO_WORD.fullmatch(row[0])]
+    ids = [row[0] for _, row in block.lines if not _NO_WORD.fullmatch(row[0])]
     start = int(ids[:1] == ["1"])
     return ids == [str(i) for i in range(start, start + len(ids))]
-
-
-def _words_alone(block: Block) -> Block:
-    """The block without ranges and empty words."""
-    is_word = [not _NO_WORD.fullmatch(row[0]) for row in block.rows]
-    numbers, rows = itertools.compress(block.numbers, is_word), itertools.compress(block.rows, is_word)
-    return Block(block.document, [*numbers], [*rows])
 
 
 def _column(name: str, usual: Sequence[str], default: int, names: Sequence[str], width: int, path: Path) -> int:

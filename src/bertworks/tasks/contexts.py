@@ -9,22 +9,17 @@ Shapes: C contexts, X words, P tokens of all contexts.
 """
 
 import functools
-import itertools
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import InputError, shorten
-from ..tokenizer import Tokenizer, compose
-from .questions import Place
-from .sequences import Integers, TokenIds, distinct, edges_of, ranges
+from ..tokenizer import Tokenizer
+from .sequences import Integers, TokenIds, distinct, edges_of, ranges, tokenize_with_offsets
 
-WORD = re.compile("[^ \t\r\n\u202f]+")  # what the original's reader takes for a word: other spaces do not end one
-GROUP = 256  # words a text, and texts at a time: as Python objects they take a hundred times the memory of the arrays
 Offsets = NDArray[np.int32]
+WORD = re.compile("[^ \t\r\n\u202f]+")  # what the original's reader takes for a word: other spaces do not end one
 
 
 @dataclass(frozen=True)
@@ -58,10 +53,7 @@ class Contexts:
 
 
 def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
-    """The words and tokens of every text, with their offsets. Raises InputError for added tokens of several words."""
-    if tokenizer.over_words:
-        token = shorten(tokenizer.over_words[0])
-        raise InputError(f"the tokenizer has added tokens of several words ({token}); expected words alone")
+    """The words and tokens of every text, with their offsets."""
     words: list[str] = []
     begins: list[int] = []
     counts = []
@@ -73,74 +65,42 @@ def tokenize_contexts(tokenizer: Tokenizer, texts: list[str]) -> Contexts:
         written += [match[0] if match.start() == 0 else tokenizer.inside(match[0]) for match in matches]
         counts.append(len(matches))
     forms, which = distinct(written)
-    edges, ids, offsets = _tokenize_words(tokenizer, forms)
-    lengths = np.diff(edges)[which]
-    tokens = ranges(edges[which], lengths)
+    ids, offsets, each = tokenize_with_offsets(tokenizer, forms)
+    # where each form begins in all of them; its own space is no part of a word
+    starts = edges_of([len(form) + 1 for form in forms])[:-1] + np.array([form[0] == " " for form in forms], np.int64)
+    inside = np.maximum(offsets - np.repeat(starts, each)[:, None], 0).astype(np.int32)  # characters of the form
+    lengths = each[which]
+    tokens = ranges(edges_of(each)[which], lengths)
     word_begin = np.array(begins, np.int64)
-    begin, end = (offsets[tokens] + np.repeat(word_begin.astype(np.int32), lengths)[:, None]).T
+    begin, end = (inside[tokens] + np.repeat(word_begin.astype(np.int32), lengths)[:, None]).T
     return Contexts(texts, words, edges_of(counts), word_begin, edges_of(lengths), ids[tokens], begin, end)
-
-
-def _tokenize_words(tokenizer: Tokenizer, words: list[str]) -> tuple[Integers, TokenIds, Offsets]:
-    """Edges of the words' tokens, their ids, and (begin, end) of each token inside its word.
-
-    GROUP words are joined with spaces and tokenized as one text, which saves small objects. Where the tokenizer keeps
-    spaces in tokens, a word brings the space before it along; a word without one begins another text.
-    """
-    parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty((0, 2), np.int32))]
-    between = "" if tokenizer.leading_space else " "
-    cuts = [i for i, word in enumerate(words) if tokenizer.leading_space and word[0] != " "]
-    groups = [
-        words[i : min(i + GROUP, stop)]
-        for start, stop in itertools.pairwise([0, *cuts, len(words)])
-        for i in range(start, stop, GROUP)
-    ]
-    for start in range(0, len(groups), GROUP):
-        chunk = groups[start : start + GROUP]
-        composed = [[compose(word) for word in group] for group in chunk]
-        joined = [between.join(word.text for word in group) for group in composed]
-        for group, encoded in zip(composed, tokenizer.encode_batch(joined), strict=True):
-            begins = edges_of([len(word.text) + len(between) for word in group])[:-1]
-            begins = begins + np.array([word.text[0] == " " for word in group])  # its own space is no part of a word
-            offsets = np.array(encoded.offsets[1:-1], np.int32).reshape(-1, 2)  # without [CLS] and [SEP]
-            owner = np.searchsorted(begins, np.maximum(offsets[:, 0], offsets[:, 1] - 1), "right") - 1
-            inside = np.maximum(offsets - begins[owner, None], 0).astype(np.int32)
-            for i in (i for i, word in enumerate(group) if word.begin is not None):
-                space = int(group[i].text[0] == " ")
-                inside[owner == i] = group[i].spans(inside[owner == i] + space) - space
-            parts.append((np.bincount(owner, minlength=len(group)), np.array(encoded.ids[1:-1], np.int32), inside))
-    counts, ids, spans = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return edges_of(counts), ids, spans
 
 
 # ---- answers
 
 
-class Span(NamedTuple):
-    """The first and the last token of an answer, counted from the first of its context."""
+def answer_tokens(
+    contexts: Contexts, context: int, place: tuple[int, int], answer: list[int] | None
+) -> tuple[int, int] | None:
+    """The first and the last token of the words at a place, narrowed to the answer; None if these words have no tokens.
 
-    first: int
-    last: int
-
-
-def answer_tokens(contexts: Contexts, context: int, place: Place, answer: list[int] | None) -> Span | None:
-    """The tokens of the words at a place, narrowed to the answer; None if these words have no tokens.
-
-    answer: the tokens of its text, which WordPiece looks for among those of its words, as the original does. None for
-    vocabularies that mark the beginnings of words, where an answer is often tokenized differently by itself.
+    Tokens are counted from the first of the context. answer: the tokens of its text, which WordPiece looks for among
+    those of its words, as the original does. None for vocabularies that mark the beginnings of words, where an answer
+    is often tokenized differently by itself.
     """
-    first, last = (contexts.word_at(context, character) for character in (place.start, place.end - 1))
+    begin, end = place
+    words = [contexts.word_at(context, character) for character in (begin, end - 1)]
     base = int(contexts.edges[context])
-    span = Span(int(contexts.token_edges[first]) - base, int(contexts.token_edges[last + 1]) - 1 - base)
-    if span.first > span.last:
+    first, last = int(contexts.token_edges[words[0]]) - base, int(contexts.token_edges[words[1] + 1]) - 1 - base
+    if first > last:
         return None  # words of control characters alone
-    tokens = slice(base + span.first, base + span.last + 1)
+    tokens = slice(base + first, base + last + 1)
     if answer is None:
-        inside = np.flatnonzero((contexts.end[tokens] > place.start) & (contexts.begin[tokens] < place.end))
-        return Span(span.first + int(inside[0]), span.first + int(inside[-1])) if len(inside) else span
+        inside = np.flatnonzero((contexts.end[tokens] > begin) & (contexts.begin[tokens] < end))
+        return (first + int(inside[0]), first + int(inside[-1])) if len(inside) else (first, last)
     ids, length = contexts.ids[tokens].tolist(), len(answer)
     if answer and ids != answer:  # the original's _improve_answer_span: 40 in "(40%)"
-        for i in range(span.first, span.first + len(ids) - length + 1):
-            if ids[i - span.first : i - span.first + length] == answer:
-                return Span(i, i + length - 1)
-    return span
+        for i in range(len(ids) - length + 1):
+            if ids[i : i + length] == answer:
+                return first + i, first + i + length - 1
+    return first, last

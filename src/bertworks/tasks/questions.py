@@ -47,15 +47,8 @@ class Question(NamedTuple):
         return self.impossible or bool(self.answers)
 
 
-class Place(NamedTuple):
-    """The characters `start` up to `end` of a context."""
-
-    start: int
-    end: int
-
-
-def locate(context: str, text: str, start: int) -> Place | None:
-    """Where `text` is: at the character `start`, else where it occurs if it occurs once; None if neither.
+def locate(context: str, text: str, start: int) -> tuple[int, int] | None:
+    """Where `text` begins and ends: at the character `start`, else where it occurs if it occurs once; None if neither.
 
     White space may differ in length.
     """
@@ -63,11 +56,11 @@ def locate(context: str, text: str, start: int) -> Place | None:
     if not words:
         return None
     if start >= 0 and context.startswith(text, start):
-        return Place(start, start + len(text))
+        return start, start + len(text)
     pattern = re.compile(r"\s+".join(map(re.escape, words)))
     if start >= 0 and (match := pattern.match(context, start)):
-        return Place(*match.span())
-    places = [Place(*match.span()) for match in pattern.finditer(context)]
+        return match.span()
+    places = [match.span() for match in pattern.finditer(context)]
     return places[0] if len(places) == 1 else None
 
 

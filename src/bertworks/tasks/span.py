@@ -222,7 +222,7 @@ def _find_answers(
                 skipped.append(question)
             else:
                 spans[i] = span
-                moved += [question] if place.start != start else []
+                moved += [question] if place[0] != start else []
     return spans, moved, skipped
 
 

@@ -170,13 +170,6 @@ class Tokenizer:
                 return self._cache.ids_of(texts)
             return [encoding.ids for encoding in self._plain.encode_batch_fast(texts, add_special_tokens=False)]
 
-    @functools.cached_property
-    def over_words(self) -> list[str]:
-        """Added tokens that reach over words: those with a space in them, or that take the space of the next word."""
-        tokens = [token for token in json.loads(self.pipeline)["added_tokens"] if token["content"] in self.added]
-        takes = self.kind != "wordpiece"
-        return [one["content"] for one in tokens if len(one["content"].split()) > 1 or (takes and one["rstrip"])]
-
     def inside(self, text: str) -> str:
         """`text` as it is tokenized after other text and a space: with a leading space if the vocabulary needs it."""
         return " " + text if self.leading_space else text

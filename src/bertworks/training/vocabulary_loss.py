@@ -196,7 +196,6 @@ def _kernel_cross_entropy(labels: Tensor, kernels: "Kernels") -> LossAndGrad:
         scores = hidden.new_empty(len(hidden), -(-V // ALIGNED) * ALIGNED)[:, :V]
         torch.mm(hidden, layer.weight.T, out=scores)  # without the bias, which the kernel adds
         losses, grad_sum = kernels.cross_entropy(scores, layer.bias.float(), labels[chunk])
-        grad = scores  # the kernel has overwritten them with their gradient
-        return losses.sum(), grad, grad_sum
+        return losses.sum(), scores, grad_sum  # the kernel has overwritten the scores with their gradient
 
     return loss_and_grad

@@ -14,8 +14,9 @@ from bertworks.data.masking import (
     IGNORED,
     MaskingConfig,
     RandomNumbers,
-    Rectangle,
-    _choose_spans,
+    UnmaskedBatch,
+    _choose_ngrams,
+    _choose_tokens,
     mask,
     max_predictions_per_seq,
 )
@@ -40,10 +41,11 @@ def rectangle(n, length, seed):
 
 def masked(n, length, seed, config, most=None, draws=None):
     ids, candidates, continues, lengths = rectangle(n, length, seed)
+    continues &= config.whole_word
     out = ids.copy()
     most = max_predictions_per_seq(length, config) if most is None else most
     draws = draws or RandomNumbers.of(generator(seed), (n, length), V)
-    positions, labels = mask(Rectangle(out, candidates, continues, lengths), draws, config, MASK, most)
+    positions, labels = mask(UnmaskedBatch(out, candidates, continues, lengths), draws, config, MASK, most)
     return ids, out, positions, labels, candidates, continues, lengths
 
 
@@ -111,9 +113,17 @@ def test_every_candidate_is_as_likely_as_any_other():
     ids = np.tile(np.arange(5, 45), (20000, 1))
     candidates = np.ones_like(ids, bool)
     draws = RandomNumbers.of(generator(3), ids.shape, V)
-    positions, _ = mask(Rectangle(ids, candidates, ~candidates, np.full(len(ids), 40)), draws, config, MASK, 6)
+    positions, _ = mask(UnmaskedBatch(ids, candidates, ~candidates, np.full(len(ids), 40)), draws, config, MASK, 6)
     counts = np.bincount(positions.ravel(), minlength=40)
     assert abs(counts / 20000 - 0.15).max() < 5 * (0.15 * 0.85 / 20000) ** 0.5
+
+
+def test_of_equal_priorities_the_left_one_is_chosen_on_every_processor():
+    """NumPy's argsort would order equal numbers as the instructions of the processor do."""
+    candidates = np.ones((3, 200), bool)
+    candidates[:, :2] = False
+    chosen = _choose_tokens(candidates, np.array([9, 30, 200]), np.full((3, 200), 0.5, np.float32))
+    assert [row.nonzero()[0].tolist() for row in chosen] == [[*range(2, 11)], [*range(2, 32)], [*range(2, 200)]]
 
 
 @pytest.mark.parametrize("whole_word, ngrams", [(False, 1), (True, 1), (False, 3), (True, 3)])
@@ -127,7 +137,7 @@ def test_a_mask_is_a_function_of_its_key_and_rows_of_a_group_stand_alone(whole_w
     draws = RandomNumbers.of(generator(9), (30, 50), V)
     for rows in (np.array([7]), np.array([3, 4, 20]), np.array([29, 0])):
         alone = ids[rows]
-        rectangle_of_rows = Rectangle(alone, candidates[rows], continues[rows], lengths[rows])
+        rectangle_of_rows = UnmaskedBatch(alone, candidates[rows], continues[rows], lengths[rows])
         found = mask(rectangle_of_rows, draws.rows(rows), config, MASK, labels.shape[1])
         assert (found[0] == positions[rows]).all() and (found[1] == labels[rows]).all() and (alone == out[rows]).all()
 
@@ -172,8 +182,8 @@ def test_ngrams_are_chosen_as_albert_does(n, length, seed, ngrams, whole_word):
             else:
                 words.append([cell])
         wanted = min(labels.shape[1], max(1, round(int(lengths[row]) * 0.3)))
-        spans = [1 + int((draws.spans[row, word[0]] >= chances[:-1] / chances[-1]).sum()) for word in words]
-        expected = albert_choice(words, wanted, draws.order[row], spans)
+        spans = [1 + int((draws.ngrams[row, word[0]] >= chances[:-1] / chances[-1]).sum()) for word in words]
+        expected = albert_choice(words, wanted, draws.priority[row], spans)
         assert set(positions[row][labels[row] != IGNORED].tolist()) == expected
 
 
@@ -181,9 +191,9 @@ def test_a_run_at_a_rows_end_is_cut_short_as_in_albert():
     """A start whose run would leave the row draws n as any other does: its longer runs become one."""
     candidates, spans = np.ones((1, 4), bool), np.array([[1, 1, 1, 3]])
     for order, expected in (([3, 2, 1, 0], [False, True, True, True]), ([0, 1, 2, 3], [True, True, True, False])):
-        found = _choose_spans(candidates, ~candidates, np.array([3]), np.array([order], np.float32), spans)
+        found = _choose_ngrams(candidates, ~candidates, np.array([3]), np.array([order], np.float32), spans)
         assert found[0].tolist() == expected
-    last_only = _choose_spans(candidates, ~candidates, np.array([1]), np.array([[3, 2, 1, 0]], np.float32), spans)
+    last_only = _choose_ngrams(candidates, ~candidates, np.array([1]), np.array([[3, 2, 1, 0]], np.float32), spans)
     assert last_only[0].tolist() == [False, False, False, True]
 
 

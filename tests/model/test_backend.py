@@ -184,4 +184,4 @@ def test_a_requested_reference_is_the_definition_in_evaluation_too():
     encoder, layout = build_model(TINY, (), seed=1).eval().encoder, Layout.of(None, 2, 4)
     for requested, kind in ((False, TorchAttention), (True, Attention)):
         plan = Reference(requested).make_plan(encoder, layout, ForwardOptions(), torch.device("cpu"))
-        assert {type(attention) for attention in plan.attentions} == {kind}
+        assert {type(attention) for attention in plan.layer_attentions} == {kind}

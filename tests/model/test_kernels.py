@@ -342,7 +342,7 @@ def one_layer(kernels, last):
 
     def run():
         plan = kernel_plan(encoder, Layout.of(mask, 4, 20), options, kernels)
-        return plan.run_layer(encoder.layers[0], x, plan.attentions[0], plan.dropout.layers[0])
+        return plan.run_layer(encoder.layers[0], x, plan.layer_attentions[0], plan.dropout.layers[0])
 
     return dict(encoder.layers[0].named_parameters()), x, run
 

@@ -208,7 +208,7 @@ def test_a_window_is_what_a_local_layer_sees():
     encoder = fresh(window, num_hidden_layers=3)
     layout = Layout.of(None, 1, 12)
     computation = encoder.backend.make_plan(encoder, layout, ForwardOptions(), torch.device("cpu"))
-    assert [attention.attention_mask is not None for attention in computation.attentions] == [False, True, True]
+    assert [attention.attention_mask is not None for attention in computation.layer_attentions] == [False, True, True]
     for layers, reach in [(1, 2), (2, 4)]:
         encoder = fresh({"attention_window": 2, "global_every": 1 << 30}, num_hidden_layers=layers + 1)
         encoder.layers[0].attention.output.weight.zero_()  # the first layer, which sees all, passes nothing on
@@ -232,7 +232,7 @@ def test_local_attention_in_blocks_equals_the_mask(direction, length, window, mo
         encoder = fresh(change, global_every=2, **plain).train(training)
         key = DropoutKey(1, 1) if training else None
         layout, options = Layout.of(mask, *ids.shape), ForwardOptions(key)
-        attentions = encoder.backend.make_plan(encoder, layout, options, torch.device("cpu")).attentions
+        attentions = encoder.backend.make_plan(encoder, layout, options, torch.device("cpu")).layer_attentions
         blocks = [isinstance(attention, BlockAttention) for attention in attentions]
         out = encoder(ids, mask, dropout=key)
         out.packed.pow(2).sum().backward()

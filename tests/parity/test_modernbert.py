@@ -55,7 +55,7 @@ def test_local_layers_in_blocks_and_a_converted_folder(tmp_path):
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load_model(tmp_path / "theirs")
     layout, device = Layout.of(None, 1, 530), torch.device("cpu")
-    attentions = ours.encoder.backend.make_plan(ours.encoder, layout, ForwardOptions(), device).attentions
+    attentions = ours.encoder.backend.make_plan(ours.encoder, layout, ForwardOptions(), device).layer_attentions
     assert [isinstance(attention, BlockAttention) for attention in attentions] == [False, True, True, False]
     same_logits(ours, theirs, 530)
     done = convert(tmp_path / "theirs", tmp_path / "converted")

@@ -100,9 +100,9 @@ def test_gradients_are_clipped_by_the_norm_of_the_kernel(monkeypatch):
     monkeypatch.setattr(type(found), "norm", lambda *given: calls.append(1) or norm(*given))
     optimizer = Optimizer(model, OptimConfig(rule="adamw"))
     (100 * model(torch.randn(8, 30)).square().sum()).backward()
-    expected, divided = optimizer.clip(), optimizer.adam.grad_scale
+    expected, divided = optimizer.clip(), optimizer.main.grad_scale
     assert divided > 1 and not calls
     optimizer.kernels = found
     torch.testing.assert_close(optimizer.clip(), expected, rtol=1e-6, atol=0)
-    torch.testing.assert_close(optimizer.adam.grad_scale, divided, rtol=1e-6, atol=0)
+    torch.testing.assert_close(optimizer.main.grad_scale, divided, rtol=1e-6, atol=0)
     assert calls

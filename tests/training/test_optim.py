@@ -90,7 +90,7 @@ def test_thirty_steps_of_the_original(name, tmp_path, monkeypatch):
     for key, parameter in model.named_parameters():
         if key.endswith("key.bias"):  # the true gradient is 0: what Adam makes of rounding
             continue
-        moments = loop.trainer.optimizer.adam.state[parameter]
+        moments = loop.trainer.optimizer.main.state[parameter]
         pairs = {
             "weights": (parameter.detach(), ours(final, key)),
             "m": (moments["exp_avg"], ours(slots, key, "/adam_m")),

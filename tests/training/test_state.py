@@ -38,7 +38,7 @@ def test_everything_comes_back(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
     assert fresh.state().keys() == optimizer.state().keys()
     assert all(torch.equal(value, fresh.state()[name]) for name, value in optimizer.state().items())
-    assert all(int(fresh.adam.state[p]["step"]) == 3 for p in fresh.parameters.values())
+    assert all(int(fresh.main.state[p]["step"]) == 3 for p in fresh.parameters.values())
     assert load_state(tmp_path / "none", other, fresh, ABC) is None
 
 

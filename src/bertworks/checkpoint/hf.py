@@ -11,7 +11,7 @@ from typing import Any
 
 from ..config import from_dict
 from ..files import InputError, check_version, clip, shorten
-from ..model.config import ACTIVATIONS, ModelConfig, TopConfig
+from ..model.config import ACTIVATION_NAMES, ModelConfig, TopConfig
 from ..tokenizer.settings import check_only
 from ..typed import check_fields
 from .families import FAMILIES, ROTARY, family_of
@@ -110,8 +110,8 @@ def config_from_hf(settings: Mapping[str, Any], where: str) -> ModelConfig:
         raise InputError(f"{where}: {error}") from None
     activation = values.get("hidden_act", "gelu")
     values["hidden_act"] = _SYNONYMS.get(activation, activation) if isinstance(activation, str) else activation
-    if not isinstance(activation, str) or values["hidden_act"] not in ACTIVATIONS:
-        raise InputError(f"{where}: hidden_act = {shorten(activation)}; expected one of {', '.join(ACTIVATIONS)}")
+    if not isinstance(activation, str) or values["hidden_act"] not in ACTIVATION_NAMES:
+        raise InputError(f"{where}: hidden_act = {shorten(activation)}; expected one of {', '.join(ACTIVATION_NAMES)}")
     if settings.get("is_decoder") and FAMILIES[name].causal:  # of transformers: a token sees what is left of it
         values["direction"] = "left"
     own = {f.name: settings.get(own_key(f.name)) for f in dataclasses.fields(ModelConfig)}

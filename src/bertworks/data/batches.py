@@ -1,8 +1,11 @@
-"""Batches as tensors: gather the spans, pair them, mask them, pad them.
+"""Batches as tensors: place the spans of an instance between special tokens, mask some tokens, pad (figure 2 of the
+paper). batch.py has the keys of a batch.
 
-The keys of a batch, their shapes and their meaning: batch.py. Shapes: B sequences, L positions, M masked slots.
+Shapes: B sequences of a batch, n of them from one block group, L positions, P predictions of a sequence at most, M = B
+P.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import Batch
-from .instances import GENERATOR_ROWS, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders
-from .masking import MaskingConfig, RandomNumbers, Rectangle, mask, max_predictions_per_seq
+from .instances import GENERATOR_ROWS, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders, runs
+from .masking import MaskingConfig, RandomNumbers, UnmaskedBatch, mask, max_predictions_per_seq
 from .store import Store
 
 if TYPE_CHECKING:  # the reading core needs the ids alone
@@ -46,9 +49,19 @@ class Vocabulary:
 class Selection:
     """Some instances of one block group: all that is needed to make them, without the plan of the group."""
 
-    key: tuple[int, ...]  # of the group's masks
-    numbers: NDArray[np.int64]  # (n,) rows of the group's plan, on which the masks depend
+    mask_key: tuple[int, ...]  # of the group
+    plan_rows: NDArray[np.int64]  # (n,) numbers of the rows of the group's plan, on which the masks depend
     plan: Plan  # (n, 6) these rows
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Which tokens of the text n instances have, and where; the other positions hold special tokens or padding."""
+
+    source: NDArray[np.int64]  # (n, L) offset in the shard of the token that a position holds, if it is of the text
+    is_text: NDArray[np.bool_]  # (n, L) whether it is: not [CLS], [SEP] or padding
+    lengths: NDArray[np.int64]  # (n,) tokens, with special ones
+    segment_1: NDArray[np.int64]  # (n,) first position of segment 1; `lengths` without one
 
 
 class PretrainingData:
@@ -80,77 +93,49 @@ class PretrainingData:
     def make(self, selections: list[Selection]) -> Arrays:
         """The batch of these instances; a pure function of the store, `selections` and the settings."""
         parts = [self._assemble(selection) for selection in selections]
-        ids, lengths, a_stops, pairs, *masks = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        column = np.arange(self.length)
-        batch = {
-            "input_ids": ids,
-            "attention_mask": column < lengths[:, None],
-            "token_type_ids": ((column >= a_stops[:, None]) & (column < lengths[:, None])).astype(np.int64),
-            "pair_labels": pairs,
-        }
-        if masks:
-            positions, labels = masks
-            indices = positions + self.length * np.arange(len(ids))[:, None]
-            batch["masked_positions"] = np.where(labels >= 0, indices, 0).reshape(-1)
+        batch = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+        if self.masking:
+            labels = batch["masked_labels"]  # (B, P)
+            positions = batch["masked_positions"] + self.length * np.arange(len(labels))[:, None]
+            batch["masked_positions"] = np.where(labels >= 0, positions, 0).reshape(-1)  # (M,)
             batch["masked_labels"] = labels.reshape(-1)
         return batch
 
-    def _assemble(self, selection: Selection) -> list[NDArray[Any]]:
-        """Ids, lengths, first position of segment 1, pair labels of instances; then masked positions and labels."""
-        ids, candidates, lengths, a_stops = self._gather(selection.plan)
-        arrays = [ids, lengths, a_stops, selection.plan[:, 5]]
+    def _assemble(self, selection: Selection) -> Arrays:
+        """The batch of these instances alone, with masked positions inside the instance, and their labels, (n, P)."""
+        plan, column = selection.plan, np.arange(self.length)
+        placement = self._place_pairs(plan) if self.pairs else self._place_segments(plan)
+        ids, is_real = self._gather(plan, placement), column < placement.lengths[:, None]
+        batch: Arrays = {
+            "input_ids": ids,
+            "attention_mask": is_real,
+            "token_type_ids": (is_real & (column >= placement.segment_1[:, None])).astype(np.int64),
+            "pair_labels": plan[:, 5],
+        }
         if self.masking:
-            random = self._random_numbers(selection.key, selection.numbers)
-            continues = self._continues(ids, candidates) if self.masking.whole_word else candidates
-            rectangle = Rectangle(ids, candidates, continues, lengths)
-            arrays += mask(rectangle, random, self.masking, self.vocabulary.mask_id, self.max_predictions)
-        return arrays
+            is_text, whole_word = placement.is_text, self.masking.whole_word
+            continues = self._continues(ids, is_text) if whole_word else np.zeros_like(is_text)
+            unmasked = UnmaskedBatch(ids, is_text, continues, placement.lengths)
+            random = self._random_numbers(selection.mask_key, selection.plan_rows)
+            masked = mask(unmasked, random, self.masking, self.vocabulary.mask_id, self.max_predictions)  # in place
+            batch["masked_positions"], batch["masked_labels"] = masked
+        return batch
 
-    def _continues(self, ids: NDArray[np.int64], candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Which positions continue the word in the position before."""
-        continues = self.vocabulary.continuation[ids]
-        if self.vocabulary.leading_space:
-            continues[:, 1:] &= candidates[:, :-1]
-        return continues
-
-    def _random_numbers(self, key: tuple[int, ...], rows: NDArray[np.int64]) -> RandomNumbers:
-        """The random numbers of these rows. Each generator gives those of all its rows, of which some are used."""
-        parts, spans = [], self.masking is not None and self.masking.ngrams > 1
-        for number, members in _runs(rows // GENERATOR_ROWS):
-            rng, shape = generator(*key, number), (GENERATOR_ROWS, self.length)
-            numbers = RandomNumbers.of(rng, shape, self.vocabulary.size, spans)
-            parts.append(numbers.rows(rows[members] % GENERATOR_ROWS))
-        return RandomNumbers.join(parts)
-
-    def _gather(self, plan: Plan) -> tuple[NDArray[Any], ...]:
-        """Ids of each row, the positions with tokens of the text, lengths, and first positions of segment 1."""
-        source, candidates, lengths, a_stops = self._pairs(plan) if self.pairs else self._segments(plan)
-        v = self.vocabulary
-        ids = np.where(np.arange(self.length) < lengths[:, None], v.sep_id, v.pad_id)  # [SEP] wherever no text token is
-        ids[:, 0] = v.cls_id
-        for s in np.unique(plan[:, 0]):
-            positions = candidates & (plan[:, :1] == s)
-            ids[positions] = self.shards[s].tokens[source[positions]]
-        return ids, candidates, lengths, a_stops
-
-    def _pairs(self, plan: Plan) -> tuple[NDArray[Any], ...]:
-        """[CLS] A [SEP] B [SEP]: which token of the shard each position holds; the rest as in `_gather`.
-
-        RoBERTa's layout has two separators before B, and no segment 1.
-        """
-        a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(1, 5))
+    def _place_pairs(self, plan: Plan) -> Placement:
+        """[CLS] A [SEP] B [SEP]. RoBERTa's layout has two separators before B, and no segment 1."""
+        a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(1, 5))  # (n, 1) each
         column = np.arange(self.length)
         a_length = a_stop - a_start
-        first = a_length + 1 + self.vocabulary.pair_separators  # position of B's first token
-        last = first + b_stop - b_start  # position of the last [SEP]
-        in_a = (column > 0) & (column <= a_length)
+        first = a_length + 1 + self.vocabulary.pair_separators  # (n, 1) position of B's first token
+        last = first + b_stop - b_start  # (n, 1) position of the last [SEP]
+        in_a = (column > 0) & (column <= a_length)  # (n, L)
         in_b = (column >= first) & (column < last)
         source = np.where(in_a, a_start + column - 1, b_start + column - first)
-        segments = first if self.vocabulary.segments else last + 1
-        return source, in_a | in_b, last[:, 0] + 1, segments[:, 0]
+        segment_1 = first if self.vocabulary.segments else last + 1
+        return Placement(source, in_a | in_b, last[:, 0] + 1, segment_1[:, 0])
 
-    def _segments(self, plan: Plan) -> tuple[NDArray[Any], ...]:
-        """[CLS] sentences [SEP], with one more [SEP] where a document begins inside; returns what `_pairs` does."""
+    def _place_segments(self, plan: Plan) -> Placement:
+        """[CLS] sentences [SEP], with one more [SEP] where a document begins inside."""
         separators = np.zeros((len(plan), self.length), bool)
         for s in np.unique(plan[:, 0]):
             rows = np.flatnonzero(plan[:, 0] == s)
@@ -160,19 +145,40 @@ class PretrainingData:
         lengths = plan[:, 2] - plan[:, 1] + separators.sum(1) + 2
         inside = (column > 0) & (column < lengths[:, None] - 1)
         source = plan[:, 1, None] + column - 1 - np.cumsum(separators, axis=1)
-        return source, inside & ~separators, lengths, lengths
+        return Placement(source, inside & ~separators, lengths, lengths)
+
+    def _gather(self, plan: Plan, placement: Placement) -> NDArray[np.int64]:
+        """(n, L) token ids: [CLS], the text, [SEP] at the other positions of each instance, padding."""
+        v = self.vocabulary
+        ids = np.where(np.arange(self.length) < placement.lengths[:, None], v.sep_id, v.pad_id)
+        ids[:, 0] = v.cls_id
+        for s in np.unique(plan[:, 0]):
+            in_shard = placement.is_text & (plan[:, :1] == s)
+            ids[in_shard] = self.shards[s].tokens[placement.source[in_shard]]
+        return ids
+
+    def _continues(self, ids: NDArray[np.int64], is_text: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(n, L) positions that continue the word in the position before."""
+        continues = self.vocabulary.continuation[ids]
+        if self.vocabulary.leading_space:
+            continues[:, 1:] &= is_text[:, :-1]
+        return continues
+
+    def _random_numbers(self, mask_key: tuple[int, ...], plan_rows: NDArray[np.int64]) -> RandomNumbers:
+        """The random numbers of these rows. Each generator gives those of all its rows, of which some are used."""
+        parts, ngrams = [], self.masking is not None and self.masking.ngrams > 1
+        for number, members in runs(plan_rows // GENERATOR_ROWS):
+            rng, shape = generator(*mask_key, number), (GENERATOR_ROWS, self.length)
+            numbers = RandomNumbers.of(rng, shape, self.vocabulary.size, ngrams)
+            parts.append(numbers.rows(plan_rows[members] % GENERATOR_ROWS))
+        return RandomNumbers.join(parts)
 
     def batches(self, size: int, most: int) -> Iterator[Batch]:
-        """The first `most` batches of one pass (for evaluation); the last may be smaller."""
-        position, count = Position(), 0
-        while position.group < self.stream.groups and count < most:
-            total = len(self.stream.group(position.group)[1])
-            if total:
-                batch, position = self.take(position, min(size, total - position.offset))
-                yield batch
-                count += 1
-            else:
-                position = Position(position.group + 1)
+        """The first `most` batches of one pass (for evaluation); the last one of each block group may be smaller."""
+        counts = ((group, len(self.stream.group(group).order)) for group in range(self.stream.groups))
+        ranges = ((group, start, min(size, n - start)) for group, n in counts for start in range(0, n, size))
+        for group, start, count in itertools.islice(ranges, most):
+            yield self.take(Position(group, start), count)[0]
 
 
 def select(
@@ -182,16 +188,16 @@ def select(
 
     Rows that are in no part are left out: those of other processes.
     """
-    instances, after = stream.take(position, count)
+    selected, after = stream.take(position, count)
     selections: list[list[Selection]] = [[] for _ in parts]
-    start = 0
-    for group, numbers in instances:
-        plan, _, key = stream.group(group)
+    start = 0  # row of the batch
+    for number, plan_rows in selected:
+        group = stream.group(number)
         for part, rows in zip(selections, parts, strict=True):
-            inside = numbers[max(rows.start - start, 0) : max(rows.stop - start, 0)]
+            inside = plan_rows[max(rows.start - start, 0) : max(rows.stop - start, 0)]
             if len(inside):
-                part.append(Selection(key, inside, plan[inside]))
-        start += len(numbers)
+                part.append(Selection(group.mask_key, inside, group.plan[inside]))
+        start += len(plan_rows)
     return selections, after
 
 
@@ -226,10 +232,3 @@ def as_tensors(batch: Arrays) -> Batch:
     from torch import from_numpy
 
     return {name: from_numpy(array) for name, array in batch.items()}
-
-
-def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
-    """Runs of equal neighbours: the value, and the slice that holds it."""
-    edges = np.flatnonzero(np.diff(values, prepend=-1))
-    for start, stop in zip(edges, [*edges[1:], len(values)], strict=True):
-        yield int(values[start]), slice(start, stop)

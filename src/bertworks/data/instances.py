@@ -1,7 +1,8 @@
-"""Which spans of the corpus make a training instance, and in which order the instances come.
+"""Which spans of the corpus make a training instance (paper, 3.1, task 2, and A.2), and in which order they come.
 
 Spans are those of create_pretraining_data.py of the original code. Nothing is stored: an instance is six integers,
-computed from sentence offsets when it is needed.
+computed from sentence offsets when it is needed. The first half of the file (`plan_document`) has the spans, the second
+(`InstanceStream`) the order.
 
 Order. A plan lists the instances of a block, about a million tokens of one shard. It is a pure function of (seed, pass,
 length, block). 16 blocks in random order make a block group, whose instances are shuffled together. So a position in
@@ -15,16 +16,16 @@ Input formats (RoBERTa 4.2, table 2). A segment-pair is the paper's; a sentence-
 full-sentences and doc-sentences are one segment of as many whole sentences as fit, across documents or not. One segment
 is cut the same way in every pass, and only its masks change. The offsets tell where a document begins inside it.
 
-Wrong pairs. Half the pairs are wrong. For next-sentence prediction B is then random; for sentence-order prediction
-(ALBERT 3.1) A and B are swapped. A single sentence has nothing to be swapped with: its B is random for both, as in
-ALBERT's create_pretraining_data.py.
+Wrong pairs. At random half of the pairs are wrong. For next-sentence prediction B is then random; for sentence-order
+prediction (ALBERT 3.1) A and B are swapped. An instance of a single sentence is always wrong: nothing is left to follow
+A or to be swapped with it, so B is random for both, as in the original code and ALBERT's.
 """
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,10 +56,8 @@ class InstanceConfig:
     sentence_order: bool = False
 
     def __post_init__(self) -> None:
-        if self.input_format not in get_args(InputFormat):
-            raise ValueError(
-                f"input_format = {self.input_format!r}; expected one of {', '.join(get_args(InputFormat))}"
-            )
+        if self.input_format not in (formats := get_args(InputFormat)):
+            raise ValueError(f"input_format = {self.input_format!r}; expected one of {', '.join(formats)}")
 
     @property
     def has_pairs(self) -> bool:
@@ -77,13 +76,21 @@ class Position:
     offset: int = 0  # instances of the group that have been read
 
 
+class BlockGroup(NamedTuple):
+    """Blocks whose instances are shuffled together."""
+
+    plan: Plan  # (n, 6)
+    order: NDArray[np.int64]  # (n,) rows of the plan as they are read
+    mask_key: tuple[int, ...]  # the random generators of its masks have this key and a number
+
+
 def generator(*key: int) -> np.random.Generator:
     """The random generator of a key: the same key gives the same numbers everywhere."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
 def plan_document(
-    document: int, offsets: Sequence[int], shard: "SentenceOffsets", target: int, longest: int, rng: random.Random
+    document: int, offsets: Sequence[int], sentences: "SentenceOffsets", target: int, longest: int, rng: random.Random
 ) -> Iterator[tuple[int, int, int, int, bool]]:
     """The instances of one document, as spans of token offsets (a_start, a_stop, b_start, b_stop, is_wrong).
 
@@ -97,15 +104,15 @@ def plan_document(
         if not is_full and i + 1 < n:
             i += 1
             continue
-        sentences = i + 1 - first
-        in_a = rng.randint(1, sentences - 1) if sentences >= 2 else 1
+        count = i + 1 - first  # sentences of the chunk
+        in_a = rng.randint(1, count - 1) if count >= 2 else 1
         a, b = [offsets[first], offsets[first + in_a]], [offsets[first + in_a], offsets[i + 1]]
-        is_wrong = sentences == 1 or rng.random() < 0.5
-        if is_wrong and shard.swaps and sentences > 1:
+        is_wrong = count == 1 or rng.random() < 0.5
+        if is_wrong and sentences.swaps and count > 1:
             a, b = b, a
         elif is_wrong:
-            b = shard.random_span(document, target - (a[1] - a[0]), rng)
-            i -= sentences - in_a  # put back the sentences that B would have had
+            b = sentences.random_span(document, target - (a[1] - a[0]), rng)
+            i -= count - in_a  # put back the sentences that B would have had
         truncate_pair(a, b, longest, rng)
         yield a[0], a[1], b[0], b[1], is_wrong
         i += 1
@@ -113,7 +120,7 @@ def plan_document(
 
 
 def plan_sentence_pairs(
-    document: int, offsets: Sequence[int], shard: "SentenceOffsets", longest: int, rng: random.Random
+    document: int, offsets: Sequence[int], sentences: "SentenceOffsets", longest: int, rng: random.Random
 ) -> Iterator[tuple[int, int, int, int, bool]]:
     """The instances of one document when A and B are a sentence each; arguments as in `plan_document`.
 
@@ -123,10 +130,10 @@ def plan_sentence_pairs(
     while i < len(offsets) - 1:
         a, b, used = [offsets[i], offsets[i + 1]], list(offsets[i + 1 : i + 3]), 2
         is_wrong = len(b) < 2 or rng.random() < 0.5
-        if is_wrong and shard.swaps and len(b) == 2:
+        if is_wrong and sentences.swaps and len(b) == 2:
             a, b = b, a
         elif is_wrong:
-            b, used = shard.random_span(document, 1, rng), 1
+            b, used = sentences.random_span(document, 1, rng), 1
         truncate_pair(a, b, longest, rng)
         yield a[0], a[1], b[0], b[1], is_wrong
         i += used
@@ -157,20 +164,20 @@ class SentenceOffsets:
         return offsets
 
     def random_span(self, document: int, target: int, rng: random.Random) -> list[int]:
-        """Start and stop of consecutive sentences from another document: `target` tokens or more, if it has so many."""
+        """Start and stop of consecutive sentences of another document: `target` tokens or more, if it has so many.
+
+        As in the original it is the same document if ten draws give no other.
+        """
         for _ in range(10):
             other = rng.randint(0, len(self.documents) - 2)
             if other != document:
                 break
         stop = int(self.documents[other + 1])
         i = rng.randint(0, stop - int(self.documents[other]) - 1) + int(self.documents[other])
-        start = end = int(self.offsets[i])
-        while i < stop:
+        start, i = int(self.offsets[i]), i + 1
+        while i < stop and self.offsets[i] - start < target:
             i += 1
-            end = int(self.offsets[i])
-            if end - start >= target:
-                break
-        return [start, end]
+        return [start, int(self.offsets[i])]
 
 
 def pack_sentences(shard: Shard, documents: range, limit: int, gap: int) -> tuple[NDArray[np.int64], ...]:
@@ -214,8 +221,8 @@ def expand_counts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray
 
 def plan_block(
     shard: Shard, documents: range, length: int, config: InstanceConfig, key: tuple[int, ...], separators: int = 1
-) -> Plan:
-    """The instances (n, 5) of some documents of a shard, in document order; a pure function of its arguments.
+) -> NDArray[np.int64]:
+    """A `Plan` (n, 5), without the shard, of some of its documents in their order; a pure function of the arguments.
 
     separators: special tokens between the two segments of a pair (RoBERTa has two).
     """
@@ -238,8 +245,15 @@ def plan_block(
     return np.array(rows, dtype=np.int64).reshape(-1, 5)
 
 
+# ---- the order of instances
+
+
 class InstanceStream:
-    """The endless, shuffled stream of instances of some shards at one sequence length."""
+    """The endless, shuffled stream of instances of some shards at one sequence length.
+
+    A block group has a number, counted over all epochs (`Position.group`), and a place in its pass. `group(number)` is
+    a BlockGroup; the last two are kept in memory.
+    """
 
     def __init__(self, shards: Sequence[Shard], length: int, config: InstanceConfig, seed: int, separators: int = 1):
         self.separators = separators
@@ -252,16 +266,16 @@ class InstanceStream:
         # Another process makes its own: plans are not sent, and the cache of a method cannot be.
         return InstanceStream, (self.shards, self.length, self.config, self.seed, self.separators)
 
-    def pass_of(self, group: int) -> int:
-        """The number of the pass, which decides spans and masks, that a block group belongs to."""
-        epoch = group // self.groups
+    def pass_of(self, number: int) -> int:
+        """The number of the pass, which decides spans and masks, that block group `number` belongs to."""
+        epoch = number // self.groups
         return epoch % self.config.dupe_factor if self.config.dupe_factor else epoch
 
     def blocks_of(self, number: int) -> list[tuple[int, int]]:
         """The pass and the index of each block of block group `number`: what `plan` takes."""
         pass_number = self.pass_of(number)
         order = generator(self.seed, BLOCK_ORDER, pass_number).permutation(len(self.blocks))
-        first = self._nth_group(number) * GROUP_BLOCKS
+        first = self._place(number) * GROUP_BLOCKS
         return [(pass_number, int(index)) for index in order[first : first + GROUP_BLOCKS]]
 
     def plan(self, pass_number: int, index: int) -> Plan:
@@ -275,42 +289,50 @@ class InstanceStream:
         """The plans of the blocks of block group `number`."""
         return [self.plan(*block) for block in self.blocks_of(number)]
 
-    def _nth_group(self, number: int) -> int:
-        """Which group of the pass comes as block group `number`: another order in each epoch."""
+    def _place(self, number: int) -> int:
+        """The place in its pass of block group `number`: another order in each epoch."""
         epoch, nth = divmod(number, self.groups)
         return int(generator(self.seed, GROUP_ORDER, epoch).permutation(self.groups)[nth])
 
-    def _make_group(self, number: int) -> tuple[Plan, NDArray[np.int64], tuple[int, ...]]:
-        """Plan (n, 6) of block group `number`, the order in which its rows are read, and the key of its masks."""
-        epoch, group = number // self.groups, self._nth_group(number)
-        rows = np.concatenate([np.empty((0, 6), np.int64), *self.plans(number)])
-        key = (self.seed, ROWS_AND_MASKS, self.pass_of(number), self.length, group)
-        rows = rows[generator(*key).permutation(len(rows))]
-        chunks = np.array_split(np.arange(len(rows)), range(GENERATOR_ROWS, len(rows), GENERATOR_ROWS))
-        # rows that share a generator of masks stay together
-        shuffled = generator(self.seed, CHUNK_ORDER, epoch, group).permutation(len(chunks))
-        return rows, np.concatenate([chunks[chunk] for chunk in shuffled]), key
+    def _make_group(self, number: int) -> BlockGroup:
+        """Block group `number`: instances in random order, so that rows that share a generator of masks come together.
+
+        The plan is the same in every epoch of a pass; the order of its chunks of GENERATOR_ROWS rows differs.
+        """
+        epoch, place = number // self.groups, self._place(number)
+        plan = np.concatenate([np.empty((0, 6), np.int64), *self.plans(number)])
+        key = (self.seed, ROWS_AND_MASKS, self.pass_of(number), self.length, place)
+        plan = plan[generator(*key).permutation(len(plan))]
+        chunks = np.array_split(np.arange(len(plan)), range(GENERATOR_ROWS, len(plan), GENERATOR_ROWS))
+        shuffled = generator(self.seed, CHUNK_ORDER, epoch, place).permutation(len(chunks))
+        return BlockGroup(plan, np.concatenate([chunks[chunk] for chunk in shuffled]), key)
 
     def take(self, position: Position, count: int) -> tuple[list[tuple[int, NDArray[np.int64]]], Position]:
-        """The next `count` instances as [(block group, rows of its plan)], and the position after them."""
-        instances: list[tuple[int, NDArray[np.int64]]] = []
+        """The next `count` instances as [(number of a block group, rows of its plan)], and the position after them."""
+        selected: list[tuple[int, NDArray[np.int64]]] = []
         empty = 0
         while count:
-            order = self.group(position.group)[1]
+            order = self.group(position.group).order
             rows = order[position.offset : position.offset + count]
             if len(rows):
-                instances.append((position.group, rows))
+                selected.append((position.group, rows))
                 count -= len(rows)
             empty = 0 if len(rows) else empty + 1
             if empty > self.groups:
                 raise ValueError("no training instance can be made from this corpus")
             used = position.offset + len(rows)
             position = Position(position.group + 1) if used >= len(order) else Position(position.group, used)
-        return instances, position
+        return selected, position
 
 
 def _blocks(shard: Shard) -> list[range]:
     """The blocks of a shard: consecutive documents of about BLOCK_TOKENS; a longer document is a block of its own."""
     starts = shard.sentences[shard.documents[:-1]] // BLOCK_TOKENS
-    edges = np.flatnonzero(np.diff(starts, prepend=-1))
-    return [range(a, b) for a, b in zip(edges, [*edges[1:], shard.n_documents], strict=True)]
+    return [range(run.start, run.stop) for _, run in runs(starts)]
+
+
+def runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
+    """Runs of equal neighbours: the value, and the slice that holds it. Values are not negative."""
+    edges = np.flatnonzero(np.diff(values, prepend=-1))
+    for start, stop in zip(edges, [*edges[1:], len(values)], strict=True):
+        yield int(values[start]), slice(start, stop)

@@ -128,7 +128,7 @@ class Prefetcher(BatchSource):
         """Whether the instances of an update can be selected without waiting for plans."""
         stream, (group, offset) = self._streams[request.stream], (request.position.group, request.position.offset)
         return stream.is_planned(group) and (
-            offset + request.count < len(stream.group(group)[1]) or stream.is_planned(group + 1)
+            offset + request.count < len(stream.group(group).order) or stream.is_planned(group + 1)
         )
 
     def _submit(self, request: BatchRequest) -> None:
@@ -139,7 +139,7 @@ class Prefetcher(BatchSource):
         self._pending.append((request, self._pool.submit(_make, request.stream, selections), after))
         # The next group is planned block by block while this one is read, the last block when four fifths are read.
         if after.offset:
-            read = after.offset / len(stream.group(after.group)[1])
+            read = after.offset / len(stream.group(after.group).order)
             stream.plan_ahead(after.group + 1, min(1.0, 1.25 * read))
 
 

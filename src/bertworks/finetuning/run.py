@@ -22,6 +22,7 @@ from ..checkpoint.pooling import Pooling, write_pooling
 from ..checkpoint.start import initial_model
 from ..config import to_toml
 from ..files import InputError, atomic_write, clip, to_json, write_json, write_text
+from ..model.bert import encoders_in
 from ..model.build import build_model
 from ..model.config import HeadName
 from ..model.heads import Model
@@ -249,7 +250,9 @@ def start_model(
     if config.trained == "head":
         model.freeze()
     elif config.trained != "all":
-        model.freeze_lowest(model.config.num_hidden_layers - config.trained)
+        for encoder in encoders_in(model):  # their dropout stays on
+            encoder.embeddings.requires_grad_(False)
+            encoder.layers[: model.config.num_hidden_layers - config.trained].requires_grad_(False)
     return model, fresh
 
 

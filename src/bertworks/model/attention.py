@@ -105,7 +105,7 @@ def build_attention_mask(layout: Layout, direction: str, device: torch.device, w
     """True for keys that a query attends to, (B, 1, 1, L), or (B or 1, 1, L, L) if queries differ; None: all.
 
     direction: "left" or "right": attention to that context only. window: number of tokens in each direction; 0: all.
-    Every query, also of padding, attends to itself, because a softmax over no keys is NaN.
+    With a direction or window every query attends to itself, also one of padding, so that none is left without keys.
     """
     real, L = None if layout.mask is None else layout.mask[:, None, None, :], layout.L
     window = window if layout.static or window < L - 1 else 0

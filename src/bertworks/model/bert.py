@@ -6,8 +6,9 @@ optimized implementations. Only Encoder uses the layout of a batch. attention.py
 fast/ has faster implementations. BERT's relatives are settings of the same modules (config.py); recurrent.py and
 comparators.py have the encoders that the paper compares with.
 
-Shapes: B sequences, L positions, T tokens of a batch without its padding (layout.py), E embedding width, D hidden
-width, I feed-forward width, V vocabulary. The paper's L, H and A are `num_hidden_layers`, D and `num_attention_heads`.
+Shapes: B sequences, L positions, T tokens of a batch without its padding, except for some that fills T up to a multiple
+(layout.py), E embedding width, D hidden width, I feed-forward width, V vocabulary. The paper's L, H and A are
+`num_hidden_layers`, D and `num_attention_heads`.
 """
 
 from collections.abc import Callable
@@ -120,15 +121,20 @@ class Layer(nn.Module):
 
     def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
         """(T, D) to (T, D), or to the rows (R, D) that are used of the last layer."""
-        update = self.attention(self.attention_norm(x) if self.pre else x, attention, dropout.attention_weights)
-        x = dropout.attention_output.add(attention.output_rows(x), update)  # x + dropout(update)
-        x = x if self.pre else self.attention_norm(x)
-        x = dropout.output.add(x, self.feed_forward(self.output_norm(x) if self.pre else x))
-        return x if self.pre else self.output_norm(x)
+        if self.pre:
+            update = self.attention(self.attention_norm(x), attention, dropout.attention_weights)
+            x = dropout.attention_output.add(attention.output_rows(x), update)  # x + dropout(update)
+            return dropout.output.add(x, self.feed_forward(self.output_norm(x)))
+        update = self.attention(x, attention, dropout.attention_weights)
+        x = self.attention_norm(dropout.attention_output.add(attention.output_rows(x), update))
+        return self.output_norm(dropout.output.add(x, self.feed_forward(x)))
 
 
 class Pooler(nn.Linear):
-    """A dense layer and tanh (DistilBERT: ReLU) on one vector of each sequence, (B, D) to (B, D)."""
+    """A dense layer and tanh (DistilBERT: ReLU) on one vector of each sequence, (B, D) to (B, D) (modeling.py).
+
+    Of [CLS] it is the paper's C, which next-sentence prediction and classifiers read.
+    """
 
     def __init__(self, config: ModelConfig):
         super().__init__(config.hidden_size, config.hidden_size, config.bias)
@@ -169,7 +175,7 @@ class Encoder(nn.Module):
         self.final_norm = layer_norm(config, self.width) if config.norm == "pre" else None
         self.pooler = build_pooler(config) if pooler else None
         self.pooler_dropout = Dropout(config.head_dropout, POOLER_SITE) if config.rules.pooler_dropout else None
-        self.backend: Any = Reference()  # chooses how a batch is computed
+        self.backend: Any = Reference()  # chooses how a batch is computed; build_model puts fast/'s Backend here
 
     def forward(
         self,
@@ -199,17 +205,17 @@ class Encoder(nn.Module):
         inputs = plan.layout.token_inputs(input_ids, token_type_ids, self.config.position_offset)
         x = self.embeddings(*inputs, plan.dropout.embeddings)  # (T, D)
         states: list[Tensor] = []
-        for i, attention in enumerate(plan.attentions):
+        for i, attention in enumerate(plan.layer_attentions):
             if hidden_states:
                 states.append(x)
             layer = self.layers[i % len(self.layers)]  # ALBERT applies one layer n times
             x = plan.run_layer(layer, x, attention, plan.dropout.layers[i])
-        complete = len(plan.attentions) == self.config.num_hidden_layers
+        complete = len(plan.layer_attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:
             x = self.final_norm(x)
         layout = plan.output_layout  # of the rows that the last layer returned
         pooled = self._pool(x, layout, dropout) if complete and self.pooler is not None else None
-        weights = plan.attentions[0].weights or () if plan.attentions else ()  # all layers append to one list
+        weights = plan.layer_attentions[0].weights or () if plan.layer_attentions else ()  # of all layers, in one list
         outputs = (*states, x) if hidden_states else None
         return EncoderOutput(x, layout, pooled, outputs, tuple(weights) if attentions else None)
 

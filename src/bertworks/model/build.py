@@ -22,13 +22,13 @@ def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int 
     width = width or config.hidden_size
     if name == "mlm":
         return MaskedLMHead(config)
-    if name == "nsp":  # two scores of the pooled output (section 3.1, task 2): label 0 = B follows A, 1 = B is random
-        return nn.Linear(config.hidden_size, 2)
+    if name == "nsp":
+        return ClassificationHead(config, 2, config.hidden_size, 0.0)
     if name == "tagger":
         return TokenHead(config, labels, width, config.head_dropout)
     if name == "span":
         return TokenHead(config, 2, width, 0.0)  # run_squad.py drops nothing before its span head
-    return ClassificationHead(config, {"choice": 1, "sop": 2}.get(name, labels), width)
+    return ClassificationHead(config, {"choice": 1, "sop": 2}.get(name, labels), width, config.head_dropout)
 
 
 def needs_pooler(heads: Sequence[HeadName], top: TopConfig = NO_TOP) -> bool:

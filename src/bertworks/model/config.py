@@ -2,7 +2,8 @@
 
 Relatives: RoBERTa (Liu et al. 2019), ALBERT (Lan et al. 2019), DistilBERT (Sanh et al. 2019). Beyond BERT's limits:
 rotary positions (Su et al. 2021), pre-LayerNorm (Xiong et al. 2020), GeGLU (Shazeer 2020), local attention in
-alternation with global (Beltagy et al. 2020; Warner et al. 2024).
+alternation with global (Beltagy et al. 2020; Warner et al. 2024). The fields of ModelConfig to `pad_token_id` are those
+of the paper and of bert_config.json; the others are for relatives and later ideas.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,66 +11,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu", "tanh", "linear"]  # bert.py has their functions
-ACTIVATIONS: tuple[str, ...] = get_args(Activation)
+ACTIVATION_NAMES: tuple[str, ...] = get_args(Activation)
 HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"]
-
-
-class FamilyRules(NamedTuple):
-    """What a family computes differently from BERT, apart from the fields of ModelConfig."""
-
-    pooler_activation: str = "tanh"
-    pooler_dropout: bool = False  # dropout before the pooler, with the dropout rate of the heads
-    pooler_without_head: bool = True  # whether an encoder without heads has its pooler
-    mlm_act: str | None = None  # activation of the masked-LM head (RoBERTa: exact GELU); None: that of the layers
-    transform: bool = False  # the pooler is a Transform, and heads of tokens begin with one (ModernBERT)
-    first_norm: bool = True  # with pre-LayerNorm: whether the first layer has one before its attention
-
-
-FAMILY_RULES = {
-    "bert": FamilyRules(),
-    "roberta": FamilyRules(pooler_dropout=True, mlm_act="gelu"),
-    "albert": FamilyRules(),
-    "distilbert": FamilyRules(pooler_activation="relu", pooler_without_head=False),
-    "modernbert": FamilyRules(pooler_activation="linear", pooler_without_head=False, transform=True, first_norm=False),
-}
-_LARGEST = 1 << 24
-# Smallest and largest value of numbers; of other whole numbers: 1 and _LARGEST
-_LIMITS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("type_vocab_size", "pad_token_id", "embedding_size", "position_offset"), (0, _LARGEST)),
-    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), (0, 0.999)),
-    "num_hidden_layers": (0, 1_000),
-    "attention_window": (0, 1 << 31),
-    "global_every": (1, 1 << 31),
-    "layer_norm_eps": (0, 1),
-    "initializer_range": (0, 1e3),
-    "rope_theta": (1, 1e12),
-    "local_rope_theta": (0, 1e12),
-}
-# A field and its values that require values of another field
-_REQUIRED: tuple[tuple[str, tuple[str, ...], str, tuple[Any, ...]], ...] = (
-    ("layer_type", ("lstm", "gru"), "position_embedding_type", ("learned", "sinusoidal")),
-    ("layer_type", ("lstm", "gru"), "shared_layers", ("none",)),
-    ("layer_type", ("lstm", "gru"), "norm", ("post",)),
-    ("layer_type", ("lstm", "gru"), "feed_forward", ("dense",)),
-    ("layer_type", ("lstm", "gru"), "attention_window", (0,)),
-    ("layer_type", ("lstm", "gru"), "bias", (True,)),
-    ("position_embedding_type", ("rotary",), "position_offset", (0,)),
-    ("start", ("position-heads",), "position_embedding_type", ("learned",)),
-    ("start", ("position-heads",), "layer_type", ("attention",)),
-    ("start", ("position-heads",), "embedding_size", (0,)),
-    ("direction", ("pair",), "classifier_pooling", ("cls",)),  # its pooler reads one token of each encoder
-)
-
-
-def check_fields(config: Any, limits: Mapping[str, tuple[float, float]], prefix: str = "") -> None:
-    """Raises ValueError for a value that its Literal type excludes, or that is outside its limits."""
-    for field in fields(config):
-        name, value = field.name, getattr(config, field.name)
-        if get_origin(field.type) is Literal and value not in get_args(field.type):
-            raise ValueError(f"{prefix}{name} = {value!r}; expected one of {', '.join(get_args(field.type))}")
-        low, high = limits.get(name, (0, 0))
-        if value is not None and name in limits and not low <= value <= high:
-            raise ValueError(f"{prefix}{name} = {value}; expected a number from {low} to {high:,}")
 
 
 @dataclass(frozen=True)
@@ -116,8 +59,8 @@ class ModelConfig:
     classifier_dropout: float | None = None
     # use the word embeddings as the output matrix of the masked-LM head
     tie_word_embeddings: bool = True
-    # initialization: normal (the paper's truncated normal); position-heads (for learned positions): some attention
-    # heads attend to a token's neighbours from the beginning
+    # initialization: normal (truncated, as in the original code); position-heads (for learned positions): some
+    # attention heads attend to a token's neighbours from the beginning
     start: Literal["normal", "position-heads"] = "normal"
     # matrices and LayerNorms add a bias; false: only the last matrix of each head does (ModernBERT)
     bias: bool = True
@@ -167,7 +110,7 @@ class ModelConfig:
         return self.embedding_size or self.hidden_size
 
     @property
-    def rules(self) -> FamilyRules:
+    def rules(self) -> "FamilyRules":
         """What the family computes differently from BERT."""
         return FAMILY_RULES[self.family]
 
@@ -199,6 +142,70 @@ class TopConfig:
     def needs_pooler(self) -> bool:
         """Whether a head that reads whole sequences reads the encoder's pooler."""
         return self.pooler and not self.bilstm_layers and self.layers == "last"
+
+
+# ---- families
+
+
+class FamilyRules(NamedTuple):
+    """What a family computes differently from BERT, apart from the fields of ModelConfig."""
+
+    pooler_activation: str = "tanh"
+    pooler_dropout: bool = False  # dropout before the pooler, with the dropout rate of the heads
+    pooler_without_head: bool = True  # whether an encoder without heads has its pooler
+    mlm_act: str | None = None  # activation of the masked-LM head (RoBERTa: exact GELU); None: that of the layers
+    transform: bool = False  # the pooler is a Transform, and heads of tokens begin with one (ModernBERT)
+    first_norm: bool = True  # with pre-LayerNorm: whether the first layer has one before its attention
+
+
+FAMILY_RULES = {
+    "bert": FamilyRules(),
+    "roberta": FamilyRules(pooler_dropout=True, mlm_act="gelu"),
+    "albert": FamilyRules(),
+    "distilbert": FamilyRules(pooler_activation="relu", pooler_without_head=False),
+    "modernbert": FamilyRules(pooler_activation="linear", pooler_without_head=False, transform=True, first_norm=False),
+}
+
+# ---- what is allowed
+
+_LARGEST = 1 << 24
+# Smallest and largest value of numbers; of other whole numbers: 1 and _LARGEST
+_LIMITS: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(("type_vocab_size", "pad_token_id", "embedding_size", "position_offset"), (0, _LARGEST)),
+    **dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), (0, 0.999)),
+    "num_hidden_layers": (0, 1_000),
+    "attention_window": (0, 1 << 31),
+    "global_every": (1, 1 << 31),
+    "layer_norm_eps": (0, 1),
+    "initializer_range": (0, 1e3),
+    "rope_theta": (1, 1e12),
+    "local_rope_theta": (0, 1e12),
+}
+# A field and its values that require values of another field
+_REQUIRED: tuple[tuple[str, tuple[str, ...], str, tuple[Any, ...]], ...] = (
+    ("layer_type", ("lstm", "gru"), "position_embedding_type", ("learned", "sinusoidal")),
+    ("layer_type", ("lstm", "gru"), "shared_layers", ("none",)),
+    ("layer_type", ("lstm", "gru"), "norm", ("post",)),
+    ("layer_type", ("lstm", "gru"), "feed_forward", ("dense",)),
+    ("layer_type", ("lstm", "gru"), "attention_window", (0,)),
+    ("layer_type", ("lstm", "gru"), "bias", (True,)),
+    ("position_embedding_type", ("rotary",), "position_offset", (0,)),
+    ("start", ("position-heads",), "position_embedding_type", ("learned",)),
+    ("start", ("position-heads",), "layer_type", ("attention",)),
+    ("start", ("position-heads",), "embedding_size", (0,)),
+    ("direction", ("pair",), "classifier_pooling", ("cls",)),  # its pooler reads one token of each encoder
+)
+
+
+def check_fields(config: Any, limits: Mapping[str, tuple[float, float]], prefix: str = "") -> None:
+    """Raises ValueError for a value that its Literal type excludes, or that is outside its limits."""
+    for field in fields(config):
+        name, value = field.name, getattr(config, field.name)
+        if get_origin(field.type) is Literal and value not in get_args(field.type):
+            raise ValueError(f"{prefix}{name} = {value!r}; expected one of {', '.join(get_args(field.type))}")
+        low, high = limits.get(name, (0, 0))
+        if value is not None and name in limits and not low <= value <= high:
+            raise ValueError(f"{prefix}{name} = {value}; expected a number from {low} to {high:,}")
 
 
 NO_TOP = TopConfig()  # heads read the encoder itself

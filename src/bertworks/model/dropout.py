@@ -1,11 +1,12 @@
 """Dropout: x * mask / (1 - rate) (paper, A.2: 0.1 on all layers). Most of this file makes the masks reproducible.
 
-On a CPU they are a pure function of (seed, step, site, row). So resume is exact, and neither the number of processes
-nor that of micro-batches changes a mask.
+A *site* is the number of a dropout in the network: 0 for the embeddings, then three in each layer (`LayerDropout`),
+then the head's. On a CPU masks are a pure function of (seed, step, site, row of the batch, shape of a row). So resume
+is exact, and neither the number of processes nor that of micro-batches changes a mask.
 
 On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here
-the masks come from NumPy's Philox, a counter-based generator. Its key is the seed, the step and the site (the number of
-a dropout in the network); its counter is the row of the global batch, so any process can make just its own rows.
+the masks come from NumPy's Philox, a counter-based generator. Its key is the seed, the step and the site; its counter
+is the row of the global batch, so any process can make just its own rows.
 
 One random byte decides one element. The rate is therefore rounded to 1/256 (0.1 becomes 26/256 = 0.1016), and the scale
 uses the rounded rate, which keeps the expectation exact. Below 1/32 and above 31/32 a byte would round far (0.001 to
@@ -75,11 +76,10 @@ BLOCK = 32  # random bytes of one Philox counter value
 _THREADED_FROM = 8_000_000  # elements of all masks of a pass: smaller masks are drawn in less time by one thread
 _ONE = np.uint16(0x3F80)  # the bits of 1.0 in bfloat16
 
-# The sites: numbers of the dropouts of a network, by which their masks differ
 EMBEDDING_SITE = 0
 POOLER_SITE = (1 << 16) - 1  # of RoBERTa's dropout before the pooler: the last one
 
-Site = tuple[int, float, tuple[int, ...]]  # number, rate, shape of the mask
+Site = tuple[int, float, tuple[int, ...]]  # site, rate, shape of the mask
 
 
 def layer_site(number: int) -> int:
@@ -101,7 +101,7 @@ class DropoutKey:
     row: int = 0
 
     def mask(self, site: int, rate: float, shape: tuple[int, ...]) -> Tensor:
-        """(B, ...) = `shape`, bfloat16: 0 where dropped, else 1. `site`: the number of a dropout in the network."""
+        """(B, ...) = `shape`, bfloat16: 0 where dropped, else 1."""
         return torch.from_numpy(self._draw((site, rate, shape))).view(torch.bfloat16).view(shape)
 
     def masks(self, sites: Sequence[Site]) -> list[Tensor | None]:
@@ -136,7 +136,7 @@ class DropoutKey:
         return (self.step << 16) + site
 
     def packed_mask(self, site: int, rate: float, layout: Layout, width: int) -> Tensor:
-        """(T, width): the mask of a packed batch. A token's mask does not depend on the padding around it."""
+        """(T, width): the mask of a packed batch. A token's mask depends on its position and L, not on other tokens."""
         return layout.pack(self.mask(site, rate, (layout.B, layout.L, width)).flatten(0, 1))
 
 
@@ -168,17 +168,17 @@ def keyed_dropout(
 ) -> EncoderDropout:
     """Dropout with the masks of a key. output_positions: the positions that the last layer returns; None: all."""
     c, B, L = config, layout.B, layout.L
-    hidden, weights, tokens = c.hidden_dropout_prob, c.attention_probs_dropout_prob, (B, L, c.hidden_size)
-    per_layer = [(weights, (B, c.num_attention_heads, L, L)), (hidden, tokens), (hidden, tokens)]  # rate, shape
-    if c.layer_type != "attention":  # recurrent layers have the last one only
-        per_layer[:2] = [(0.0, shape) for _, shape in per_layer[:2]]
-    masks = iter(key.masks([(layer_site(i) + j, *site) for i in range(layers) for j, site in enumerate(per_layer)]))
+    weights, hidden = c.attention_probs_dropout_prob, c.hidden_dropout_prob
+    rates = (weights, hidden, hidden) if c.layer_type == "attention" else (0.0, 0.0, hidden)  # of a LayerDropout
+    shapes = (B, c.num_attention_heads, L, L), (B, L, c.hidden_size), (B, L, c.hidden_size)
+    sites = [range(layer_site(layer), layer_site(layer + 1)) for layer in range(layers)]
+    masks = iter(key.masks([site for three in sites for site in zip(three, rates, shapes, strict=True)]))
     dropouts = []
-    for i in range(layers):
-        of_weights, *others = (next(masks) for _ in per_layer)
-        positions = output_positions if i == layers - 1 else None
-        packed = [None if mask is None else layout.pack(mask.flatten(0, 1), positions) for mask in others]
-        dropouts.append(LayerDropout(SiteDropout(weights, of_weights), *(SiteDropout(hidden, mask) for mask in packed)))
+    for layer in range(layers):
+        weights_mask, *masks_of_tokens = next(masks), next(masks), next(masks)
+        positions = output_positions if layer == layers - 1 else None
+        packed = [None if mask is None else layout.pack(mask.flatten(0, 1), positions) for mask in masks_of_tokens]
+        dropouts.append(LayerDropout(SiteDropout(weights, weights_mask), *(SiteDropout(hidden, m) for m in packed)))
     of_embeddings = key.packed_mask(EMBEDDING_SITE, hidden, layout, c.embedding_width) if hidden else None
     return EncoderDropout(SiteDropout(hidden, of_embeddings), dropouts)
 

@@ -1,8 +1,14 @@
 """The options of a forward pass, the plan by which an encoder computes it, and its output.
 
 A plan has the layout of the batch, and the attention and dropout of each layer. `Reference` makes plans with the
-definitions of attention.py and dropout.py; fast/backend.py selects faster implementations. In order: Encoder.forward ->
-make_plan -> global_and_local (which tokens attend to which) -> attention_of_layers -> keyed_dropout or torch_dropout.
+definitions of attention.py and dropout.py. `build_model` puts the `Backend` of fast/backend.py in its place, which
+selects faster implementations; `loop.compute = "reference"` puts it back.
+
+In order: Encoder.forward -> make_plan -> global_and_local (which tokens attend to which) -> build_plan ->
+attention_of_layers (one for each layer) -> keyed_dropout or torch_dropout -> the layers (bert.py).
+
+Shapes: B sequences, L positions, T rows of a packed batch, R of them that the last layer returns, D hidden width, N
+heads.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,11 +50,11 @@ class ForwardOptions:
 class EncoderOutput:
     """The output of an encoder.
 
-    `packed` (T, D) is the last layer on real tokens, whose positions are in `layout`. `pooled` (B, D) is the pooler's
-    output on the first token, on the last one if the context is left only, or on the mean of all
-    (`classifier_pooling`); None without a pooler. The rest only if requested: `states`, the embeddings and each layer's
-    output in packed form; `hidden_states`, the same as (B, L, D), zeros on padding; `attentions`, (B, N, L, L) of each
-    layer. With pre-LayerNorm only the last state is normalised.
+    `packed` is the last layer on real tokens, (T, D), or (R, D) with `output_positions`; `layout` has the position of
+    each row. `pooled` (B, D) is the pooler's output on the first token, on the last one if the context is left only, or
+    on the mean of all (`classifier_pooling`); None without a pooler. The rest only if requested: `states`, the
+    embeddings and each layer's output in packed form; `hidden_states`, the same as (B, L, D), zeros on padding;
+    `attentions`, the weights (B, N, L, L) of each layer. With pre-LayerNorm only the last state is normalised.
     """
 
     packed: Tensor
@@ -83,14 +89,14 @@ class ForwardPlan:
 
     name: str
     layout: Layout
-    attentions: Sequence[Attention]  # of each layer that is computed
+    layer_attentions: Sequence[Attention]  # one for each layer that is computed
     dropout: EncoderDropout
     run_layer: Callable[[nn.Module, Tensor, Attention, Any], Tensor] = run_layer
 
     @property
     def output_layout(self) -> Layout:
         """The layout of the last layer's output."""
-        positions = self.attentions[-1].output_positions if self.attentions else None
+        positions = self.layer_attentions[-1].output_positions if self.layer_attentions else None
         return self.layout if positions is None else self.layout.at(positions)
 
 
@@ -119,13 +125,13 @@ def build_plan(
     name: str, encoder: Any, layout: Layout, scopes: tuple[Attention, Attention], options: ForwardOptions
 ) -> ForwardPlan:
     """The plan with the attention of global and of local layers (`global_and_local`)."""
-    attentions = attention_of_layers(encoder, layout, scopes, options)
+    layer_attentions = attention_of_layers(encoder, layout, scopes, options)
     if encoder.training and options.dropout is not None:
-        positions = attentions[-1].output_positions if attentions else None
-        dropout = keyed_dropout(encoder.config, len(attentions), options.dropout, layout, positions)
+        positions = layer_attentions[-1].output_positions if layer_attentions else None
+        dropout = keyed_dropout(encoder.config, len(layer_attentions), options.dropout, layout, positions)
     else:
-        dropout = torch_dropout(encoder.config, len(attentions), encoder.training)
-    return ForwardPlan(name, layout, attentions, dropout)
+        dropout = torch_dropout(encoder.config, len(layer_attentions), encoder.training)
+    return ForwardPlan(name, layout, layer_attentions, dropout)
 
 
 def attention_of_layers(
@@ -140,16 +146,16 @@ def attention_of_layers(
         raise ValueError("recurrent layers have no attention weights")
     global_attention, local_attention = scopes
     layers, head_mask = range(config.num_hidden_layers)[: options.depth], options.head_mask
-    attentions = [local_attention if i % config.global_every else global_attention for i in layers]
+    layer_attentions = [local_attention if i % config.global_every else global_attention for i in layers]
     if options.attentions:
-        weights: list[Tensor] = []
-        attentions = [replace(attention, weights=weights) for attention in attentions]
+        weights: list[Tensor] = []  # all layers append to this list
+        layer_attentions = [replace(attention, weights=weights) for attention in layer_attentions]
     if head_mask is not None:
         expected = (config.num_hidden_layers, config.num_attention_heads)
         if head_mask.shape != expected:
             raise ValueError(f"head_mask of shape {tuple(head_mask.shape)}; expected {expected}, layers and heads")
-        attentions = [replace(attention, head_mask=head_mask[i]) for i, attention in enumerate(attentions)]
+        layer_attentions = [replace(attention, head_mask=head_mask[i]) for i, attention in enumerate(layer_attentions)]
     positions = options.returned_positions(encoder)
-    if attentions and positions is not None and len(positions) < layout.T:
-        attentions[-1] = replace(attentions[-1], output_positions=positions)
-    return attentions
+    if layer_attentions and positions is not None and len(positions) < layout.T:
+        layer_attentions[-1] = replace(layer_attentions[-1], output_positions=positions)
+    return layer_attentions

@@ -25,10 +25,10 @@ POOLED_MULTIPLE = 16  # in inference the number of pooled tokens that the last l
 
 
 class MaskedLMHead(Transform):
-    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embeddings (paper, A.2).
+    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embeddings (3.1; run_pretraining.py).
 
-    A config without `tie_word_embeddings` gives the decoder a matrix of its own. `head(x)` takes (M, D) to (M, E),
-    ready for the product with that matrix.
+    `head(x)` takes (M, D) to (M, E), ready for the product with that matrix: `Model.masked_lm_logits` has all. A config
+    without `tie_word_embeddings` gives the decoder a matrix of its own.
     """
 
     def __init__(self, config: ModelConfig):
@@ -39,14 +39,15 @@ class MaskedLMHead(Transform):
 
 
 class ClassificationHead(nn.Linear):
-    """Pooled output, dropout, K scores (section 4.1: W in R^{K x H}); K = 1 is a regression.
+    """The pooled output C (B, D), dropout, K scores C W^T + b, whose softmax is P (section 4.1); K = 1 is a regression.
 
+    The head of next-sentence prediction is one without dropout (3.1, task 2): label 0 = B follows A, 1 = B is random.
     ALBERT's sentence-order head is one too: label 0 = A and B in their order, 1 = swapped.
     """
 
-    def __init__(self, config: ModelConfig, labels: int, width: int):
+    def __init__(self, config: ModelConfig, labels: int, width: int, rate: float):
         super().__init__(width, labels)
-        self.dropout = Dropout(config.head_dropout, head_site(config.num_hidden_layers))
+        self.dropout = Dropout(rate, head_site(config.num_hidden_layers))
 
     def forward(self, pooled: Tensor, dropout: DropoutKey | None = None) -> Tensor:
         """(B, D) to (B, K). `dropout`: key of the mask in training; None leaves it to torch."""
@@ -122,6 +123,17 @@ class Model(nn.Module):
             positions = torch.cat([positions, positions[:1].expand(-len(positions) % POOLED_MULTIPLE)])
         return self.encode(batch, dropout, positions).pooled
 
+    @property
+    def decoder(self) -> Tensor:
+        """(V, E): the word embeddings, or the masked-LM head's own matrix if it has one."""
+        head: Any = self.heads["mlm"]
+        return (head.decoder or self.encoder.embeddings.word).weight
+
+    def masked_lm_logits(self, hidden: Tensor) -> Tensor:
+        """(M, D) encoder output at some positions to (M, V) scores; training does it in chunks (`OutputLayer`)."""
+        head = self.heads["mlm"]
+        return F.linear(head(hidden), self.decoder, head.bias)  # type: ignore[arg-type]
+
     def freeze_unused_layers(self) -> None:
         """Turn off the gradients of layers above those that the feature head reads: they have no part in any loss."""
         depth = self.config.num_hidden_layers if self.depth is None else self.depth
@@ -129,12 +141,6 @@ class Model(nn.Module):
             encoder.layers[depth:].requires_grad_(False)
             if encoder.final_norm is not None and depth < self.config.num_hidden_layers:
                 encoder.final_norm.requires_grad_(False)
-
-    def freeze_lowest(self, layers: int) -> None:
-        """Turn off the gradients of the embeddings and of the first `layers` layers. Their dropout stays on."""
-        for encoder in encoders_in(self):
-            encoder.embeddings.requires_grad_(False)
-            encoder.layers[:layers].requires_grad_(False)
 
     def freeze(self) -> None:
         """Turn off gradients and dropout of the encoder's layers and embeddings. Its pooler is still trained."""
@@ -148,14 +154,3 @@ class Model(nn.Module):
         if self.frozen:
             self.encoder.eval()
         return self
-
-    @property
-    def decoder(self) -> Tensor:
-        """(V, E): the masked-LM head's own matrix if it has one, else the word embeddings."""
-        head: Any = self.heads["mlm"]
-        return (head.decoder or self.encoder.embeddings.word).weight
-
-    def masked_lm_logits(self, hidden: Tensor) -> Tensor:
-        """(M, D) encoder output at some positions to (M, V) scores; training does it in blocks (`OutputLayer`)."""
-        head = self.heads["mlm"]
-        return F.linear(head(hidden), self.decoder, head.bias)  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""Initialization: the paper's truncated normal, sinusoidal positions, position heads; also copies in bfloat16.
+"""Initialization: a truncated normal as in the original code (modeling.py), sinusoidal positions, position heads; also
+copies in bfloat16.
 
 Shapes: P positions, D hidden width, H head size.
 """

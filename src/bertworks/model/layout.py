@@ -1,12 +1,14 @@
 """A batch without its padding: which positions of the (B, L) rectangle hold real tokens.
 
 Between the embeddings and the heads every operation on single tokens works on real tokens alone, packed in T rows; only
-attention and recurrence see the rectangle. Positions are those of the flattened rectangle, b * L + l.
+attention and recurrence see the rectangle. In this file a *position* is one of the flattened rectangle, b * L + l, and
+a *row* one of the packed form.
 
-Example: mask [[1, 1, 0], [1, 1, 1]] has index [0, 1, 3, 4, 5] and inverse [0, 1, 0, 2, 3, 4] (without the padding that
-fills T up to a multiple).
+Example: mask [[1, 1, 0], [1, 1, 1]] has 5 rows. `index`, the position of each row, is [0, 1, 3, 4, 5]; `inverse`, the
+row of each position, is [0, 1, 0, 2, 3, 4]. T is then filled up to a multiple of 64 or 128 by rows of padding, or all
+padding is kept if it is not enough.
 
-Shapes: B sequences, L positions, T rows of the packed form, D hidden width.
+Shapes: B sequences, L positions of a sequence, T rows, R rows that the last layer returns, D hidden width.
 """
 
 from collections.abc import Mapping
@@ -30,27 +32,27 @@ class Layout:
     B: int
     L: int
     mask: Tensor | None  # (B, L) bool, True = real token
-    index: Tensor | None  # (T,) flat positions of the real tokens, then of some padding that fills up the last step
-    inverse: Tensor | None  # (B*L,) row of each position in the packed form; 0 for padding left out
+    index: Tensor | None  # (T,) position of each row: the real tokens, then some padding that fills up the last step
+    inverse: Tensor | None  # (B*L,) row of each position; 0 for padding left out
     static: bool = False  # whether no shape or branch may depend on the values of the mask
     is_subset: bool = False  # whether it covers only some of the real tokens (of the last layer)
 
     @property
     def T(self) -> int:
-        """The number of rows of the packed form."""
+        """The number of rows."""
         return self.B * self.L if self.index is None else len(self.index)
 
     @classmethod
     def of_batch(cls, batch: Mapping[str, Tensor]) -> "Layout":
         """The layout that `with_layout` has found, or as `of`."""
         B, L = batch["input_ids"].shape
-        positions = batch.get(PACKED_POSITIONS)
-        if positions is None:
+        index = batch.get(PACKED_POSITIONS)
+        if index is None:
             return cls.of(batch["attention_mask"], B, L)
-        if not len(positions):
-            return cls(B, L, None, None, None)
-        mask, size = batch["attention_mask"].bool(), B * L
-        return cls(B, L, mask, *((None, None) if len(positions) == size else (positions, inverse_of(positions, size))))
+        mask = batch["attention_mask"].bool() if len(index) else None
+        if len(index) in (0, B * L):  # there is no padding, or all of it is kept
+            return cls(B, L, mask, None, None)
+        return cls(B, L, mask, index, inverse_of(index, B * L))
 
     @classmethod
     def of(cls, attention_mask: Tensor | None, B: int, L: int) -> "Layout":
@@ -77,34 +79,34 @@ class Layout:
     def token_inputs(
         self, input_ids: Tensor, token_type_ids: Tensor | None, offset: int
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """(B, L) ids and segments to (T,) ids, segments and rows of the position table.
+        """(B, L) ids and segments to (T,) ids, segments and indices of position embeddings.
 
-        offset: rows of the table before the first token's. With an offset only real tokens count, as in fairseq.
+        offset: embeddings before the first token's. With an offset only real tokens count, as in fairseq.
         """
         ids, segments = input_ids.reshape(-1), None if token_type_ids is None else token_type_ids.reshape(-1)
         if offset and self.mask is not None:
-            positions = (self.mask.cumsum(1) - 1).clamp(min=0).view(-1) + offset
+            embeddings = (self.mask.cumsum(1) - 1).clamp(min=0).view(-1) + offset
         else:
-            positions = torch.arange(self.L, device=ids.device).expand(self.B, -1).reshape(-1) + offset
+            embeddings = torch.arange(self.L, device=ids.device).expand(self.B, -1).reshape(-1) + offset
         if self.index is None:
-            return ids, segments, positions
-        return ids[self.index], None if segments is None else segments[self.index], positions[self.index]
+            return ids, segments, embeddings
+        return ids[self.index], None if segments is None else segments[self.index], embeddings[self.index]
 
     def pack(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
-        """(B*L, D) to (T, D), or to (R, D), the rows of these flat positions."""
-        index = self.index if positions is None else positions
-        return x if index is None else _Pack.apply(x, index)
+        """(B*L, D) to (T, D), or to (R, D) at these positions."""
+        positions = self.index if positions is None else positions
+        return x if positions is None else _Pack.apply(x, positions)
 
     def at(self, positions: Tensor) -> "Layout":
         """The layout of these positions alone, (R,)."""
         return replace(self, index=positions, inverse=inverse_of(positions, self.B * self.L), is_subset=True)
 
     def take(self, x: Tensor, positions: Tensor) -> Tensor:
-        """(T, D) to (R, D), the rows of flat positions."""
+        """(T, D) to (R, D), the rows of these positions."""
         return _Pack.apply(x, self.rows(positions))
 
     def unpack(self, x: Tensor) -> Tensor:
-        """(T, D) to (B*L, D); padding holds copies of a real token, which must be masked in attention.
+        """(T, D) to (B*L, D). Padding without a row holds a copy of the first row. Attention must mask all padding.
 
         Raises ValueError if this layout has no row for some real tokens.
         """
@@ -123,26 +125,26 @@ class Layout:
         return self.restore(x).sum(1) / count
 
     def ends(self, device: torch.device, last: bool) -> Tensor:
-        """(B,) row of each sequence's first, or last, real token in the packed form."""
+        """(B,) row of each sequence's first, or last, real token."""
         return self.rows(self.end_positions(device, last))
 
     def end_positions(self, device: torch.device, last: bool) -> Tensor:
-        """(B,) flat position of each sequence's first, or last, real token."""
-        start = torch.arange(self.B, device=device) * self.L
-        return start + self._reading_keys(device, from_right=last).argmin(1)
+        """(B,) position of each sequence's first, or last, real token."""
+        first = torch.arange(self.B, device=device) * self.L
+        return first + self._reading_ranks(device, from_right=last).argmin(1)
 
     def order(self, device: torch.device, from_right: bool) -> Tensor:
-        """(B, L) positions in reading order: real tokens of each sequence from the left or right, then its padding."""
-        return self._reading_keys(device, from_right).argsort(1)
+        """(B, L) columns in reading order: real tokens of each sequence from the left or right, then its padding."""
+        return self._reading_ranks(device, from_right).argsort(1)
 
-    def _reading_keys(self, device: torch.device, from_right: bool) -> Tensor:
-        """(B, L) sort keys: a position with a smaller key is read earlier."""
-        positions = torch.arange(self.L, device=device).expand(self.B, -1)
-        keys = -positions if from_right else positions
-        return keys if self.mask is None else torch.where(self.mask, keys, positions + self.L)
+    def _reading_ranks(self, device: torch.device, from_right: bool) -> Tensor:
+        """(B, L): a token with a smaller number is read earlier."""
+        columns = torch.arange(self.L, device=device).expand(self.B, -1)
+        ranks = -columns if from_right else columns
+        return ranks if self.mask is None else torch.where(self.mask, ranks, columns + self.L)
 
     def rows(self, positions: Tensor) -> Tensor:
-        """Rows in the packed form of flat (B*L) positions."""
+        """The rows of these positions."""
         return positions if self.inverse is None else self.inverse[positions]
 
     def has(self, positions: Tensor) -> bool:
@@ -151,7 +153,7 @@ class Layout:
 
 
 def with_layout(batch: Batch) -> Batch:
-    """The batch with what `Layout.of_batch` needs, so that no mask is looked at where it would have to be waited for.
+    """The batch with the `index` that `Layout.of_batch` needs, so that a GPU need not be waited for to find it.
 
     Raises ValueError if a sequence has no real token to pool.
     """
@@ -159,14 +161,14 @@ def with_layout(batch: Batch) -> Batch:
         return batch
     mask = batch["attention_mask"]
     layout = Layout.of(mask, *mask.shape)
-    positions = layout.index
-    if positions is None:
-        positions = torch.arange(0 if layout.mask is None else mask.numel(), device=mask.device)
-    return batch | {PACKED_POSITIONS: positions}
+    index = layout.index
+    if index is None:  # empty: no padding; else all padding is kept
+        index = torch.arange(0 if layout.mask is None else mask.numel(), device=mask.device)
+    return batch | {PACKED_POSITIONS: index}
 
 
 def inverse_of(index: Tensor, size: int) -> Tensor:
-    """(B*L,) row of each position in the packed form; 0 for padding left out."""
+    """(B*L,) row of each position; 0 for padding left out."""
     return index.new_zeros(size).index_copy_(0, index, torch.arange(len(index), device=index.device))
 
 
@@ -185,7 +187,7 @@ class _Pack(torch.autograd.Function):
 
 
 class _Unpack(torch.autograd.Function):
-    """Packed rows to positions. Padding has no influence, so the gradient only gathers the real tokens."""
+    """Rows to positions. Padding has no influence, so the gradient only gathers that of the rows' own positions."""
 
     @staticmethod
     def forward(ctx, x, index, inverse):  # type: ignore[no-untyped-def]

@@ -1,4 +1,8 @@
-"""Pre-training from folders: a store, a recipe, and perhaps a model to continue from, become a run folder (run.py)."""
+"""Pre-training from folders: a store, a recipe, and perhaps a model to continue from, become a run folder (run.py).
+
+The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result), snapshots/ (models of
+earlier steps, if requested) and results.json. A rerun resumes; a finished run is left as it is.
+"""
 
 import contextlib
 import dataclasses

@@ -1,9 +1,7 @@
 """Pre-training on a store of tokens (paper 3.1, A.2; its comparators, 5.1).
 
-The run folder holds recipe.toml (resolved), log.jsonl, state/ (resume), model/ (the result), snapshots/ (models of
-earlier steps, if requested) and results.json. A rerun resumes; a finished run is left as it is. What comes from the
-tokenizer, from model folders and from other processes is passed in (job.py): ids, initial weights, a function that
-saves a model, and one that makes batches ahead of training.
+What comes from the tokenizer, from model folders and from other processes is passed in (job.py, which writes the run
+folder): ids, initial weights, a function that saves a model, and one that makes batches ahead of training.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -51,9 +49,9 @@ class PretrainingFeed:
         """The next batch; a new phase begins at the start of its own stream."""
         phase = self.phase_at(budget_used)
         position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
-        rows = self.micro_batches(self.phases[phase])
-        arrays, after = self.source.take(BatchRequest(phase, position, self.phases[phase].batch_size, rows))
-        micro_batches = [(as_tensors(batch), part.start) for batch, part in zip(arrays, rows, strict=True)]
+        ranges = self.micro_batches(self.phases[phase])
+        arrays, after = self.source.take(BatchRequest(phase, position, self.phases[phase].batch_size, ranges))
+        micro_batches = [(as_tensors(batch), rows.start) for batch, rows in zip(arrays, ranges, strict=True)]
         return AccumulationBatch(micro_batches, (phase, after.group, after.offset))
 
     def micro_batches(self, phase: Phase) -> tuple[range, ...]:
@@ -106,6 +104,6 @@ class StoreTraining:
         return TrainingLoop(trainer, run, evaluate_now, after_step=save_snapshot)
 
     def evaluate(self, model: Model, objective: Objective, world: World, phase: int = -1) -> dict[str, float]:
-        """The metrics on held-out text, cut into instances of one phase's length."""
+        """The metrics on held-out text, cut into instances of one phase's length; phase: its index, -1: the last."""
         data = self.config.data(self.store, "validation", self.vocabulary, self.config.phases[phase].length)
         return evaluate(model, objective, data.batches(64, self.config.eval_batches), world)

@@ -5,7 +5,7 @@ In reading order:
     config.py           settings of every recipe: budget, precision, optimizer; the progress of a run
     objectives.py       the losses of pre-training, as sums and counts
     task_objectives.py  the losses of fine-tuning and distillation
-    vocabulary_loss.py  cross entropy over the vocabulary, in blocks
+    vocabulary_loss.py  cross entropy over the vocabulary, in chunks
     trainer.py          one training step after another: `Trainer.steps`
     loop.py             a run: log, evaluate and keep the best weights, save, stop, after each step
     optim.py            Adam, LAMB and Muon, learning rate schedules

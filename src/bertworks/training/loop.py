@@ -146,7 +146,10 @@ class TrainingLoop:
         return 0 < self.patience <= self.progress.since_best and self.trainer.budget_used < 1
 
     def train(self, log: "Log", stop: "Stop") -> bool:
-        """Train until the budget is used; False if a signal or `on_record` has stopped the run, which is saved then."""
+        """Train until the budget is used; False if the run was stopped, which is saved then.
+
+        What stops it is a signal, or the caller's function that gets each record of the log (`Run.on_record`).
+        """
         best = BestWeights(self.trainer, self.run.out)
         with ThreadPoolExecutor(1, "state") as thread:
             checkpoints = Checkpoints(self.trainer, self.run, thread)

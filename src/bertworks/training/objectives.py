@@ -53,12 +53,12 @@ def _with_output_positions(batch: Batch) -> Batch:
 
     Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
     """
-    ids, packing = batch["input_ids"], Layout.of_batch(batch)
+    ids, layout = batch["input_ids"], Layout.of_batch(batch)
     read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
     read[batch["masked_positions"][batch["masked_slots"]]] = True
-    read[packing.end_positions(ids.device, last=False)] = True
+    read[layout.end_positions(ids.device, last=False)] = True
     computed = torch.ones_like(read)
-    if packing.index is not None:  # padding may have no row of its own; its gradient would be that of another token
+    if layout.index is not None:  # padding may have no row of its own; its gradient would be that of another token
         computed = batch["attention_mask"].bool().flatten()
     positions, others = ((computed & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
     return batch | {"output_positions": torch.cat([positions, others[: -len(positions) % FILL]])}
@@ -66,9 +66,8 @@ def _with_output_positions(batch: Batch) -> Batch:
 
 def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
     """The masked-LM loss at `masked_positions`."""
-    # the encoder's output at the masked positions, (M, D)
-    used = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))
-    layer = OutputLayer.of(model, used)
+    hidden = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))  # (M, D), of unused slots too
+    layer = OutputLayer.of(model, hidden)
     return linear_cross_entropy(layer, batch["masked_labels"], batch["masked_slots"], model.kernels)
 
 
@@ -91,13 +90,12 @@ class PretrainingObjective(Objective):
         return counts
 
     def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        # the cells have each sequence's first token; an encoder that reads from left to right pools the last one
-        cells = batch["output_positions"] if model.config.direction != "left" else None
-        out = model.encode(batch, dropout, cells)
+        # they have each sequence's first token; an encoder that reads from left to right pools the last one
+        positions = batch["output_positions"] if model.config.direction != "left" else None
+        out = model.encode(batch, dropout, positions)
         terms = {"mlm": _token_loss(model, out, batch)}
         if self.pair:
-            key = (dropout,) if self.pair == "sop" else ()  # ALBERT drops some of what its head reads
-            terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, *key), batch["pair_labels"])
+            terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, dropout), batch["pair_labels"])
         return terms
 
 

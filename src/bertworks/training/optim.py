@@ -1,10 +1,16 @@
 """Optimizer and learning rate (paper A.2; optimization.py of the original code).
 
-Four rules, two of them with one fused kernel. `bert_adam` is the original's: no bias correction, eps outside it, decay
-scaled by the rate. AdamW's update with learning rate, eps and decay rescaled each step is the same update, so torch's
-fused kernel serves both. `albert_lamb` is LAMB (You et al. 2020, algorithm 2) for large batches as it trained ALBERT:
-without bias correction (its lamb_optimizer.py). `muon` is Muon (Jordan et al. 2024) for the matrices of the layers and
-AdamW for the rest. Query and key are part of the rest: updates of Muon's size would undo position heads.
+The paper's rule, `bert_adam`, is Adam with weight decay and without bias correction: with the gradient g of weights w
+
+    m = beta1 * m + (1 - beta1) * g
+    v = beta2 * v + (1 - beta2) * g^2
+    w = w - lr * (m / (sqrt(v) + eps) + decay * w)
+
+torch's fused AdamW computes it (`without_bias_correction`); the rule `adamw` is AdamW itself. Two rules are not in the
+paper; their classes are at the end of the file. `albert_lamb` is LAMB (You et al. 2020, algorithm 2) for large batches
+as it trained ALBERT: without bias correction (its lamb_optimizer.py). `muon` is Muon (Jordan et al. 2024) for the
+matrices of the layers and AdamW for the rest. Query and key are part of the rest: updates of Muon's size would undo
+position heads.
 """
 
 import math
@@ -23,7 +29,7 @@ from .precision import compute_dtype
 if TYPE_CHECKING:
     from ..model.acceleration import Kernels
 
-
+Settings = tuple[float, float, float]  # learning rate, eps and weight decay
 SLOWER = 0.1  # factor of the learning rate of query and key while position heads are protected
 
 
@@ -43,6 +49,20 @@ def learning_rate(config: OptimConfig, budget_used: float, update: int | None = 
     if config.schedule == "google":
         return config.lr * (started if started < 1 else left)
     return config.lr * min(1.0, started, left / (1 - config.warmup if config.schedule == "hf" else config.decay))
+
+
+def without_bias_correction(lr: float, eps: float, decay: float, betas: tuple[float, ...], update: int) -> Settings:
+    """The settings with which update number `update` (from 0) of AdamW is that of `bert_adam`.
+
+    AdamW, with t = update + 1, c = 1 - beta1^t and root = sqrt(1 - beta2^t), is
+
+        w = w - lr' * (m / c / (sqrt(v) / root + eps') + decay' * w)
+
+    which is bert_adam's formula if lr' = lr * c / root, eps' = eps / root and decay' = decay * root / c.
+    """
+    root = math.sqrt(1 - betas[1] ** (update + 1))
+    scale = root / (1 - betas[0] ** (update + 1))
+    return lr / scale, eps / root, decay * scale
 
 
 class Optimizer:
@@ -65,14 +85,14 @@ class Optimizer:
             if encoder.config.start != "position-heads":
                 raise InputError("optim.protected_updates needs a model with start = 'position-heads'; leave it out")
             self.words, self.subspace = encoder.embeddings.word.weight, encoder.config.position_subspace
-        adam, muon = self._groups(self.parameters.keys() - self.by_muon), self._groups(self.by_muon)
+        groups, muon_groups = self._groups(self.parameters.keys() - self.by_muon), self._groups(self.by_muon)
         beta1, beta2 = config.betas
-        self.adam: torch.optim.Optimizer
+        self.main: torch.optim.Optimizer  # of all parameters that Muon does not update
         if config.rule == "albert_lamb":
-            self.adam = Lamb(adam, config.lr, (beta1, beta2), config.eps)
+            self.main = Lamb(groups, config.lr, (beta1, beta2), config.eps)
         else:
-            self.adam = torch.optim.AdamW(adam, config.lr, (beta1, beta2), config.eps, fused=True)
-        self.muon = Muon(muon, {"lr": config.muon_lr, "weight_decay": 0.0}) if muon else None
+            self.main = torch.optim.AdamW(groups, config.lr, (beta1, beta2), config.eps, fused=True)
+        self.muon = Muon(muon_groups, {"lr": config.muon_lr, "weight_decay": 0.0}) if muon_groups else None
 
     def _groups(self, names: Collection[str]) -> list[dict[str, Any]]:
         """Parameters with equal settings, in torch's form."""
@@ -88,30 +108,30 @@ class Optimizer:
         ]
 
     def clip(self) -> Tensor:
-        """Clip the gradients by their global norm, which is returned. Adam does so in the pass of its next step."""
+        """The norm of all gradients; if it is above `max_grad_norm`, they are scaled down to that norm.
+
+        AdamW scales them in the pass of its next step, which divides by `grad_scale`; those of LAMB and Muon are
+        scaled here.
+        """
         limit = self.config.max_grad_norm
-        parameters = [p for p in self.parameters.values() if p.grad is not None]
-        for p in parameters:
-            if p.grad.is_sparse:  # type: ignore[union-attr]  # of word embeddings whose head had nothing to predict
-                p.grad = p.grad.to_dense()  # type: ignore[union-attr]
-        gradients: list[Tensor] = [p.grad for p in parameters]  # type: ignore[misc]
+        for p in self.parameters.values():
+            if p.grad is not None and p.grad.is_sparse:  # of word embeddings whose head had nothing to predict
+                p.grad = p.grad.to_dense()
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
         if self.kernels is not None and all(one.is_contiguous() and one.dtype is torch.float32 for one in gradients):
             norm = self.kernels.norm(gradients)
         else:
             norm = torch.nn.utils.get_total_norm(gradients)
         # below the limit every gradient is multiplied by 1: left out on a CPU, while a GPU would have to be waited for
         clips = bool(limit) and not (norm.is_cpu and norm + 1e-6 <= limit)
-        if isinstance(self.adam, Lamb):
-            if clips:
-                torch.nn.utils.clip_grads_with_norm_(parameters, limit, norm)
-        else:  # divisor of the gradients
-            self.adam.grad_scale = ((norm + 1e-6) / limit).clamp(min=1.0) if clips else None  # type: ignore[attr-defined]
-        if clips and self.muon is not None:
-            torch.nn.utils.clip_grads_with_norm_([self.parameters[name] for name in self.by_muon], limit, norm)
+        self.main.grad_scale = ((norm + 1e-6) / limit).clamp(min=1.0) if clips else None  # type: ignore[attr-defined]
+        if clips:
+            names: Collection[str] = self.parameters if isinstance(self.main, Lamb) else self.by_muon
+            torch.nn.utils.clip_grads_with_norm_([self.parameters[name] for name in names], limit, norm)
         return norm
 
     def step(self, update: int, budget_used: float, norm: Tensor | None = None) -> float:
-        """Make update number `update` (from 0); returns the learning rate used, with `layer_decay` that of the top.
+        """Make update number `update` (from 0) and remove the gradients; returns the learning rate (of the top layer).
 
         norm: of the gradients; if it is not finite, nothing is updated. It is not read: a GPU would be waited for.
         """
@@ -119,20 +139,16 @@ class Optimizer:
         protects = update < self.config.protected_updates
         if protects and self.words is not None and self.words.grad is not None:
             self.words.grad[:, self.subspace] = 0.0
-        # bert_adam: w -= lr * (m / (sqrt(v) + eps) + decay * w). AdamW, with c = 1 - beta1^t and root = sqrt(1 -
-        # beta2^t): w -= lr' * (m / c / (sqrt(v) / root + eps') + decay' * w). Equal for lr' = lr / scale, eps' = eps /
-        # root and decay' = decay * scale, where scale = root / c.
-        beta1, beta2 = self.config.betas
-        root = math.sqrt(1 - beta2 ** (update + 1))
-        scale = root / (1 - beta1 ** (update + 1)) if self.config.rule == "bert_adam" else 1.0
-        for group in self.adam.param_groups:
-            group["lr"] = lr * group["lr_scale"] * (SLOWER if protects and group["protected"] else 1.0) / scale
-            group["eps"] = self.config.eps / (root if self.config.rule == "bert_adam" else 1.0)
-            group["weight_decay"] = group["decay"] * scale
+        for group in self.main.param_groups:
+            group_lr = lr * group["lr_scale"] * (SLOWER if protects and group["protected"] else 1.0)
+            settings = group_lr, self.config.eps, group["decay"]
+            if self.config.rule == "bert_adam":
+                settings = without_bias_correction(*settings, self.config.betas, update)
+            group["lr"], group["eps"], group["weight_decay"] = settings
         found_inf = None if norm is None else (~torch.isfinite(norm)).float()
-        self.adam.found_inf = found_inf  # type: ignore[attr-defined]
-        self.adam.step()
-        self.adam.grad_scale = None  # type: ignore[attr-defined]  # it was that of these gradients
+        self.main.found_inf = found_inf  # type: ignore[attr-defined]
+        self.main.step()
+        self.main.grad_scale = None  # type: ignore[attr-defined]  # it was that of these gradients
         if self.muon is not None:
             self.muon.found_inf = found_inf
             for group in self.muon.param_groups:
@@ -156,10 +172,10 @@ class Optimizer:
             self._state(name)[p] = {"step": torch.tensor(float(updates), device=p.device), **saved}
 
     def _state(self, name: str) -> Any:
-        return self.muon.state if self.muon is not None and name in self.by_muon else self.adam.state
+        return self.muon.state if self.muon is not None and name in self.by_muon else self.main.state
 
 
-# ---- layer-wise learning rates, LAMB and Muon
+# ---- beyond the paper: learning rates by layer, LAMB, Muon
 
 
 def layers_from_top(names: Iterable[str]) -> dict[str, int]:

@@ -34,7 +34,7 @@ class DistillationObjective(Objective):
 
     def prepare(self, batch: Batch) -> Batch:
         tokens = batch["attention_mask"].flatten().nonzero().squeeze(1)
-        return with_slots(super().prepare(batch)) | {"token_cells": tokens}
+        return with_slots(super().prepare(batch)) | {"token_positions": tokens}
 
     def counts(self, batch: Batch) -> dict[str, int]:
         masked, tokens = int((batch["masked_labels"] != IGNORED).sum()), int(batch["attention_mask"].sum())
@@ -42,7 +42,7 @@ class DistillationObjective(Objective):
 
     def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out, labels, slots = model.encode(batch, dropout), batch["masked_labels"], batch["masked_slots"]
-        masked, tokens = batch["masked_positions"], batch["token_cells"]
+        masked, tokens = batch["masked_positions"], batch["token_positions"]
         positions, used, used_cells = masked, labels != IGNORED, slots
         if self.every_token:
             used_cells = torch.arange(len(tokens), device=tokens.device)
@@ -168,13 +168,13 @@ class TaggingObjective(Objective):
     """Softmax over K tags at every token with a label (section 5.3)."""
 
     def prepare(self, batch: Batch) -> Batch:
-        return super().prepare(batch) | {"labelled_cells": (batch["labels"].flatten() != IGNORED).nonzero().squeeze(1)}
+        return super().prepare(batch) | {"tag_positions": (batch["labels"].flatten() != IGNORED).nonzero().squeeze(1)}
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {"task": int((batch["labels"] != IGNORED).sum())}
 
     def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        out, cells = model.encode(batch, dropout), batch["labelled_cells"]
+        out, cells = model.encode(batch, dropout), batch["tag_positions"]
         scores, labels = model.heads["tagger"](out, dropout)[out.layout.rows(cells)], batch["labels"].flatten()[cells]
         return {"task": cross_entropy(scores, labels)}
 

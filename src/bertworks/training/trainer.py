@@ -173,7 +173,7 @@ class Trainer:
         self.finish_update()  # that of the step before
         norm = self.optimizer.clip()
         lr = self.optimizer.step(self.progress.updates, budget_used, norm)
-        sums = [torch.stack([terms[name].double() for terms in losses]).sum() for name in counts]
+        sums = [torch.stack([micro[name].double() for micro in losses]).sum() for name in counts]
         results = read_async(torch.stack([norm.double(), *sums]))
         self._pending = PendingUpdate(self.progress.step, counts, lr, results)
         if not self.is_async:
@@ -233,7 +233,8 @@ class Trainer:
         with local:
             with torch.autocast(self.world.device.type, self.dtype, enabled=self.dtype is not torch.float32):
                 losses: dict[str, Tensor] = self._losses(batch, self._dropout_key(row))
-                # processes average their gradients, so each gives `size` times its part of the sum
+                # L = L_MLM + L_NSP, each a mean over all micro-batches and processes (paper, A.2); processes average
+                # their gradients, so each gives `size` times its part of the sum
                 size, weights = self.world.size, self.weights
                 loss = sum(losses[n] * (weights.get(n, 1.0) * size / (counts[n] or 1.0)) for n in losses)
             # times 1, or NaN if it is not finite: the gradient could be finite all the same, in one process or all

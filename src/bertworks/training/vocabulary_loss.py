@@ -1,10 +1,15 @@
-"""Losses over a whole vocabulary (paper, A.2): cross entropy with labels, in blocks.
+"""The cross entropy over the vocabulary (paper, 3.1, task 1), a chunk of predictions at a time.
 
-`linear_cross_entropy(OutputLayer.of(model, x), labels)` is `cross_entropy(model.masked_lm_logits(x), labels)`. The rest
-of this file saves memory and time: scores are computed for some predictions at a time, and their gradient (softmax
-minus one-hot) while the probabilities are at hand.
+`linear_cross_entropy(OutputLayer(hidden, weight, bias), labels)` is the `loss` of
 
-Shapes: M predictions, m of them at a time, D width (E where embeddings are narrower), V vocabulary.
+    scores = F.linear(hidden, weight, bias)  # (M, V)
+    loss = F.cross_entropy(scores, labels, ignore_index=-100, reduction="sum")
+
+The rest of this file saves memory and time: unused slots are left out, and the gradient of each chunk's scores (softmax
+minus one-hot) is computed together with its loss, while the probabilities are in memory.
+
+Shapes: M slots for predictions (unused ones have the label -100), m of a chunk, D width (E where embeddings are
+narrower), V vocabulary.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,8 +27,8 @@ from ..model.heads import MaskedLMHead, Model
 if TYPE_CHECKING:
     from ..model.acceleration import Kernels
 
-ROWS = 1024  # predictions scored at a time: 60 MB of bfloat16 scores with a vocabulary of 30,522
-SCORES_OF_GPU = 160_000_000  # the same on a GPU, where small products take less time than their launch
+ROWS = 1024  # predictions of a chunk: 60 MB of bfloat16 scores with a vocabulary of 30,522
+SCORES_OF_GPU = 160_000_000  # scores (m V) of a chunk on a GPU, where small products take less time than their launch
 ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 PADDING_LOGIT = -1e30  # score of a column that belongs to no word, at any temperature
 FILL = 64  # the number of used slots is rounded up to a multiple of this, for the reason given in model/layout.py
@@ -39,6 +44,21 @@ class Term:
 
     loss: Tensor
     correct: Tensor | None
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
+    """Summed cross entropy in float32 and number of hits; labels -100 are left out."""
+    logits = logits.float()
+    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+    return Term(loss, (logits.argmax(-1) == labels).sum().detach())
+
+
+def used_slots(used: Tensor) -> Tensor:
+    """(m,) the slots of a (M,) mask that are used, then a few that are not, so that not every batch has a new shape.
+
+    On a GPU their number would have to be waited for, so objectives compute them on the CPU.
+    """
+    return torch.argsort(~used, stable=True)[: -(-int(used.sum()) // FILL) * FILL]
 
 
 class OutputLayer(NamedTuple):
@@ -75,106 +95,22 @@ class OutputLayer(NamedTuple):
 
     def chunks(self) -> Iterator[slice]:
         """The inputs that are scored at a time."""
-        rows = max(ROWS, SCORES_OF_GPU // len(self.weight)) if _is_on_gpu(self.hidden) else ROWS
-        return (slice(start, start + rows) for start in range(0, len(self.hidden), rows))
+        size = max(ROWS, SCORES_OF_GPU // len(self.weight)) if _is_on_gpu(self.hidden) else ROWS
+        return (slice(start, start + size) for start in range(0, len(self.hidden), size))
 
-    def scores(self, rows: slice) -> Tensor:
+    def scores(self, chunk: slice) -> Tensor:
         """(m, V) of some inputs."""
-        return self.product(self.hidden[rows], self.weight, self.bias)
+        return self.product(self.hidden[chunk], self.weight, self.bias)
 
 
-# of some inputs: the summed loss, its grad over their scores (m, V), and the sum of this grad over the inputs
+# of a chunk: the summed loss, its gradient over the scores (m, V), and the sum of this gradient over the chunk, (V,)
 LossAndGrad = Callable[[OutputLayer, slice], tuple[Tensor, Tensor, Tensor]]
-
-
-def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
-    """Summed cross entropy in float32 and number of hits; labels -100 are left out."""
-    logits = logits.float()
-    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
-    return Term(loss, (logits.argmax(-1) == labels).sum().detach())
-
-
-def used_slots(used: Tensor) -> Tensor:
-    """(m,) the slots of a (M,) mask that are used, then a few that are not, so that not every batch has a new shape.
-
-    On a GPU their number would have to be waited for, so objectives have them made on the CPU.
-    """
-    return torch.argsort(~used, stable=True)[: -(-int(used.sum()) // FILL) * FILL]
-
-
-def _log_probabilities(scores: Tensor, probabilities: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-    """(m,) float32 logarithms of `probabilities`, the softmax of `scores`, at one place of each row."""
-    selected = probabilities[index].float()
-    # on a GPU the comparison would have to be waited for; on a CPU the searches below cost as much as the softmax
-    if scores.device.type == "cpu" and bool((selected >= torch.finfo(torch.float32).tiny).all()):
-        return selected.log()
-    # from the largest probability, which is never below 1 / V and so never underflows
-    return scores[index].float() - scores.amax(-1).float() + probabilities.amax(-1).float().log()
-
-
-def _cross_entropy(labels: Tensor) -> LossAndGrad:
-    """Cross entropy with labels (M,); those of -100 count for nothing. Only the last `FILL` may be -100."""
-
-    def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        scores, y = layer.scores(rows), labels[rows]
-        used, index = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
-        grad = torch.softmax(scores, -1)
-        loss = -(_log_probabilities(scores, grad, index) * used).sum()
-        grad[index] -= 1  # softmax minus one-hot
-        grad[-FILL:].masked_fill_(~used[-FILL:, None], 0)
-        return loss, grad, grad.sum(0)
-
-    return loss_and_grad
-
-
-def _kernel_cross_entropy(labels: Tensor, kernels: "Kernels") -> LossAndGrad:
-    """`_cross_entropy` in one pass over the scores."""
-
-    def loss_and_grad(layer: OutputLayer, rows: slice) -> tuple[Tensor, Tensor, Tensor]:
-        hidden, V = layer.hidden[rows], len(layer.weight)
-        scores = hidden.new_empty(len(hidden), -(-V // ALIGNED) * ALIGNED)[:, :V]
-        torch.mm(hidden, layer.weight.T, out=scores)
-        losses, sums = kernels.cross_entropy(scores, layer.bias.float(), labels[rows])
-        return losses.sum(), scores, sums
-
-    return loss_and_grad
-
-
-class ChunkedLoss(torch.autograd.Function):
-    """Loss and gradients of an output layer, some inputs at a time.
-
-    The gradient is that of the sum, so forward makes it while the probabilities are at hand; backward only scales it.
-    """
-
-    @staticmethod
-    def forward(ctx, hidden, weight, bias, product, loss_and_grad):  # type: ignore[no-untyped-def]
-        ctx.dtypes, V = (weight.dtype, bias.dtype), len(weight)
-        layer = OutputLayer(hidden, weight, bias, product).cast()
-        loss, d_hidden = hidden.new_zeros((), dtype=torch.float32), torch.empty_like(hidden)
-        d_weight = d_bias = None
-        for rows in layer.chunks():
-            part, grad, sums = loss_and_grad(layer, rows)
-            loss += part
-            torch.mm(grad, layer.weight, out=d_hidden[rows])
-            products = grad.T @ hidden[rows]
-            d_weight = products if d_weight is None else d_weight + products
-            d_bias = sums if d_bias is None else d_bias + sums
-        if d_weight is None:  # no prediction in this batch
-            d_weight, d_bias = torch.zeros_like(layer.weight), torch.zeros_like(layer.bias)
-        ctx.save_for_backward(d_hidden, d_weight[:V], d_bias[:V])  # type: ignore[index]
-        return loss
-
-    @staticmethod
-    def backward(ctx, scale):  # type: ignore[no-untyped-def]
-        d_hidden, d_weight, d_bias = ctx.saved_tensors
-        grads = ((d_weight, ctx.dtypes[0]), (d_bias, ctx.dtypes[1]))
-        return d_hidden * scale, *(grad.to(dtype, copy=True).mul_(scale) for grad, dtype in grads), None, None
 
 
 def linear_cross_entropy(
     layer: OutputLayer, labels: Tensor, slots: Tensor | None = None, kernels: "Kernels | None" = None
 ) -> Term:
-    """`cross_entropy(hidden @ weight.T + bias, labels)` without holding all (M, V) scores.
+    """`cross_entropy(F.linear(hidden, weight, bias), labels)` without holding all (M, V) scores.
 
     labels (M,), -100 for unused slots. slots: `used_slots` of the labels, if they are known. kernels: for training in
     bfloat16 on a CPU. Hits are counted only where no gradient is needed (evaluation): the search for the largest
@@ -189,8 +125,77 @@ def linear_cross_entropy(
             return Term(ChunkedLoss.apply(*layer, loss_and_grad), None)
         loss, hits = layer.hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
         weight, bias = layer.weight.to(layer.hidden.dtype), layer.bias.to(layer.hidden.dtype)
-        for rows in layer.chunks():
-            scores = F.linear(layer.hidden[rows], weight, bias).float()
-            loss += F.cross_entropy(scores, labels[rows], ignore_index=IGNORED, reduction="sum")
-            hits += (scores.argmax(-1) == labels[rows]).sum()
+        for chunk in layer.chunks():
+            term = cross_entropy(F.linear(layer.hidden[chunk], weight, bias), labels[chunk])
+            loss += term.loss
+            hits += term.correct  # type: ignore[operator]
         return Term(loss, hits)
+
+
+class ChunkedLoss(torch.autograd.Function):
+    """Loss and gradients of an output layer, a chunk at a time.
+
+    The gradient is that of the sum, so forward makes it while the probabilities are in memory; backward only scales it.
+    """
+
+    @staticmethod
+    def forward(ctx, hidden, weight, bias, product, loss_and_grad):  # type: ignore[no-untyped-def]
+        ctx.dtypes, V = (weight.dtype, bias.dtype), len(weight)
+        layer = OutputLayer(hidden, weight, bias, product).cast()
+        loss, d_hidden = hidden.new_zeros((), dtype=torch.float32), torch.empty_like(hidden)
+        d_weight = d_bias = None
+        for chunk in layer.chunks():
+            chunk_loss, d_scores, chunk_bias = loss_and_grad(layer, chunk)
+            loss += chunk_loss
+            torch.mm(d_scores, layer.weight, out=d_hidden[chunk])
+            chunk_weight = d_scores.T @ hidden[chunk]
+            d_weight = chunk_weight if d_weight is None else d_weight + chunk_weight
+            d_bias = chunk_bias if d_bias is None else d_bias + chunk_bias
+        if d_weight is None:  # no prediction in this batch
+            d_weight, d_bias = torch.zeros_like(layer.weight), torch.zeros_like(layer.bias)
+        ctx.save_for_backward(d_hidden, d_weight[:V], d_bias[:V])  # type: ignore[index]
+        return loss
+
+    @staticmethod
+    def backward(ctx, scale):  # type: ignore[no-untyped-def]
+        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        grads = ((d_weight, ctx.dtypes[0]), (d_bias, ctx.dtypes[1]))
+        return d_hidden * scale, *(grad.to(dtype, copy=True).mul_(scale) for grad, dtype in grads), None, None
+
+
+def _cross_entropy(labels: Tensor) -> LossAndGrad:
+    """Cross entropy with labels (m,) of the used slots. Only the last `FILL` of them may be -100, of no influence."""
+
+    def loss_and_grad(layer: OutputLayer, chunk: slice) -> tuple[Tensor, Tensor, Tensor]:
+        scores, y = layer.scores(chunk), labels[chunk]
+        used, index = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
+        grad = torch.softmax(scores, -1)  # the probabilities, which become the gradient in place
+        loss = -(_log_probabilities(scores, grad, index) * used).sum()
+        grad[index] -= 1  # softmax minus one-hot
+        grad[-FILL:].masked_fill_(~used[-FILL:, None], 0)
+        return loss, grad, grad.sum(0)
+
+    return loss_and_grad
+
+
+def _log_probabilities(scores: Tensor, probabilities: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
+    """(m,) float32 logarithms of `probabilities`, the softmax of `scores`, at the label of each prediction."""
+    selected = probabilities[index].float()
+    # on a GPU the comparison would have to be waited for; on a CPU the searches below cost as much as the softmax
+    if scores.device.type == "cpu" and bool((selected >= torch.finfo(torch.float32).tiny).all()):
+        return selected.log()
+    # from the largest probability, which is never below 1 / V and so never underflows
+    return scores[index].float() - scores.amax(-1).float() + probabilities.amax(-1).float().log()
+
+
+def _kernel_cross_entropy(labels: Tensor, kernels: "Kernels") -> LossAndGrad:
+    """`_cross_entropy` in one pass over the scores."""
+
+    def loss_and_grad(layer: OutputLayer, chunk: slice) -> tuple[Tensor, Tensor, Tensor]:
+        hidden, V = layer.hidden[chunk], len(layer.weight)
+        scores = hidden.new_empty(len(hidden), -(-V // ALIGNED) * ALIGNED)[:, :V]
+        torch.mm(hidden, layer.weight.T, out=scores)  # without the bias, which the kernel adds
+        losses, grad_sum = kernels.cross_entropy(scores, layer.bias.float(), labels[chunk])
+        return losses.sum(), scores, grad_sum  # the kernel has overwritten the scores with their gradient
+
+    return loss_and_grad

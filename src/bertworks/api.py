@@ -169,10 +169,10 @@ def pretrain(
     folder = Path(out)
     refuse_other_folder(folder)
     start = None if init is None else start_folder(init, folder)
-    named = not isinstance(recipe, PretrainConfig)
-    config = load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig) if named else recipe
+    given = recipe if isinstance(recipe, PretrainConfig) else None
+    config = given or load_recipe(find_recipe(str(recipe), "pretrain"), PretrainConfig)
     config = without_budget(config, flags_of_fields(fields))
-    config = of_shape(config, start, fields) if named and start is not None else with_fields(config, fields)
+    config = with_fields(config, fields) if given or start is None else of_shape(config, start, fields)
     return RunResults(folder, run_pretraining(config, Path(corpus), folder, start, quiet, on_record) or {})
 
 

@@ -128,7 +128,7 @@ def linear_cross_entropy(
         for chunk in layer.chunks():
             term = cross_entropy(F.linear(layer.hidden[chunk], weight, bias), labels[chunk])
             loss += term.loss
-            hits += term.correct  # type: ignore[operator]
+            hits += term.correct  # type: ignore[operator,arg-type]
         return Term(loss, hits)
 
 

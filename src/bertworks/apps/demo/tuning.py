@@ -48,7 +48,7 @@ class Tuning:
             self.out / "finetune" / name / f"lr-{lr:g}" / f"seed-{seed}",
             train=self.file("train"),
             dev=self.file("dev"),
-            kind=TAGS.kind,
+            kind="tagging",
             text=TAGS.text,
             label=TAGS.label,
             random_init=random_init,

@@ -23,11 +23,11 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "root and api": 700,
     "tokenizer": 1_249,
     "data": 2_298,
-    "model": 2_010,
-    "training": 1_431,
+    "model": 2_011,
+    "training": 1_545,
     "checkpoint": 2_148,
     "tasks": 3_092,
-    "pretraining": 652,
+    "pretraining": 654,
     "finetuning": 617,
     "inference": 1_498,
     "experiments": 2_069,
@@ -39,9 +39,9 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 756,
     "export": 621,
     "estimators": 145,
-    "tests": 30_100,
+    "tests": 30_449,
     "benchmarks": 5_995,
-    "documentation": 9_579,
+    "documentation": 9_637,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -39,7 +39,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 756,
     "export": 621,
     "estimators": 145,
-    "tests": 30_449,
+    "tests": 30_458,
     "benchmarks": 5_995,
     "documentation": 9_637,
 }

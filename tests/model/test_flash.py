@@ -126,6 +126,16 @@ def test_rows_of_padding_are_sequences_of_their_own(lengths):
     assert layout.rows(layout.index).tolist() == list(range(len(layout.index)))
 
 
+def test_a_rectangle_whose_padding_is_longer_than_a_sequence(flash):
+    """As in passes of one shape (training/graph.py)."""
+    encoder, (ids, mask), sides = accelerated(Encoder(shape())).train(), inputs([40, 3, 5, 2]), []
+    for on in (True, False):
+        calls = flash(on)
+        sides.append(encoder(ids, layout=Layout(*mask.shape, mask, None, None)).last_hidden_state)
+        assert all(len(lengths) == 8 for lengths in calls) and len(calls) == 3 * on
+    torch.testing.assert_close(*sides, rtol=1e-4, atol=1e-5)
+
+
 def test_what_asks_for_weights_or_keyed_masks_keeps_the_rectangle(flash):
     encoder, (ids, mask) = accelerated(Encoder(shape())).train(), inputs([9, 4])
     calls = flash(True)

@@ -111,7 +111,6 @@ def test_fine_tuning_of_local_attention_stays_within_torchs_limit(graphs):
         for longest in (L, L - 8):
             batch = batch_of([longest - row % 4 for row in range(8)], L) | {"labels": torch.arange(8) % 2}
             ClassificationObjective()(model, batch)["task"].loss.backward()
-    print(len(graphs))
     assert 8 < len(graphs) <= GRAPHS
 
 

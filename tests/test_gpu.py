@@ -15,8 +15,10 @@ from bertworks.model.forward import ForwardOptions
 from bertworks.model.layout import Layout
 from bertworks.pretraining.job import pretrain
 from bertworks.pretraining.recipe import Phase, PretrainConfig
+from bertworks.reporting.run_files import read_log
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.distributed import World
+from bertworks.training.graph import use_static_passes
 from bertworks.training.objectives import PretrainingObjective
 from support.batches import batch_of
 from support.loops import loop_of
@@ -92,7 +94,7 @@ def gradient_of(loop) -> torch.Tensor:
     return torch.cat(gradients)
 
 
-@pytest.mark.parametrize("compute", ["eager", "auto", "reference"])
+@pytest.mark.parametrize("compute", ["eager", "packed", "static", "auto", "reference"])
 def test_a_stopped_run_resumes_and_ends_like_an_undisturbed_one(tiny_store, tmp_path, compute):
     """With dropout, accumulation and bfloat16. Sums on a GPU may differ in their last bits, so losses are near."""
     config = PretrainConfig(
@@ -110,20 +112,38 @@ def test_a_stopped_run_resumes_and_ends_like_an_undisturbed_one(tiny_store, tmp_
     assert resumed["metrics"]["mlm_loss"] == pytest.approx(undisturbed["metrics"]["mlm_loss"], rel=0.01)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_graph_repeats_the_passes_of_static_shapes(tmp_path, precision):
+    """With the same dropout masks, so the losses are near; sums may differ in their last bits."""
+    losses = []
+    for compute in ("static", "graph"):
+        model = build_model(shape(100, 0.1), seed=1).to(gpu())
+        compile_layers(model.encoder)
+        settings = {"steps": 12, "world": World(0, 1, gpu()), "precision": precision, "compute": compute}
+        loop = loop_of(model, [batch_of(WHOLE), batch_of(WHOLE[::-1])], tmp_path / compute, **settings)
+        use_static_passes(loop.trainer)
+        assert loop.train()
+        losses.append([record["mlm_loss"] for record in read_log(tmp_path / compute)])
+    assert len(loop.trainer.differentiate.recorded) == 1
+    assert losses[1] == pytest.approx(losses[0], rel=1e-2 if precision == "bfloat16" else 1e-3)
+
+
+@pytest.mark.parametrize("compute", ["eager", "packed", "graph"])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("rule", ["bert_adam", "albert_lamb"])
-def test_no_update_waits_for_the_device(tmp_path, precision, rule, compiled):
-    """torch raises at what would wait. The first six updates may: they make buffers, choose kernels and compile.
+def test_no_update_waits_for_the_device(tmp_path, precision, rule, compute):
+    """torch raises at what would wait. The first six updates may: they make buffers, choose kernels, compile, record.
 
     By then each of the three groups was seen twice. The second one has two micro-batches.
     """
     model = build_model(shape(100, 0.1), seed=1).to(gpu())
-    if compiled:
+    if compute != "eager":
         compile_layers(model.encoder)
     groups = [batch_of(WHOLE), [batch_of(WHOLE[:4]), batch_of(WHOLE[4:])], batch_of([50, *WHOLE[1:]])]
     optim, world = OptimConfig(rule=rule), World(0, 1, gpu())
-    loop = loop_of(model, groups, tmp_path, optim, steps=9, log_every=0, world=world, precision=precision)
+    settings = {"log_every": 0, "world": world, "precision": precision, "compute": compute}
+    loop = loop_of(model, groups, tmp_path, optim, steps=9, **settings)
+    use_static_passes(loop.trainer)
     step = loop.trainer.update
 
     def strict(*given):

@@ -23,11 +23,11 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "root and api": 697,
     "tokenizer": 1_244,
     "data": 2_297,
-    "model": 2_008,
-    "training": 1_438,
+    "model": 2_009,
+    "training": 1_552,
     "checkpoint": 2_148,
     "tasks": 3_053,
-    "pretraining": 646,
+    "pretraining": 648,
     "finetuning": 621,
     "inference": 1_497,
     "experiments": 2_038,
@@ -39,9 +39,9 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 719,
     "export": 621,
     "estimators": 145,
-    "tests": 30_182,
+    "tests": 30_540,
     "benchmarks": 5_997,
-    "documentation": 9_674,
+    "documentation": 9_732,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

@@ -111,16 +111,29 @@ def test_both_sides_of_a_pair_have_one_order_of_rows(flash, lengths):
     torch.testing.assert_close(*sides, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("lengths", [[3, 5], [64] * 16])
-def test_rows_of_padding_are_a_sequence_of_their_own(lengths):
+@pytest.mark.parametrize("lengths", [[3, 5], [64] * 16, [16] * 60 + [5] * 14])
+def test_rows_of_padding_are_sequences_of_their_own(lengths):
+    """Their number does not depend on the padding, and none is longer than the longest sequence may be."""
     _, mask = inputs(lengths)
     layout = with_indices(Layout.of(mask, *mask.shape), torch.device("cpu"), in_sequence=True)
     attention = without_padding(TorchAttention(layout, 1, None, None), causal=False, flash=True)
-    bounds = attention.cu_seqlens.tolist()
-    assert bounds == [0, *torch.tensor(lengths).cumsum(0).tolist(), len(layout.index)]
+    bounds, B = attention.cu_seqlens.tolist(), len(lengths)
+    assert bounds[: B + 1] == [0, *torch.tensor(lengths).cumsum(0).tolist()]
+    assert len(bounds) == 2 * B + 1 and bounds[-1] == len(layout.index)
+    assert max(attention.cu_seqlens.diff()) <= layout.L
     real = mask.flatten()[layout.index]
     assert real[: sum(lengths)].all() and not real[sum(lengths) :].any()
     assert layout.rows(layout.index).tolist() == list(range(len(layout.index)))
+
+
+def test_a_rectangle_whose_padding_is_longer_than_a_sequence(flash):
+    """As in passes of one shape (training/graph.py)."""
+    encoder, (ids, mask), sides = accelerated(Encoder(shape())).train(), inputs([40, 3, 5, 2]), []
+    for on in (True, False):
+        calls = flash(on)
+        sides.append(encoder(ids, layout=Layout(*mask.shape, mask, None, None)).last_hidden_state)
+        assert all(len(lengths) == 8 for lengths in calls) and len(calls) == 3 * on
+    torch.testing.assert_close(*sides, rtol=1e-4, atol=1e-5)
 
 
 def test_what_asks_for_weights_or_keyed_masks_keeps_the_rectangle(flash):

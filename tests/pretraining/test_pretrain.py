@@ -88,6 +88,18 @@ def test_the_reference_has_the_losses_of_the_faster_methods(
     assert losses["reference"] == pytest.approx(losses["auto"], rel=tolerance)
 
 
+def test_batches_of_one_shape_have_the_losses_of_packed_ones(tiny_store, tmp_path, capsys):
+    """The first line of a run says so. There is no GPU here: for a graph one more line says that there is none."""
+    losses, recipe = {}, write_recipe(tmp_path, steps=4, precision="float32")
+    for compute in ("packed", "static", "graph"):
+        main(line(recipe, tiny_store.path, tmp_path / compute, "--loop.compute", compute))
+        losses[compute] = [record["mlm_loss"] for record in read_log(tmp_path / compute)]
+        printed = capsys.readouterr().err
+        assert ("; micro-batches of a phase have one shape; matrix" in printed) == (compute != "packed")
+        assert ("no CUDA graph: it needs" in printed) == (compute == "graph")
+    assert losses["static"] == pytest.approx(losses["packed"], rel=1e-5) and losses["graph"] == losses["static"]
+
+
 def test_init_continues_from_a_model_folder(tiny_store, trained, tmp_path):
     config = load_recipe(trained / "recipe.toml", PretrainConfig)
     store = open_store(tiny_store.path)

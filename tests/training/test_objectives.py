@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bertworks.model.build import build_model
-from bertworks.training import vocabulary_loss
+from bertworks.training import task_objectives, vocabulary_loss
 from bertworks.training.objectives import PretrainingObjective
 from bertworks.training.task_objectives import ClassificationObjective, SpanObjective
 from bertworks.training.vocabulary_loss import OutputLayer, linear_cross_entropy
@@ -136,3 +137,28 @@ def test_spans_are_the_mean_of_two_softmaxes_over_real_tokens():
             chances = model.heads["span"](model.encoder(ids[i : i + 1, :length])).log_softmax(0)  # (length, 2)
             expected -= float(chances[places[i, 0], 0] + chances[places[i, 1], 1]) / 2
     assert float(loss) == pytest.approx(expected, abs=1e-5) and SpanObjective().counts(batch) == {"task": 2}
+
+
+def test_a_divergence_on_a_gpu_needs_little_memory(monkeypatch):
+    """The same numbers, and no float32 scores of more than `ROWS` predictions."""
+    (hidden, weight, bias), _ = problem(M=40, D=16, V=64)
+    sizes, sides = [], []
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            made = func(*args, **(kwargs or {}))
+            if isinstance(made, torch.Tensor) and made.dtype is torch.float32 and made.shape[-1:] == (64,):
+                sizes.append(made.numel() // 64)
+            return made
+
+    for rows in (1024, 8):
+        sizes.clear()
+        monkeypatch.setattr(task_objectives, "ROWS", rows)
+        layer = OutputLayer(*(one.detach().bfloat16().requires_grad_() for one in (hidden, weight, bias)))
+        used, slots = torch.arange(40) % 5 > 0, torch.arange(40)
+        with Sizes():
+            term = task_objectives.linear_divergence(layer, layer._replace(hidden=layer.hidden * -1), used, 2.0, slots)
+        term.loss.backward()
+        assert max(sizes) == min(rows, 40)
+        sides.append([term.loss, *(one.grad for one in layer[:3])])
+    torch.testing.assert_close(*sides)

@@ -16,6 +16,7 @@ from bertworks.model.config import ModelConfig
 from bertworks.training import trainer as trainer_module
 from bertworks.training.config import OBJECTIVES, OptimConfig
 from bertworks.training.distributed import World
+from bertworks.training.graph import StaticObjective
 from bertworks.training.objectives import PRETRAINING
 from bertworks.training.task_objectives import ClassificationObjective, DistillationObjective, TaggingObjective
 from support.batches import batch_of
@@ -33,6 +34,8 @@ def case(name):
     if name in PRETRAINING:
         spec = OBJECTIVES[name]
         return dataclasses.replace(TINY, direction=spec.direction), spec.heads, PRETRAINING[name]
+    if name == "static":
+        return TINY, ("mlm", "nsp"), StaticObjective("nsp")
     if name.startswith("classification"):
         return TINY, ("classifier",), ClassificationObjective()
     return (TINY, ("tagger",), TaggingObjective()) if name == "tagging" else (TINY, ("mlm",), None)
@@ -40,7 +43,7 @@ def case(name):
 
 DRAWN = torch.tensor([0, *range(5, 100)])  # the tokens of batch_of
 NAMES = [
-    *PRETRAINING, "classification", "classification, used rows", "tagging",
+    *PRETRAINING, "static", "classification", "classification, used rows", "tagging",
     "distillation", "distillation of every token",
 ]  # fmt: skip
 

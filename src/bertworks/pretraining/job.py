@@ -29,6 +29,7 @@ from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
 from ..training.compute import prepare_model
 from ..training.distributed import World, is_first_of_node, joined_world
+from ..training.graph import use_static_passes
 from ..training.identity import RecordCallback, Run, RunIdentity
 from ..training.loop import TrainingLoop
 from ..training.machine import check_memory, prepared_process
@@ -119,6 +120,7 @@ def train_on_store(source: StoreTraining, loop: TrainingLoop) -> bool:
     parameters = sum(p.numel() for p in loop.trainer.model.parameters())
     retained = config.masking.unchanged_fraction if config.objective_spec.masked else 0.0
     assert isinstance(feed, PretrainingFeed)
+    use_static_passes(loop.trainer)
     with contextlib.closing(feed.source):  # ends the processes that make batches
         resume_run(loop)
         run.say(
@@ -205,14 +207,14 @@ def start_model(config: PretrainConfig, init: Path | None, run: Run, store: Stor
         if config.output_bias == "frequencies":
             counts = torch.from_numpy(store.unigram_counts()) + 1.0
             model.heads["mlm"].bias.data.copy_((counts / counts.sum()).log())  # type: ignore[operator, union-attr]
-        return prepare_model(model, config.loop, run)
+        return prepare_model(model, config.loop, run, PRETRAINING[config.objective])
     if config.output_bias != "zero":
         raise InputError(f"output_bias = {config.output_bias!r} with a model to start from; leave it out")
     shape = dataclasses.asdict(read_config(init)[0])
     if unlike := [f"{k}: {shape[k]!r} there, {v!r} here" for k, v in vars(config.model).items() if shape[k] != v]:
         raise InputError(f"{init} holds a model of another shape ({'; '.join(unlike)}); leave these out of the recipe")
     start = initial_model(init, config.heads, labels=0, seed=config.loop.seed)
-    model = prepare_model(start.model, config.loop, run)
+    model = prepare_model(start.model, config.loop, run, PRETRAINING[config.objective])
     if start.fresh:
         run.say(f"missing in {init}, initialized randomly: {', '.join(start.fresh)}")
     if start.unused:

@@ -50,9 +50,11 @@ class LoopConfig:
     seed: int = 12345  # random seed of initial weights, order of the data, masks and dropout; 0 to 2^63 - 1
     # number type of matrix products in training; weights and evaluation are always float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    # code that computes the layers; auto: C kernels on a CPU (Linux, gcc), torch.compile on a GPU; eager: plain
-    # PyTorch; reference: model/bert.py as it is written (docs/heart.md)
-    compute: Literal["auto", "eager", "reference"] = "auto"
+    # code that computes the layers; auto: C kernels on a CPU (Linux, gcc), graph on a GPU; packed: the same without
+    # padding, on a GPU torch.compile; static: torch.compile on a GPU, and pre-training pads all batches of a phase to
+    # one shape; graph: as static, and a CUDA graph repeats each pass; eager: plain PyTorch; reference: model/bert.py as
+    # it is written (docs/heart.md)
+    compute: Literal["auto", "packed", "static", "graph", "eager", "reference"] = "auto"
     log_every: int = 50  # write a record to log.jsonl every so many steps; 0: only at the end
     # evaluate every so many steps; 0: at the end, in fine-tuning after each epoch
     eval_every: int = 500

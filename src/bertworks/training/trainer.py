@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,8 @@ class AccumulationBatch:
 
 Feed = Callable[[TrainerState, float], AccumulationBatch]
 """Gives the batch that comes next at this progress, and at this fraction of the budget."""
+Differentiate = Callable[[Batch, DropoutKey | None, Mapping[str, Any]], dict[str, Tensor]]
+"""Adds the gradients of a micro-batch's losses, each times its factor, and returns the losses."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ class Trainer:
     config: LoopConfig
     weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
     dtype: torch.dtype = field(init=False)  # of matrix products
+    differentiate: Differentiate = field(init=False)  # graph.py may record it
     progress: TrainerState = field(init=False)
     grad_norm: float = field(init=False, default=0.0)  # of the last update
     timed_tokens: int = field(init=False, default=0)  # tokens of the steps that `progress.seconds` has
@@ -127,6 +130,7 @@ class Trainer:
     def __post_init__(self) -> None:
         self.config.check()
         self.dtype = compute_dtype(self.config.precision, self.world.device)
+        self.differentiate = self._differentiate
         self.start_at(TrainerState())
 
     def start_at(self, progress: TrainerState) -> None:
@@ -229,16 +233,21 @@ class Trainer:
     def _backward(self, batch: Batch, row: int, counts: Mapping[str, float], is_last: bool) -> dict[str, Tensor]:
         """Add the gradients of a micro-batch; the last one brings those of all processes together."""
         batch = to_device(self.objective.prepare(batch), self.world.device)
-        local = contextlib.nullcontext() if is_last or self.world.size == 1 else self._losses.no_sync()  # type: ignore[operator]
+        # L = L_MLM + L_NSP, each a mean over all micro-batches and processes (paper, A.2); processes average their
+        # gradients, so each gives `size` times its part of the sum
+        size, weights = self.world.size, self.weights
+        factors = {name: weights.get(name, 1.0) * size / (count or 1.0) for name, count in counts.items()}
+        local = contextlib.nullcontext() if is_last or size == 1 else self._losses.no_sync()  # type: ignore[operator]
         with local:
-            with torch.autocast(self.world.device.type, self.dtype, enabled=self.dtype is not torch.float32):
-                losses: dict[str, Tensor] = self._losses(batch, self._dropout_key(row))
-                # L = L_MLM + L_NSP, each a mean over all micro-batches and processes (paper, A.2); processes average
-                # their gradients, so each gives `size` times its part of the sum
-                size, weights = self.world.size, self.weights
-                loss = sum(losses[n] * (weights.get(n, 1.0) * size / (counts[n] or 1.0)) for n in losses)
-            # times 1, or NaN if it is not finite: the gradient could be finite all the same, in one process or all
-            (loss * (1 + 0 * loss.detach())).backward()  # type: ignore[union-attr]
+            return self.differentiate(batch, self._dropout_key(row), factors)
+
+    def _differentiate(self, batch: Batch, key: DropoutKey | None, factors: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Add the gradients of the losses, each times its factor, of a prepared micro-batch; returns the losses."""
+        with torch.autocast(self.world.device.type, self.dtype, enabled=self.dtype is not torch.float32):
+            losses: dict[str, Tensor] = self._losses(batch, key)
+            loss = sum(one * factors[name] for name, one in losses.items())
+        # times 1, or NaN if it is not finite: the gradient could be finite all the same, in one process or all
+        (loss * (1 + 0 * loss.detach())).backward()  # type: ignore[union-attr]
         return {name: one.detach() for name, one in losses.items()}
 
     @cached_property

@@ -31,11 +31,12 @@ ROWS = 1024  # predictions of a chunk: 60 MB of bfloat16 scores with a vocabular
 SCORES_OF_GPU = 160_000_000  # scores (m V) of a chunk on a GPU, where small products take less time than their launch
 ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 PADDING_LOGIT = -1e30  # score of a column that belongs to no word, at any temperature
+SURE = 1e30  # score of a prediction that counts for nothing: its probability is then 1, its loss and gradient 0
 FILL = 64  # the number of used slots is rounded up to a multiple of this, for the reason given in model/layout.py
 
 
 def _is_on_gpu(x: Tensor) -> bool:
-    return x.device.type == "cuda"
+    return x.device.type != "cpu"
 
 
 @dataclass(frozen=True)
@@ -164,15 +165,15 @@ class ChunkedLoss(torch.autograd.Function):
 
 
 def _cross_entropy(labels: Tensor) -> LossAndGrad:
-    """Cross entropy with labels (m,) of the used slots. Only the last `FILL` of them may be -100, of no influence."""
+    """Cross entropy with labels (m,); those of -100 count for nothing."""
 
     def loss_and_grad(layer: OutputLayer, chunk: slice) -> tuple[Tensor, Tensor, Tensor]:
         scores, y = layer.scores(chunk), labels[chunk]
         used, index = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
+        scores[index] = scores[index].masked_fill(~used, SURE)
         grad = torch.softmax(scores, -1)  # the probabilities, which become the gradient in place
         loss = -(_log_probabilities(scores, grad, index) * used).sum()
         grad[index] -= 1  # softmax minus one-hot
-        grad[-FILL:].masked_fill_(~used[-FILL:, None], 0)
         return loss, grad, grad.sum(0)
 
     return loss_and_grad
@@ -182,7 +183,7 @@ def _log_probabilities(scores: Tensor, probabilities: Tensor, index: tuple[Tenso
     """(m,) float32 logarithms of `probabilities`, the softmax of `scores`, at the label of each prediction."""
     selected = probabilities[index].float()
     # on a GPU the comparison would have to be waited for; on a CPU the searches below cost as much as the softmax
-    if scores.device.type == "cpu" and bool((selected >= torch.finfo(torch.float32).tiny).all()):
+    if not _is_on_gpu(scores) and bool((selected >= torch.finfo(torch.float32).tiny).all()):
         return selected.log()
     # from the largest probability, which is never below 1 / V and so never underflows
     return scores[index].float() - scores.amax(-1).float() + probabilities.amax(-1).float().log()

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from ..attention import Attention, rotate, split_heads
 from ..config import ModelConfig
 from ..dropout import SiteDropout, rescale
-from ..layout import LARGE_ROW_MULTIPLE, Layout, inverse_of
+from ..layout import Layout, inverse_of
 
 MIN_BLOCK = 64  # positions of a block: products of smaller ones cost more to call than to compute
 MIN_BLOCKS = 8  # blocks a sequence: with fewer, the copies of keys and values cost what the scores save
@@ -117,11 +117,10 @@ class SequenceAttention(UnpaddedAttention):
 class FlashAttention(UnpaddedAttention):
     """The flash kernel of a GPU (Dao 2023), which draws the dropout itself."""
 
-    cu_seqlens: Tensor  # (n + 1,) int32, the row at which each of n sequences begins, and T
+    cu_seqlens: Tensor  # (2 B + 1,) int32, the row at which each sequence begins, then each part of the filling, and T
 
     def context(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, dropout: SiteDropout) -> Tensor:
-        longest = max(self.layout.L, LARGE_ROW_MULTIPLE)  # the filling behind the last sequence is one too
-        return flash_attention(q, k, v, self.cu_seqlens, longest, dropout.rate, self.causal)
+        return flash_attention(q, k, v, self.cu_seqlens, self.layout.L, dropout.rate, self.causal)
 
 
 def flash_attention(
@@ -157,9 +156,10 @@ def without_padding(attention: Attention, causal: bool, flash: bool) -> Unpadded
     shape, lengths = (layout, attention.heads, None, rotations), layout.mask.sum(1)
     if not flash:
         return SequenceAttention(*shape, causal=causal, lengths=tuple(lengths.tolist()))
-    ends = lengths.cumsum(0)
-    first, last = ends.new_zeros(1), ends.new_full((1,), len(layout.index))  # the filling is the last sequence
-    return FlashAttention(*shape, causal=causal, cu_seqlens=torch.cat([first, ends, last]).int())
+    # the rows behind the last sequence, of padding, are B sequences of at most L rows, most of them of none
+    filling = torch.full_like(lengths, layout.L)
+    ends = torch.cat([lengths, filling]).cumsum(0).clamp(max=layout.T)
+    return FlashAttention(*shape, causal=causal, cu_seqlens=F.pad(ends, (1, 0)).int())
 
 
 def with_indices(layout: Layout, device: torch.device, in_sequence: bool = False) -> Layout:

@@ -61,6 +61,7 @@ METHODS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
 # an EPYC with AVX-512 (docs/log.md); other processors and models may have another break-even.
 CALL_COST = 96 * 96
 COMPILED = ("flash", "keyed", "torch")  # the methods that use a compiled layer
+GRAPHS = 32  # of one compiled layer; local attention over lengths from 16 to 512 needs more than torch's default of 8
 
 
 def choose(facts: Facts) -> str:
@@ -183,6 +184,7 @@ def compile_layers(model: nn.Module, gradients: bool = True) -> None:
 
     torch._dynamo.config.optimize_ddp = False  # it would cut the layer where a bucket of DDP's gradients ends
     torch._dynamo.config.skip_nnmodule_hook_guards = False  # else a graph without hooks serves a layer that has some
+    torch._dynamo.config.recompile_limit = GRAPHS
     for encoder in encoders_in(model):
         if encoder.config.layer_type == "attention":
             if not isinstance(encoder.backend, Backend):

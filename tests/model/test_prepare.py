@@ -35,7 +35,7 @@ def plain(network):
 
 
 HEADS = {  # heads and changes of SHAPE: what reads no tokens, a row a sequence or a masked token
-    "pre-training": (("mlm", "nsp"), {}, {"heads.mlm.dense", "heads.nsp"}),
+    "pre-training": (("mlm", "nsp"), {}, {"heads.mlm.dense"}),
     "narrow embeddings": (("tagger",), {"embedding_size": 16}, set()),
     "a pair": (("classifier",), {"direction": "pair"}, {"encoder.pooler"}),
     "ModernBERT": (("tagger",), {"family": "modernbert"}, set()),

@@ -21,7 +21,7 @@ from bertworks.training.objectives import PRETRAINING, PretrainingObjective
 from bertworks.training.task_objectives import DistillationObjective
 from bertworks.training.trainer import Trainer
 from support.batches import batch_of
-from support.loops import ALONE, loop_of
+from support.loops import ALONE, loop_of, stopped_before
 from support.recorder import TapeRecorder
 
 TINY = ModelConfig(
@@ -186,11 +186,12 @@ def test_a_resumed_run_ends_like_an_undisturbed_one(tmp_path, like_a_gpu):
     """No generator is saved: the masks of a step depend on its number."""
     whole, _ = recorded_loop(tmp_path / "whole", TapeRecorder(), steps=8)
     assert whole.train()
-    first, _ = recorded_loop(tmp_path / "stopped", TapeRecorder(), steps=5)
-    assert first.train()
+    first, _ = recorded_loop(tmp_path / "stopped", TapeRecorder(), stopped_before(5, STEPS), steps=8)
+    with pytest.raises(KeyboardInterrupt):
+        first.train()
     torch.manual_seed(99)
     second, _ = recorded_loop(tmp_path / "stopped", TapeRecorder(), steps=8, resumed=True)
-    assert second.progress.step == 5 and second.train()
+    assert 3 <= second.progress.step <= 5 and second.train()  # the last state may not have been written
     assert all(torch.equal(*pair) for pair in zip(outcome(whole), outcome(second), strict=True))
 
 

@@ -224,7 +224,7 @@ class BatchSource:
         return [data.make(part) for part in selections], after
 
     def close(self) -> None:
-        """End the processes that make batches."""
+        """Nothing to end here; a Prefetcher ends its processes."""
 
 
 def as_tensors(batch: Arrays) -> Batch:

@@ -96,7 +96,7 @@ def plan_document(
 
     offsets: token offset of each sentence and of the document's end. target: tokens to aim at; longest: tokens at most;
     both without [CLS] and [SEP]. Calls `rng` in the order of create_instances_from_document, so that the original's
-    generator gives the original's instances (with swapped pairs, ALBERT's function of that name).
+    generator, if it draws no masks, gives the original's instances (with swapped pairs, those of ALBERT's function).
     """
     n, first, i = len(offsets) - 1, 0, 0  # n sentences, of which first to i make the current chunk
     while i < n:
@@ -106,7 +106,8 @@ def plan_document(
             continue
         count = i + 1 - first  # sentences of the chunk
         in_a = rng.randint(1, count - 1) if count >= 2 else 1
-        a, b = [offsets[first], offsets[first + in_a]], [offsets[first + in_a], offsets[i + 1]]
+        start, middle, stop = offsets[first], offsets[first + in_a], offsets[i + 1]
+        a, b = [start, middle], [middle, stop]
         is_wrong = count == 1 or rng.random() < 0.5
         if is_wrong and sentences.swaps and count > 1:
             a, b = b, a
@@ -164,7 +165,7 @@ class SentenceOffsets:
         return offsets
 
     def random_span(self, document: int, target: int, rng: random.Random) -> list[int]:
-        """Start and stop of consecutive sentences of another document: `target` tokens or more, if it has so many.
+        """Start and stop of consecutive sentences of another document: `target` tokens or more, if so many follow.
 
         As in the original it is the same document if ten draws give no other.
         """
@@ -326,7 +327,7 @@ class InstanceStream:
 
 
 def _blocks(shard: Shard) -> list[range]:
-    """The blocks of a shard: consecutive documents of about BLOCK_TOKENS; a longer document is a block of its own."""
+    """The blocks of a shard: consecutive documents of about BLOCK_TOKENS; a longer document ends its block."""
     starts = shard.sentences[shard.documents[:-1]] // BLOCK_TOKENS
     return [range(run.start, run.stop) for _, run in runs(starts)]
 

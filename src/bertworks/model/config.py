@@ -17,7 +17,7 @@ HeadName = Literal["mlm", "nsp", "sop", "classifier", "choice", "tagger", "span"
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Architecture of an encoder, with the names of bert_config.json."""
+    """Architecture of an encoder; the fields that bert_config.json has too have its names."""
 
     vocab_size: int = 30522  # tokens in the vocabulary
     hidden_size: int = 768  # size D of a token's vector
@@ -29,7 +29,9 @@ class ModelConfig:
     attention_probs_dropout_prob: float = 0.1  # dropout rate of attention weights
     max_position_embeddings: int = 512  # longest sequence, in tokens (with position_offset: tokens + offset)
     type_vocab_size: int = 2  # segment types; 1: the same vector for every token; 0: none
-    initializer_range: float = 0.02  # standard deviation of the truncated normal that initializes every matrix
+    initializer_range: float = (
+        0.02  # standard deviation of the normal, cut at two of them, that initializes every matrix
+    )
     layer_norm_eps: float = 1e-12  # LayerNorm's epsilon, added to the variance
     pad_token_id: int = 0  # id of the padding token
     # learned: a vector per position (BERT); sinusoidal: fixed vectors (Vaswani et al. 2017); rotary: rotated queries

@@ -1,8 +1,8 @@
 """The options of a forward pass, the plan by which an encoder computes it, and its output.
 
 A plan has the layout of the batch, and the attention and dropout of each layer. `Reference` makes plans with the
-definitions of attention.py and dropout.py. `build_model` puts the `Backend` of fast/backend.py in its place, which
-selects faster implementations; `loop.compute = "reference"` puts it back.
+definitions of attention.py and dropout.py, or torch's function for the same attention. `build_model` puts the `Backend`
+of fast/backend.py in its place, which selects faster implementations; `loop.compute = "reference"` puts it back.
 
 In order: Encoder.forward -> make_plan -> global_and_local (which tokens attend to which) -> build_plan ->
 attention_of_layers (one for each layer) -> keyed_dropout or torch_dropout -> the layers (bert.py).
@@ -101,7 +101,10 @@ class ForwardPlan:
 
 
 class Reference:
-    """Selects the definitions: attention step by step where its weights are returned, masked, or dropped by a key."""
+    """Selects attention step by step where it was requested, or its weights are returned, masked or dropped by a key.
+
+    Elsewhere torch's function computes the same.
+    """
 
     def __init__(self, requested: bool = False):
         """requested: by `loop.compute`, so nothing faster takes its place, in evaluation either."""
@@ -156,6 +159,8 @@ def attention_of_layers(
             raise ValueError(f"head_mask of shape {tuple(head_mask.shape)}; expected {expected}, layers and heads")
         layer_attentions = [replace(attention, head_mask=head_mask[i]) for i, attention in enumerate(layer_attentions)]
     positions = options.returned_positions(encoder)
-    if layer_attentions and positions is not None and len(positions) < layout.T:
+    if (
+        layer_attentions and positions is not None and len(positions) < layout.T
+    ):  # only the last layer may leave out rows
         layer_attentions[-1] = replace(layer_attentions[-1], output_positions=positions)
     return layer_attentions

@@ -20,7 +20,7 @@ from .layout import Layout, with_layout
 if TYPE_CHECKING:
     from .comparators import FeatureHead
 
-TOKEN_HEADS = ("tagger", "span")  # they score every token, the others a sequence
+TOKEN_HEADS = ("tagger", "span")  # they score every token
 POOLED_MULTIPLE = 16  # in inference the number of pooled tokens that the last layer computes is a multiple of this
 
 
@@ -85,6 +85,17 @@ class Model(nn.Module):
         return self.encoder.config
 
     @property
+    def decoder(self) -> Tensor:
+        """(V, E): the word embeddings, or the masked-LM head's own matrix if it has one."""
+        head: Any = self.heads["mlm"]
+        return (head.decoder or self.encoder.embeddings.word).weight
+
+    def masked_lm_logits(self, hidden: Tensor) -> Tensor:
+        """(M, D) encoder output at some positions to (M, V) scores; training does it in chunks (`OutputLayer`)."""
+        head = self.heads["mlm"]
+        return F.linear(head(hidden), self.decoder, head.bias)  # type: ignore[arg-type]
+
+    @property
     def supervised_head(self) -> str | None:
         """The name of the head that is no pre-training objective's; None without one."""
         return next((name for name in self.heads if name not in ("mlm", "nsp", "sop")), None)
@@ -117,22 +128,11 @@ class Model(nn.Module):
         """`encode(batch, dropout).pooled`, (B, D), for which the last layer computes the pooled tokens only."""
         if self.config.direction == "pair":
             return self.encode(batch, dropout).pooled
-        batch = with_layout(dict(batch))  # `encode` needs them too
+        batch = with_layout(dict(batch))  # so that `encode` need not find the layout again
         positions = self.encoder.pooled_positions(Layout.of_batch(batch), batch["input_ids"].device)
-        if not torch.is_grad_enabled():  # any number of sequences: few shapes of products, as in layout.py
+        if not torch.is_grad_enabled():  # the first is repeated up to a multiple: few shapes of products (layout.py)
             positions = torch.cat([positions, positions[:1].expand(-len(positions) % POOLED_MULTIPLE)])
         return self.encode(batch, dropout, positions).pooled
-
-    @property
-    def decoder(self) -> Tensor:
-        """(V, E): the word embeddings, or the masked-LM head's own matrix if it has one."""
-        head: Any = self.heads["mlm"]
-        return (head.decoder or self.encoder.embeddings.word).weight
-
-    def masked_lm_logits(self, hidden: Tensor) -> Tensor:
-        """(M, D) encoder output at some positions to (M, V) scores; training does it in chunks (`OutputLayer`)."""
-        head = self.heads["mlm"]
-        return F.linear(head(hidden), self.decoder, head.bias)  # type: ignore[arg-type]
 
     def freeze_unused_layers(self) -> None:
         """Turn off the gradients of layers above those that the feature head reads: they have no part in any loss."""

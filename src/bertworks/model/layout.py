@@ -4,9 +4,9 @@ Between the embeddings and the heads every operation on single tokens works on r
 attention and recurrence see the rectangle. In this file a *position* is one of the flattened rectangle, b * L + l, and
 a *row* one of the packed form.
 
-Example: mask [[1, 1, 0], [1, 1, 1]] has 5 rows. `index`, the position of each row, is [0, 1, 3, 4, 5]; `inverse`, the
-row of each position, is [0, 1, 0, 2, 3, 4]. T is then filled up to a multiple of 64 or 128 by rows of padding, or all
-padding is kept if it is not enough.
+Example, before T is filled up: mask [[1, 1, 0], [1, 1, 1]] has 5 rows. `index`, the position of each row, is
+[0, 1, 3, 4, 5]; `inverse`, the row of each position, is [0, 1, 0, 2, 3, 4]. T is filled up to a multiple of 64 or 128
+by rows of padding. If that takes all padding, as it would here, nothing is removed: both are None.
 
 Shapes: B sequences, L positions of a sequence, T rows, R rows that the last layer returns, D hidden width.
 """
@@ -27,7 +27,7 @@ PACKED_POSITIONS = "packed_positions"  # key of a batch: see batch.py
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Which positions of a (B, L) rectangle hold real tokens; `None` indices mean all of them."""
+    """Which positions of a (B, L) rectangle have a row; `None` indices: all, padding included (`mask` tells it)."""
 
     B: int
     L: int
@@ -65,10 +65,11 @@ class Layout:
             raise ValueError("attention_mask has a sequence without a real token; leave that sequence out")
         tokens = int(lengths.sum())
         step = ROW_MULTIPLE if tokens <= LARGE_BATCH else LARGE_ROW_MULTIPLE
-        if -(-tokens // step) * step >= B * L:  # all padding would be needed to fill up the last step
+        filled = -(-tokens // step) * step  # T
+        if filled >= B * L:  # that takes all padding
             return cls(B, L, mask, None, None)
         real, padding = mask.flatten().nonzero().squeeze(1), (~mask).flatten().nonzero().squeeze(1)
-        index = torch.cat([real, padding[: -tokens % step]])
+        index = torch.cat([real, padding[: filled - tokens]])
         return cls(B, L, mask, index, inverse_of(index, B * L))
 
     @classmethod

@@ -172,7 +172,7 @@ class TrainingLoop:
                 if is_over:
                     break
         stop.at_once()  # all is saved: a signal need not wait for the last evaluation
-        if not (self.stopped_early and self.metrics):  # the last weights are evaluated, unless the run was resumed here
+        if not (self.stopped_early and self.metrics):  # after an early stop they have been evaluated just before
             self.metrics = self._evaluate(log, best)
         if best.restore() and self.evaluate:
             self.metrics = self.evaluate(self.progress)

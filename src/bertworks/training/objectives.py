@@ -24,6 +24,8 @@ from .vocabulary_loss import FILL, OutputLayer, Term, cross_entropy, linear_cros
 
 
 class Objective(Protocol):
+    """Turns a batch into the sums of each term of the loss, and their counts. The trainer calls the first three."""
+
     def prepare(self, batch: Batch) -> Batch:
         """The batch, of tensors on the CPU, with the keys that are read off the others (batch.py).
 
@@ -65,7 +67,7 @@ def _with_output_positions(batch: Batch) -> Batch:
 
 
 def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
-    """The masked-LM loss at `masked_positions`."""
+    """The loss of the words at `masked_positions`."""
     hidden = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))  # (M, D), of unused slots too
     layer = OutputLayer.of(model, hidden)
     return linear_cross_entropy(layer, batch["masked_labels"], batch["masked_slots"], model.kernels)
@@ -90,7 +92,7 @@ class PretrainingObjective(Objective):
         return counts
 
     def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        # they have each sequence's first token; an encoder that reads from left to right pools the last one
+        # output_positions has [CLS] of each sequence; with a left context the pooler reads the last token
         positions = batch["output_positions"] if model.config.direction != "left" else None
         out = model.encode(batch, dropout, positions)
         terms = {"mlm": _token_loss(model, out, batch)}

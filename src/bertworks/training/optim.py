@@ -36,8 +36,9 @@ SLOWER = 0.1  # factor of the learning rate of query and key while position head
 def learning_rate(config: OptimConfig, budget_used: float, update: int | None = None) -> float:
     """The learning rate at `budget_used` (0 to 1, the fraction of the run before this update).
 
-    google: lr * t / w in warm-up, then lr * (1 - t / T): the line starts at step 0, so the rate drops by w / T when
-    warm-up ends. hf: the line starts where warm-up ends. trapezoid: the line starts where `decay` of the run is left.
+    google, in step t of T, the first w of them warm-up: lr * t / w, then lr * (1 - t / T): the line starts at step 0,
+    so the rate drops by w / T when warm-up ends. hf: the line starts where warm-up ends. trapezoid: it starts where
+    `decay` of the run is left.
     update: the number of this update, from 0, for `warmup_updates`.
     """
     started = budget_used / config.warmup if config.warmup else 1.0
@@ -48,7 +49,8 @@ def learning_rate(config: OptimConfig, budget_used: float, update: int | None = 
     left = max(0.0, 1.0 - budget_used)
     if config.schedule == "google":
         return config.lr * (started if started < 1 else left)
-    return config.lr * min(1.0, started, left / (1 - config.warmup if config.schedule == "hf" else config.decay))
+    length = 1 - config.warmup if config.schedule == "hf" else config.decay  # of the decay, as a fraction of the run
+    return config.lr * min(1.0, started, left / length)
 
 
 def without_bias_correction(lr: float, eps: float, decay: float, betas: tuple[float, ...], update: int) -> Settings:
@@ -77,8 +79,8 @@ class Optimizer:
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         attention = {name for name in self.parameters if ".query." in name or ".key." in name}
         self.protected = attention if config.protected_updates else set()
-        self.by_muon = {name for name, p in self.parameters.items() if p.ndim == 2 and ".layers." in name} - attention
-        self.by_muon = self.by_muon if config.rule == "muon" else set()
+        matrices = {name for name, p in self.parameters.items() if p.ndim == 2 and ".layers." in name} - attention
+        self.by_muon = matrices if config.rule == "muon" else set()
         self.words, self.subspace = None, slice(0)
         if config.protected_updates:
             encoder: Any = model.encoder
@@ -133,7 +135,8 @@ class Optimizer:
     def step(self, update: int, budget_used: float, norm: Tensor | None = None) -> float:
         """Make update number `update` (from 0) and remove the gradients; returns the learning rate (of the top layer).
 
-        norm: of the gradients; if it is not finite, nothing is updated. It is not read: a GPU would be waited for.
+        norm: of the gradients; if it is not finite, nothing is updated. AdamW does not read it: a GPU would be waited
+        for.
         """
         lr = learning_rate(self.config, budget_used, update)
         protects = update < self.config.protected_updates

@@ -171,7 +171,9 @@ class Trainer:
         """One update over all micro-batches of all processes; returns whether any process is to `stop`."""
         counts, tokens, instances, stop_requested = self._count(batch, stop)
         last = len(batch.micro_batches) - 1
-        losses = [self._backward(micro, row, counts, i == last) for i, (micro, row) in enumerate(batch.micro_batches)]
+        losses = [
+            self._backward(micro, row, counts, is_last=i == last) for i, (micro, row) in enumerate(batch.micro_batches)
+        ]
         self.progress.tokens += tokens
         self.progress.instances += instances
         self.finish_update()  # that of the step before
@@ -246,7 +248,8 @@ class Trainer:
         with torch.autocast(self.world.device.type, self.dtype, enabled=self.dtype is not torch.float32):
             losses: dict[str, Tensor] = self._losses(batch, key)
             loss = sum(one * factors[name] for name, one in losses.items())
-        # times 1, or NaN if it is not finite: the gradient could be finite all the same, in one process or all
+        # a loss that is not finite makes every gradient NaN, as 1 + 0 * inf is, so that the update is skipped; its own
+        # gradient could be finite, in one process or all
         (loss * (1 + 0 * loss.detach())).backward()  # type: ignore[union-attr]
         return {name: one.detach() for name, one in losses.items()}
 

@@ -1,6 +1,6 @@
 """The cross entropy over the vocabulary (paper, 3.1, task 1), a chunk of predictions at a time.
 
-`linear_cross_entropy(OutputLayer(hidden, weight, bias), labels)` is the `loss` of
+`linear_cross_entropy(OutputLayer(hidden, weight, bias), labels).loss` is
 
     scores = F.linear(hidden, weight, bias)  # (M, V)
     loss = F.cross_entropy(scores, labels, ignore_index=-100, reduction="sum")
@@ -8,8 +8,8 @@
 The rest of this file saves memory and time: unused slots are left out, and the gradient of each chunk's scores (softmax
 minus one-hot) is computed together with its loss, while the probabilities are in memory.
 
-Shapes: M slots for predictions (unused ones have the label -100), m of a chunk, D width (E where embeddings are
-narrower), V vocabulary.
+Shapes: M slots for predictions (unused ones have the label -100), m of them that are used (and some more), c of a
+chunk, D width (E where embeddings are narrower), V vocabulary.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..model.acceleration import Kernels
 
 ROWS = 1024  # predictions of a chunk: 60 MB of bfloat16 scores with a vocabulary of 30,522
-SCORES_OF_GPU = 160_000_000  # scores (m V) of a chunk on a GPU, where small products take less time than their launch
+SCORES_OF_GPU = 160_000_000  # scores (c V) of a chunk on a GPU, where small products take less time than their launch
 ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 PADDING_LOGIT = -1e30  # score of a column that belongs to no word, at any temperature
 SURE = 1e30  # score of a prediction that counts for nothing: its probability is then 1, its loss and gradient 0
@@ -100,11 +100,11 @@ class OutputLayer(NamedTuple):
         return (slice(start, start + size) for start in range(0, len(self.hidden), size))
 
     def scores(self, chunk: slice) -> Tensor:
-        """(m, V) of some inputs."""
+        """(c, V) of some inputs."""
         return self.product(self.hidden[chunk], self.weight, self.bias)
 
 
-# of a chunk: the summed loss, its gradient over the scores (m, V), and the sum of this gradient over the chunk, (V,)
+# of a chunk: the summed loss, its gradient over the scores (c, V), and the sum of this gradient over the chunk, (V,)
 LossAndGrad = Callable[[OutputLayer, slice], tuple[Tensor, Tensor, Tensor]]
 
 
@@ -124,13 +124,18 @@ def linear_cross_entropy(
             usable = kernels if layer.hidden.dtype is torch.bfloat16 else None
             loss_and_grad = _cross_entropy(labels) if usable is None else _kernel_cross_entropy(labels, usable)
             return Term(ChunkedLoss.apply(*layer, loss_and_grad), None)
-        loss, hits = layer.hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
-        weight, bias = layer.weight.to(layer.hidden.dtype), layer.bias.to(layer.hidden.dtype)
-        for chunk in layer.chunks():
-            term = cross_entropy(F.linear(layer.hidden[chunk], weight, bias), labels[chunk])
-            loss += term.loss
-            hits += term.correct  # type: ignore[operator,arg-type]
-        return Term(loss, hits)
+        return _without_gradient(layer, labels)
+
+
+def _without_gradient(layer: OutputLayer, labels: Tensor) -> Term:
+    """Loss and hits of the used slots, for evaluation."""
+    loss, hits = layer.hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
+    weight, bias = layer.weight.to(layer.hidden.dtype), layer.bias.to(layer.hidden.dtype)
+    for chunk in layer.chunks():
+        term = cross_entropy(F.linear(layer.hidden[chunk], weight, bias), labels[chunk])
+        loss += term.loss
+        hits += term.correct  # type: ignore[operator,arg-type]
+    return Term(loss, hits)
 
 
 class ChunkedLoss(torch.autograd.Function):
@@ -169,7 +174,8 @@ def _cross_entropy(labels: Tensor) -> LossAndGrad:
 
     def loss_and_grad(layer: OutputLayer, chunk: slice) -> tuple[Tensor, Tensor, Tensor]:
         scores, y = layer.scores(chunk), labels[chunk]
-        used, index = y != IGNORED, (torch.arange(len(y), device=y.device), y.clamp(min=0))
+        used = y != IGNORED
+        index = torch.arange(len(y), device=y.device), y.clamp(min=0)  # the score of each label
         scores[index] = scores[index].masked_fill(~used, SURE)
         grad = torch.softmax(scores, -1)  # the probabilities, which become the gradient in place
         loss = -(_log_probabilities(scores, grad, index) * used).sum()
@@ -180,7 +186,7 @@ def _cross_entropy(labels: Tensor) -> LossAndGrad:
 
 
 def _log_probabilities(scores: Tensor, probabilities: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:
-    """(m,) float32 logarithms of `probabilities`, the softmax of `scores`, at the label of each prediction."""
+    """(c,) float32 logarithms of `probabilities`, the softmax of `scores`, at the label of each prediction."""
     selected = probabilities[index].float()
     # on a GPU the comparison would have to be waited for; on a CPU the searches below cost as much as the softmax
     if not _is_on_gpu(scores) and bool((selected >= torch.finfo(torch.float32).tiny).all()):

@@ -159,8 +159,7 @@ def attention_of_layers(
             raise ValueError(f"head_mask of shape {tuple(head_mask.shape)}; expected {expected}, layers and heads")
         layer_attentions = [replace(attention, head_mask=head_mask[i]) for i, attention in enumerate(layer_attentions)]
     positions = options.returned_positions(encoder)
-    if (
-        layer_attentions and positions is not None and len(positions) < layout.T
-    ):  # only the last layer may leave out rows
+    # only the last layer may leave out rows
+    if layer_attentions and positions is not None and len(positions) < layout.T:
         layer_attentions[-1] = replace(layer_attentions[-1], output_positions=positions)
     return layer_attentions

@@ -171,9 +171,7 @@ class Trainer:
         """One update over all micro-batches of all processes; returns whether any process is to `stop`."""
         counts, tokens, instances, stop_requested = self._count(batch, stop)
         last = len(batch.micro_batches) - 1
-        losses = [
-            self._backward(micro, row, counts, is_last=i == last) for i, (micro, row) in enumerate(batch.micro_batches)
-        ]
+        losses = [self._backward(micro, row, counts, i == last) for i, (micro, row) in enumerate(batch.micro_batches)]
         self.progress.tokens += tokens
         self.progress.instances += instances
         self.finish_update()  # that of the step before

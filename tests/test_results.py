@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bertworks.experiments.statistics import difference
 from bertworks.experiments.tables import load_results, tables_text
 
 ROOT = Path(__file__).parents[1]
@@ -97,6 +98,16 @@ def test_verdicts_of_the_page_say_no_more_than_was_found():
             assert float((p if title.endswith("*") else corrected).removeprefix("\\< ")) <= 0.05
         if said == "shown":  # without "for this encoder": n counts encoders
             assert n == "3 pre-trainings"
+
+
+def test_p_of_a_difference_beyond_a_margin_agrees_with_the_interval(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs/tables"))
+    from findings import p_beyond
+
+    result = difference({"1": 0.50, "2": 0.60, "3": 0.40}, {"1": 0.60, "2": 0.65, "3": 0.55})
+    assert p_beyond(result, 0.0) == pytest.approx(result.p) and p_beyond(result, 0.2) == 1
+    result = difference({"1": 0.5, "2": 0.5, "3": 0.5}, {"1": 0.6, "2": 0.61, "3": 0.62})
+    assert p_beyond(result, result.interval[0]) == pytest.approx(0.05)
 
 
 def test_the_korean_page_compares_embedders_as_embedders():

@@ -7,10 +7,11 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from scipy import stats
 from sources import Lines, Values, result, seeds_of, study, table, values_in
 
 from bertworks.experiments.claims import limited, limited_verdict, verdict
-from bertworks.experiments.statistics import Difference, difference, difference_text, holm, p_beyond, p_text
+from bertworks.experiments.statistics import LEVEL, Difference, difference, difference_text, holm, p_text
 
 
 @dataclass(frozen=True)
@@ -232,6 +233,14 @@ def p_of(one: Finding, ours: Difference) -> float:
     p = p_beyond(ours, one.margin) if one.expect == "equal" else ours.p
     assert p is not None, one  # all have several seeds, whose differences vary
     return p
+
+
+def p_beyond(result: Difference, margin: float) -> float | None:
+    """Two-sided p of a difference of at most `margin` in either direction; at most 5 % if the interval is outside."""
+    if result.p is None or result.interval is None:
+        return None
+    error = (result.interval[1] - result.mean) / stats.t.ppf(1 - LEVEL / 2, result.n - 1)
+    return float(2 * stats.t.sf(max(0.0, abs(result.mean) - margin) / error, result.n - 1))
 
 
 def reserved(one: Finding, said: str) -> str:

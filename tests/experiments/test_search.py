@@ -14,15 +14,16 @@ from bertworks.config import RECIPES
 from bertworks.experiments import study as running
 from bertworks.experiments.choices import combinations
 from bertworks.experiments.plan import make_plan
-from bertworks.experiments.rows import Examples, StudyInputs
 from bertworks.experiments.scheduler import RunFolder
 from bertworks.experiments.search import SWEEPS, Search, grid_of, sweep_study
+from bertworks.experiments.specs import StudyInputs
 from bertworks.experiments.study import Options, run_study
 from bertworks.files import InputError, read_json
 from bertworks.finetuning.job import ExampleFeed
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
+from bertworks.tasks.selection import DividedRows
 from bertworks.training.config import LoopConfig
 from support.tiny_task import tiny_place, tiny_rows
 
@@ -40,9 +41,8 @@ def place(tmp_path_factory) -> Path:
 
 
 def plan_of(place, config=CONFIG, name=GRID):
-    task, data = tiny_rows(place)
-    examples = Examples(task, (place / "train.csv", place / "dev.csv"), data=data)
-    return make_plan(sweep_study(config, examples, place / "model", name))
+    rows = DividedRows(train=place / "train.csv", dev=place / "dev.csv")
+    return make_plan(sweep_study(config, rows, place / "model", name))
 
 
 def run(place, out, config=CONFIG, name=GRID, keep_all=False):

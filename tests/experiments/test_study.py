@@ -13,16 +13,15 @@ from pathlib import Path
 import pytest
 
 from bertworks.cli import main
-from bertworks.config import RECIPES, to_toml
+from bertworks.config import RECIPES, load_recipe, to_toml
 from bertworks.experiments import plan as planning
 from bertworks.experiments import results as report
 from bertworks.experiments import scheduler
 from bertworks.experiments import study as running
 from bertworks.experiments.plan import make_plan
-from bertworks.experiments.recipe import load_study
-from bertworks.experiments.rows import StudyInputs
+from bertworks.experiments.recipe import Study
 from bertworks.experiments.scheduler import RunFolder
-from bertworks.experiments.specs import Training
+from bertworks.experiments.specs import StudyInputs, Training
 from bertworks.experiments.study import Options, run_study
 from bertworks.experiments.tables import tables
 from bertworks.files import Diverged, InputError, NotWritten, read_json
@@ -500,7 +499,7 @@ def any_vocabulary(monkeypatch):
 @pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.toml")), ids=lambda p: p.relative_to(STUDIES).as_posix())
 def test_a_recipe_expands(path, tiny_store, tiny_data, any_vocabulary):
     """Every override is a field that exists, every task and layer is there, every concatenation fits."""
-    study = load_study(path)
+    study = load_recipe(path, Study)
     assert study.search or (study.claim is not None and study.claim.finding)
     if path.stem == "suite":  # which test_search.py runs, with the model that it needs
         return

@@ -13,9 +13,8 @@ from bertworks.experiments.baselines import BaselineConfig
 from bertworks.experiments.choices import best_setting, data_of_run
 from bertworks.experiments.plan import make_plan
 from bertworks.experiments.results import measure
-from bertworks.experiments.rows import Plan, StudyInputs
 from bertworks.experiments.scheduler import RunFolder
-from bertworks.experiments.specs import describe
+from bertworks.experiments.specs import Plan, StudyInputs, describe
 from bertworks.experiments.study import Options, Runner, run_study
 from bertworks.experiments.tables import tables
 from bertworks.files import InputError, read_json, write_json

@@ -11,7 +11,7 @@ from .exit_status import FAILED, run_to_its_end
 from .finetune import read_arguments
 
 if TYPE_CHECKING:
-    from ..experiments.rows import Plan
+    from ..experiments.specs import Plan
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def run(argv: list[str]) -> None:
     """Run the study, and print its tables; or list its runs."""
     arguments = parse(RunArguments, argv, "study run")
     from ..experiments.plan import make_plan
-    from ..experiments.rows import StudyInputs
+    from ..experiments.specs import StudyInputs
     from ..experiments.study import show_runs
 
     recipe = find_recipe(arguments.recipe, "study")
@@ -112,18 +112,13 @@ def sweep(argv: list[str]) -> None:
     """Train every setting, and print the table."""
     arguments = read_arguments(SweepArguments, argv, "study sweep")
     from ..experiments.plan import make_plan
-    from ..experiments.rows import Examples
-    from ..experiments.search import check_settings_of, grid_of, sweep_study
+    from ..experiments.search import grid_of, sweep_study
 
-    check_settings_of(arguments.grid, arguments.config)
     varied = [*grid_of(arguments.grid)]
     flags = {f"--{name.replace('_', '-')}" for name in varied}
     instead = f"grid {arguments.grid} sets {', '.join(varied)} itself; leave the flag out"
     refuse_idle([(True, flags, instead)], flags_in(argv))
-    task, data = arguments.rows.read_data()
-    given = (Path(arguments.rows.data or ""),) if arguments.rows.task else arguments.rows.find()[1]
-    examples = Examples(task, tuple(map(Path, given)), arguments.rows.split, data)
-    plan = make_plan(sweep_study(arguments.config, examples, arguments.model, arguments.grid))
+    plan = make_plan(sweep_study(arguments.config, arguments.rows, arguments.model, arguments.grid))
     _run(plan, arguments.out, arguments.out / "cells", arguments.keep_all, arguments.on)
 
 

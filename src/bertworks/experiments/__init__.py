@@ -5,10 +5,8 @@ Files in reading order:
     scheduler.py     runs of a folder: claimed, computed, resumed, and their failures recorded
     dask_runner.py   the runs on the workers of a dask scheduler
     recipe.py        a study as its TOML file describes it
-    specs.py         the specification of each run, whose hash names the run's folder
-    rows.py          the rows of a study, and their runs
-    plan.py          from a study's file to its rows
-    smoke.py         the tiny sizes of --minute
+    specs.py         the specification of each run, whose hash names the run's folder; rows, which are made of runs
+    plan.py          from a study's file to its rows; the tiny sizes of --minute
     choices.py       combinations of settings, and settings that are chosen on training examples
     search.py        sweeps; the best setting and the best model of a search
     baselines.py     baselines without an encoder

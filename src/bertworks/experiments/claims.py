@@ -24,7 +24,7 @@ def verdict(observed: Difference | None, expect: str, margin: float = 0.0, p: fl
     """Whether a difference is the expected one ("higher", "lower", "equal" within `margin`).
 
     p: corrected for other comparisons; none: the difference's own. Equality is shown by an interval within the margin,
-    and its opposite by an interval wholly outside; corrected, `p` is then that of `p_beyond`.
+    and its opposite by an interval wholly outside; corrected, `p` is then that of a difference beyond the margin.
     """
     if observed is None:
         return "not run"

@@ -16,7 +16,7 @@ from matplotlib.ticker import EngFormatter
 from rich.cells import cell_len
 
 from ..reporting.figures import COLOURS, GREY, add_legend, new_figure, save_figure
-from .statistics import paired
+from .statistics import difference
 
 PANELS = 3  # in one line
 Entry = dict[str, Any]  # of one row in one column, as results.json has it
@@ -59,11 +59,11 @@ def _draw_differences(results: dict[str, Any], entries: Entries, columns: list[d
 
 def _draw_difference(axes: Axes, y: float, entry: Entry, base: Entry, scale: int) -> None:
     """An entry's difference from that of its base, on the line y."""
-    if difference := entry["difference"]:
-        if difference["interval"]:
-            ends = [scale * end for end in difference["interval"]]
+    if shown := entry["difference"]:
+        if shown["interval"]:
+            ends = [scale * end for end in shown["interval"]]
             axes.plot(ends, [y] * 2, color=COLOURS[0], linewidth=2, label="95 % interval")
-        axes.plot(scale * difference["mean"], y, "o", color=COLOURS[0], markersize=7, label="ours, mean")
+        axes.plot(scale * shown["mean"], y, "o", color=COLOURS[0], markersize=7, label="ours, mean")
         seeds = [scale * (value - base["values"][s]) for s, value in entry["values"].items() if s in base["values"]]
         if len(seeds) > 1:
             axes.plot(seeds, [y] * len(seeds), "|", color="black", markersize=9, label="ours, each seed")
@@ -128,9 +128,9 @@ def _draw_line(axes: Axes, points: list[tuple[float, Entry]], column: dict[str, 
     """A curve through the means of (x, entry), with their 95 % intervals."""
     scale, drawn = 100 if column["percent"] else 1, []
     for x, entry in sorted(points, key=lambda point: point[0]):
-        if mean := paired(dict.fromkeys(entry["values"], 0.0), entry["values"]):
-            low, high = mean["interval"] or (mean["mean"], mean["mean"])
-            drawn.append([x, scale * mean["mean"], scale * (mean["mean"] - low), scale * (high - mean["mean"])])
+        if found := difference(dict.fromkeys(entry["values"], 0.0), entry["values"]):
+            low, high = found.interval or (found.mean, found.mean)
+            drawn.append([x, scale * found.mean, scale * (found.mean - low), scale * (high - found.mean)])
     if drawn:
         places, means, below, above = zip(*drawn, strict=True)
         axes.errorbar(places, means, [below, above], fmt="-o", color=colour, capsize=3, markersize=5, label=label)

@@ -1,6 +1,7 @@
 """Expands a study to its rows and runs, and refuses what is wrong with it before any run begins.
 
-With --minute everything is tiny (smoke.py), to check that a study runs before hours are spent on it.
+With --minute everything is tiny, to check that a study runs from end to end before hours are spent on it: a dozen steps
+of small models on few examples, whose figures mean nothing.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from ..files import InputError, checksum
 from ..finetuning.job import check_settings
 from ..finetuning.recipe import FinetuneConfig
 from ..pretraining.job import check_vocabulary, open_training
-from ..pretraining.recipe import PretrainConfig
+from ..pretraining.recipe import Phase, PretrainConfig
 from ..pretraining.static import StaticConfig, static_shape
 from ..tasks.base import Data, Task
 from ..tasks.catalogue import find_task
@@ -26,15 +27,17 @@ from ..tasks.kinds import OWN_TABLE, load_data
 from ..tasks.sampling import WHOLE
 from ..tasks.table import part_of
 from ..training.distributed import World, this_device
+from . import specs
 from .baselines import BaselineConfig, check_kind
 from .choices import combinations
-from .recipe import Column, Study, Variant, load_study
-from .rows import Examples, Plan, Row, StudyInputs
+from .recipe import Column, Study, Variant
 from .scheduler import Run
-from .smoke import MINUTE_ROWS, MINUTE_SEEDS, tiny_finetuning, tiny_pretraining
-from .specs import Concatenation, HeldOut, InitialModel, Training, Tuning, model_of, study_run, user_model
+from .specs import InitialModel, Plan, Row, StudyInputs, Tuning, model_of, study_run, user_model
 
 Source = tuple[Task, Column, str]  # a column's task, the column, and the checksum of its files
+MINUTE_ROWS = 64  # of each file
+MINUTE_SEEDS = 2
+MINUTE_LENGTH = 64  # tokens
 
 
 class _FilesMissing(InputError):
@@ -43,7 +46,7 @@ class _FilesMissing(InputError):
 
 def make_plan(inputs: StudyInputs) -> Plan:
     """Read the study and expand it. Raises InputError for the first thing that is wrong with it."""
-    study = inputs.study or load_study(inputs.recipe)
+    study = inputs.study or load_recipe(inputs.recipe, Study)
     with _within(f"{inputs.recipe} cannot run"):
         return Planner(inputs, replace(study, name=study.name or inputs.recipe.stem)).plan()
 
@@ -116,9 +119,10 @@ class Planner:
 
     def _find(self, column: Column) -> Source:
         """Raises InputError if a file is missing, or the metric is unknown."""
-        if examples := self.inputs.examples.get(column.name):
-            split = "" if examples.split == WHOLE else str(examples.split)
-            return examples.task, column, "".join(map(checksum, _files(examples))) + split
+        if (given := self.inputs.task) and (rows := self.inputs.rows):
+            own = [part_of(file)[0] for file in rows.find()[1]] if given.name == OWN_TABLE else []
+            split = "" if rows.split == WHOLE else str(rows.split)
+            return given, column, "".join(map(checksum, own or _files(given, Path(rows.data or "")))) + split
         task = find_task(column.task)
         task = replace(task, train=column.train or task.train, dev=column.dev or task.dev)
         names = [f"{name}{more}" for more in ("", *(f"_{name}" for name in task.more)) for name in task.metrics]
@@ -127,7 +131,7 @@ class Planner:
         if self.inputs.data is None:
             raise InputError("--data is missing; give the folder with the tasks' folders")
         folder = self.inputs.data / column.data
-        files = _files(Examples(task, (folder,)))
+        files = _files(task, folder)
         needed = [folder / name for more, name in task.more.items() if column.metric.endswith(f"_{more}")]
         if missing := [file for file in (*files, *needed) if not file.is_file()]:
             expected = f"expected the training and development files of {task.name} in {column.data} below --data"
@@ -164,7 +168,7 @@ class Planner:
         check_vocabulary(open_training(config, store.folder, True), None)  # with --minute too, before it is made tiny
         short = tiny_pretraining(config, store.vocab_size) if self.inputs.minute else config
         title = f"{variant.name}: pre-training" + (f", seed {seed}" if seed is not None else "")
-        return model_of(Training(short, store.fingerprint), title, short.model)
+        return model_of(specs.Training(short, store.fingerprint), title, short.model)
 
     def _static(self, variant: Variant, seed: int | None) -> InitialModel:
         """Word vectors, which are a model without layers."""
@@ -172,7 +176,7 @@ class Planner:
         config = config if seed is None else replace(config, seed=seed)
         config = replace(config, width=16, epochs=1) if self.inputs.minute else config
         shape = static_shape(store.vocab_size, config.width)
-        return model_of(Training(config, store.fingerprint), f"{variant.name}: word2vec", shape)
+        return model_of(specs.Training(config, store.fingerprint), f"{variant.name}: word2vec", shape)
 
     def _concatenated(self, variant: Variant, seed: int | None) -> InitialModel:
         """Two models as one of twice the width."""
@@ -181,7 +185,7 @@ class Planner:
         if len({*widths}) > 1:
             raise InputError(f"concat: models of the widths {widths[0]} and {widths[1]}; expected equal widths")
         title = f"{variant.name}: {' and '.join(variant.concat)} concatenated"
-        return model_of(Concatenation(models), title, models[0].shape)
+        return model_of(specs.Concatenation(models), title, models[0].shape)
 
     # ---- rows and fine-tuning
 
@@ -228,11 +232,11 @@ class Planner:
         elif column.task:
             yield from self._tunings(row, variant, column, seeds)
 
-    def _held_out(self, row: Row, column: Column) -> HeldOut:
+    def _held_out(self, row: Row, column: Column) -> specs.HeldOut:
         """The evaluation of a row's model on the column's held-out set."""
         config = self._pretraining(column.evaluate, "evaluate")
         config = tiny_pretraining(config, self.store.vocab_size) if self.inputs.minute else config
-        return HeldOut((row.start,), config, self.store.fingerprint)
+        return specs.HeldOut((row.start,), config, self.store.fingerprint)
 
     def _tunings(self, row: Row, variant: Variant, column: Column, seeds: list[int]) -> Iterator[Run]:
         """The fine-tuning of one row on one column's task, with each seed."""
@@ -270,12 +274,8 @@ class Planner:
 # ---- files of examples
 
 
-def _files(examples: Examples) -> list[Path]:
-    """The files that hold the examples."""
-    task = examples.task
-    if task.name == OWN_TABLE:
-        return [part_of(file)[0] for file in examples.files]
-    (folder,) = examples.files
+def _files(task: Task, folder: Path) -> list[Path]:
+    """The files of a built-in task."""
     files = [part_of(folder / name)[0] for name in (task.train, task.dev)]
     return files + [folder / name for name in task.more.values() if (folder / name).exists()]
 
@@ -283,11 +283,37 @@ def _files(examples: Examples) -> list[Path]:
 def read_rows(spec: Tuning, inputs: StudyInputs) -> tuple[Task, Data]:
     """The task and the examples of a column: the first ones of each file, all of them, or all to draw from."""
     column = spec.column
-    if column.name in inputs.examples:
-        return inputs.examples[column.name].read()
+    if inputs.rows:
+        return inputs.rows.read_data()
     assert inputs.data is not None  # the plan has checked it
     data = load_data(spec.task, inputs.data / column.data)
     first = 0 if column.draw else column.train_rows
     train, dev = (rows[: n or None] for rows, n in ((data.train, first), (data.dev, column.dev_rows)))
     more: dict[str, Any] = {name: rows[: column.dev_rows or None] for name, rows in data.more.items()}
     return spec.task, replace(data, train=train, dev=dev, more=more)
+
+
+# ---- tiny sizes of --minute: what is varied stays varied
+
+
+def tiny_pretraining(config: PretrainConfig, vocab_size: int) -> PretrainConfig:
+    """A dozen steps of a model of at most four layers with narrow heads, for the store's vocabulary."""
+    model, heads = config.model, config.model.num_attention_heads
+    width = heads * max(4, model.hidden_size // heads // 16)
+    shape = replace(model, vocab_size=vocab_size, hidden_size=width, intermediate_size=2 * width)
+    shape = replace(shape, num_hidden_layers=min(model.num_hidden_layers, 4))
+    snapshots = tuple(range(1, len(config.snapshots) + 1))
+    steps = max(12, len(snapshots) + 2)
+    loop = replace(config.loop, steps=steps, tokens=0, hours=0.0, log_every=4, eval_every=0, save_every=4)
+    phases = tuple(Phase(min(p.length, MINUTE_LENGTH), p.budget_fraction, min(p.batch_size, 8)) for p in config.phases)
+    return replace(config, model=shape, loop=loop, phases=phases, snapshots=snapshots, eval_batches=2)
+
+
+def tiny_finetuning(config: FinetuneConfig) -> FinetuneConfig:
+    """Three steps on short inputs."""
+    loop = replace(config.loop, steps=3, tokens=0, hours=0.0, log_every=1, eval_every=0, save_every=0)
+    top = replace(config.top, bilstm_width=min(config.top.bilstm_width, 16)) if config.top.bilstm_layers else config.top
+    length = min(config.max_seq_length, MINUTE_LENGTH)
+    stride, query = min(config.doc_stride, MINUTE_LENGTH // 4), min(config.max_query_length, MINUTE_LENGTH // 4)
+    config = replace(config, max_seq_length=length, doc_stride=stride, max_query_length=query)
+    return replace(config, loop=loop, top=top, batch_size=8)

@@ -13,11 +13,9 @@ plan.py expands it to runs, study.py computes them, results.py, tables.py and fi
 """
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from ..bounds import check_least, check_seed
-from ..config import load_recipe
 from ..training.config import OBJECTIVES
 
 FORMAT = 1  # of a study's results.json
@@ -193,8 +191,3 @@ def _check_name(what: str, name: str, names: list[str]) -> None:
     if name not in names:
         listed = ", ".join(repr(one) for one in dict.fromkeys(names) if one)
         raise ValueError(f"{what}: {name!r} is no row or column of the study; expected one of {listed}")
-
-
-def load_study(path: Path | str) -> Study:
-    """Read a study. Raises InputError with file and key."""
-    return load_recipe(path, Study)

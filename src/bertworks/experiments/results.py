@@ -17,10 +17,9 @@ from ..checkpoint.weights import weight_files
 from ..typed import check_fields
 from .claims import UNIT, UNITS, claim_results, claimed_rows
 from .recipe import FORMAT, Column
-from .rows import Plan, Row
 from .scheduler import RunFolder
-from .specs import Tuning, setting_of
-from .statistics import paired
+from .specs import Plan, Row, Tuning, setting_of
+from .statistics import difference
 
 
 def measure(plan: Plan, folder: RunFolder, before: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -166,7 +165,9 @@ def _compare(measured: list[dict[str, Any]], plan: Plan) -> None:
         base = entries[_against(entry["row"], plan), entry["column"]]
         other = entry is not base
         entry["against"] = base["row"]
-        entry["difference"] = paired(base["values"], entry["values"]) if other else None
+        found = difference(base["values"], entry["values"]) if other else None
+        interval = list(found.interval) if found and found.interval else None  # None of a single seed
+        entry["difference"] = {"mean": found.mean, "n": found.n, "interval": interval} if found else None
         both = None not in (entry["paper"], base["paper"])
         entry["paper_difference"] = entry["paper"] - base["paper"] if other and both else None
 

@@ -17,13 +17,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..checkpoint.locate import new_folder
 from ..config import from_dict, to_toml
 from ..files import InputError, read_json, shorten, write_json
 from ..finetuning.recipe import FinetuneConfig
+from ..tasks.selection import DividedRows
 from .choices import combinations
 from .recipe import Column, Study, Variant
-from .rows import Examples, Plan, StudyInputs
 from .scheduler import Run, RunFolder
+from .specs import Plan, StudyInputs
 
 SWEEPS: dict[str, dict[str, list[Any]]] = {
     "paper": {"batch_size": [16, 32], "optim.lr": [5e-5, 3e-5, 2e-5], "epochs": [2.0, 3.0, 4.0]},  # A.3
@@ -68,28 +70,29 @@ def _parsed(value: str) -> Any:
         return value
 
 
-def check_settings_of(name: str, config: FinetuneConfig) -> None:
-    """Raises InputError if it is no grid, an unknown field or value, or `epochs` that the recipe's budget overrides."""
+def sweep_study(config: FinetuneConfig, rows: DividedRows, model: Path, name: str) -> StudyInputs:
+    """A grid of settings on one task.
+
+    Raises InputError if it is no grid, for an unknown field or value, or for `epochs` that the recipe's budget
+    overrides.
+    """
     grid = grid_of(name)
     if config.loop.budget and len(grid.get("epochs", [])) > 1:
         raise InputError(f"the grid {name} varies epochs; leave loop.steps, loop.tokens and loop.hours out")
-    for setting, table in combinations(grid).items():
+    settings = combinations(grid)
+    for setting, table in settings.items():
         from_dict(FinetuneConfig, table, f"grid {setting}", config)
-
-
-def sweep_study(config: FinetuneConfig, examples: Examples, model: Path, name: str) -> StudyInputs:
-    """A grid of settings on one task. Raises InputError for an unknown grid, or one that does not fit the recipe."""
-    check_settings_of(name, config)
-    task, more = examples.task.name, {"min_steps": 0} if "epochs" in grid_of(name) else {}
-    variants = (Variant(setting, finetune=more | table) for setting, table in combinations(grid_of(name)).items())
+    (task, _), more = rows.read_data(), {"min_steps": 0} if "epochs" in grid else {}
+    variants = tuple(Variant(setting, finetune=more | table) for setting, table in settings.items())
     teacher = str(Path(config.teacher).absolute()) if config.teacher else ""  # workers have other working directories
     fields = tomllib.loads(to_toml(replace(config, teacher=teacher, seeds=())))
-    column = Column(task, task=task, finetune={key: value for key, value in fields.items() if key != "schema"})
+    del fields["schema"]
+    column = Column(task.name, task=task.name, finetune=fields)
     study = Study(
-        f"Sweep {name}: {task}", "", tuple(variants), (column,), "",
-        name=f"sweep of {task}", seeds=config.seeds or (config.loop.seed,), search=True,
+        f"Sweep {name}: {task.name}", "", variants, (column,), "",
+        name=f"sweep of {task.name}", seeds=config.seeds or (config.loop.seed,), search=True,
     )  # fmt: skip
-    return StudyInputs(Path(f"grid {name}"), model=model, study=study, examples={task: examples})
+    return StudyInputs(Path(f"grid {name}"), model=model, study=study, task=task, rows=rows)
 
 
 # ---- the best setting and the best models
@@ -172,10 +175,7 @@ class Search:
                 continue
             if not model.exists():
                 raise InputError(f"{model.parent} lost its model to a better run; remove the folder to repeat the run")
-            temporary = place.with_name(".model.tmp")
-            shutil.rmtree(temporary, ignore_errors=True)
-            shutil.copytree(model, temporary)
             note.unlink(missing_ok=True)
-            shutil.rmtree(place, ignore_errors=True)
-            temporary.rename(place)
+            with new_folder(place, replaces=Path.is_dir) as folder:
+                shutil.copytree(model, folder)
             write_json(note, best)

@@ -1,5 +1,7 @@
 """The runs of a study: pre-trainings, fine-tunings with one seed, and runs that need no training of an encoder.
 
+Also its rows, which are made of such runs.
+
 A run's folder is named by a hash of all that determines its outcome. So studies share the runs that they have in
 common, and a study that was stopped, or copied to another machine, finds what is finished.
 
@@ -14,10 +16,10 @@ common, and a study that was stopped, or copied to another machine, finds what i
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..checkpoint.folder import read_config
 from ..checkpoint.weights import weight_files
@@ -29,9 +31,10 @@ from ..pretraining.recipe import PretrainConfig
 from ..pretraining.static import StaticConfig
 from ..reporting.run_files import read_results
 from ..tasks.base import Task
+from ..tasks.selection import DividedRows
 from ..training.identity import RunIdentity
 from .baselines import BaselineConfig
-from .recipe import Column
+from .recipe import Column, Study
 from .scheduler import Run, RunFolder
 
 
@@ -183,3 +186,103 @@ def setting_of(run: Run, folder: RunFolder) -> str:
     if not run.candidates or not path.exists():
         return ""
     return str(read_results(path, {"setting?": str}, "remove the folder to repeat the run").get("setting", ""))
+
+
+# ---- the rows of a study: what its file becomes (plan.py), and what its report reads
+
+
+@dataclass(frozen=True)
+class StudyInputs:
+    """What a study is made from."""
+
+    recipe: Path  # the study's file
+    corpus: Path | None = None  # store to pre-train on
+    data: Path | None = None  # folder that has the columns' folders
+    model: Path | None = None  # model folder instead of the pre-training of all variants that do not differ in it
+    minute: bool = False  # tiny models and few examples
+    study: Study | None = None  # of a command that has no study's file: a sweep, with one column
+    task: Task | None = None  # of the sweep, with its labels
+    rows: DividedRows | None = None  # the sweep's examples
+
+    def for_workers(self) -> "StudyInputs":
+        """The same for processes with another working directory."""
+        rows = self.rows and replace(self.rows, **_absolute(self.rows, "data", "train", "dev"))
+        return replace(self, rows=rows, **_absolute(self, "corpus", "data", "model"))
+
+
+def _absolute(inputs: Any, *names: str) -> dict[str, Path]:
+    """Those of these paths that are given."""
+    return {name: path.absolute() for name in names if (path := getattr(inputs, name))}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: a variant, or a snapshot of one."""
+
+    name: str
+    line: str  # the curve that it is a point of
+    x: float | None
+    start: InitialModel
+    tuned: dict[str, tuple[Run, ...]] = field(default_factory=dict)  # by column, a run for each seed
+    seed: int | None = None  # of pre-training, if the study names several
+    others: tuple["Row", ...] = ()  # the same variant with the other seeds of pre-training
+
+    @property
+    def replicates(self) -> tuple["Row", ...]:
+        """One for each seed of pre-training."""
+        return (self, *self.others)
+
+    @property
+    def ancestors(self) -> list[Run]:
+        """The runs that make its model, in the order of work."""
+        return [*self.start.run.ancestors, self.start.run] if self.start.run else []
+
+    @property
+    def trained(self) -> tuple[Run, ...]:
+        """The pre-training that it is made of."""
+        runs = {run.name: run for run in self.ancestors if isinstance(run.spec, Training)}
+        return tuple(runs.values())
+
+    @property
+    def random(self) -> bool:
+        """Whether all its fine-tuning begins with random weights: its start gives the shape alone."""
+        configs = [run.spec.config for runs in self.tuned.values() for run in runs]
+        tuned = [config for config in configs if isinstance(config, FinetuneConfig)]
+        return bool(tuned) and all(config.random_init for config in tuned)
+
+    @property
+    def weights(self) -> str:
+        """What identifies the weights that its fine-tuning starts from; "random" and "none" are those of no encoder."""
+        return "random" if self.random else self.start.key
+
+    @property
+    def runs(self) -> list[Run]:
+        """All its runs, in the order of work."""
+        tuned = [run for runs in self.tuned.values() for run in runs]
+        candidates = [candidate for run in tuned for candidate in run.candidates]
+        return [*self.ancestors, *candidates, *tuned, *(run for row in self.others for run in row.runs)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study, its rows, and their runs."""
+
+    study: Study
+    inputs: StudyInputs
+    rows: list[Row]
+    seeds: tuple[int, ...]
+    corpus: str  # the store's fingerprint
+
+    @property
+    def base(self) -> Row:
+        """The row that the others are compared with; of a sweep, which compares none, the first one."""
+        return next((row for row in self.rows if row.name == self.study.base), self.rows[0])
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """Every run once, in the order of work: the base variant's first, then row by row."""
+        runs: dict[str, Run] = {}
+        for row in (self.base, *self.rows):
+            for run in row.runs:
+                runs.setdefault(run.name, run)  # named after the first row that needs it
+        return list(runs.values())

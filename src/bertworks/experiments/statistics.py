@@ -13,7 +13,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,22 +54,6 @@ def difference(base: dict[str, float], other: dict[str, float]) -> Difference | 
     correction = 1 - 3 / (4 * (n - 1) - 1)  # zero for two pairs, too few for a standard deviation
     effect = correction * mean / sd if n > 2 else None
     return Difference(mean, n, (float(low), float(high)), float(stats.ttest_1samp(values, 0).pvalue), effect)
-
-
-def paired(base: dict[str, float], other: dict[str, float]) -> dict[str, Any] | None:
-    """The difference as results.json has it: `mean`, `n`, and `interval` (None of a single seed)."""
-    result = difference(base, other)
-    if result is None:
-        return None
-    return {"mean": result.mean, "n": result.n, "interval": list(result.interval) if result.interval else None}
-
-
-def p_beyond(result: Difference, margin: float) -> float | None:
-    """Two-sided p of a difference of at most `margin` in either direction; at most 5 % if the interval is outside."""
-    if result.p is None or result.interval is None:
-        return None
-    error = (result.interval[1] - result.mean) / stats.t.ppf(1 - LEVEL / 2, result.n - 1)
-    return float(2 * stats.t.sf(max(0.0, abs(result.mean) - margin) / error, result.n - 1))
 
 
 def holm(values: Sequence[float]) -> list[float]:

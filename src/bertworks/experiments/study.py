@@ -36,10 +36,9 @@ from .dask_runner import work_on_dask
 from .plan import read_rows
 from .recipe import FORMAT
 from .results import measure
-from .rows import Plan
 from .scheduler import Run, RunFolder, Scheduler
 from .search import Search
-from .specs import Concatenation, HeldOut, Training, Tuning, describe, setting_of
+from .specs import Concatenation, HeldOut, Plan, Training, Tuning, describe, setting_of
 from .tables import write_tables
 
 

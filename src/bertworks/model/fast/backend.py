@@ -26,11 +26,12 @@ from torch import Tensor, nn
 from ..attention import Attention, TorchAttention, global_and_local
 from ..bert import Encoder, encoders_in
 from ..forward import ForwardOptions, ForwardPlan, Reference, build_plan, run_layer
+from ..initialization import Network
 from ..layout import Layout
 from .attention import Blocks, KeyedAttention, in_blocks, is_flash_possible, with_indices, without_padding
 from .cpu import kernel_plan
 from .kernels.functions import Kernels
-from .products import JOINED, Network, in_autocast_dtype, is_supported, product, with_classes
+from .products import JOINED, in_autocast_dtype, is_supported, product, with_classes
 
 
 @dataclass(frozen=True)

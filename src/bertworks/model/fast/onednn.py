@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from ..attention import Attention
 from ..bert import FeedForward, SelfAttention, encoders_in
 from ..dropout import SiteDropout
-from ..initialization import has_bfloat16, in_bfloat16
-from .products import NO_ACTIVATION, Network, is_replaceable, is_unmodified, product, with_replacements
+from ..initialization import Network, has_bfloat16, in_bfloat16
+from .products import NO_ACTIVATION, is_replaceable, is_unmodified, product, with_replacements
 
 # oneDNN keeps what it prepares for each number of rows. These modules read one row per sequence or masked token:
 # little work, but another number of rows in every batch. In bfloat16 torch gives them to oneDNN anyway.

@@ -8,7 +8,6 @@ Shapes: T rows, D width of the input, O widths of the outputs together.
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -18,17 +17,15 @@ from torch.nn import functional as F
 from ..attention import Attention
 from ..bert import FeedForward, SelfAttention
 from ..dropout import SiteDropout
-from ..initialization import has_bfloat16
+from ..initialization import Network, has_bfloat16
 
-Network = TypeVar("Network", bound=nn.Module)
-Replace = Callable[[str, nn.Module], nn.Module | None]
 NO_ACTIVATION = ("none", "")  # in oneDNN's names
 
 
 # ---- replacement modules: the same call and the same parameters, computed in less time
 
 
-def with_replacements(module: Network, replace: Replace) -> Network:
+def with_replacements(module: Network, replace: Callable[[str, nn.Module], nn.Module | None]) -> Network:
     """A copy that shares all parameters, in which `replace(name, child)` replaces a child; None: a copy of the child.
 
     The modules of the original stay in place. What changes parameters in place, such as `.to()`, changes both networks.

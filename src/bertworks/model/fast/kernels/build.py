@@ -48,7 +48,8 @@ def _load(compiler: str, openmp: str) -> Kernels:
     """Those that this compiler makes, from the cache or else from a temporary folder."""
     name = f"kernels-{_fingerprint(compiler)}-{hashlib.blake2b(openmp.encode(), digest_size=4).hexdigest()}.so"
     with contextlib.suppress(*UNUSABLE):
-        return opened(compiled(_cache() / name, compiler, openmp))
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return opened(compiled(Path(cache) / "bertworks" / name, compiler, openmp))
     with tempfile.TemporaryDirectory(prefix="bertworks-") as folder:  # the system keeps what is loaded
         return opened(compiled(Path(folder) / name, compiler, openmp))
 
@@ -81,11 +82,6 @@ def compiled(library: Path, compiler: str, openmp: str, flags: tuple[str, ...] =
             os.chmod(Path(work) / library.name, 0o700)
             os.replace(Path(work) / library.name, library)
     return library
-
-
-def _cache() -> Path:
-    cached = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cached) if cached else Path.home() / ".cache") / "bertworks"
 
 
 def _fingerprint(compiler: str) -> str:

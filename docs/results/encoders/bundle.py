@@ -75,18 +75,18 @@ def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]
 
 def scores(study: dict[str, Any]) -> list[str]:
     """The figures of the study, a line for each column: mean and standard deviation over seeds."""
-    entries = {(entry["row"], entry["column"]): entry for entry in study["measured"]}
-    names = [row["name"] for row in study["rows"]]
+    entries = {(entry["row"], entry["column"]): entry for entry in study["measured"] if entry["n"]}
+    names = [row["name"] for row in study["rows"] if any(row["name"] == name for name, _ in entries)]
+    columns = [one["name"] for one in study["columns"] if any(one["name"] == column for _, column in entries)]
 
-    def shown(entry: dict[str, Any]) -> str:
-        if not entry["n"]:
+    def shown(entry: dict[str, Any] | None) -> str:
+        if entry is None:
             return "-"
         deviation = "" if entry["sd"] is None else f" ± {100 * entry['sd']:.1f}"
-        return f"{100 * entry['mean']:.1f}{deviation}"
+        return f"{100 * entry['mean']:.1f}{deviation} ({entry['n']})"
 
-    columns = [column["name"] for column in study["columns"]]
-    rows = [(column, *(shown(entries[name, column]) for name in names)) for column in columns]
-    return table(("task", *names), rows)
+    rows = [(column, *(shown(entries.get((name, column))) for name in names)) for column in columns]
+    return table(("task, labelled sentences", *names), rows)
 
 
 def example(name: str, sentence: str) -> list[str]:
@@ -129,8 +129,14 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     lines += [f"In sequences of 512 tokens the masked-LM loss is {longest['mlm_loss']:.2f}: positions above 128 were "]
     lines[-1] += "trained on few tokens. Use texts of at most 128 tokens.\n"
     if study:
-        lines += ["## Scores", "", "Per cent on development data: mean and standard deviation over fine-tuning seeds."]
-        lines += [*study["notes"], "", *scores(study)]
+        lines += [
+            "## Scores",
+            "",
+            "Per cent on development data: mean, standard deviation and number of fine-tuning seeds.",
+        ]
+        missing = {one["name"] for one in study["columns"]} - {one["column"] for one in study["measured"] if one["n"]}
+        lines += [note for note in study["notes"] if not any(name in note for name in missing)]
+        lines += ["", *scores(study)]
     lines += ["## Limits", "", *(f"- {limit}" for limit in facts["limits"] + COMMON), ""]
     generated = (run / "model/README.md").read_text(encoding="utf-8").replace("this folder", name, 1).split("\n## ")
     return "\n".join(lines) + "".join(

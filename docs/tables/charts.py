@@ -4,6 +4,7 @@ python docs/tables/charts.py      # writes docs/results/charts/
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -68,7 +69,7 @@ def draw_quality(figure: Figure, colours: Colours) -> None:
         low, high = axes.get_ylim()
         label_y = -1e9
         for x, y, name, colour in sorted(ends, key=lambda end: end[1]):
-            text, style = f"{name} {y:.1f}", {"va": "center", "fontsize": 10, "color": colour}
+            text, style = f"{name} {y:.1f}", dict[str, Any](va="center", fontsize=10, color=colour)
             if x < columns[-1]["x"]:
                 axes.text(x, y + (high - low) / 14, text, ha="center", **style)
                 continue

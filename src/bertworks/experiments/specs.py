@@ -210,7 +210,7 @@ class StudyInputs:
         return replace(self, rows=rows, **_absolute(self, "corpus", "data", "model"))
 
 
-def _absolute(inputs: Any, *names: str) -> dict[str, Path]:
+def _absolute(inputs: Any, *names: str) -> dict[str, Any]:
     """Those of these paths that are given."""
     return {name: path.absolute() for name in names if (path := getattr(inputs, name))}
 

@@ -235,17 +235,19 @@ def test_links_lead_to_files_and_headings(page):
         assert not anchor or anchor in headings(target), f"{page.name}: {link}"
 
 
-def test_readme_names_every_room_and_the_functions_of_a_step():
+def test_readme_names_every_package():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     tree = re.search(r"^    src/bertworks/\n((?:^      .*\n)+)", text, re.MULTILINE)[1]
-    rooms = {
-        path.name for path in (ROOT / "src/bertworks").iterdir() if path.is_dir() and not path.name.startswith("_")
-    }
-    assert set(re.findall(r"^      (\w+)/", tree, re.MULTILINE)) == rooms
+    packages = {path.name for path in (ROOT / "src/bertworks").iterdir() if path.is_dir() and path.name[0] != "_"}
+    assert set(re.findall(r"^      (\w+)/", tree, re.MULTILINE)) == packages
+
+
+def test_the_guide_names_the_functions_of_a_step():
+    text = (ROOT / "docs/heart.md").read_text(encoding="utf-8")
     step = re.findall(r"^\d\. \[`(\w+)\.(\w+)`\]\((.*?)\)", text, re.MULTILINE)
     assert len(step) == 5
     for name, method, file in step:
-        code = (ROOT / file).read_text(encoding="utf-8")
+        code = (ROOT / "docs" / file).read_text(encoding="utf-8")
         assert re.search(rf"^class {name}\b.*?^    def {method}\(", code, re.MULTILINE | re.DOTALL), (name, method)
 
 

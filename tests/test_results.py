@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bertworks.apps.demo.tables import score_rows
 from bertworks.experiments.statistics import difference
 from bertworks.experiments.tables import load_results, tables_text
+from bertworks.reporting.log import duration
 
 ROOT = Path(__file__).parents[1]
 WRITE = ROOT / "docs" / "tables" / "write.py"
@@ -147,3 +149,12 @@ def test_every_table_of_the_script_is_on_a_page():
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda folder: folder.name)
 def test_the_tables_of_a_study_are_written_from_its_results(folder):
     assert (folder / "study.md").read_text("utf-8") == tables_text(load_results(folder), folder)
+
+
+def test_the_demo_in_readme_is_the_recorded_one():
+    results = json.loads((ROOT / "docs/results/demo/results.json").read_text(encoding="utf-8"))
+    lines = {
+        " ".join(line.strip("┃│ ").replace("│", " ").split()) for line in (ROOT / "README.md").open(encoding="utf-8")
+    }
+    assert {f"{name} {100 * mean:.1f}" for name, mean, _ in score_rows(results)} <= lines
+    assert f"{duration(results['seconds'])}; report: runs/demo/report.html" in lines

@@ -73,7 +73,7 @@ class LoopConfig:
     @property
     def budget(self) -> str:
         """The limits, in words; empty if there is none."""
-        limits = [f"{round(getattr(self, unit), 3):,} {unit}" for unit in ("steps", "tokens", "hours") if getattr(self, unit)]
+        limits = [f"{round(getattr(self, u), 3):,} {u}" for u in ("steps", "tokens", "hours") if getattr(self, u)]
         return " or ".join(limits) + ", whichever comes first" * (len(limits) > 1)
 
     def budget_used(self, progress: TrainerState) -> float:

@@ -91,7 +91,7 @@ SMOKE: dict[str, Any] = {
 def parser() -> argparse.ArgumentParser:
     """The options of all stages; those without a default get that of the device."""
     made = common.parser(__doc__, "gpu")
-    made.set_defaults(out=Path("gpu"), skip=8, steps=20, begun=time.monotonic())
+    made.set_defaults(out=Path("gpu"), skip=8, steps=20, started=time.monotonic())
     made.add_argument("stage", nargs="?", default="day", choices=["day", "pack", "receive", *STAGES])
     made.add_argument("paths", nargs="*", type=Path, help="of `pack` and `receive`")
     made.add_argument("--mib", type=float, default=28.0, help="of a part of `pack`, at most")
@@ -117,7 +117,7 @@ class Part:
     """One stage in this command: its result so far, and its time."""
 
     def __init__(self, options: Any, name: str) -> None:
-        self.options, self.name, self.begun = options, name, time.monotonic()
+        self.options, self.name, self.started = options, name, time.monotonic()
         options.out.mkdir(parents=True, exist_ok=True)
         self.path, self.limit = options.out / f"{name}.json", 60 * (options.limit or options.limits.get(name, math.inf))
         self.result: common.Result = dict(read_json(self.path)) if self.path.exists() else {}
@@ -126,12 +126,12 @@ class Part:
     @property
     def seconds(self) -> float:
         """Of this stage, over all commands."""
-        return float(self.before + time.monotonic() - self.begun)
+        return float(self.before + time.monotonic() - self.started)
 
     @property
     def left(self) -> float:
         """Seconds that the stage may still take in this command."""
-        command = 60 * self.options.minutes - (time.monotonic() - self.options.begun)
+        command = 60 * self.options.minutes - (time.monotonic() - self.options.started)
         return float(min(command, self.limit - self.seconds))
 
     def keep(self, result: common.Result) -> common.Result:

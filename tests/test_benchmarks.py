@@ -106,7 +106,7 @@ def test_a_folder_is_received_only_if_all_its_parts_are_whole(gpu, tmp_path):
 
 def test_a_stage_that_has_used_its_limit_does_not_hold_up_the_next(gpu, tmp_path, monkeypatch):
     options = SimpleNamespace(out=tmp_path, back=None, minutes=9.0, limit=None, reserve=60.0, limits={"steps": 4.0})
-    options.begun = time.monotonic()
+    options.started = time.monotonic()
     done = []
     for name in ("steps", "profile"):
         run = lambda part: done.append(part.name) or part.keep({"finished": part.name != "steps"})  # noqa: E731
@@ -117,14 +117,14 @@ def test_a_stage_that_has_used_its_limit_does_not_hold_up_the_next(gpu, tmp_path
     gpu.run_stages(options, ["steps", "profile"])
     gpu.run_stages(options, ["steps", "profile"])  # finished ones are not repeated
     assert done == ["steps", "profile"]
-    options.begun -= 60 * options.minutes
+    options.started -= 60 * options.minutes
     with pytest.raises(SystemExit, match="3"):
         gpu.run_stages(options, ["pretrain", "finetune"])
 
 
 def test_cells_are_continued_where_a_command_ended(gpu, cells, tmp_path, monkeypatch):
     options = SimpleNamespace(out=tmp_path, back=tmp_path / "back", minutes=9.0, limit=None, limits={}, reserve=0.0)
-    options.begun, options.device, options.smoke, runs = time.monotonic(), "cpu", True, []
+    options.started, options.device, options.smoke, runs = time.monotonic(), "cpu", True, []
 
     def interrupted(work, group, *given):
         runs.append([*group])
@@ -219,7 +219,7 @@ def test_tests_that_have_passed_are_not_repeated(gpu, common, tmp_path, monkeypa
     (tmp_path / "tests/test_some.py").write_text("\n".join([*lines, f"    {note}(str(x))", "    assert x"]))
     monkeypatch.setattr(common, "HERE", tmp_path / "benchmarks")
     options = SimpleNamespace(out=tmp_path / "out", back=None, minutes=9.0, limit=math.inf, device="cpu")
-    options.begun = time.monotonic()
+    options.started = time.monotonic()
     for _ in range(2):
         result = gpu.tests(gpu.Part(options, "tests"))
         names = (f"tests/test_some.py::test_some[{x}]" for x in (0, 1))

@@ -4,12 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import Future
 
 import pytest
 
 from bertworks.files import InputError
 from bertworks.workers import cluster
-from bertworks.workers.cluster import Cluster
+from bertworks.workers.cluster import Cluster, _copy_outcome
 from bertworks.workers.local import WorkersLost
 
 heavy = pytest.mark.heavy
@@ -87,3 +88,15 @@ def test_a_scheduler_without_workers(monkeypatch):
         pytest.raises(InputError, match=r"no worker in .* start workers with `dask worker tcp://"),
     ):
         Cluster(empty.scheduler_address, 1, str)
+
+
+def test_a_task_ends_with_the_result_or_the_error_of_its_worker():
+    """None is a result; dask's executor took it for an error."""
+    for outcome in (None, 3, ValueError("broken row")):
+        submitted, future = Future(), Future()
+        if isinstance(outcome, Exception):
+            submitted.set_exception(outcome)
+        else:
+            submitted.set_result(outcome)
+        _copy_outcome(future, submitted)
+        assert future.done() and (future.exception() or future.result()) is outcome

@@ -73,7 +73,8 @@ class LoopConfig:
     @property
     def budget(self) -> str:
         """The limits, in words; empty if there is none."""
-        limits = [f"{round(getattr(self, u), 3):,} {u}" for u in ("steps", "tokens", "hours") if getattr(self, u)]
+        amounts = {"steps": f"{self.steps:,}", "tokens": f"{self.tokens:,}", "hours": f"{self.hours:.3g}"}
+        limits = [f"{amount} {unit}" for unit, amount in amounts.items() if getattr(self, unit)]
         return " or ".join(limits) + ", whichever comes first" * (len(limits) > 1)
 
     def budget_used(self, progress: TrainerState) -> float:

@@ -102,7 +102,7 @@ def test_runs_bring_what_is_wrong_with_their_examples(place, frames, run, tmp_pa
         ({"lr": 1e-3}, "^arguments: unknown key lr; did you mean optim.lr"),
         ({"train": None}, "^no train; give task and data .*, or train and dev, or train with dev_share"),
         ({"loop": {"steps": 2}, "epochs": 1}, "^epochs would have no effect: "),
-        ({"task": "rte", "train": None, "dev": None, "label": "a"}, "^task cannot be combined with label"),
+        ({"task": "rte", "train": None, "dev": None, "sheet": "a"}, "^task cannot be combined with sheet"),
         ({"text": "sentence"}, r"^train\b.*: no column 'sentence'; found 'label', 'text'"),
         ({"model": 7}, r"^model: a int \(7\); expected a model folder, a run folder, a model name"),
     ],

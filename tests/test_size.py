@@ -29,7 +29,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "tasks": 3_053,
     "pretraining": 648,
     "finetuning": 621,
-    "inference": 1_497,
+    "inference": 1_495,
     "experiments": 1_999,
     "reporting": 950,
     "cli": 1_110,

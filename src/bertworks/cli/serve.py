@@ -22,9 +22,9 @@ class Arguments:
         bertworks serve sentiment=runs/sst2 names=runs/conll --port 9000
     """
 
-    # model folders, run folders or sentence-transformers folders; NAME is the model's name in requests, by default the
-    # name of the folder (or: --models FOLDER ...)
-    models: Annotated[tuple[str, ...], Positional, required("[NAME=]FOLDER")]
+    # model, run or sentence-transformers folders, bundled encoders (mini), or org/name of the Hugging Face Hub; NAME is
+    # the model's name in requests, by default that of the folder (or: --models MODEL ...)
+    models: Annotated[tuple[str, ...], Positional, required("[NAME=]MODEL")]
     config: Flat[ServeConfig] = field(default_factory=ServeConfig)
 
 

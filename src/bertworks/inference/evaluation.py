@@ -77,10 +77,8 @@ def measure(
     given: the fields of `rows` that were not left out (`remembered`). out: a file that the results are written to
     later. Raises InputError like `evaluate` and `minimal_pairs`, or as `check_output`.
     """
-    if rows.task:
-        refuse_beside("task", {**rows.of_own_table, "sheet": rows.sheet})
     if rows.task == BLIMP:
-        refuse_beside("task", {"encoding": rows.encoding != "utf-8"})
+        refuse_beside("task", {**rows.of_own_table, "encoding": rows.encoding != "utf-8"})
         if rows.data is None:
             raise InputError(f"the task {BLIMP} needs data, the folder with its files NAME.jsonl")
         return minimal_pairs(model, rows.data, precision=precision)

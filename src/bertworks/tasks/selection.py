@@ -55,8 +55,8 @@ class DevRows:
 
     @property
     def of_own_table(self) -> dict[str, Any]:
-        """Paths, kind and columns of the user's own table, which are refused beside a task."""
-        columns = {"text": self.text != "text", "label": self.label, "choices": self.choices}
+        """Paths, kind, sheet and columns of the user's own table, which are refused beside a task."""
+        columns = {"text": self.text != "text", "label": self.label, "choices": self.choices, "sheet": self.sheet}
         return {**{name: getattr(self, name) for name in self.tables}, "kind": self.kind, **columns}
 
     def find(self) -> tuple[Task, list[Any]]:

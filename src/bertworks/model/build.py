@@ -19,16 +19,12 @@ from .recurrent import RecurrentLayer
 
 def build_head(name: HeadName, config: ModelConfig, labels: int = 0, width: int = 0) -> nn.Module:
     """The head of that name. `labels`: K of a classifier or tagger. `width`: of its input vectors, D if left out."""
-    width = width or config.hidden_size
     if name == "mlm":
         return MaskedLMHead(config)
-    if name == "nsp":
-        return ClassificationHead(config, 2, config.hidden_size, 0.0)
-    if name == "tagger":
-        return TokenHead(config, labels, width, config.head_dropout)
-    if name == "span":
-        return TokenHead(config, 2, width, 0.0)  # run_squad.py drops nothing before its span head
-    return ClassificationHead(config, {"choice": 1, "sop": 2}.get(name, labels), width, config.head_dropout)
+    kind = TokenHead if name in TOKEN_HEADS else ClassificationHead
+    scores = {"nsp": 2, "sop": 2, "span": 2, "choice": 1}.get(name, labels)
+    rate = 0.0 if name in ("nsp", "span") else config.head_dropout  # as in run_pretraining.py and run_squad.py
+    return kind(config, scores, width or config.hidden_size, rate)
 
 
 def needs_pooler(heads: Sequence[HeadName], top: TopConfig = NO_TOP) -> bool:

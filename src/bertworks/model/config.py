@@ -29,9 +29,8 @@ class ModelConfig:
     attention_probs_dropout_prob: float = 0.1  # dropout rate of attention weights
     max_position_embeddings: int = 512  # longest sequence, in tokens (with position_offset: tokens + offset)
     type_vocab_size: int = 2  # segment types; 1: the same vector for every token; 0: none
-    initializer_range: float = (
-        0.02  # standard deviation of the normal, cut at two of them, that initializes every matrix
-    )
+    # standard deviation of the normal distribution, cut at two of them, that initializes every matrix
+    initializer_range: float = 0.02
     layer_norm_eps: float = 1e-12  # LayerNorm's epsilon, added to the variance
     pad_token_id: int = 0  # id of the padding token
     # learned: a vector per position (BERT); sinusoidal: fixed vectors (Vaswani et al. 2017); rotary: rotated queries

@@ -188,7 +188,5 @@ def compile_layers(model: nn.Module, gradients: bool = True) -> None:
     torch._dynamo.config.recompile_limit = GRAPHS
     for encoder in encoders_in(model):
         if encoder.config.layer_type == "attention":
-            if not isinstance(encoder.backend, Backend):
-                encoder.backend = Backend()
             own = FunctionType(run_layer.__code__.replace(), run_layer.__globals__, run_layer.__name__)
             encoder.backend.compiled, encoder.backend.compiled_for_gradients = torch.compile(own), gradients

@@ -91,9 +91,12 @@ def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> Store
 
     finished: the run is, so the store needs no check. The first process of a node checks it for all of them.
 
-    Raises InputError for a damaged store.
+    Raises InputError for a damaged store, or one without the held-out documents that `keep_best` needs.
     """
     store = open_store(corpus, verify=not finished and is_first_of_node())
+    if (metric := config.loop.keep_best) and not store.shards("validation"):
+        advice = "leave it out, or build the store with a validation_share above 0"
+        raise InputError(f"loop.keep_best = {metric!r} needs held-out documents, and {corpus} has none; {advice}")
     tokenizer = tokenizer_of(store)
     check_unknown(store, tokenizer)
 

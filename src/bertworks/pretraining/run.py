@@ -4,6 +4,7 @@ What comes from the tokenizer, from model folders and from other processes is pa
 folder): ids, initial weights, a function that saves a model, and one that makes batches ahead of training.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,12 +62,8 @@ class PretrainingFeed:
 
     def phase_at(self, budget_used: float) -> int:
         """The phase that is on when this fraction of the budget is used."""
-        end = 0.0
-        for i, phase in enumerate(self.phases):
-            end += phase.budget_fraction
-            if budget_used < end - 1e-9:
-                return i
-        return len(self.phases) - 1
+        ends = itertools.accumulate(phase.budget_fraction for phase in self.phases)
+        return next((i for i, end in enumerate(ends) if budget_used < end - 1e-9), len(self.phases) - 1)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ import common
 import peaks
 import tiny
 from bertworks.data.batches import PretrainingData, Vocabulary
-from bertworks.data.instances import InstanceConfig, Position
+from bertworks.data.instances import InstanceConfig, StreamPosition
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.opening import open_store
 from bertworks.data.store import Store
@@ -177,7 +177,7 @@ def read_instances(store: Store, length: int = LENGTH) -> PretrainingData:
 
 def unmasked(store: Store, length: int) -> Iterator[dict[str, Any]]:
     """The store's instances before masking, in the order in which ours reads them."""
-    data, position = read_instances(store, length), Position()
+    data, position = read_instances(store, length), StreamPosition()
     while True:
         batch, position = data.take(position, 256)
         ids = batch["input_ids"].flatten()
@@ -199,7 +199,7 @@ def batches_alone(store: str, seconds: float) -> common.Result:
     start = time.perf_counter()
     planned = sum(int((plan[:, 2] - plan[:, 1] + plan[:, 4] - plan[:, 3]).sum()) for plan in [data.stream.group(0)[0]])
     planning = planned / (time.perf_counter() - start)
-    position, tokens, start = Position(), 0, time.perf_counter()
+    position, tokens, start = StreamPosition(), 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         batch, position = data.take(position, BATCH)
         tokens += int(batch["attention_mask"].sum())

@@ -36,9 +36,9 @@ def shape(vocab_size: int, dropout: float) -> ModelConfig:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_losses_and_gradients_are_those_of_the_cpu(tiny_store, compiled):
-    from bertworks.data.instances import Position
+    from bertworks.data.instances import StreamPosition
 
-    batch, _ = tiny_store.data(length=32).take(Position(), 16)
+    batch, _ = tiny_store.data(length=32).take(StreamPosition(), 16)
     sides = []
     for device in ("cpu", "cuda"):
         model = build_model(shape(tiny_store.vocab_size, 0.0), seed=1).to(device).train()

@@ -17,7 +17,7 @@ from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.build import BuildConfig
 from bertworks.data.build import build as build_store
 from bertworks.data.corpus import InputOptions
-from bertworks.data.instances import Position
+from bertworks.data.instances import StreamPosition
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.opening import open_store
 from bertworks.data.store import Store
@@ -322,7 +322,7 @@ def test_held_out_text_is_masked_the_papers_way(tiny_store):
     other = dataclasses.replace(plain, masking=MaskingConfig(masked_lm_prob=0.5, mask_share=0.0, random_share=1.0))
     held_out = [next(config.data(store, "validation", vocabulary, 40).batches(8, 1)) for config in (plain, other)]
     assert all(torch.equal(held_out[0][name], held_out[1][name]) for name in held_out[0])
-    trained = [config.data(store, "train", vocabulary, 40).take(Position(), 8)[0] for config in (plain, other)]
+    trained = [config.data(store, "train", vocabulary, 40).take(StreamPosition(), 8)[0] for config in (plain, other)]
     assert (trained[1]["masked_labels"] >= 0).sum() > 2 * (trained[0]["masked_labels"] >= 0).sum()
 
 

@@ -45,9 +45,9 @@ def model_of(dropout=0.0, seed=1):
 
 def batches(tiny_store, count=6, size=4):
     """Unmasked positions vary from batch to batch, so that a mean of means is not the mean."""
-    from bertworks.data.instances import Position
+    from bertworks.data.instances import StreamPosition
 
-    data, position, made = tiny_store.data(24), Position(), []
+    data, position, made = tiny_store.data(24), StreamPosition(), []
     for _ in range(count):
         batch, position = data.take(position, size)
         made.append(batch)

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from bertworks.data.instances import Position
+from bertworks.data.instances import StreamPosition
 from bertworks.files import Diverged, NotWritten
 from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
@@ -31,7 +31,7 @@ def model_of():
 
 
 def batches(tiny_store):
-    return [tiny_store.data(24).take(Position(0, 4 * number), 4)[0] for number in range(6)]
+    return [tiny_store.data(24).take(StreamPosition(0, 4 * number), 4)[0] for number in range(6)]
 
 
 @pytest.fixture

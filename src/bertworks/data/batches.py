@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import Batch
-from .instances import GENERATOR_ROWS, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders, runs
+from .instances import CHUNK_ROWS, InstanceConfig, InstanceStream, Plan, StreamPosition, generator, inner_borders, runs
 from .masking import MaskingConfig, RandomNumbers, UnmaskedBatch, mask, max_predictions_per_seq
 from .store import Store
 
@@ -82,7 +82,7 @@ class PretrainingData:
         self.stream = InstanceStream(self.shards, length, instances, seed, vocabulary.pair_separators)
         self.max_predictions = max_predictions_per_seq(length, masking) if masking else 0
 
-    def take(self, position: Position, count: int, rows: range | None = None) -> tuple[Batch, Position]:
+    def take(self, position: StreamPosition, count: int, rows: range | None = None) -> tuple[Batch, StreamPosition]:
         """The next `count` instances as one batch, and the position after them.
 
         With `rows`, only those rows of the batch are made: those of one process, or of one micro-batch.
@@ -167,10 +167,10 @@ class PretrainingData:
     def _random_numbers(self, mask_key: tuple[int, ...], plan_rows: NDArray[np.int64]) -> RandomNumbers:
         """The random numbers of these rows. Each generator gives those of all its rows, of which some are used."""
         parts, ngrams = [], self.masking is not None and self.masking.ngrams > 1
-        for number, members in runs(plan_rows // GENERATOR_ROWS):
-            rng, shape = generator(*mask_key, number), (GENERATOR_ROWS, self.length)
+        for number, members in runs(plan_rows // CHUNK_ROWS):
+            rng, shape = generator(*mask_key, number), (CHUNK_ROWS, self.length)
             numbers = RandomNumbers.of(rng, shape, self.vocabulary.size, ngrams)
-            parts.append(numbers.rows(plan_rows[members] % GENERATOR_ROWS))
+            parts.append(numbers.rows(plan_rows[members] % CHUNK_ROWS))
         return RandomNumbers.join(parts)
 
     def batches(self, size: int, most: int) -> Iterator[Batch]:
@@ -178,12 +178,12 @@ class PretrainingData:
         counts = ((group, len(self.stream.group(group).order)) for group in range(self.stream.groups))
         ranges = ((group, start, min(size, n - start)) for group, n in counts for start in range(0, n, size))
         for group, start, count in itertools.islice(ranges, most):
-            yield self.take(Position(group, start), count)[0]
+            yield self.take(StreamPosition(group, start), count)[0]
 
 
 def select(
-    stream: InstanceStream, position: Position, count: int, parts: Sequence[range]
-) -> tuple[list[list[Selection]], Position]:
+    stream: InstanceStream, position: StreamPosition, count: int, parts: Sequence[range]
+) -> tuple[list[list[Selection]], StreamPosition]:
     """The next `count` instances of the stream, divided into `parts` by their rows; and the position after them.
 
     Rows that are in no part are left out: those of other processes.
@@ -206,7 +206,7 @@ class BatchRequest:
     """The batches of one update: their stream, where they begin in it, and their rows."""
 
     stream: int
-    position: Position
+    position: StreamPosition
     count: int  # instances of the update, over all processes
     parts: tuple[range, ...]  # rows of each micro-batch of this process
 
@@ -217,7 +217,7 @@ class BatchSource:
     def __init__(self, data: Sequence[PretrainingData]):
         self.data = tuple(data)
 
-    def take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
+    def take(self, request: BatchRequest) -> tuple[list[Arrays], StreamPosition]:
         """The micro-batches of an update, and the position after it."""
         data = self.data[request.stream]
         selections, after = select(data.stream, request.position, request.count, request.parts)

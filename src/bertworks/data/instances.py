@@ -35,7 +35,7 @@ from .store import Shard
 
 BLOCK_TOKENS = 1_000_000  # about this many tokens in a block
 GROUP_BLOCKS = 16  # blocks whose instances are shuffled together
-GENERATOR_ROWS = 256  # instances whose masks come from one random generator
+CHUNK_ROWS = 256  # instances whose masks come from one random generator
 
 InputFormat = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
 
@@ -69,7 +69,7 @@ GROUP_ORDER, BLOCK_ORDER, SPANS, ROWS_AND_MASKS, CHUNK_ORDER = range(1, 6)  # th
 
 
 @dataclass(frozen=True)
-class Position:
+class StreamPosition:
     """The position in a stream."""
 
     group: int = 0  # number of the block group, counted over all epochs
@@ -252,8 +252,8 @@ def plan_block(
 class InstanceStream:
     """The endless, shuffled stream of instances of some shards at one sequence length.
 
-    A block group has a number, counted over all epochs (`Position.group`), and a place in its pass. `group(number)` is
-    a BlockGroup; the last two are kept in memory.
+    A block group has a number, counted over all epochs (`StreamPosition.group`), and a place in its pass. The result of
+    `group(number)` is a BlockGroup; the last two are kept in memory.
     """
 
     def __init__(self, shards: Sequence[Shard], length: int, config: InstanceConfig, seed: int, separators: int = 1):
@@ -298,17 +298,17 @@ class InstanceStream:
     def _make_group(self, number: int) -> BlockGroup:
         """Block group `number`: instances in random order, so that rows that share a generator of masks come together.
 
-        The plan is the same in every epoch of a pass; the order of its chunks of GENERATOR_ROWS rows differs.
+        The plan is the same in every epoch of a pass; the order of its chunks of CHUNK_ROWS rows differs.
         """
         epoch, place = number // self.groups, self._place(number)
         plan = np.concatenate([np.empty((0, 6), np.int64), *self.plans(number)])
         key = (self.seed, ROWS_AND_MASKS, self.pass_of(number), self.length, place)
         plan = plan[generator(*key).permutation(len(plan))]
-        chunks = np.array_split(np.arange(len(plan)), range(GENERATOR_ROWS, len(plan), GENERATOR_ROWS))
+        chunks = np.array_split(np.arange(len(plan)), range(CHUNK_ROWS, len(plan), CHUNK_ROWS))
         shuffled = generator(self.seed, CHUNK_ORDER, epoch, place).permutation(len(chunks))
         return BlockGroup(plan, np.concatenate([chunks[chunk] for chunk in shuffled]), key)
 
-    def take(self, position: Position, count: int) -> tuple[list[tuple[int, NDArray[np.int64]]], Position]:
+    def take(self, position: StreamPosition, count: int) -> tuple[list[tuple[int, NDArray[np.int64]]], StreamPosition]:
         """The next `count` instances as [(number of a block group, rows of its plan)], and the position after them."""
         selected: list[tuple[int, NDArray[np.int64]]] = []
         empty = 0
@@ -321,8 +321,8 @@ class InstanceStream:
             empty = 0 if len(rows) else empty + 1
             if empty > self.groups:
                 raise ValueError("no training instance can be made from this corpus")
-            used = position.offset + len(rows)
-            position = Position(position.group + 1) if used >= len(order) else Position(position.group, used)
+            group, offset = position.group, position.offset + len(rows)
+            position = StreamPosition(group + 1) if offset >= len(order) else StreamPosition(group, offset)
         return selected, position
 
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from ..files import InputError
 from ..workers.local import Workers
 from .batches import Arrays, BatchRequest, BatchSource, PretrainingData, Selection, select
-from .instances import InstanceStream, Plan, Position
+from .instances import InstanceStream, Plan, StreamPosition
 
 POSITIONS = 1 << 21  # positions of all batches that are made ahead, about; a position takes about 17 bytes
 MAX_UPDATES = 32  # that are made ahead
@@ -75,9 +75,9 @@ class Prefetcher(BatchSource):
         self.workers = workers
         self._pool: Workers | None = None
         self._streams: list[PrefetchedPlans] = []
-        self._pending: deque[tuple[BatchRequest, Future[list[Arrays]], Position]] = deque()
+        self._pending: deque[tuple[BatchRequest, Future[list[Arrays]], StreamPosition]] = deque()
 
-    def take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
+    def take(self, request: BatchRequest) -> tuple[list[Arrays], StreamPosition]:
         """The micro-batches of an update, and the position after it. Raises InputError if a worker was killed."""
         try:
             return self._take(request)
@@ -96,7 +96,7 @@ class Prefetcher(BatchSource):
         self._pool, self._streams = None, []
         self._pending.clear()
 
-    def _take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
+    def _take(self, request: BatchRequest) -> tuple[list[Arrays], StreamPosition]:
         self._start()
         if not self._pending or self._pending[0][0] != request:  # the first update, or the first of a phase
             for _, unused, _ in self._pending:

@@ -80,18 +80,18 @@ class Layout:
     def token_inputs(
         self, input_ids: Tensor, token_type_ids: Tensor | None, offset: int
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """(B, L) ids and segments to (T,) ids, segments and indices of position embeddings.
+        """(B, L) ids and segments to (T,) ids, segments and position ids (indices of the position embeddings).
 
-        offset: embeddings before the first token's. With an offset only real tokens count, as in fairseq.
+        offset: position id of the first token. With an offset only real tokens count, as in fairseq.
         """
         ids, segments = input_ids.reshape(-1), None if token_type_ids is None else token_type_ids.reshape(-1)
         if offset and self.mask is not None:
-            embeddings = (self.mask.cumsum(1) - 1).clamp(min=0).view(-1) + offset
+            position_ids = (self.mask.cumsum(1) - 1).clamp(min=0).view(-1) + offset
         else:
-            embeddings = torch.arange(self.L, device=ids.device).expand(self.B, -1).reshape(-1) + offset
+            position_ids = torch.arange(self.L, device=ids.device).expand(self.B, -1).reshape(-1) + offset
         if self.index is None:
-            return ids, segments, embeddings
-        return ids[self.index], None if segments is None else segments[self.index], embeddings[self.index]
+            return ids, segments, position_ids
+        return ids[self.index], None if segments is None else segments[self.index], position_ids[self.index]
 
     def pack(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """(B*L, D) to (T, D), or to (R, D) at these positions."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..data.batches import BatchRequest, BatchSource, PretrainingData, Vocabulary, as_tensors
-from ..data.instances import Position
+from ..data.instances import StreamPosition
 from ..data.store import Store
 from ..files import InputError
 from ..model.heads import Model
@@ -49,7 +49,7 @@ class PretrainingFeed:
     def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
         """The next batch; a new phase begins at the start of its own stream."""
         phase = self.phase_at(budget_used)
-        position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
+        position = StreamPosition(progress.group, progress.offset) if phase == progress.phase else StreamPosition()
         ranges = self.micro_batches(self.phases[phase])
         arrays, after = self.source.take(BatchRequest(phase, position, self.phases[phase].batch_size, ranges))
         micro_batches = [(as_tensors(batch), rows.start) for batch, rows in zip(arrays, ranges, strict=True)]

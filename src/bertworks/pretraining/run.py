@@ -31,7 +31,7 @@ GPU_WORKERS = 2  # processes that make batches where a GPU leaves the processor 
 SaveModel = Callable[[Path, Model, Mapping[str, Any]], None]
 """Writes a model folder, with facts about the model for its card."""
 Prefetch = Callable[[Sequence[PretrainingData], int], BatchSource]
-"""Starts a number of processes that make the batches of these streams ahead of training."""
+"""Starts a number of processes that make the batches of all phases ahead of training."""
 
 
 class PretrainingFeed:

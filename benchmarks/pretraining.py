@@ -110,7 +110,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), identity_of(config, store), world, quiet=True)
         model = start_model(config, None, run, store)
-        loop = source.loop(run, model, PRETRAINING[config.objective])
+        loop = source.build_loop(run, model, PRETRAINING[config.objective])
         before = 0
 
         def count(step: int) -> None:
@@ -118,7 +118,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
             clock.step(loop.progress.tokens - before, step == config.loop.steps)
             before = loop.progress.tokens
 
-        loop.evaluate, loop.after_step = None, count
+        loop.compute_metrics, loop.after_step = None, count
         train_on_store(source, loop)
         return bool(loop.progress.kernels)
 

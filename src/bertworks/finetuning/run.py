@@ -130,7 +130,7 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     with open_run(run.run, keep_state=False) as results:
         if results is not None:
             return results
-        loop = run.loop()
+        loop = run.build_loop()
         job.say(opening(job, run.config))
         if not train(loop):
             return None
@@ -146,7 +146,7 @@ class SeedRun:
         self.fresh: list[str] = []  # randomly initialized parts of the model
         self.evaluation: EvaluationResult | None = None  # the last evaluation
 
-    def loop(self) -> TrainingLoop:
+    def build_loop(self) -> TrainingLoop:
         """The loop, new or resumed. The model has the embeddings of its texts alone until it is saved."""
         job, config = self.job, self.config
         self.model, self.fresh = start_model(config, job.folder, job.kind.head, job.task.labels)

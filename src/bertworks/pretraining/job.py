@@ -64,7 +64,7 @@ def pretrain(
             if results is not None:
                 return results
             check_phases(config, world)
-            loop = source.loop(run, start_model(config, init, run, source.store), PRETRAINING[config.objective])
+            loop = source.build_loop(run, start_model(config, init, run, source.store), PRETRAINING[config.objective])
             if not train_on_store(source, loop):
                 return None
             return finish(source, loop, "pretrain", {} if init is None else {"continued": True}, origin)
@@ -108,9 +108,8 @@ def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> Store
 
 def check_phases(config: PretrainConfig, world: World) -> None:
     """Raises InputError if a forward pass of a phase needs more memory than there is."""
-    for phase in config.phases:
-        tokens, shape = phase.tokens_of_pass(world.size), config.model
-        check_memory(tokens, shape.hidden_size, shape.num_hidden_layers, world.device)
+    tokens, shape = max(phase.tokens_of_pass(world.size) for phase in config.phases), config.model
+    check_memory(tokens, shape.hidden_size, shape.num_hidden_layers, world.device)
 
 
 def train_on_store(source: StoreTraining, loop: TrainingLoop) -> bool:

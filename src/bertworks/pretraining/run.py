@@ -35,14 +35,17 @@ Prefetch = Callable[[Sequence[PretrainingData], int], BatchSource]
 
 
 class PretrainingFeed:
-    """The batches of each phase in turn: a pure function of the run's progress."""
+    """The batches of each phase in turn, in the paper 90 % of the steps at length 128 and the rest at 512 (A.2).
+
+    A pure function of the run's progress.
+    """
 
     def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: World, prefetch: Prefetch):
         self.phases, self.world = config.phases, world
-        smallest = min(p.batch_size for p in config.phases)
-        if smallest < world.size:
+        if (smallest := min(p.batch_size for p in config.phases)) < world.size:
             raise InputError(f"batch_size {smallest} is less than the {world.size} processes; give each of them a row")
-        workers = config.workers if config.workers >= 0 else GPU_WORKERS if world.device.type == "cuda" else 0
+        automatic = GPU_WORKERS if world.device.type == "cuda" else 0
+        workers = automatic if config.workers < 0 else config.workers
         data = [config.data(store, "train", vocabulary, phase.length) for phase in config.phases]
         self.source = prefetch(data, workers) if workers else BatchSource(data)
 
@@ -76,13 +79,13 @@ class StoreTraining:
     save_model: SaveModel
     prefetch: Prefetch
 
-    def loop(
-        self, run: "Run", model: Model, objective: Objective, weights: Mapping[str, float] | None = None
+    def build_loop(
+        self, run: "Run", model: Model, objective: Objective, loss_weights: Mapping[str, float] | None = None
     ) -> TrainingLoop:
-        """A new loop; `weights` are those of the terms in the loss."""
+        """A new loop. loss_weights: of the terms in the loss; 1 for those not named."""
         config, world = self.config, run.world
 
-        def evaluate_now(progress: TrainerState) -> dict[str, float]:
+        def compute_metrics(progress: TrainerState) -> dict[str, float]:
             """During training at the current phase's length, because the model has not yet been trained on longer ones.
 
             At the end, and where scores are compared to keep the best weights, at the last phase's.
@@ -97,8 +100,9 @@ class StoreTraining:
                 self.save_model(run.out / "snapshots" / f"step-{step}", model, {"kind": "pretrain", "steps": step})
 
         feed = PretrainingFeed(config, self.store, self.vocabulary, world, self.prefetch)
-        trainer = Trainer(model, objective, feed, Optimizer(model, config.optim), world, config.loop, weights or {})
-        return TrainingLoop(trainer, run, evaluate_now, after_step=save_snapshot)
+        optimizer = Optimizer(model, config.optim)
+        trainer = Trainer(model, objective, feed, optimizer, world, config.loop, loss_weights or {})
+        return TrainingLoop(trainer, run, compute_metrics, after_step=save_snapshot)
 
     def evaluate(self, model: Model, objective: Objective, world: World, phase: int = -1) -> dict[str, float]:
         """The metrics on held-out text, cut into instances of one phase's length; phase: its index, -1: the last."""

@@ -28,7 +28,7 @@ class Log:
         """Move the bar on the terminal."""
         self.reporter.progress(budget_used, f"step {self.trainer.progress.step:,}")
 
-    def train(self) -> None:
+    def record_training(self) -> None:
         """Record the means of the losses since the last such record; NaN if no update was made."""
         trainer = self.trainer
         trainer.gather_losses()
@@ -48,7 +48,7 @@ class Log:
         self.tokens, self.seconds = trainer.timed_tokens, progress.seconds
         self._record("train", record)
 
-    def eval(self, metrics: Mapping[str, float]) -> None:
+    def record_evaluation(self, metrics: Mapping[str, float]) -> None:
         """Record the metrics of an evaluation, whose time does not count as training."""
         progress = self.trainer.progress
         self._record("eval", {"step": progress.step, **metrics, "seconds": progress.seconds})

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from .attention import Attention
 from .config import ModelConfig
-from .dropout import POOLER_SITE, Dropout, DropoutKey, LayerDropout, SiteDropout
+from .dropout import POOLER_SITE, DropoutKey, HeadDropout, LayerDropout, SiteDropout
 from .forward import EncoderOutput, ForwardOptions, Reference
 from .layout import Layout
 
@@ -123,11 +123,11 @@ class Layer(nn.Module):
         """(T, D) to (T, D), or to the rows (R, D) that are used of the last layer."""
         if self.pre:
             update = self.attention(self.attention_norm(x), attention, dropout.attention_weights)
-            x = dropout.attention_output.add(attention.output_rows(x), update)  # x + dropout(update)
-            return dropout.output.add(x, self.feed_forward(self.output_norm(x)))
+            x = dropout.attention_output.residual(attention.output_rows(x), update)  # x + dropout(update)
+            return dropout.output.residual(x, self.feed_forward(self.output_norm(x)))
         update = self.attention(x, attention, dropout.attention_weights)
-        x = self.attention_norm(dropout.attention_output.add(attention.output_rows(x), update))
-        return self.output_norm(dropout.output.add(x, self.feed_forward(x)))
+        x = self.attention_norm(dropout.attention_output.residual(attention.output_rows(x), update))
+        return self.output_norm(dropout.output.residual(x, self.feed_forward(x)))
 
 
 class Pooler(nn.Linear):
@@ -174,7 +174,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(layer(config, first=number == 0 and not shared) for number in range(count))
         self.final_norm = layer_norm(config, self.width) if config.norm == "pre" else None
         self.pooler = build_pooler(config) if pooler else None
-        self.pooler_dropout = Dropout(config.head_dropout, POOLER_SITE) if config.rules.pooler_dropout else None
+        self.pooler_dropout = HeadDropout(config.head_dropout, POOLER_SITE) if config.rules.pooler_dropout else None
         self.backend: Any = Reference()  # chooses how a batch is computed; build_model puts fast/'s Backend here
 
     def forward(

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from .bert import Transform, encoders_in
 from .config import HeadName, ModelConfig
-from .dropout import Dropout, DropoutKey, head_site
+from .dropout import DropoutKey, HeadDropout, head_site
 from .forward import EncoderOutput
 from .layout import Layout, with_layout
 
@@ -47,7 +47,7 @@ class ClassificationHead(nn.Linear):
 
     def __init__(self, config: ModelConfig, labels: int, width: int, rate: float):
         super().__init__(width, labels)
-        self.dropout = Dropout(rate, head_site(config.num_hidden_layers))
+        self.dropout = HeadDropout(rate, head_site(config.num_hidden_layers))
 
     def forward(self, pooled: Tensor, dropout: DropoutKey | None = None) -> Tensor:
         """(B, D) to (B, K). `dropout`: key of the mask in training; None leaves it to torch."""
@@ -60,7 +60,7 @@ class TokenHead(nn.Linear):
     def __init__(self, config: ModelConfig, labels: int, width: int, rate: float):
         super().__init__(width, labels)
         self.transform = Transform(config, width, width, config.hidden_act) if config.rules.transform else None
-        self.dropout = Dropout(rate, head_site(config.num_hidden_layers))
+        self.dropout = HeadDropout(rate, head_site(config.num_hidden_layers))
 
     def forward(self, out: EncoderOutput, dropout: DropoutKey | None = None) -> Tensor:  # type: ignore[override]
         """(T, K) scores of the packed rows. `dropout`: key of the mask in training; None leaves it to torch."""

@@ -20,8 +20,8 @@ class OptimConfig:
     """Optimizer and learning rate."""
 
     lr: float = 1e-4  # peak learning rate
-    # optimizer. bert_adam: the original code's, AdamW without bias correction; adamw: with it; albert_lamb: LAMB without
-    # it; muon: Muon for the layers' matrices except query and key, AdamW for the rest
+    # optimizer. bert_adam: the original code's, AdamW without bias correction; adamw: with it; albert_lamb: LAMB, also
+    # without it; muon: Muon for the layers' matrices except query and key, AdamW for the rest
     rule: Literal["bert_adam", "adamw", "albert_lamb", "muon"] = "bert_adam"
     betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
     eps: float = 1e-6  # Adam's epsilon, added to the denominator

@@ -34,8 +34,8 @@ class Layout:
     mask: Tensor | None  # (B, L) bool, True = real token
     index: Tensor | None  # (T,) position of each row: the real tokens, then some padding that fills up the last step
     inverse: Tensor | None  # (B*L,) row of each position; 0 for padding left out
-    static: bool = False  # whether no shape or branch may depend on the values of the mask
-    is_subset: bool = False  # whether it covers only some of the real tokens (of the last layer)
+    static: bool = False  # no shape or branch may depend on the values of the mask, as in a recorded CUDA graph
+    is_subset: bool = False  # it has only some real tokens: the last layer's output at masked positions and [CLS]
 
     @property
     def T(self) -> int:
@@ -125,14 +125,24 @@ class Layout:
         count = self.L if self.mask is None else self.mask.sum(1, keepdim=True)
         return self.restore(x).sum(1) / count
 
-    def ends(self, device: torch.device, last: bool) -> Tensor:
-        """(B,) row of each sequence's first, or last, real token."""
-        return self.rows(self.end_positions(device, last))
+    def rows(self, positions: Tensor) -> Tensor:
+        """The rows of these positions."""
+        return positions if self.inverse is None else self.inverse[positions]
+
+    def has(self, positions: Tensor) -> bool:
+        """Whether all these positions have rows. On a GPU this waits for the device."""
+        return self.index is None or torch.equal(self.index[self.rows(positions)], positions)
+
+    # ---- reading order: for poolers, recurrent layers and comparators
 
     def end_positions(self, device: torch.device, last: bool) -> Tensor:
         """(B,) position of each sequence's first, or last, real token."""
         first = torch.arange(self.B, device=device) * self.L
         return first + self._reading_ranks(device, from_right=last).argmin(1)
+
+    def ends(self, device: torch.device, last: bool) -> Tensor:
+        """(B,) row of each sequence's first, or last, real token."""
+        return self.rows(self.end_positions(device, last))
 
     def order(self, device: torch.device, from_right: bool) -> Tensor:
         """(B, L) columns in reading order: real tokens of each sequence from the left or right, then its padding."""
@@ -143,14 +153,6 @@ class Layout:
         columns = torch.arange(self.L, device=device).expand(self.B, -1)
         ranks = -columns if from_right else columns
         return ranks if self.mask is None else torch.where(self.mask, ranks, columns + self.L)
-
-    def rows(self, positions: Tensor) -> Tensor:
-        """The rows of these positions."""
-        return positions if self.inverse is None else self.inverse[positions]
-
-    def has(self, positions: Tensor) -> bool:
-        """Whether all these positions have rows. On a GPU this waits for the device."""
-        return self.index is None or torch.equal(self.index[self.rows(positions)], positions)
 
 
 def with_layout(batch: Batch) -> Batch:

@@ -149,7 +149,7 @@ def finish(
     metrics = loop.metrics | {"unigram_entropy": store.unigram_entropy()}
     results = {"kind": kind, "metrics": metrics, **run_facts(loop), "instances": loop.progress.instances}
     results |= {"corpus": store.fingerprint, **facts}
-    if run.world.main:
+    if run.world.is_main:
         source.save_model(run.out / "model", model, {**results, **origin})
     return write_results(run.out, results, run.world)
 

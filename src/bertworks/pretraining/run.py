@@ -96,7 +96,7 @@ class StoreTraining:
             return self.evaluate(model, objective, world, -1 if is_over or config.loop.keep_best else progress.phase)
 
         def save_snapshot(step: int) -> None:
-            if step in config.snapshots and world.main:
+            if step in config.snapshots and world.is_main:
                 self.save_model(run.out / "snapshots" / f"step-{step}", model, {"kind": "pretrain", "steps": step})
 
         feed = PretrainingFeed(config, self.store, self.vocabulary, world, self.prefetch)

@@ -65,7 +65,7 @@ class BestWeights:
         progress.since_best = 0 if self.are_current else progress.since_best + 1
         if self.are_current:
             progress.best = metrics[self.metric]
-            if self.trainer.world.main:
+            if self.trainer.world.is_main:
                 weights = {name: value.cpu() for name, value in self.trainer.model.state_dict().items()}
                 write_state(self.path.parent, (weights, {}), BEST)
 
@@ -108,7 +108,7 @@ class Checkpoints:
         """
         trainer = self.trainer
         trainer.gather_losses()
-        if trainer.world.main:
+        if trainer.world.is_main:
             self.check(wait=True)  # memory never holds two copies
             state = copy_of_state(trainer.model, trainer.optimizer, trainer.progress, self.run.identity.hash)
             self.writing = self.thread.submit(write_state, self.run.out / STATE_FOLDER, state)

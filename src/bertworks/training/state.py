@@ -136,7 +136,7 @@ def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: "RunI
     progress = world.from_rank0(lambda: load_state(folder, model, optimizer, identity))
     if progress is None:
         return TrainerState()
-    if progress.updates and not world.main:
+    if progress.updates and not world.is_main:
         optimizer.load(None, progress.updates)
     world.broadcast([*model.state_dict().values(), *optimizer.state().values()])
     return progress

@@ -115,7 +115,7 @@ class Trainer:
     def start_at(self, progress: TrainerState) -> None:
         """Continue from this progress, to which model and optimizer belong; its losses are those of all processes."""
         self.progress = progress
-        if not self.world.main:
+        if not self.world.is_main:
             progress.loss_sums = dict.fromkeys(progress.loss_sums, 0.0)
 
     @property
@@ -197,7 +197,7 @@ class Trainer:
         self.finish_update()
         progress, world = self.progress, self.world
         sums = world.sum_numbers([*progress.loss_sums.values()])
-        progress.loss_sums = dict(zip(progress.loss_sums, sums if world.main else [0.0] * len(sums), strict=True))
+        progress.loss_sums = dict(zip(progress.loss_sums, sums if world.is_main else [0.0] * len(sums), strict=True))
 
     def _count(self, batch: AccumulationBatch, stop: bool) -> tuple[dict[str, float], int, int, bool]:
         """Predictions of each term, tokens and instances over all processes, and whether any process is to `stop`."""
@@ -254,7 +254,7 @@ class Trainer:
         is_training_time: False if this process has compiled in this step; then the others have waited for it, and none
         counts the step.
         """
-        spent = time.perf_counter() - start if self.world.main else 0.0
+        spent = time.perf_counter() - start if self.world.is_main else 0.0
         seconds, left_out = self.world.sum_numbers([spent, float(not is_training_time)])
         return 0.0 if left_out else seconds
 

@@ -28,7 +28,7 @@ import common
 import peaks
 import tiny
 from bertworks.data.batches import PretrainingData, Vocabulary
-from bertworks.data.instances import InstanceConfig, Position
+from bertworks.data.instances import InstanceConfig, StreamPosition
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.opening import open_store
 from bertworks.data.store import Store
@@ -110,7 +110,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
     with tempfile.TemporaryDirectory() as out:
         run = Run(Path(out), identity_of(config, store), world, quiet=True)
         model = start_model(config, None, run, store)
-        loop = source.loop(run, model, PRETRAINING[config.objective])
+        loop = source.build_loop(run, model, PRETRAINING[config.objective])
         before = 0
 
         def count(step: int) -> None:
@@ -118,7 +118,7 @@ def ours(store: Store, config: PretrainConfig, device: torch.device, clock: Cloc
             clock.step(loop.progress.tokens - before, step == config.loop.steps)
             before = loop.progress.tokens
 
-        loop.evaluate, loop.after_step = None, count
+        loop.compute_metrics, loop.after_step = None, count
         train_on_store(source, loop)
         return bool(loop.progress.kernels)
 
@@ -177,7 +177,7 @@ def read_instances(store: Store, length: int = LENGTH) -> PretrainingData:
 
 def unmasked(store: Store, length: int) -> Iterator[dict[str, Any]]:
     """The store's instances before masking, in the order in which ours reads them."""
-    data, position = read_instances(store, length), Position()
+    data, position = read_instances(store, length), StreamPosition()
     while True:
         batch, position = data.take(position, 256)
         ids = batch["input_ids"].flatten()
@@ -199,7 +199,7 @@ def batches_alone(store: str, seconds: float) -> common.Result:
     start = time.perf_counter()
     planned = sum(int((plan[:, 2] - plan[:, 1] + plan[:, 4] - plan[:, 3]).sum()) for plan in [data.stream.group(0)[0]])
     planning = planned / (time.perf_counter() - start)
-    position, tokens, start = Position(), 0, time.perf_counter()
+    position, tokens, start = StreamPosition(), 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         batch, position = data.take(position, BATCH)
         tokens += int(batch["attention_mask"].sum())

@@ -36,9 +36,9 @@ def shape(vocab_size: int, dropout: float) -> ModelConfig:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_losses_and_gradients_are_those_of_the_cpu(tiny_store, compiled):
-    from bertworks.data.instances import Position
+    from bertworks.data.instances import StreamPosition
 
-    batch, _ = tiny_store.data(length=32).take(Position(), 16)
+    batch, _ = tiny_store.data(length=32).take(StreamPosition(), 16)
     sides = []
     for device in ("cpu", "cuda"):
         model = build_model(shape(tiny_store.vocab_size, 0.0), seed=1).to(device).train()
@@ -124,7 +124,7 @@ def test_a_graph_repeats_the_passes_of_static_shapes(tmp_path, precision):
         use_static_passes(loop.trainer)
         assert loop.train()
         losses.append([record["mlm_loss"] for record in read_log(tmp_path / compute)])
-    assert len(loop.trainer.differentiate.recorded) == 1
+    assert len(loop.trainer.backward_pass.recorded) == 1
     assert losses[1] == pytest.approx(losses[0], rel=1e-2 if precision == "bfloat16" else 1e-3)
 
 
@@ -160,7 +160,7 @@ def test_no_update_waits_for_the_device(tmp_path, precision, rule, compute):
 def test_an_update_that_is_not_finite_is_not_made(tmp_path):
     model = build_model(shape(100, 0.0), seed=1).to(gpu())
     loop = loop_of(model, [batch_of([64, 20, 9, 33])], tmp_path, steps=3, log_every=0, world=World(0, 1, gpu()))
-    loop.trainer.weights = {"mlm": float("inf")}
+    loop.trainer.loss_weights = {"mlm": float("inf")}
     before = [p.detach().clone() for p in model.parameters()]
     assert loop.train() and (loop.progress.step, loop.progress.updates) == (3, 0)
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))

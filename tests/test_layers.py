@@ -144,7 +144,7 @@ def test_the_loop_knows_no_data_task_or_network():
     assert not packages_of(ours("training.loop") - {"model.dropout"}) & {"data", "tasks", "model"}
 
 
-READING_FILES, READING_LINES = 30, 2_765  # a change that lowers a number lowers it here; raising it needs a reason
+READING_FILES, READING_LINES = 30, 2_763  # a change that lowers a number lowers it here; raising it needs a reason
 
 
 def test_the_reading_core_only_shrinks():

@@ -150,11 +150,11 @@ def initial_attention() -> Figure:
 
     from bertworks.model.bert import Encoder
     from bertworks.model.config import ModelConfig
-    from bertworks.model.initialization import OFFSETS, initialise, start_with_position_heads
+    from bertworks.model.initialization import OFFSETS, initialize, start_with_position_heads
 
     config = ModelConfig(vocab_size=8192, hidden_size=256, num_hidden_layers=1, num_attention_heads=4)
     encoder = Encoder(config).eval()
-    initialise(encoder, config.initializer_range, torch.Generator().manual_seed(1))
+    initialize(encoder, config.initializer_range, torch.Generator().manual_seed(1))
     ids = torch.randint(5, 8192, (200, 24), generator=torch.Generator().manual_seed(1))
     normal = attention_of(encoder, ids)
     start_with_position_heads(encoder)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bertworks.data.batches import PretrainingData
-from bertworks.data.instances import InstanceConfig, Position
+from bertworks.data.instances import InstanceConfig, StreamPosition
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.opening import open_store
 from bertworks.data.show import instances_as_text
@@ -43,7 +43,7 @@ def same(one, other):
 def test_a_batch_is_cls_a_sep_b_sep_with_its_masks_laid_over(tiny_store):
     data = tiny_store.data(length=32)
     count = 100
-    (batch, _), (taken, _) = data.take(Position(), count), data.stream.take(Position(), count)
+    (batch, _), (taken, _) = data.take(StreamPosition(), count), data.stream.take(StreamPosition(), count)
     plan = np.concatenate([data.stream.group(group)[0][rows] for group, rows in taken])
     ids, vocabulary = unmasked(batch), data.vocabulary
     types = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in batch.items()}
@@ -70,7 +70,7 @@ def test_a_batch_is_cls_a_sep_b_sep_with_its_masks_laid_over(tiny_store):
 
 def test_rows_of_a_batch_are_rows_of_the_whole_batch(tiny_store):
     data = tiny_store.data()
-    position = Position(1, 13)
+    position = StreamPosition(1, 13)
     whole, after = data.take(position, 60)
     for rows in (range(60), range(20), range(7, 31), range(59, 60), range(40, 60)):
         part, end = tiny_store.data().take(position, 60, rows)
@@ -81,19 +81,19 @@ def test_rows_of_a_batch_are_rows_of_the_whole_batch(tiny_store):
 
 
 def test_a_stream_goes_on_from_any_position(tiny_store):
-    data, position, one = tiny_store.data(), Position(), []
+    data, position, one = tiny_store.data(), StreamPosition(), []
     for count in (30, 1, 64, 5, 200):
         fresh = tiny_store.data()
         same(fresh.take(position, count)[0], data.take(position, count)[0])
         batch, position = data.take(position, count)
         one += rows_of(batch)
     assert position.group > 1
-    assert one == rows_of(tiny_store.data().take(Position(), 300)[0])
+    assert one == rows_of(tiny_store.data().take(StreamPosition(), 300)[0])
 
 
 def epoch(data, number):
     groups = range(number * data.stream.groups, (number + 1) * data.stream.groups)
-    return [row for w in groups for row in rows_of(data.take(Position(w), len(data.stream.group(w)[1]))[0])]
+    return [row for w in groups for row in rows_of(data.take(StreamPosition(w), len(data.stream.group(w)[1]))[0])]
 
 
 @pytest.mark.parametrize("whole_word", [False, True])
@@ -126,8 +126,8 @@ def bare_data(tiny_store, length=32, **instances):
 def test_without_masking_the_same_text_stands_there_whole(tiny_store):
     masked, bare = tiny_store.data(), bare_data(tiny_store)
     for rows in (None, range(7, 31)):
-        one, after = masked.take(Position(1, 13), 60, rows)
-        other, end = bare.take(Position(1, 13), 60, rows)
+        one, after = masked.take(StreamPosition(1, 13), 60, rows)
+        other, end = bare.take(StreamPosition(1, 13), 60, rows)
         assert end == after and one.keys() - other.keys() == {"masked_positions", "masked_labels"}
         assert torch.equal(other["input_ids"], unmasked(one))
         for name in ("attention_mask", "token_type_ids", "pair_labels"):
@@ -158,7 +158,7 @@ def test_a_document_is_tokenized_as_if_at_once(byte_store):
 def test_a_pair_has_two_separators_and_no_segments(byte_store):
     data = byte_store.data(length=48)
     count, v = 60, data.vocabulary
-    (batch, _), (taken, _) = data.take(Position(), count), data.stream.take(Position(), count)
+    (batch, _), (taken, _) = data.take(StreamPosition(), count), data.stream.take(StreamPosition(), count)
     plan = np.concatenate([data.stream.group(group)[0][rows] for group, rows in taken])
     ids = unmasked(batch)
     assert not batch["token_type_ids"].any()
@@ -182,7 +182,7 @@ def test_whole_words_of_bytes_end_at_separators(byte_store, input_format):
         *(store, "train", vocabulary, 64, InstanceConfig(dupe_factor=0, input_format=input_format)),
         *(MaskingConfig(whole_word=True), 1),
     )
-    batch, _ = data.take(Position(), 60)
+    batch, _ = data.take(StreamPosition(), 60)
     ids, chosen = unmasked(batch), torch.zeros(60 * 64, dtype=torch.bool)
     chosen[batch["masked_positions"][batch["masked_labels"] >= 0]] = True
     special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}

@@ -18,8 +18,8 @@ from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.instances import (
     InstanceConfig,
     InstanceStream,
-    Position,
     SentenceOffsets,
+    StreamPosition,
     plan_block,
     plan_document,
 )
@@ -129,7 +129,7 @@ def test_the_originals_generator_gives_the_originals_instances(corpus, name, fil
 
 def statistics(data, passes, most):
     """The original's statistics (those that can be seen in the instances) of some passes over `data`."""
-    made, position = [], Position()
+    made, position = [], StreamPosition()
     for number in range(passes * data.stream.groups):
         batch, position = data.take(position, len(data.stream.group(number)[1]))
         made.append({key: value.numpy() for key, value in batch.items()})
@@ -286,7 +286,7 @@ def data_of(shards, input_format, length, seed=1):
 def rows_of(data, groups):
     """Ids without padding, token types and pair label of each instance of these block groups."""
     for group in groups:
-        batch, _ = data.take(Position(group), len(data.stream.group(group)[1]))
+        batch, _ = data.take(StreamPosition(group), len(data.stream.group(group)[1]))
         for ids, seen, kinds, pair in zip(
             *(batch[n].tolist() for n in ("input_ids", "attention_mask", "token_type_ids", "pair_labels")), strict=True
         ):

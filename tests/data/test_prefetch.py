@@ -11,7 +11,7 @@ import pytest
 
 from bertworks.data import prefetch
 from bertworks.data.batches import BatchRequest, BatchSource, PretrainingData
-from bertworks.data.instances import InstanceConfig, Position
+from bertworks.data.instances import InstanceConfig, StreamPosition
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.opening import open_store
 from bertworks.data.prefetch import Prefetcher
@@ -20,7 +20,7 @@ from bertworks.workers import local
 
 pytest_plugins = ["support.build_fixtures"]
 
-MASKING, START = MaskingConfig(), Position()
+MASKING, START = MaskingConfig(), StreamPosition()
 forked = pytest.mark.skipif(sys.platform != "linux", reason="forked workers, which start at once")
 
 
@@ -50,7 +50,7 @@ def phases(tiny_store, input_format="segment-pair", masking=MASKING):
 def drawn(source, updates=60, start=START, parts=(range(5, 12), range(12, 14))):
     """Updates of 24 instances of the first phase from `start` on, then a third as many of the second from its start."""
     made = []
-    for phase, (position, count) in enumerate(((start, updates), (Position(), updates // 3))):
+    for phase, (position, count) in enumerate(((start, updates), (StreamPosition(), updates // 3))):
         for _ in range(count):
             taken, position = source.take(BatchRequest(phase, position, 24, parts))
             made.append((taken, position))
@@ -87,7 +87,7 @@ KINDS = [
 
 @forked
 @pytest.mark.parametrize(("input_format", "masking"), KINDS)
-@pytest.mark.parametrize("start", [Position(), Position(3, 11)], ids=["from the start", "from the middle"])
+@pytest.mark.parametrize("start", [StreamPosition(), StreamPosition(3, 11)], ids=["from the start", "from the middle"])
 def test_batches_made_ahead_are_those_made_in_place(tiny_store, forks, small_groups, input_format, masking, start):
     data = phases(tiny_store, input_format, masking)
     expected = drawn(BatchSource(data), start=start)
@@ -121,7 +121,7 @@ def test_a_killed_worker_ends_the_run_with_a_message(tiny_store, forks, small_gr
 @forked
 def test_signals_to_the_whole_group_leave_the_workers_to_their_parent(tiny_store, forks, small_groups):
     """A scheduler that stops a job signals all its processes; the run still needs a batch or two to save and end."""
-    source, position = Prefetcher(phases(tiny_store), 2), Position()
+    source, position = Prefetcher(phases(tiny_store), 2), StreamPosition()
     for _ in range(10):  # both have begun
         _, position = source.take(BatchRequest(0, position, 24, (range(24),)))
     before = workers_of(source)

@@ -21,8 +21,8 @@ from bertworks.model.build import build_model
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast import backend
 from bertworks.model.fast.backend import METHODS, Facts, choose, compile_layers
-from bertworks.model.forward import ForwardOptions, Reference
-from bertworks.model.initialization import initialise
+from bertworks.model.forward import ForwardOptions, ReferenceBackend
+from bertworks.model.initialization import initialize
 from bertworks.model.layout import Layout
 from bertworks.model.recurrent import RecurrentLayer
 from support.encoder_options import OPTIONS, TINY
@@ -78,7 +78,7 @@ def test_a_run_names_the_method_of_its_layers(change, dtype, keyed, method):
 def encoder_of(option, **more):
     change = {"layer_type": option} if option in ("lstm", "gru") else OPTIONS.get(option, {})
     model = build_model(dataclasses.replace(TINY, **change, **more), ())
-    initialise(model, 0.3, torch.Generator().manual_seed(1))
+    initialize(model, 0.3, torch.Generator().manual_seed(1))
     return model.encoder
 
 
@@ -183,5 +183,5 @@ def test_everything_works_without_the_folder_of_faster_ways(tmp_path):
 def test_a_requested_reference_is_the_definition_in_evaluation_too():
     encoder, layout = build_model(TINY, (), seed=1).eval().encoder, Layout.of(None, 2, 4)
     for requested, kind in ((False, TorchAttention), (True, Attention)):
-        plan = Reference(requested).make_plan(encoder, layout, ForwardOptions(), torch.device("cpu"))
+        plan = ReferenceBackend(requested).make_plan(encoder, layout, ForwardOptions(), torch.device("cpu"))
         assert {type(attention) for attention in plan.layer_attentions} == {kind}

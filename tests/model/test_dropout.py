@@ -12,7 +12,7 @@ from bertworks.model.config import ModelConfig
 from bertworks.model.dropout import DropoutKey, SiteDropout, keyed_dropout, rescale, threshold
 from bertworks.model.fast.attention import KeyedAttention
 from bertworks.model.fast.backend import accelerated
-from bertworks.model.initialization import initialise
+from bertworks.model.initialization import initialize
 from support.encoder_options import TINY
 
 CONFIG = dataclasses.replace(TINY, num_hidden_layers=2)
@@ -88,7 +88,7 @@ def test_rate_zero_drops_nothing():
 
 def fresh(config: ModelConfig = CONFIG) -> Encoder:
     encoder = Encoder(config)
-    initialise(encoder, 0.5, torch.Generator().manual_seed(1))
+    initialize(encoder, 0.5, torch.Generator().manual_seed(1))
     return accelerated(encoder).train()
 
 

@@ -11,7 +11,7 @@ from bertworks.model.bert import Encoder
 from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.model.fast.attention import SequenceAttention
-from bertworks.model.initialization import initialise, sinusoids
+from bertworks.model.initialization import initialize, sinusoids
 from bertworks.model.layout import Layout
 
 TINY = ModelConfig(40, 16, 2, 2, 24, max_position_embeddings=10)
@@ -77,7 +77,7 @@ def encode(encoder: Encoder, *arguments, **more):
 def test_attention_by_sequence_equals_the_rectangle(monkeypatch, change):
     monkeypatch.setattr(layout_module, "ROW_MULTIPLE", 4)
     encoder = build_model(dataclasses.replace(TINY, max_position_embeddings=16, **change)).encoder
-    initialise(encoder, 0.5, torch.Generator().manual_seed(0))  # so large that attention is far from uniform
+    initialize(encoder, 0.5, torch.Generator().manual_seed(0))  # so large that attention is far from uniform
     ids = torch.randint(40, (3, 16), generator=torch.Generator().manual_seed(1))
     mask = torch.arange(16) < torch.tensor([16, 3, 16])[:, None]
     mask[2] = torch.arange(16) % 2 == 1  # padding before the tokens and among them
@@ -116,7 +116,7 @@ def test_segments_count():
 def test_sinusoidal_positions_are_the_formula_and_fixed():
     config = dataclasses.replace(TINY, position_embedding_type="sinusoidal")
     encoder = Encoder(config)
-    initialise(encoder, 0.02, torch.Generator().manual_seed(0))
+    initialize(encoder, 0.02, torch.Generator().manual_seed(0))
     table = encoder.embeddings.position
     assert not table.weight.requires_grad
     for position, i in [(0, 0), (3, 1), (9, 7)]:

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from bertworks.model.attention import build_attention_mask, rotate, rotation
 from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.dropout import Dropout, DropoutKey, SiteDropout, rescale
+from bertworks.model.dropout import DropoutKey, HeadDropout, SiteDropout, rescale
 from bertworks.model.fast import cpu
 from bertworks.model.fast.attention import KeyedAttention
 from bertworks.model.fast.cpu import has_kernels, kernel_plan, use_kernels
@@ -244,7 +244,7 @@ def test_dropout_by_itself(kernels, padding):
     packing = Layout.of(mask_of(B, L, padding), B, L)
     rows, dropout = K.Rows.of(packing), K.Dropout.of(KEY, 0, 0.1, L * D)
     x = torch.randn(len(rows), D, requires_grad=True)
-    ours, theirs = cpu._Drop.apply(x, rows, dropout, kernels), Dropout(0.1, site=0)(x, KEY, packing)
+    ours, theirs = cpu._Drop.apply(x, rows, dropout, kernels), HeadDropout(0.1, site=0)(x, KEY, packing)
     torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)
     grad = torch.randn_like(x)
     found, expected = (torch.autograd.grad(out, x, grad)[0] for out in (ours, theirs))

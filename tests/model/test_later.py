@@ -18,7 +18,7 @@ from bertworks.model.dropout import DropoutKey
 from bertworks.model.fast.attention import BlockAttention
 from bertworks.model.fast.backend import accelerated
 from bertworks.model.forward import ForwardOptions
-from bertworks.model.initialization import initialise
+from bertworks.model.initialization import initialize
 from bertworks.model.layout import Layout
 from bertworks.training.optim import layers_from_top
 from support.encoder_options import OPTIONS, TINY
@@ -27,7 +27,7 @@ from support.encoder_options import OPTIONS, TINY
 def fresh(option: str | dict, **more) -> Encoder:
     changes = OPTIONS[option] if isinstance(option, str) else option
     encoder = accelerated(Encoder(dataclasses.replace(TINY, **{**changes, **more})))
-    initialise(encoder, 0.3, torch.Generator().manual_seed(1))
+    initialize(encoder, 0.3, torch.Generator().manual_seed(1))
     with torch.no_grad():
         for p in encoder.parameters():
             p += 0.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(len(p)))

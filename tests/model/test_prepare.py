@@ -11,7 +11,7 @@ from bertworks.model.acceleration import for_inference, reference
 from bertworks.model.bert import Encoder, SelfAttention
 from bertworks.model.build import build_model
 from bertworks.model.fast.onednn import OneDnnLinear
-from bertworks.model.initialization import initialise
+from bertworks.model.initialization import initialize
 from support.encoder_options import TINY
 
 SHAPE = replace(TINY, num_hidden_layers=2)
@@ -93,7 +93,7 @@ class Wrapped(nn.Module):
 @torch.no_grad()
 def test_adapters_and_hooks_stay(how, place, frozen):
     encoder = build_model(SHAPE, ()).encoder.eval()
-    initialise(encoder, 0.3, torch.Generator().manual_seed(1))
+    initialize(encoder, 0.3, torch.Generator().manual_seed(1))
     parent, name = encoder.layers[1].get_submodule(place.partition(".")[0]), place.partition(".")[2]
     linear, ids = getattr(parent, name), torch.randint(50, (3, 9))
     before = encoder(ids).packed

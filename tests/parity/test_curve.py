@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertworks.checkpoint.folder import save_folder
-from bertworks.data.instances import Position
+from bertworks.data.instances import StreamPosition
 from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.reporting.log import read_log
@@ -16,7 +16,7 @@ STEPS = 100
 
 
 def batches_of(tiny_store):
-    data, position = tiny_store.data(40), Position()
+    data, position = tiny_store.data(40), StreamPosition()
     for _ in range(STEPS):
         batch, position = data.take(position, 16)
         yield batch

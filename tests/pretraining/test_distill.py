@@ -244,7 +244,7 @@ def test_the_loop_weighs_the_terms_and_logs_them_unweighted(tmp_path):
     norms = []
     for name, weighing in (("plain", {}), ("weighed", {"one": 5.0}), ("both", {"one": 0.0, "two": 3.0})):
         loop = loop_of(torch.nn.Linear(9, 1, bias=False), [batch()], tmp_path / name, objective=Sums(), steps=1)
-        loop.trainer.weights = weighing
+        loop.trainer.loss_weights = weighing
         total = float(loop.trainer.model.weight.detach().sum())
         assert loop.train()
         record = read_log(tmp_path / name)[0]

@@ -17,9 +17,10 @@ from bertworks.data.batches import PretrainingData, Vocabulary
 from bertworks.data.build import BuildConfig
 from bertworks.data.build import build as build_store
 from bertworks.data.corpus import InputOptions
-from bertworks.data.instances import Position
+from bertworks.data.instances import StreamPosition
 from bertworks.data.masking import MaskingConfig
 from bertworks.data.opening import open_store
+from bertworks.data.store import Store
 from bertworks.files import InputError
 from bertworks.model import acceleration
 from bertworks.model.build import build_model
@@ -321,7 +322,7 @@ def test_held_out_text_is_masked_the_papers_way(tiny_store):
     other = dataclasses.replace(plain, masking=MaskingConfig(masked_lm_prob=0.5, mask_share=0.0, random_share=1.0))
     held_out = [next(config.data(store, "validation", vocabulary, 40).batches(8, 1)) for config in (plain, other)]
     assert all(torch.equal(held_out[0][name], held_out[1][name]) for name in held_out[0])
-    trained = [config.data(store, "train", vocabulary, 40).take(Position(), 8)[0] for config in (plain, other)]
+    trained = [config.data(store, "train", vocabulary, 40).take(StreamPosition(), 8)[0] for config in (plain, other)]
     assert (trained[1]["masked_labels"] >= 0).sum() > 2 * (trained[0]["masked_labels"] >= 0).sum()
 
 
@@ -394,3 +395,12 @@ def test_held_out_text_is_as_long_as_what_is_trained(tiny_store, tmp_path, monke
     # scores of different lengths could not be compared; the kept weights again, unless they are the last ones
     scores = [record["mlm_accuracy"] for record in read_log(tmp_path / "best") if "mlm_accuracy" in record][:4]
     assert lengths[5:] == [40] * (4 if scores[3] > max(scores[:3]) else 5)
+
+
+def test_the_best_weights_need_held_out_documents(tiny_store, tmp_path, monkeypatch, capsys):
+    """A store built with `--validation-share 0` has none; the run is refused before its folder is made."""
+    shards = Store.shards
+    monkeypatch.setattr(Store, "shards", lambda store, split: shards(store, split) if split == "train" else [])
+    argv = line(write_recipe(tmp_path, steps=2), tiny_store.path, tmp_path / "run", "--loop.keep-best", "mlm_loss")
+    assert "loop.keep_best = 'mlm_loss' needs held-out documents" in refused(capsys, argv)
+    assert not (tmp_path / "run").exists()

@@ -33,4 +33,4 @@ def small_groups(monkeypatch):
     monkeypatch.setattr(instances, "BLOCK_TOKENS", 500)
     monkeypatch.setattr(instances, "GROUP_BLOCKS", 2)
     for name in ("bertworks.data.instances", "bertworks.data.batches"):
-        monkeypatch.setattr(sys.modules[name], "GENERATOR_ROWS", 8)
+        monkeypatch.setattr(sys.modules[name], "CHUNK_ROWS", 8)

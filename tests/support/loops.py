@@ -58,8 +58,8 @@ def loop_of(model, batches, folder, optim=None, objective=None, evaluate=None, w
     trainer = Trainer(model, objective or PretrainingObjective(), feed, optimizer, world, LoopConfig(**settings))
     if resumed:
         trainer.start_at(load_state(folder / "state", model, optimizer, IDENTITY))
-    evaluate_now = evaluate and (lambda progress: evaluate())
-    return Loop(trainer, Run(folder, IDENTITY, world, quiet=True), evaluate_now)
+    compute_metrics = evaluate and (lambda progress: evaluate())
+    return Loop(trainer, Run(folder, IDENTITY, world, quiet=True), compute_metrics)
 
 
 def stopped_before(step, batches):

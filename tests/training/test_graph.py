@@ -138,15 +138,15 @@ def recorded_loop(folder, recorder, batches=STEPS, **more):
     """A loop with static shapes, whose passes are recorded if there is a recorder."""
     loop = loop_of(build_model(TINY, seed=1), batches, folder, objective=StaticObjective("nsp"), save_every=1, **more)
     trainer, passes = loop.trainer, []
-    made = trainer.differentiate
+    made = trainer.backward_pass
 
     def counted(*given):
         passes.append(given)
         return made(*given)
 
-    trainer.differentiate = counted
+    trainer.backward_pass = counted
     if recorder is not None:
-        trainer.differentiate = RecordedPass(counted, trainer.model.parameters(), recorder)
+        trainer.backward_pass = RecordedPass(counted, trainer.model.parameters(), recorder)
     return loop, passes
 
 

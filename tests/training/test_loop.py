@@ -45,9 +45,9 @@ def model_of(dropout=0.0, seed=1):
 
 def batches(tiny_store, count=6, size=4):
     """Unmasked positions vary from batch to batch, so that a mean of means is not the mean."""
-    from bertworks.data.instances import Position
+    from bertworks.data.instances import StreamPosition
 
-    data, position, made = tiny_store.data(24), Position(), []
+    data, position, made = tiny_store.data(24), StreamPosition(), []
     for _ in range(count):
         batch, position = data.take(position, size)
         made.append(batch)
@@ -410,14 +410,14 @@ def test_damaged_best_weights_are_refused_by_name(tiny_store, tmp_path):
     model = model_of()
     loop = loop_of(model, batches(tiny_store), tmp_path, evaluate=lambda: {"f1": 0.5}, steps=2, keep_best="f1")
     best = tmp_path / "state" / loop_module.BEST
-    evaluate = loop._evaluate
+    evaluate = loop._evaluate_and_log
 
     def damage(*given):
         metrics = evaluate(*given)
         best.write_bytes(best.read_bytes()[:50])
         return metrics
 
-    loop._evaluate = damage
+    loop._evaluate_and_log = damage
     with pytest.raises(InputError, match=r"best\.safetensors: not a whole state"):
         loop.train()
 
@@ -463,7 +463,7 @@ def test_a_stop_at_the_very_end_comes_at_once_and_leaves_one_record(tiny_store, 
 
     loop = loop_of(model_of(), groups, tmp_path, evaluate=judge, steps=4, eval_every=2)
     if during:
-        loop.evaluate = lambda progress: judge() if progress.step == 4 else {"f1": 0.1}
+        loop.compute_metrics = lambda progress: judge() if progress.step == 4 else {"f1": 0.1}
         with pytest.raises(KeyboardInterrupt):
             loop.train()
         assert judged == ["asked"]

@@ -10,7 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from bertworks.data.instances import Position
+from bertworks.data.instances import StreamPosition
 from bertworks.files import Diverged, NotWritten
 from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
@@ -19,7 +19,7 @@ from bertworks.training import state
 from bertworks.training import trainer as trainer_module
 from bertworks.training.config import OptimConfig, TrainerState
 from bertworks.training.optim import Optimizer
-from bertworks.training.state import load_state, snapshot
+from bertworks.training.state import copy_of_state, load_state
 from support.loops import IDENTITY, loop_of
 
 OPTIM = OptimConfig()
@@ -31,7 +31,7 @@ def model_of():
 
 
 def batches(tiny_store):
-    return [tiny_store.data(24).take(Position(0, 4 * number), 4)[0] for number in range(6)]
+    return [tiny_store.data(24).take(StreamPosition(0, 4 * number), 4)[0] for number in range(6)]
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_training_continues_while_a_state_is_written(tiny_store, tmp_path, slow_
 def test_a_snapshot_shares_no_memory_with_training():
     model = torch.nn.Linear(3, 2)
     optimizer = Optimizer(model, OPTIM)
-    taken, _ = snapshot(model, optimizer, TrainerState(step=1), "abc")
+    taken, _ = copy_of_state(model, optimizer, TrainerState(step=1), "abc")
     before = {name: value.clone() for name, value in taken.items()}
     with torch.no_grad():
         for parameter in model.parameters():
@@ -96,13 +96,13 @@ def test_a_snapshot_shares_no_memory_with_training():
 
 def test_one_state_is_written_at_a_time(tiny_store, tmp_path, slow_disk, monkeypatch):
     """The next copy is made when the one before is on disk."""
-    copies, copy = [], loop_module.snapshot
+    copies, copy = [], loop_module.copy_of_state
 
     def note(*given):
         copies.append((tmp_path / "state" / "state.safetensors").exists())
         return copy(*given)
 
-    monkeypatch.setattr(loop_module, "snapshot", note)
+    monkeypatch.setattr(loop_module, "copy_of_state", note)
     threading.Timer(0.5, slow_disk.free.set).start()
     assert loop_of(model_of(), batches(tiny_store), tmp_path, steps=3, save_every=1).train()
     assert copies == [False, True, True] and len(slow_disk.begun) == 3
@@ -146,7 +146,7 @@ def test_a_run_that_diverges_leaves_the_state_that_was_being_written(tiny_store,
 def test_saving_by_minutes(tiny_store, tmp_path, monkeypatch):
     """Every step takes 40 seconds by this clock, and a save is due after two minutes of training."""
     saved = []
-    monkeypatch.setattr(trainer_module.Trainer, "_seconds_since", lambda self, start, counts: 40.0)
+    monkeypatch.setattr(trainer_module.Trainer, "_seconds_since", lambda self, start, is_training_time: 40.0)
     loop = loop_of(model_of(), batches(tiny_store), tmp_path, steps=8, save_minutes=2.0)
     save = loop_module.Checkpoints.save
     noted = lambda checkpoints, wait: (saved.append(loop.progress.step), save(checkpoints, wait))  # noqa: E731

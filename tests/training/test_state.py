@@ -10,7 +10,7 @@ from bertworks.files import InputError
 from bertworks.tensors import CHECKSUM, tensors_checksum
 from bertworks.training.config import OptimConfig, TrainerState
 from bertworks.training.optim import Optimizer
-from bertworks.training.state import load_state, snapshot, write_state
+from bertworks.training.state import copy_of_state, load_state, write_state
 from support.loops import identity_of
 
 ABC = identity_of("abc")
@@ -32,7 +32,7 @@ def test_everything_comes_back(tmp_path):
     sums = {"loss_sums": {"mlm": 0.1}, "loss_counts": {"mlm": 7}, "lr": 1e-3}
     where = dict(step=5, updates=3, phase=1, group=7, offset=11, tokens=99)
     progress = TrainerState(**where, seconds=1.5, skipped=2, best=0.25, **sums)
-    write_state(tmp_path / "state", snapshot(model, optimizer, progress, ABC.hash))
+    write_state(tmp_path / "state", copy_of_state(model, optimizer, progress, ABC.hash))
     other, fresh = trained(0)
     assert load_state(tmp_path / "state", other, fresh, ABC) == progress
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
@@ -44,14 +44,14 @@ def test_everything_comes_back(tmp_path):
 
 def test_a_state_before_the_first_update_comes_back_too(tmp_path):
     model, optimizer = trained(0)
-    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=1, skipped=1), ABC.hash))
+    write_state(tmp_path, copy_of_state(model, optimizer, TrainerState(step=1, skipped=1), ABC.hash))
     assert load_state(tmp_path, *trained(0), ABC) == TrainerState(step=1, skipped=1)
 
 
 @pytest.mark.parametrize("kept", [0, 5, 8, 200, -1])
 def test_a_cut_state_is_refused(tmp_path, kept):
     model, optimizer = trained()
-    write_state(tmp_path, snapshot(model, optimizer, TrainerState(step=3, updates=3), ABC.hash))
+    write_state(tmp_path, copy_of_state(model, optimizer, TrainerState(step=3, updates=3), ABC.hash))
     path = tmp_path / "state.safetensors"
     path.write_bytes(path.read_bytes()[:kept])
     before = [p.clone() for p in model.parameters()]
@@ -69,7 +69,7 @@ def test_another_file_is_not_a_state(tmp_path):
 
 
 def test_a_state_of_another_recipe_is_refused(tmp_path):
-    write_state(tmp_path / "state", snapshot(*trained(), TrainerState(), ABC.hash))
+    write_state(tmp_path / "state", copy_of_state(*trained(), TrainerState(), ABC.hash))
     with pytest.raises(InputError, match=r"other settings, data or model\. Rerun the command .*or give another"):
         load_state(tmp_path / "state", *trained(0), identity_of("abd"))
 
@@ -85,7 +85,7 @@ def alter(path, tensors=None, **header):
 
 def test_every_flipped_bit_is_noticed(tmp_path):
     """In weights, moments, progress and the file's own description of its tensors."""
-    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3, seconds=1.5), ABC.hash))
+    write_state(tmp_path, copy_of_state(*trained(), TrainerState(step=3, updates=3, seconds=1.5), ABC.hash))
     path = tmp_path / "state.safetensors"
     whole = path.read_bytes()
     for bit in range(3, 8 * len(whole), 41):
@@ -101,7 +101,7 @@ def test_every_flipped_bit_is_noticed(tmp_path):
 @pytest.mark.parametrize("other", ["0.0.9", "0.2.0", "1.1.0"])
 def test_an_unfinished_run_continues_under_the_same_minor_version(tmp_path, monkeypatch, other):
     monkeypatch.setattr("bertworks.training.state.__version__", "0.1.7")
-    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
+    write_state(tmp_path, copy_of_state(*trained(), TrainerState(step=3, updates=3), ABC.hash))
     for same in ("0.1.0", "0.1.8.dev3+g1234567"):
         monkeypatch.setattr("bertworks.training.state.__version__", same)
         assert load_state(tmp_path, *trained(0), ABC).step == 3
@@ -113,7 +113,7 @@ def test_an_unfinished_run_continues_under_the_same_minor_version(tmp_path, monk
 
 @pytest.mark.parametrize("progress", ["[]", '{"step": "3"', '{"unknown": 1}'])
 def test_a_header_that_is_no_progress_is_refused(tmp_path, progress):
-    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
+    write_state(tmp_path, copy_of_state(*trained(), TrainerState(step=3, updates=3), ABC.hash))
     alter(tmp_path / "state.safetensors", progress=progress)
     with pytest.raises(InputError, match=r"state\.safetensors: not a whole state"):
         load_state(tmp_path, *trained(0), ABC)
@@ -121,7 +121,7 @@ def test_a_header_that_is_no_progress_is_refused(tmp_path, progress):
 
 @pytest.mark.parametrize("name", ["model.0.weight", "exp_avg.0.weight"])
 def test_a_state_without_a_tensor_is_refused(tmp_path, name):
-    write_state(tmp_path, snapshot(*trained(), TrainerState(step=3, updates=3), ABC.hash))
+    write_state(tmp_path, copy_of_state(*trained(), TrainerState(step=3, updates=3), ABC.hash))
     path = tmp_path / "state.safetensors"
     alter(path, {n: t for n, t in safetensors.torch.load_file(path).items() if n != name})
     with pytest.raises(InputError, match=r"state\.safetensors: not a whole state"):

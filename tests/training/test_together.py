@@ -165,7 +165,7 @@ def ask(rank, kind):
 
     with distributed.joined_world() as world:
         try:
-            world.from_rank0(question if world.main else lambda: "not asked")
+            world.from_rank0(question if world.is_main else lambda: "not asked")
         except kind as error:
             return str(error)
 

@@ -17,7 +17,7 @@ from ..model.build import build_head, build_model
 from ..model.comparators import FeatureHead
 from ..model.config import NO_TOP, HeadName, TopConfig
 from ..model.heads import Model
-from ..model.initialization import initialise
+from ..model.initialization import initialize
 from ..reporting.outputs import check_output_folder
 from .folder import FolderContents, load_encoder, load_tokenizer, parts_in, read_config, save_folder
 from .locate import CONFIG, EXPECTED, ModelLike, find_model, refuse_export
@@ -96,13 +96,13 @@ def _add_fresh(model: Model, parts: set[str], labels: int, generator: torch.Gene
     config, width = model.config, model.encoder.width
     if "pooler" in parts:
         model.encoder.pooler.to_empty(device="cpu")
-        initialise(model.encoder.pooler, config.initializer_range, generator)
+        initialize(model.encoder.pooler, config.initializer_range, generator)
     if "top" in parts:
         model.top = FeatureHead(top, config, width)
-        initialise(model.top, config.initializer_range, generator)
+        initialize(model.top, config.initializer_range, generator)
     for name in heads_in(parts):
         model.heads[name] = build_head(name, config, labels, width if model.top is None else model.top.width)
-        initialise(model.heads[name], config.initializer_range, generator)
+        initialize(model.heads[name], config.initializer_range, generator)
 
 
 def concatenate(left: Path | str, right: Path | str, out: Path | str) -> None:

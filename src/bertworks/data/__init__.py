@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .corpus import Reader as Reader
     from .corpus import read_documents as read_documents
     from .instances import InstanceConfig as InstanceConfig
-    from .instances import Position as Position
+    from .instances import StreamPosition as StreamPosition
     from .masking import MaskingConfig as MaskingConfig
     from .opening import open_store as open_store
     from .sentences import split_sentences as split_sentences

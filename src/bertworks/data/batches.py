@@ -1,8 +1,8 @@
 """Batches as tensors: place the spans of an instance between special tokens, mask some tokens, pad (figure 2 of the
 paper). batch.py has the keys of a batch.
 
-Shapes: B sequences of a batch, n of them from one block group, L positions, P predictions of a sequence at most, M = B
-P.
+Shapes: B sequences of a batch, n of them from one block group, L positions, P predictions of a sequence at most, M is
+B P.
 """
 
 import itertools
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch import Batch
-from .instances import GENERATOR_ROWS, InstanceConfig, InstanceStream, Plan, Position, generator, inner_borders, runs
+from .instances import CHUNK_ROWS, InstanceConfig, InstanceStream, Plan, StreamPosition, generator, inner_borders, runs
 from .masking import MaskingConfig, RandomNumbers, UnmaskedBatch, mask, max_predictions_per_seq
 from .store import Store
 
@@ -82,7 +82,7 @@ class PretrainingData:
         self.stream = InstanceStream(self.shards, length, instances, seed, vocabulary.pair_separators)
         self.max_predictions = max_predictions_per_seq(length, masking) if masking else 0
 
-    def take(self, position: Position, count: int, rows: range | None = None) -> tuple[Batch, Position]:
+    def take(self, position: StreamPosition, count: int, rows: range | None = None) -> tuple[Batch, StreamPosition]:
         """The next `count` instances as one batch, and the position after them.
 
         With `rows`, only those rows of the batch are made: those of one process, or of one micro-batch.
@@ -96,6 +96,7 @@ class PretrainingData:
         batch = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
         if self.masking:
             labels = batch["masked_labels"]  # (B, P)
+            # flat positions: those of sequence b begin at b L
             positions = batch["masked_positions"] + self.length * np.arange(len(labels))[:, None]
             batch["masked_positions"] = np.where(labels >= 0, positions, 0).reshape(-1)  # (M,)
             batch["masked_labels"] = labels.reshape(-1)
@@ -110,7 +111,7 @@ class PretrainingData:
             "input_ids": ids,
             "attention_mask": is_real,
             "token_type_ids": (is_real & (column >= placement.segment_1[:, None])).astype(np.int64),
-            "pair_labels": plan[:, 5],
+            "pair_labels": plan[:, -1],  # the last column; the first five have the spans
         }
         if self.masking:
             is_text, whole_word = placement.is_text, self.masking.whole_word
@@ -123,7 +124,7 @@ class PretrainingData:
 
     def _place_pairs(self, plan: Plan) -> Placement:
         """[CLS] A [SEP] B [SEP]. RoBERTa's layout has two separators before B, and no segment 1."""
-        a_start, a_stop, b_start, b_stop = (plan[:, i, None] for i in range(1, 5))  # (n, 1) each
+        _, a_start, a_stop, b_start, b_stop, _ = plan.T[:, :, None]  # (n, 1) each
         column = np.arange(self.length)
         a_length = a_stop - a_start
         first = a_length + 1 + self.vocabulary.pair_separators  # (n, 1) position of B's first token
@@ -134,28 +135,28 @@ class PretrainingData:
         segment_1 = first if self.vocabulary.segments else last + 1
         return Placement(source, in_a | in_b, last[:, 0] + 1, segment_1[:, 0])
 
-    def _place_segments(self, plan: Plan) -> Placement:
-        """[CLS] sentences [SEP], with one more [SEP] where a document begins inside."""
-        separators = np.zeros((len(plan), self.length), bool)
-        for s in np.unique(plan[:, 0]):
-            rows = np.flatnonzero(plan[:, 0] == s)
-            row, before, nth = inner_borders(self.shards[s], plan[rows, 1], plan[rows, 2])
-            separators[rows[row], 1 + before + nth] = True
-        column = np.arange(self.length)
-        lengths = plan[:, 2] - plan[:, 1] + separators.sum(1) + 2
-        inside = (column > 0) & (column < lengths[:, None] - 1)
-        source = plan[:, 1, None] + column - 1 - np.cumsum(separators, axis=1)
-        return Placement(source, inside & ~separators, lengths, lengths)
-
     def _gather(self, plan: Plan, placement: Placement) -> NDArray[np.int64]:
         """(n, L) token ids: [CLS], the text, [SEP] at the other positions of each instance, padding."""
         v = self.vocabulary
         ids = np.where(np.arange(self.length) < placement.lengths[:, None], v.sep_id, v.pad_id)
         ids[:, 0] = v.cls_id
-        for s in np.unique(plan[:, 0]):
-            in_shard = placement.is_text & (plan[:, :1] == s)
+        for s in np.unique(shards := plan.T[0]):
+            in_shard = placement.is_text & (shards[:, None] == s)
             ids[in_shard] = self.shards[s].tokens[placement.source[in_shard]]
         return ids
+
+    def _place_segments(self, plan: Plan) -> Placement:
+        """[CLS] sentences [SEP], with one more [SEP] where a document begins inside."""
+        separators, column = np.zeros((len(plan), self.length), bool), np.arange(self.length)
+        shards, starts, stops = plan.T[:3]  # (n,) each; there is no B
+        for s in np.unique(shards):
+            rows = np.flatnonzero(shards == s)
+            row, before, nth = inner_borders(self.shards[s], starts[rows], stops[rows])
+            separators[rows[row], 1 + before + nth] = True
+        lengths = stops - starts + separators.sum(1) + 2
+        inside = (column > 0) & (column < lengths[:, None] - 1)
+        source = starts[:, None] + column - 1 - np.cumsum(separators, axis=1)
+        return Placement(source, inside & ~separators, lengths, lengths)
 
     def _continues(self, ids: NDArray[np.int64], is_text: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """(n, L) positions that continue the word in the position before."""
@@ -167,10 +168,10 @@ class PretrainingData:
     def _random_numbers(self, mask_key: tuple[int, ...], plan_rows: NDArray[np.int64]) -> RandomNumbers:
         """The random numbers of these rows. Each generator gives those of all its rows, of which some are used."""
         parts, ngrams = [], self.masking is not None and self.masking.ngrams > 1
-        for number, members in runs(plan_rows // GENERATOR_ROWS):
-            rng, shape = generator(*mask_key, number), (GENERATOR_ROWS, self.length)
+        for number, members in runs(plan_rows // CHUNK_ROWS):
+            rng, shape = generator(*mask_key, number), (CHUNK_ROWS, self.length)
             numbers = RandomNumbers.of(rng, shape, self.vocabulary.size, ngrams)
-            parts.append(numbers.rows(plan_rows[members] % GENERATOR_ROWS))
+            parts.append(numbers.rows(plan_rows[members] % CHUNK_ROWS))
         return RandomNumbers.join(parts)
 
     def batches(self, size: int, most: int) -> Iterator[Batch]:
@@ -178,12 +179,15 @@ class PretrainingData:
         counts = ((group, len(self.stream.group(group).order)) for group in range(self.stream.groups))
         ranges = ((group, start, min(size, n - start)) for group, n in counts for start in range(0, n, size))
         for group, start, count in itertools.islice(ranges, most):
-            yield self.take(Position(group, start), count)[0]
+            yield self.take(StreamPosition(group, start), count)[0]
+
+
+# ---- the batches of one update, for several processes and micro-batches
 
 
 def select(
-    stream: InstanceStream, position: Position, count: int, parts: Sequence[range]
-) -> tuple[list[list[Selection]], Position]:
+    stream: InstanceStream, position: StreamPosition, count: int, parts: Sequence[range]
+) -> tuple[list[list[Selection]], StreamPosition]:
     """The next `count` instances of the stream, divided into `parts` by their rows; and the position after them.
 
     Rows that are in no part are left out: those of other processes.
@@ -203,23 +207,24 @@ def select(
 
 @dataclass(frozen=True)
 class BatchRequest:
-    """The batches of one update: their stream, where they begin in it, and their rows."""
+    """The batches of one update: of which phase, where they begin in its stream, and their rows."""
 
-    stream: int
-    position: Position
+    phase: int  # index of its PretrainingData
+    position: StreamPosition
     count: int  # instances of the update, over all processes
     parts: tuple[range, ...]  # rows of each micro-batch of this process
 
 
 class BatchSource:
-    """The batches of some streams, made when they are requested. prefetch.Prefetcher makes them ahead."""
+    """The batches of all phases, made when they are requested. prefetch.Prefetcher makes them ahead."""
 
     def __init__(self, data: Sequence[PretrainingData]):
+        """data: of each phase."""
         self.data = tuple(data)
 
-    def take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
+    def take(self, request: BatchRequest) -> tuple[list[Arrays], StreamPosition]:
         """The micro-batches of an update, and the position after it."""
-        data = self.data[request.stream]
+        data = self.data[request.phase]
         selections, after = select(data.stream, request.position, request.count, request.parts)
         return [data.make(part) for part in selections], after
 

@@ -16,9 +16,10 @@ Input formats (RoBERTa 4.2, table 2). A segment-pair is the paper's; a sentence-
 full-sentences and doc-sentences are one segment of as many whole sentences as fit, across documents or not. One segment
 is cut the same way in every pass, and only its masks change. The offsets tell where a document begins inside it.
 
-Wrong pairs. At random half of the pairs are wrong. For next-sentence prediction B is then random; for sentence-order
-prediction (ALBERT 3.1) A and B are swapped. An instance of a single sentence is always wrong: nothing is left to follow
-A or to be swapped with it, so B is random for both, as in the original code and ALBERT's.
+Negative pairs (label 1; `is_random_next` of the original code). At random half of the pairs are negative. For
+next-sentence prediction B is then random; for sentence-order prediction (ALBERT 3.1) A and B are swapped. A pair from a
+chunk of one sentence is always negative: nothing is left to follow A or to be swapped with it, so B is random for both,
+as in the original code and ALBERT's.
 """
 
 import random
@@ -35,11 +36,11 @@ from .store import Shard
 
 BLOCK_TOKENS = 1_000_000  # about this many tokens in a block
 GROUP_BLOCKS = 16  # blocks whose instances are shuffled together
-GENERATOR_ROWS = 256  # instances whose masks come from one random generator
+CHUNK_ROWS = 256  # instances whose masks come from one random generator
 
 InputFormat = Literal["segment-pair", "sentence-pair", "full-sentences", "doc-sentences"]
 
-# (n, 6): shard, a_start, a_stop, b_start, b_stop, is_wrong. For one segment, B is empty and is_wrong is IGNORED.
+# (n, 6): shard, a_start, a_stop, b_start, b_stop, pair_label. For one segment, B is empty and pair_label is IGNORED.
 Plan = NDArray[np.int64]
 
 
@@ -69,7 +70,7 @@ GROUP_ORDER, BLOCK_ORDER, SPANS, ROWS_AND_MASKS, CHUNK_ORDER = range(1, 6)  # th
 
 
 @dataclass(frozen=True)
-class Position:
+class StreamPosition:
     """The position in a stream."""
 
     group: int = 0  # number of the block group, counted over all epochs
@@ -92,7 +93,7 @@ def generator(*key: int) -> np.random.Generator:
 def plan_document(
     document: int, offsets: Sequence[int], sentences: "SentenceOffsets", target: int, longest: int, rng: random.Random
 ) -> Iterator[tuple[int, int, int, int, bool]]:
-    """The instances of one document, as spans of token offsets (a_start, a_stop, b_start, b_stop, is_wrong).
+    """The instances of one document, as spans of token offsets (a_start, a_stop, b_start, b_stop, is_negative).
 
     offsets: token offset of each sentence and of the document's end. target: tokens to aim at; longest: tokens at most;
     both without [CLS] and [SEP]. Calls `rng` in the order of create_instances_from_document, so that the original's
@@ -108,14 +109,14 @@ def plan_document(
         in_a = rng.randint(1, count - 1) if count >= 2 else 1
         start, middle, stop = offsets[first], offsets[first + in_a], offsets[i + 1]
         a, b = [start, middle], [middle, stop]
-        is_wrong = count == 1 or rng.random() < 0.5
-        if is_wrong and sentences.swaps and count > 1:
+        is_negative = count == 1 or rng.random() < 0.5
+        if is_negative and sentences.swaps and count > 1:
             a, b = b, a
-        elif is_wrong:
+        elif is_negative:
             b = sentences.random_span(document, target - (a[1] - a[0]), rng)
             i -= count - in_a  # put back the sentences that B would have had
         truncate_pair(a, b, longest, rng)
-        yield a[0], a[1], b[0], b[1], is_wrong
+        yield a[0], a[1], b[0], b[1], is_negative
         i += 1
         first = i
 
@@ -130,13 +131,13 @@ def plan_sentence_pairs(
     i = 0
     while i < len(offsets) - 1:
         a, b, used = [offsets[i], offsets[i + 1]], list(offsets[i + 1 : i + 3]), 2
-        is_wrong = len(b) < 2 or rng.random() < 0.5
-        if is_wrong and sentences.swaps and len(b) == 2:
+        is_negative = len(b) < 2 or rng.random() < 0.5
+        if is_negative and sentences.swaps and len(b) == 2:
             a, b = b, a
-        elif is_wrong:
+        elif is_negative:
             b, used = sentences.random_span(document, 1, rng), 1
         truncate_pair(a, b, longest, rng)
-        yield a[0], a[1], b[0], b[1], is_wrong
+        yield a[0], a[1], b[0], b[1], is_negative
         i += used
 
 
@@ -153,7 +154,7 @@ def truncate_pair(a: list[int], b: list[int], longest: int, rng: random.Random) 
 class SentenceOffsets:
     """Sentence and document offsets of one shard, and random second segments.
 
-    swaps: wrong pairs have their segments swapped, not a random second segment.
+    swaps: negative pairs have their segments swapped, not a random second segment.
     """
 
     def __init__(self, shard: Shard, swaps: bool = False):
@@ -181,49 +182,10 @@ class SentenceOffsets:
         return [start, int(self.offsets[i])]
 
 
-def pack_sentences(shard: Shard, documents: range, limit: int, gap: int) -> tuple[NDArray[np.int64], ...]:
-    """Starts and stops of spans that hold as many whole sentences as fit in `limit` tokens; every token is in one span.
-
-    gap: tokens that the border of two documents takes; if it is more than `limit`, no span crosses one. A sentence
-    longer than `limit` counts as several.
-    """
-    edges = shard.documents[[documents.start, documents.stop]]
-    offsets = shard.sentences[edges[0] : edges[1] + 1]
-    sentence, nth = expand_counts(-(-np.diff(offsets) // limit))
-    starts = offsets[sentence] + limit * nth
-    stops = np.minimum(starts + limit, offsets[sentence + 1])
-    # With `gap` added for every border before it, the size of a span is the difference of two numbers.
-    borders = gap * np.searchsorted(shard.documents[documents.start + 1 : documents.stop], edges[0] + sentence, "right")
-    following = np.searchsorted(stops + borders, starts + borders + limit, "right").tolist()
-    firsts, i = [], 0
-    while i < len(following):
-        firsts.append(i)
-        i = following[i]
-    first = np.array(firsts, np.int64)
-    return starts[first], stops[np.append(first, len(starts))[1:] - 1]
-
-
-def inner_borders(shard: Shard, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
-    """Where documents begin inside spans of tokens (borders at a span's ends do not count).
-
-    Returns for each border: the row of its span, the span's tokens before it, and the span's borders before it.
-    """
-    first = np.searchsorted(shard.documents, np.searchsorted(shard.sentences, starts, "right"))
-    end = np.searchsorted(shard.documents, np.searchsorted(shard.sentences, stops))
-    row, nth = expand_counts(end - first)
-    return row, shard.sentences[shard.documents[first[row] + nth]] - starts[row], nth
-
-
-def expand_counts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each index repeated `counts` times, and the number of the repetition: [2, 0, 1] gives [0, 0, 2] and [0, 1, 0]."""
-    index = np.repeat(np.arange(len(counts)), counts)
-    return index, np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)
-
-
 def plan_block(
     shard: Shard, documents: range, length: int, config: InstanceConfig, key: tuple[int, ...], separators: int = 1
 ) -> NDArray[np.int64]:
-    """A `Plan` (n, 5), without the shard, of some of its documents in their order; a pure function of the arguments.
+    """(n, 5): a `Plan` without the shard, of some of its documents in their order; a pure function of the arguments.
 
     separators: special tokens between the two segments of a pair (RoBERTa has two).
     """
@@ -252,8 +214,9 @@ def plan_block(
 class InstanceStream:
     """The endless, shuffled stream of instances of some shards at one sequence length.
 
-    A block group has a number, counted over all epochs (`Position.group`), and a place in its pass. `group(number)` is
-    a BlockGroup; the last two are kept in memory.
+    A block group has a number, counted over all epochs (`StreamPosition.group`), and a place in its pass. Example: 40
+    blocks are 3 groups per epoch; with `dupe_factor` 10, group 31 is the second one of epoch 10, which is pass 0 again.
+    `group(number)` is a BlockGroup; the last two are kept in memory.
     """
 
     def __init__(self, shards: Sequence[Shard], length: int, config: InstanceConfig, seed: int, separators: int = 1):
@@ -296,19 +259,19 @@ class InstanceStream:
         return int(generator(self.seed, GROUP_ORDER, epoch).permutation(self.groups)[nth])
 
     def _make_group(self, number: int) -> BlockGroup:
-        """Block group `number`: instances in random order, so that rows that share a generator of masks come together.
+        """Block group `number`: instances in a random order that is the same in every epoch of a pass.
 
-        The plan is the same in every epoch of a pass; the order of its chunks of GENERATOR_ROWS rows differs.
+        Chunks of CHUNK_ROWS rows share a random generator of masks, so they stay together; each epoch shuffles them.
         """
         epoch, place = number // self.groups, self._place(number)
         plan = np.concatenate([np.empty((0, 6), np.int64), *self.plans(number)])
         key = (self.seed, ROWS_AND_MASKS, self.pass_of(number), self.length, place)
         plan = plan[generator(*key).permutation(len(plan))]
-        chunks = np.array_split(np.arange(len(plan)), range(GENERATOR_ROWS, len(plan), GENERATOR_ROWS))
+        chunks = np.array_split(np.arange(len(plan)), range(CHUNK_ROWS, len(plan), CHUNK_ROWS))
         shuffled = generator(self.seed, CHUNK_ORDER, epoch, place).permutation(len(chunks))
         return BlockGroup(plan, np.concatenate([chunks[chunk] for chunk in shuffled]), key)
 
-    def take(self, position: Position, count: int) -> tuple[list[tuple[int, NDArray[np.int64]]], Position]:
+    def take(self, position: StreamPosition, count: int) -> tuple[list[tuple[int, NDArray[np.int64]]], StreamPosition]:
         """The next `count` instances as [(number of a block group, rows of its plan)], and the position after them."""
         selected: list[tuple[int, NDArray[np.int64]]] = []
         empty = 0
@@ -321,8 +284,8 @@ class InstanceStream:
             empty = 0 if len(rows) else empty + 1
             if empty > self.groups:
                 raise ValueError("no training instance can be made from this corpus")
-            used = position.offset + len(rows)
-            position = Position(position.group + 1) if used >= len(order) else Position(position.group, used)
+            group, offset = position.group, position.offset + len(rows)
+            position = StreamPosition(group + 1) if offset >= len(order) else StreamPosition(group, offset)
         return selected, position
 
 
@@ -335,5 +298,48 @@ def _blocks(shard: Shard) -> list[range]:
 def runs(values: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
     """Runs of equal neighbours: the value, and the slice that holds it. Values are not negative."""
     edges = np.flatnonzero(np.diff(values, prepend=-1))
-    for start, stop in zip(edges, [*edges[1:], len(values)], strict=True):
+    for start, stop in zip(edges, [*edges, len(values)][1:], strict=True):
         yield int(values[start]), slice(start, stop)
+
+
+# ---- one segment of whole sentences (RoBERTa)
+
+
+def pack_sentences(shard: Shard, documents: range, limit: int, gap: int) -> tuple[NDArray[np.int64], ...]:
+    """Starts and stops of spans that hold as many whole sentences as fit in `limit` tokens; every token is in one span.
+
+    gap: tokens that the border of two documents takes; if it is more than `limit`, no span crosses one. A sentence
+    longer than `limit` counts as several. Example: sentences of 4, 3 and 5 tokens, the last one of the next document,
+    are two spans of 7 and 5 tokens with limit 10, and one of 12 (and a gap of 1) with limit 13.
+    """
+    edges = shard.documents[[documents.start, documents.stop]]
+    offsets = shard.sentences[edges[0] : edges[1] + 1]
+    sentence, nth = expand_counts(-(-np.diff(offsets) // limit))
+    starts = offsets[sentence] + limit * nth
+    stops = np.minimum(starts + limit, offsets[sentence + 1])
+    # With `gap` added for every border before it, the size of a span is the difference of two numbers.
+    borders = gap * np.searchsorted(shard.documents[documents.start + 1 : documents.stop], edges[0] + sentence, "right")
+    following = np.searchsorted(stops + borders, starts + borders + limit, "right").tolist()
+    firsts, i = [], 0
+    while i < len(following):
+        firsts.append(i)
+        i = following[i]
+    first = np.array(firsts, np.int64)
+    return starts[first], stops[np.append(first, len(starts))[1:] - 1]
+
+
+def inner_borders(shard: Shard, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+    """Where documents begin inside spans of tokens (borders at a span's ends do not count).
+
+    Returns for each border: the row of its span, the span's tokens before it, and the span's borders before it.
+    """
+    first = np.searchsorted(shard.documents, np.searchsorted(shard.sentences, starts, "right"))
+    end = np.searchsorted(shard.documents, np.searchsorted(shard.sentences, stops))
+    row, nth = expand_counts(end - first)
+    return row, shard.sentences[shard.documents[first[row] + nth]] - starts[row], nth
+
+
+def expand_counts(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Each index repeated `counts` times, and the number of the repetition: [2, 0, 1] gives [0, 0, 2] and [0, 1, 0]."""
+    index = np.repeat(np.arange(len(counts)), counts)
+    return index, np.arange(len(index)) - np.repeat(np.cumsum(counts) - counts, counts)

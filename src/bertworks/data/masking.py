@@ -1,12 +1,13 @@
 """Which positions are predicted, and what replaces their tokens (paper, 3.1 and A.1; create_masked_lm_predictions).
 
 80 % of the chosen tokens become [MASK]. If all did, pre-training would differ from fine-tuning, whose inputs have no
-[MASK]. So 10 % become a random token and 10 % stay: as the encoder cannot know which tokens are to be predicted, it has
-to compute a vector of every token from its context (A.1). The end of `mask` has the three cases.
+[MASK]. So 10 % become a random token: as the encoder cannot know which tokens are to be predicted, it has to compute a
+vector of every token from its context. And 10 % stay, which biases this vector towards the observed token (A.1). The
+end of `mask` has the three cases.
 
-All instances of a batch are masked at once. Their random numbers depend on (seed, pass, length, block group, generator)
-alone; 256 instances share one generator. Whole words (the original code's later option) and n-grams (ALBERT 4.1, and
-its function of that name) are chosen by the second half of the file.
+All instances that a batch has of one block group are masked at once. Their random numbers depend on (seed, pass,
+length, block group, generator) alone; 256 instances share one generator. Whole words (the original code's later option)
+and n-grams (ALBERT 4.1, and its function of that name) are chosen by the second half of the file.
 
 Shapes: n instances, L positions, P predictions at most (max_predictions_per_seq).
 """
@@ -160,29 +161,29 @@ def _choose_ngrams(
     starts = candidates & ~continues
     every, first = np.arange(len(candidates)), candidates.argmax(1)
     starts[every, first] = candidates[every, first]  # the first candidate begins a word in any case
-    word, counts = np.cumsum(starts, 1) - 1, starts.sum(1)  # (n, L) the word of each candidate; (n,) words
+    word, counts = np.cumsum(starts, 1) - 1, starts.sum(1)  # (n, L) number of each candidate's word; (n,) words
     most, longest = int(counts.max(initial=1)), int(lengths.max(initial=1))
     # (n, words) of each word: its priority, the words of an n-gram that begins with it, and its tokens
-    priorities, words = np.ones((len(counts), most), np.float32), np.ones((len(counts), most), np.int64)
+    priorities, ngram_words = np.ones((len(counts), most), np.float32), np.ones((len(counts), most), np.int64)
     row, column = starts.nonzero()
-    priorities[row, word[starts]], words[row, word[starts]] = priority[row, column], lengths[row, column]
-    sizes = np.bincount((every[:, None] * most + word)[candidates], minlength=words.size).reshape(words.shape)
+    priorities[row, word[starts]], ngram_words[row, word[starts]] = priority[row, column], lengths[row, column]
+    sizes = np.bincount((every[:, None] * most + word)[candidates], minlength=ngram_words.size).reshape(-1, most)
     ends = np.pad(np.cumsum(sizes, 1), ((0, 0), (1, 0)))  # (n, words + 1) tokens before each word, and of all
-    masked, budget, rows = np.zeros(words.shape, bool), targets.copy(), every
+    masked_words, budget, rows = np.zeros(ngram_words.shape, bool), targets.copy(), every
     for step, ranked in enumerate(_ranked(priorities).T):
         rows = rows[(budget[rows] > 0) & (step < counts[rows])]
         if not len(rows):
             break
         start = ranked[rows]
-        stop = np.minimum(start + words[rows, start], counts[rows])
+        stop = np.minimum(start + ngram_words[rows, start], counts[rows])
         for _ in range(longest - 1):
             stop -= (ends[rows, stop] - ends[rows, start] > budget[rows]) & (stop > start + 1)
         size = ends[rows, stop] - ends[rows, start]
         fits = size <= budget[rows]
         for i in range(longest):
-            fits &= ~masked[rows, np.minimum(start + i, stop - 1)]
+            fits &= ~masked_words[rows, np.minimum(start + i, stop - 1)]
         for i in range(longest):
             inside = fits & (start + i < stop)
-            masked[rows[inside], start[inside] + i] = True
+            masked_words[rows[inside], start[inside] + i] = True
         budget[rows] -= np.where(fits, size, 0)
-    return candidates & np.take_along_axis(masked, np.maximum(word, 0), 1)
+    return candidates & np.take_along_axis(masked_words, np.maximum(word, 0), 1)

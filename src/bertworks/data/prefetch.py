@@ -19,7 +19,7 @@ from dataclasses import replace
 from ..files import InputError
 from ..workers.local import Workers
 from .batches import Arrays, BatchRequest, BatchSource, PretrainingData, Selection, select
-from .instances import InstanceStream, Plan, Position
+from .instances import InstanceStream, Plan, StreamPosition
 
 POSITIONS = 1 << 21  # positions of all batches that are made ahead, about; a position takes about 17 bytes
 MAX_UPDATES = 32  # that are made ahead
@@ -63,7 +63,7 @@ class PrefetchedPlans(InstanceStream):
 
 
 class Prefetcher(BatchSource):
-    """The batches of some streams, of which worker processes always make those of the next updates.
+    """The batches of all phases, of which worker processes always make those of the next updates.
 
     `take` gives the batches of an update at any position. If it is the one after the last update, workers have made it
     already. The processes start at the first call, and end with `close` or with their parent.
@@ -75,9 +75,9 @@ class Prefetcher(BatchSource):
         self.workers = workers
         self._pool: Workers | None = None
         self._streams: list[PrefetchedPlans] = []
-        self._pending: deque[tuple[BatchRequest, Future[list[Arrays]], Position]] = deque()
+        self._pending: deque[tuple[BatchRequest, Future[list[Arrays]], StreamPosition]] = deque()
 
-    def take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
+    def take(self, request: BatchRequest) -> tuple[list[Arrays], StreamPosition]:
         """The micro-batches of an update, and the position after it. Raises InputError if a worker was killed."""
         try:
             return self._take(request)
@@ -96,7 +96,7 @@ class Prefetcher(BatchSource):
         self._pool, self._streams = None, []
         self._pending.clear()
 
-    def _take(self, request: BatchRequest) -> tuple[list[Arrays], Position]:
+    def _take(self, request: BatchRequest) -> tuple[list[Arrays], StreamPosition]:
         self._start()
         if not self._pending or self._pending[0][0] != request:  # the first update, or the first of a phase
             for _, unused, _ in self._pending:
@@ -121,12 +121,12 @@ class Prefetcher(BatchSource):
 
     def _max_updates(self, request: BatchRequest) -> int:
         """How many updates are made ahead: enough to plan a block meanwhile, unless they are large."""
-        positions = self.data[request.stream].length * sum(map(len, request.parts))
+        positions = self.data[request.phase].length * sum(map(len, request.parts))
         return min(MAX_UPDATES, max(2 * self.workers, POSITIONS // max(1, positions)))
 
     def _is_planned(self, request: BatchRequest) -> bool:
         """Whether the instances of an update can be selected without waiting for plans."""
-        stream, (group, offset) = self._streams[request.stream], (request.position.group, request.position.offset)
+        stream, (group, offset) = self._streams[request.phase], (request.position.group, request.position.offset)
         return stream.is_planned(group) and (
             offset + request.count < len(stream.group(group).order) or stream.is_planned(group + 1)
         )
@@ -134,20 +134,20 @@ class Prefetcher(BatchSource):
     def _submit(self, request: BatchRequest) -> None:
         """Have the batches of one update made."""
         assert self._pool is not None
-        stream = self._streams[request.stream]
+        stream = self._streams[request.phase]
         selections, after = select(stream, request.position, request.count, request.parts)
-        self._pending.append((request, self._pool.submit(_make, request.stream, selections), after))
+        self._pending.append((request, self._pool.submit(_make, request.phase, selections), after))
         # The next group is planned block by block while this one is read, the last block when four fifths are read.
         if after.offset:
             read = after.offset / len(stream.group(after.group).order)
             stream.plan_ahead(after.group + 1, min(1.0, 1.25 * read))
 
 
-def _plan(data: Sequence[PretrainingData], stream: int, pass_number: int, block: int) -> Plan:
-    """A worker's task: plan a block of one of the streams."""
-    return data[stream].stream.plan(pass_number, block)
+def _plan(data: Sequence[PretrainingData], phase: int, pass_number: int, block: int) -> Plan:
+    """A worker's task: plan a block of the stream of one phase."""
+    return data[phase].stream.plan(pass_number, block)
 
 
-def _make(data: Sequence[PretrainingData], stream: int, parts: list[list[Selection]]) -> list[Arrays]:
+def _make(data: Sequence[PretrainingData], phase: int, parts: list[list[Selection]]) -> list[Arrays]:
     """A worker's task: make the micro-batches of an update."""
-    return [data[stream].make(part) for part in parts]
+    return [data[phase].make(part) for part in parts]

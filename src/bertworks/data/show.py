@@ -10,7 +10,7 @@ from ..reporting.tables import counted
 from ..tokenizer import Tokenizer
 from .batches import PretrainingData
 from .identity import flat
-from .instances import Position
+from .instances import StreamPosition
 from .manifest import KINDS, SPLITS, flag_of
 from .opening import open_store
 from .store import Store
@@ -61,7 +61,7 @@ def _facts(store: Store) -> Iterator[tuple[str, str]]:
 
 def instances_as_text(data: PretrainingData, tokenizer: Tokenizer, count: int) -> Iterator[str]:
     """The first `count` instances as lines for a person to read; a predicted token is shown as `now<before>`."""
-    batch, _ = data.take(Position(), count)
+    batch, _ = data.take(StreamPosition(), count)
     was = {}
     if data.masking:
         used = batch["masked_labels"] >= 0

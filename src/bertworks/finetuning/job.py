@@ -163,7 +163,7 @@ class Job:
         return result
 
     def say(self, text: str) -> None:
-        if not self.quiet and self.world.main:
+        if not self.quiet and self.world.is_main:
             print(text, file=sys.stderr)
 
 

@@ -62,7 +62,7 @@ def joined_job(
     if config.teacher:
         refuse_export(find_model(config.teacher))
     with prepared_process(), joined_world() as world:
-        if world.main and not quiet:
+        if world.is_main and not quiet:
             counts = f"{len(data.train):,} training rows and {len(data.dev):,} development rows"
             print(f"{task.name}: tokenizing {counts}", file=sys.stderr)
         job = replace(Job.of(config, task, data, folder, world, quiet), on_record=on_record)
@@ -130,7 +130,7 @@ def run_seed(job: Job, seed: int, out: Path) -> dict[str, Any] | None:
     with open_run(run.run, keep_state=False) as results:
         if results is not None:
             return results
-        loop = run.loop()
+        loop = run.build_loop()
         job.say(opening(job, run.config))
         if not train(loop):
             return None
@@ -146,7 +146,7 @@ class SeedRun:
         self.fresh: list[str] = []  # randomly initialized parts of the model
         self.evaluation: EvaluationResult | None = None  # the last evaluation
 
-    def loop(self) -> TrainingLoop:
+    def build_loop(self) -> TrainingLoop:
         """The loop, new or resumed. The model has the embeddings of its texts alone until it is saved."""
         job, config = self.job, self.config
         self.model, self.fresh = start_model(config, job.folder, job.kind.head, job.task.labels)
@@ -204,7 +204,7 @@ class SeedRun:
             "fresh": self.fresh,
             **run_facts(loop),
         }
-        if job.world.main:
+        if job.world.is_main:
             self._write(results, evaluation)
         return results
 
@@ -306,7 +306,7 @@ def summarise(config: FinetuneConfig, runs: list[dict[str, Any]], out: Path, wor
         "without_collapsed": {"n": len(sound), **_mean_and_std(sound)},
         "seconds": sum(run["seconds"] for run in runs),
     }
-    if world.main:
+    if world.is_main:
         write_text(out / RECIPE, to_toml(config))
     return write_results(out, results, world)
 

@@ -1,4 +1,4 @@
-"""BERT's encoder (Devlin et al. 2019, section 3 and figure 2): embeddings, Transformer layers, pooler.
+"""BERT's encoder (Devlin et al. 2019, section 3): embeddings (figure 2), Transformer layers (figure 3), pooler.
 
 Attention is the only operation that mixes tokens; everything else works on single token vectors. Therefore attention
 and dropout are passed in: embeddings, attention, feed-forward network and layer do not depend on padding, devices or
@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from .attention import Attention
 from .config import ModelConfig
-from .dropout import POOLER_SITE, Dropout, DropoutKey, LayerDropout, SiteDropout
-from .forward import EncoderOutput, ForwardOptions, Reference
+from .dropout import POOLER_SITE, DropoutKey, HeadDropout, LayerDropout, SiteDropout
+from .forward import EncoderOutput, ForwardOptions, ReferenceBackend
 from .layout import Layout
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -108,7 +108,7 @@ class Layer(nn.Module):
     """x = LN(x + attention(x)); x = LN(x + feed_forward(x)). With norm "pre" x = x + f(LN(x)) for both."""
 
     def __init__(self, config: ModelConfig, first: bool = False):
-        """first: whether it is the first layer of an encoder, which ModernBERT gives normalised embeddings."""
+        """first: whether it is the first layer of an encoder, which ModernBERT gives normalized embeddings."""
         super().__init__()
         if config.layer_type != "attention":
             raise ValueError(f"layer_type = {config.layer_type!r}: build the encoder with build_model (build.py)")
@@ -123,17 +123,17 @@ class Layer(nn.Module):
         """(T, D) to (T, D), or to the rows (R, D) that are used of the last layer."""
         if self.pre:
             update = self.attention(self.attention_norm(x), attention, dropout.attention_weights)
-            x = dropout.attention_output.add(attention.output_rows(x), update)  # x + dropout(update)
-            return dropout.output.add(x, self.feed_forward(self.output_norm(x)))
+            x = dropout.attention_output.residual(attention.output_rows(x), update)  # x + dropout(update)
+            return dropout.output.residual(x, self.feed_forward(self.output_norm(x)))
         update = self.attention(x, attention, dropout.attention_weights)
-        x = self.attention_norm(dropout.attention_output.add(attention.output_rows(x), update))
-        return self.output_norm(dropout.output.add(x, self.feed_forward(x)))
+        x = self.attention_norm(dropout.attention_output.residual(attention.output_rows(x), update))
+        return self.output_norm(dropout.output.residual(x, self.feed_forward(x)))
 
 
 class Pooler(nn.Linear):
     """A dense layer and tanh (DistilBERT: ReLU) on one vector of each sequence, (B, D) to (B, D) (modeling.py).
 
-    Of [CLS] it is the paper's C, which next-sentence prediction and classifiers read.
+    The paper's C is the last layer at [CLS]; the original code puts this layer between C and the heads that read it.
     """
 
     def __init__(self, config: ModelConfig):
@@ -174,8 +174,8 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(layer(config, first=number == 0 and not shared) for number in range(count))
         self.final_norm = layer_norm(config, self.width) if config.norm == "pre" else None
         self.pooler = build_pooler(config) if pooler else None
-        self.pooler_dropout = Dropout(config.head_dropout, POOLER_SITE) if config.rules.pooler_dropout else None
-        self.backend: Any = Reference()  # chooses how a batch is computed; build_model puts fast/'s Backend here
+        self.pooler_dropout = HeadDropout(config.head_dropout, POOLER_SITE) if config.rules.pooler_dropout else None
+        self.backend: Any = ReferenceBackend()  # chooses how a batch is computed; build_model puts fast/'s Backend here
 
     def forward(
         self,

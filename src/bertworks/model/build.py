@@ -13,7 +13,7 @@ from .bert import Encoder, Layer, encoders_in
 from .comparators import ConcatenatedEncoders, FeatureHead
 from .config import NO_TOP, HeadName, ModelConfig, TopConfig
 from .heads import TOKEN_HEADS, ClassificationHead, MaskedLMHead, Model, TokenHead
-from .initialization import initialise, start_with_position_heads
+from .initialization import initialize, start_with_position_heads
 from .recurrent import RecurrentLayer
 
 
@@ -57,7 +57,7 @@ def build_model(
     modules = {name: build_head(name, config, labels, width) for name in heads}
     model = accelerated(Model(encoder, modules, feature_head))
     if seed is not None:
-        initialise(model, config.initializer_range, torch.Generator().manual_seed(seed))
+        initialize(model, config.initializer_range, torch.Generator().manual_seed(seed))
         if config.start == "position-heads":
             for part in encoders_in(model):
                 start_with_position_heads(part)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ..files import InputError
 from .bert import Encoder, Layer
 from .config import ModelConfig, TopConfig
-from .dropout import Dropout, DropoutKey, head_site
+from .dropout import DropoutKey, HeadDropout, head_site
 from .forward import EncoderOutput
 from .layout import Layout
 from .recurrent import Recurrent
@@ -167,7 +167,7 @@ class FeatureHead(nn.Module):
         widths = [self.choice.width(width)] + [2 * config.bilstm_width] * config.bilstm_layers
         self.bilstm = nn.ModuleList(Recurrent(w, config.bilstm_width, config.cell, "both") for w in widths[:-1])
         site, rate = head_site(encoder.num_hidden_layers) + 1, encoder.hidden_dropout_prob
-        self.dropouts = nn.ModuleList(Dropout(rate, site + i) for i in range(config.bilstm_layers))
+        self.dropouts = nn.ModuleList(HeadDropout(rate, site + i) for i in range(config.bilstm_layers))
         self.width, self.direction = widths[-1], "pair" if config.bilstm_layers else encoder.direction
         self.W = config.bilstm_width if config.bilstm_layers else encoder.hidden_size  # of one direction
 

@@ -3,7 +3,7 @@
 Relatives: RoBERTa (Liu et al. 2019), ALBERT (Lan et al. 2019), DistilBERT (Sanh et al. 2019). Beyond BERT's limits:
 rotary positions (Su et al. 2021), pre-LayerNorm (Xiong et al. 2020), GeGLU (Shazeer 2020), local attention in
 alternation with global (Beltagy et al. 2020; Warner et al. 2024). The fields of ModelConfig to `pad_token_id` are those
-of the paper and of bert_config.json; the others are for relatives and later ideas.
+of the original code (bert_config.json) and of Hugging Face's config.json; the others are for relatives and later ideas.
 """
 
 from collections.abc import Iterator, Mapping

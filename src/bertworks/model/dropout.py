@@ -1,8 +1,8 @@
 """Dropout: x * mask / (1 - rate) (paper, A.2: 0.1 on all layers). Most of this file makes the masks reproducible.
 
 A *site* is the number of a dropout in the network: 0 for the embeddings, then three in each layer (`LayerDropout`),
-then the head's. On a CPU masks are a pure function of (seed, step, site, row of the batch, shape of a row). So resume
-is exact, and neither the number of processes nor that of micro-batches changes a mask.
+then the head's. On a CPU masks are a pure function of (seed, step, site, rate, row of the batch, shape of a row). So
+resume is exact, and neither the number of processes nor that of micro-batches changes a mask.
 
 On a CPU torch draws dropout masks one element at a time on one thread, which can take half of a training step. Here
 the masks come from NumPy's Philox, a counter-based generator. Its key is the seed, the step and the site; its counter
@@ -48,7 +48,7 @@ class SiteDropout:
             return x * self.mask * rescale(self.rate)
         return F.dropout(x, self.rate) if self.rate else x
 
-    def add(self, x: Tensor, update: Tensor) -> Tensor:
+    def residual(self, x: Tensor, update: Tensor) -> Tensor:
         """x + dropout(update), in one operation where the mask is known."""
         if self.mask is not None:
             return torch.add(x, update * self.mask, alpha=rescale(self.rate))
@@ -64,10 +64,17 @@ class LayerDropout(NamedTuple):
 
 
 class EncoderDropout(NamedTuple):
-    """The dropouts of an encoder in one forward pass. The pooler and the heads have modules (Dropout)."""
+    """The dropouts of an encoder in one forward pass. The pooler and the heads have modules (HeadDropout)."""
 
     embeddings: Callable[[Tensor], Tensor]  # of (T, E)
     layers: Sequence[Any]  # a LayerDropout of each, or what kernels take in its place
+
+
+def torch_dropout(config: ModelConfig, layers: int, training: bool) -> EncoderDropout:
+    """Dropout whose masks torch draws; none outside training."""
+    hidden = SiteDropout(config.hidden_dropout_prob if training else 0.0)
+    weights = SiteDropout(config.attention_probs_dropout_prob if training else 0.0)
+    return EncoderDropout(hidden, [LayerDropout(weights, hidden, hidden)] * layers)
 
 
 # ---- reproducible masks
@@ -156,13 +163,6 @@ def rescale(rate: float) -> float:
     return values / (values - dropped)
 
 
-def torch_dropout(config: ModelConfig, layers: int, training: bool) -> EncoderDropout:
-    """Dropout whose masks torch draws; none outside training."""
-    hidden = SiteDropout(config.hidden_dropout_prob if training else 0.0)
-    weights = SiteDropout(config.attention_probs_dropout_prob if training else 0.0)
-    return EncoderDropout(hidden, [LayerDropout(weights, hidden, hidden)] * layers)
-
-
 def keyed_dropout(
     config: ModelConfig, layers: int, key: DropoutKey, layout: Layout, output_positions: Tensor | None = None
 ) -> EncoderDropout:
@@ -172,18 +172,18 @@ def keyed_dropout(
     rates = (weights, hidden, hidden) if c.layer_type == "attention" else (0.0, 0.0, hidden)  # of a LayerDropout
     shapes = (B, c.num_attention_heads, L, L), (B, L, c.hidden_size), (B, L, c.hidden_size)
     sites = [range(layer_site(layer), layer_site(layer + 1)) for layer in range(layers)]
-    masks = iter(key.masks([site for three in sites for site in zip(three, rates, shapes, strict=True)]))
+    masks = key.masks([site for three in sites for site in zip(three, rates, shapes, strict=True)])
     dropouts = []
     for layer in range(layers):
-        weights_mask, *masks_of_tokens = next(masks), next(masks), next(masks)
+        weights_mask, *token_masks = masks[3 * layer : 3 * layer + 3]
         positions = output_positions if layer == layers - 1 else None
-        packed = [None if mask is None else layout.pack(mask.flatten(0, 1), positions) for mask in masks_of_tokens]
+        packed = [None if mask is None else layout.pack(mask.flatten(0, 1), positions) for mask in token_masks]
         dropouts.append(LayerDropout(SiteDropout(weights, weights_mask), *(SiteDropout(hidden, m) for m in packed)))
     of_embeddings = key.packed_mask(EMBEDDING_SITE, hidden, layout, c.embedding_width) if hidden else None
     return EncoderDropout(SiteDropout(hidden, of_embeddings), dropouts)
 
 
-class Dropout(nn.Module):
+class HeadDropout(nn.Module):
     """Dropout at one site above the layers: of a pooler or a head."""
 
     def __init__(self, rate: float, site: int):

@@ -1,6 +1,6 @@
-"""The options of a forward pass, the plan by which an encoder computes it, and its output.
+"""The options of a forward pass, the plan by which an encoder computes it, who makes the plan, and its output.
 
-A plan has the layout of the batch, and the attention and dropout of each layer. `Reference` makes plans with the
+A plan has the layout of the batch, and the attention and dropout of each layer. `ReferenceBackend` makes plans with the
 definitions of attention.py and dropout.py, or torch's function for the same attention. `build_model` puts the `Backend`
 of fast/backend.py in its place, which selects faster implementations; `loop.compute = "reference"` puts it back.
 
@@ -46,38 +46,6 @@ class ForwardOptions:
         return self.output_positions if is_complete and not needs_all else None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class EncoderOutput:
-    """The output of an encoder.
-
-    `packed` is the last layer on real tokens, (T, D), or (R, D) with `output_positions`; `layout` has the position of
-    each row. `pooled` (B, D) is the pooler's output on the first token, on the last one if the context is left only, or
-    on the mean of all (`classifier_pooling`); None without a pooler. The rest only if requested: `states`, the
-    embeddings and each layer's output in packed form; `hidden_states`, the same as (B, L, D), zeros on padding;
-    `attentions`, the weights (B, N, L, L) of each layer. With pre-LayerNorm only the last state is normalised.
-    """
-
-    packed: Tensor
-    layout: Layout
-    pooled: Tensor | None
-    states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
-
-    def __repr__(self) -> str:
-        """The shape instead of values."""
-        return f"EncoderOutput(last_hidden_state={(self.layout.B, self.layout.L, self.packed.shape[-1])})"
-
-    @cached_property
-    def hidden_states(self) -> tuple[Tensor, ...] | None:
-        """(B, L, D) each, embeddings first."""
-        return None if self.states is None else tuple(map(self.layout.restore, self.states))
-
-    @cached_property
-    def last_hidden_state(self) -> Tensor:
-        """(B, L, D), zeros on padding."""
-        return self.layout.restore(self.packed)
-
-
 def run_layer(layer: nn.Module, x: Tensor, attention: Attention, dropout: Any) -> Tensor:
     """The output of one layer as it is written, (T, D) to (T, D)."""
     return layer(x, attention, dropout)
@@ -100,10 +68,11 @@ class ForwardPlan:
         return self.layout if positions is None else self.layout.at(positions)
 
 
-class Reference:
-    """Selects attention step by step where it was requested, or its weights are returned, masked or dropped by a key.
+class ReferenceBackend:
+    """Makes plans with the definitions of attention.py and dropout.py.
 
-    Elsewhere torch's function computes the same.
+    Unless they are requested, or attention weights are returned, masked or dropped by a key, torch's function computes
+    the same attention.
     """
 
     def __init__(self, requested: bool = False):
@@ -119,8 +88,8 @@ class Reference:
         return build_plan("reference", encoder, layout, scopes, options)
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """(T, O): x (T, D) times weight (O, D) transposed, plus bias (O,), of the output layer, whose loss makes the
-        gradients (training/vocabulary_loss.py)."""
+        """(T, O): x (T, D) times weight (O, D) transposed, plus bias (O,): no part of a plan, but of the output layer,
+        whose loss makes the gradients (training/vocabulary_loss.py)."""
         return torch.mm(x, weight.T).add_(bias)  # addmm would copy the bias to every row
 
 
@@ -163,3 +132,35 @@ def attention_of_layers(
     if layer_attentions and positions is not None and len(positions) < layout.T:
         layer_attentions[-1] = replace(layer_attentions[-1], output_positions=positions)
     return layer_attentions
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EncoderOutput:
+    """The output of an encoder.
+
+    `packed` is the last layer on real tokens, (T, D), or (R, D) with `output_positions`; `layout` has the position of
+    each row. `pooled` (B, D) is the pooler's output on the first token, on the last one if the context is left only, or
+    on the mean of all (`classifier_pooling`); None without a pooler. The rest only if requested: `states`, the
+    embeddings and each layer's output in packed form; `hidden_states`, the same as (B, L, D), zeros on padding;
+    `attentions`, the weights (B, N, L, L) of each layer. With pre-LayerNorm only the last state is normalized.
+    """
+
+    packed: Tensor
+    layout: Layout
+    pooled: Tensor | None
+    states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+    def __repr__(self) -> str:
+        """The shape instead of values."""
+        return f"EncoderOutput(last_hidden_state={(self.layout.B, self.layout.L, self.packed.shape[-1])})"
+
+    @cached_property
+    def hidden_states(self) -> tuple[Tensor, ...] | None:
+        """(B, L, D) each, embeddings first."""
+        return None if self.states is None else tuple(map(self.layout.restore, self.states))
+
+    @cached_property
+    def last_hidden_state(self) -> Tensor:
+        """(B, L, D), zeros on padding."""
+        return self.layout.restore(self.packed)

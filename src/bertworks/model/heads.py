@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from .bert import Transform, encoders_in
 from .config import HeadName, ModelConfig
-from .dropout import Dropout, DropoutKey, head_site
+from .dropout import DropoutKey, HeadDropout, head_site
 from .forward import EncoderOutput
 from .layout import Layout, with_layout
 
@@ -25,10 +25,10 @@ POOLED_MULTIPLE = 16  # in inference the number of pooled tokens that the last l
 
 
 class MaskedLMHead(Transform):
-    """Dense, activation, LayerNorm; then the decoder, whose matrix is the word embeddings (3.1; run_pretraining.py).
+    """What is below the output matrix, and its bias: dense, activation, LayerNorm (3.1; run_pretraining.py).
 
-    `head(x)` takes (M, D) to (M, E), ready for the product with that matrix: `Model.masked_lm_logits` has all. A config
-    without `tie_word_embeddings` gives the decoder a matrix of its own.
+    `head(x)` takes (M, D) to (M, E), no logits yet: `Model.masked_lm_logits` has the product with the output matrix
+    too, which is the word embeddings. A config without `tie_word_embeddings` has another one, `decoder`.
     """
 
     def __init__(self, config: ModelConfig):
@@ -39,7 +39,9 @@ class MaskedLMHead(Transform):
 
 
 class ClassificationHead(nn.Linear):
-    """The pooled output C (B, D), dropout, K scores C W^T + b, whose softmax is P (section 4.1); K = 1 is a regression.
+    """Dropout of the pooled output (B, D), K scores, whose softmax is P (section 4.1); K = 1 is a regression.
+
+    The paper's heads read C, the last layer at [CLS]; the original code has the pooler between C and them.
 
     The head of next-sentence prediction is one without dropout (3.1, task 2): label 0 = B follows A, 1 = B is random.
     ALBERT's sentence-order head is one too: label 0 = A and B in their order, 1 = swapped.
@@ -47,7 +49,7 @@ class ClassificationHead(nn.Linear):
 
     def __init__(self, config: ModelConfig, labels: int, width: int, rate: float):
         super().__init__(width, labels)
-        self.dropout = Dropout(rate, head_site(config.num_hidden_layers))
+        self.dropout = HeadDropout(rate, head_site(config.num_hidden_layers))
 
     def forward(self, pooled: Tensor, dropout: DropoutKey | None = None) -> Tensor:
         """(B, D) to (B, K). `dropout`: key of the mask in training; None leaves it to torch."""
@@ -60,7 +62,7 @@ class TokenHead(nn.Linear):
     def __init__(self, config: ModelConfig, labels: int, width: int, rate: float):
         super().__init__(width, labels)
         self.transform = Transform(config, width, width, config.hidden_act) if config.rules.transform else None
-        self.dropout = Dropout(rate, head_site(config.num_hidden_layers))
+        self.dropout = HeadDropout(rate, head_site(config.num_hidden_layers))
 
     def forward(self, out: EncoderOutput, dropout: DropoutKey | None = None) -> Tensor:  # type: ignore[override]
         """(T, K) scores of the packed rows. `dropout`: key of the mask in training; None leaves it to torch."""
@@ -95,16 +97,6 @@ class Model(nn.Module):
         head = self.heads["mlm"]
         return F.linear(head(hidden), self.decoder, head.bias)  # type: ignore[arg-type]
 
-    @property
-    def supervised_head(self) -> str | None:
-        """The name of the head that is no pre-training objective's; None without one."""
-        return next((name for name in self.heads if name not in ("mlm", "nsp", "sop")), None)
-
-    @property
-    def depth(self) -> int | None:
-        """How many of the encoder's layers are computed; None: all, and its pooler."""
-        return None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth
-
     def encode(
         self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None, output_positions: Tensor | None = None
     ) -> EncoderOutput:
@@ -123,6 +115,18 @@ class Model(nn.Module):
             output_positions=output_positions,
         )
         return out if self.top is None else self.top(out, dropout)
+
+    # ---- fine-tuning and inference
+
+    @property
+    def supervised_head(self) -> str | None:
+        """The name of the head that is no pre-training objective's; None without one."""
+        return next((name for name in self.heads if name not in ("mlm", "nsp", "sop")), None)
+
+    @property
+    def depth(self) -> int | None:
+        """How many of the encoder's layers are computed; None: all, and its pooler."""
+        return None if self.top is None or self.top.config.needs_pooler else self.top.choice.depth
 
     def pool(self, batch: Mapping[str, Tensor], dropout: DropoutKey | None = None) -> Tensor | None:
         """`encode(batch, dropout).pooled`, (B, D), for which the last layer computes the pooled tokens only."""

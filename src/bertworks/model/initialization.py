@@ -18,7 +18,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 @torch.no_grad()
-def initialise(module: nn.Module, std: float, generator: torch.Generator) -> None:
+def initialize(module: nn.Module, std: float, generator: torch.Generator) -> None:
     """Truncated normal within two `std` for matrices and embeddings, 0 for biases, 1 for LayerNorm gains (modeling.py).
 
     Recurrent layers: uniform within one over the root of their width. Sinusoidal positions (embeddings that require no

@@ -34,8 +34,8 @@ class Layout:
     mask: Tensor | None  # (B, L) bool, True = real token
     index: Tensor | None  # (T,) position of each row: the real tokens, then some padding that fills up the last step
     inverse: Tensor | None  # (B*L,) row of each position; 0 for padding left out
-    static: bool = False  # whether no shape or branch may depend on the values of the mask
-    is_subset: bool = False  # whether it covers only some of the real tokens (of the last layer)
+    static: bool = False  # no shape or branch may depend on the values of the mask, as in a recorded CUDA graph
+    is_subset: bool = False  # it has only some real tokens: the last layer's output at masked positions and [CLS]
 
     @property
     def T(self) -> int:
@@ -80,18 +80,18 @@ class Layout:
     def token_inputs(
         self, input_ids: Tensor, token_type_ids: Tensor | None, offset: int
     ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """(B, L) ids and segments to (T,) ids, segments and indices of position embeddings.
+        """(B, L) ids and segments to (T,) ids, segments and position ids (indices of the position embeddings).
 
-        offset: embeddings before the first token's. With an offset only real tokens count, as in fairseq.
+        offset: position id of the first token. With an offset only real tokens count, as in fairseq.
         """
         ids, segments = input_ids.reshape(-1), None if token_type_ids is None else token_type_ids.reshape(-1)
         if offset and self.mask is not None:
-            embeddings = (self.mask.cumsum(1) - 1).clamp(min=0).view(-1) + offset
+            position_ids = (self.mask.cumsum(1) - 1).clamp(min=0).view(-1) + offset
         else:
-            embeddings = torch.arange(self.L, device=ids.device).expand(self.B, -1).reshape(-1) + offset
+            position_ids = torch.arange(self.L, device=ids.device).expand(self.B, -1).reshape(-1) + offset
         if self.index is None:
-            return ids, segments, embeddings
-        return ids[self.index], None if segments is None else segments[self.index], embeddings[self.index]
+            return ids, segments, position_ids
+        return ids[self.index], None if segments is None else segments[self.index], position_ids[self.index]
 
     def pack(self, x: Tensor, positions: Tensor | None = None) -> Tensor:
         """(B*L, D) to (T, D), or to (R, D) at these positions."""
@@ -125,14 +125,24 @@ class Layout:
         count = self.L if self.mask is None else self.mask.sum(1, keepdim=True)
         return self.restore(x).sum(1) / count
 
-    def ends(self, device: torch.device, last: bool) -> Tensor:
-        """(B,) row of each sequence's first, or last, real token."""
-        return self.rows(self.end_positions(device, last))
+    def rows(self, positions: Tensor) -> Tensor:
+        """The rows of these positions."""
+        return positions if self.inverse is None else self.inverse[positions]
+
+    def has(self, positions: Tensor) -> bool:
+        """Whether all these positions have rows. On a GPU this waits for the device."""
+        return self.index is None or torch.equal(self.index[self.rows(positions)], positions)
+
+    # ---- reading order: for poolers, recurrent layers and comparators
 
     def end_positions(self, device: torch.device, last: bool) -> Tensor:
         """(B,) position of each sequence's first, or last, real token."""
         first = torch.arange(self.B, device=device) * self.L
         return first + self._reading_ranks(device, from_right=last).argmin(1)
+
+    def ends(self, device: torch.device, last: bool) -> Tensor:
+        """(B,) row of each sequence's first, or last, real token."""
+        return self.rows(self.end_positions(device, last))
 
     def order(self, device: torch.device, from_right: bool) -> Tensor:
         """(B, L) columns in reading order: real tokens of each sequence from the left or right, then its padding."""
@@ -143,14 +153,6 @@ class Layout:
         columns = torch.arange(self.L, device=device).expand(self.B, -1)
         ranks = -columns if from_right else columns
         return ranks if self.mask is None else torch.where(self.mask, ranks, columns + self.L)
-
-    def rows(self, positions: Tensor) -> Tensor:
-        """The rows of these positions."""
-        return positions if self.inverse is None else self.inverse[positions]
-
-    def has(self, positions: Tensor) -> bool:
-        """Whether all these positions have rows. On a GPU this waits for the device."""
-        return self.index is None or torch.equal(self.index[self.rows(positions)], positions)
 
 
 def with_layout(batch: Batch) -> Batch:

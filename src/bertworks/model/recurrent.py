@@ -64,4 +64,4 @@ class RecurrentLayer(nn.Module):
 
     def forward(self, x: Tensor, attention: Attention, dropout: LayerDropout) -> Tensor:
         """(T, D) to (T, D). Of `attention` only the layout is used."""
-        return self.output_norm(dropout.output.add(x, self.recurrent(x, attention.layout)))
+        return self.output_norm(dropout.output.residual(x, self.recurrent(x, attention.layout)))

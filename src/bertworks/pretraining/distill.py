@@ -133,7 +133,7 @@ def start_loop(
     elif compute_dtype(config.loop.precision, device) is torch.float32:
         teacher = for_inference(teacher)
     objective = DistillationObjective(teacher, config.temperature, config.soft_targets == "all")
-    return source.loop(run, prepare_model(student, config.loop, run), objective, config.weights)
+    return source.build_loop(run, prepare_model(student, config.loop, run), objective, config.weights)
 
 
 def compare(

@@ -64,7 +64,7 @@ def pretrain(
             if results is not None:
                 return results
             check_phases(config, world)
-            loop = source.loop(run, start_model(config, init, run, source.store), PRETRAINING[config.objective])
+            loop = source.build_loop(run, start_model(config, init, run, source.store), PRETRAINING[config.objective])
             if not train_on_store(source, loop):
                 return None
             return finish(source, loop, "pretrain", {} if init is None else {"continued": True}, origin)
@@ -91,9 +91,12 @@ def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> Store
 
     finished: the run is, so the store needs no check. The first process of a node checks it for all of them.
 
-    Raises InputError for a damaged store.
+    Raises InputError for a damaged store, or one without the held-out documents that `keep_best` needs.
     """
     store = open_store(corpus, verify=not finished and is_first_of_node())
+    if (metric := config.loop.keep_best) and not store.shards("validation"):
+        advice = "leave it out, or build the store with a validation_share above 0"
+        raise InputError(f"loop.keep_best = {metric!r} needs held-out documents, and {corpus} has none; {advice}")
     tokenizer = tokenizer_of(store)
     check_unknown(store, tokenizer)
 
@@ -105,9 +108,8 @@ def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> Store
 
 def check_phases(config: PretrainConfig, world: World) -> None:
     """Raises InputError if a forward pass of a phase needs more memory than there is."""
-    for phase in config.phases:
-        tokens, shape = phase.tokens_of_pass(world.size), config.model
-        check_memory(tokens, shape.hidden_size, shape.num_hidden_layers, world.device)
+    tokens, shape = max(phase.tokens_of_pass(world.size) for phase in config.phases), config.model
+    check_memory(tokens, shape.hidden_size, shape.num_hidden_layers, world.device)
 
 
 def train_on_store(source: StoreTraining, loop: TrainingLoop) -> bool:
@@ -147,7 +149,7 @@ def finish(
     metrics = loop.metrics | {"unigram_entropy": store.unigram_entropy()}
     results = {"kind": kind, "metrics": metrics, **run_facts(loop), "instances": loop.progress.instances}
     results |= {"corpus": store.fingerprint, **facts}
-    if run.world.main:
+    if run.world.is_main:
         source.save_model(run.out / "model", model, {**results, **origin})
     return write_results(run.out, results, run.world)
 

@@ -4,13 +4,14 @@ What comes from the tokenizer, from model folders and from other processes is pa
 folder): ids, initial weights, a function that saves a model, and one that makes batches ahead of training.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..data.batches import BatchRequest, BatchSource, PretrainingData, Vocabulary, as_tensors
-from ..data.instances import Position
+from ..data.instances import StreamPosition
 from ..data.store import Store
 from ..files import InputError
 from ..model.heads import Model
@@ -30,25 +31,28 @@ GPU_WORKERS = 2  # processes that make batches where a GPU leaves the processor 
 SaveModel = Callable[[Path, Model, Mapping[str, Any]], None]
 """Writes a model folder, with facts about the model for its card."""
 Prefetch = Callable[[Sequence[PretrainingData], int], BatchSource]
-"""Starts a number of processes that make the batches of these streams ahead of training."""
+"""Starts a number of processes that make the batches of all phases ahead of training."""
 
 
 class PretrainingFeed:
-    """The batches of each phase in turn: a pure function of the run's progress."""
+    """The batches of each phase in turn, in the paper 90 % of the steps at length 128 and the rest at 512 (A.2).
+
+    A pure function of the run's progress.
+    """
 
     def __init__(self, config: PretrainConfig, store: Store, vocabulary: Vocabulary, world: World, prefetch: Prefetch):
         self.phases, self.world = config.phases, world
-        smallest = min(p.batch_size for p in config.phases)
-        if smallest < world.size:
+        if (smallest := min(p.batch_size for p in config.phases)) < world.size:
             raise InputError(f"batch_size {smallest} is less than the {world.size} processes; give each of them a row")
-        workers = config.workers if config.workers >= 0 else GPU_WORKERS if world.device.type == "cuda" else 0
+        automatic = GPU_WORKERS if world.device.type == "cuda" else 0
+        workers = automatic if config.workers < 0 else config.workers
         data = [config.data(store, "train", vocabulary, phase.length) for phase in config.phases]
         self.source = prefetch(data, workers) if workers else BatchSource(data)
 
     def __call__(self, progress: TrainerState, budget_used: float) -> AccumulationBatch:
         """The next batch; a new phase begins at the start of its own stream."""
         phase = self.phase_at(budget_used)
-        position = Position(progress.group, progress.offset) if phase == progress.phase else Position()
+        position = StreamPosition(progress.group, progress.offset) if phase == progress.phase else StreamPosition()
         ranges = self.micro_batches(self.phases[phase])
         arrays, after = self.source.take(BatchRequest(phase, position, self.phases[phase].batch_size, ranges))
         micro_batches = [(as_tensors(batch), rows.start) for batch, rows in zip(arrays, ranges, strict=True)]
@@ -61,12 +65,8 @@ class PretrainingFeed:
 
     def phase_at(self, budget_used: float) -> int:
         """The phase that is on when this fraction of the budget is used."""
-        end = 0.0
-        for i, phase in enumerate(self.phases):
-            end += phase.budget_fraction
-            if budget_used < end - 1e-9:
-                return i
-        return len(self.phases) - 1
+        ends = itertools.accumulate(phase.budget_fraction for phase in self.phases)
+        return next((i for i, end in enumerate(ends) if budget_used < end - 1e-9), len(self.phases) - 1)
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class StoreTraining:
     save_model: SaveModel
     prefetch: Prefetch
 
-    def loop(
-        self, run: "Run", model: Model, objective: Objective, weights: Mapping[str, float] | None = None
+    def build_loop(
+        self, run: "Run", model: Model, objective: Objective, loss_weights: Mapping[str, float] | None = None
     ) -> TrainingLoop:
-        """A new loop; `weights` are those of the terms in the loss."""
+        """A new loop. loss_weights: of the terms in the loss; 1 for those not named."""
         config, world = self.config, run.world
 
-        def evaluate_now(progress: TrainerState) -> dict[str, float]:
+        def compute_metrics(progress: TrainerState) -> dict[str, float]:
             """During training at the current phase's length, because the model has not yet been trained on longer ones.
 
             At the end, and where scores are compared to keep the best weights, at the last phase's.
@@ -96,12 +96,13 @@ class StoreTraining:
             return self.evaluate(model, objective, world, -1 if is_over or config.loop.keep_best else progress.phase)
 
         def save_snapshot(step: int) -> None:
-            if step in config.snapshots and world.main:
+            if step in config.snapshots and world.is_main:
                 self.save_model(run.out / "snapshots" / f"step-{step}", model, {"kind": "pretrain", "steps": step})
 
         feed = PretrainingFeed(config, self.store, self.vocabulary, world, self.prefetch)
-        trainer = Trainer(model, objective, feed, Optimizer(model, config.optim), world, config.loop, weights or {})
-        return TrainingLoop(trainer, run, evaluate_now, after_step=save_snapshot)
+        optimizer = Optimizer(model, config.optim)
+        trainer = Trainer(model, objective, feed, optimizer, world, config.loop, loss_weights or {})
+        return TrainingLoop(trainer, run, compute_metrics, after_step=save_snapshot)
 
     def evaluate(self, model: Model, objective: Objective, world: World, phase: int = -1) -> dict[str, float]:
         """The metrics on held-out text, cut into instances of one phase's length; phase: its index, -1: the last."""

@@ -114,20 +114,20 @@ class Decoder:
 
     def _rank(self, context: int, spans: Candidates, null: tuple[float, float] | None) -> Answers:
         """The n best of one question, no text twice. null: scores of no answer, None if there must be one."""
-        totals = spans.start_logit + spans.end_logit
-        best: dict[str, int] = {}  # candidates by their text, -1 = no answer
+        totals, no_answer = spans.start_logit + spans.end_logit, len(spans.first)  # "no answer" follows all spans
+        best: dict[str, int] = {}  # number of the best candidate of each text
         for i in np.argsort(-(totals if null is None else np.append(totals, sum(null))), kind="stable").tolist():
             if len(best) == self.limits.n_best_size:
                 break
-            if i == len(totals):
-                best[""] = -1
+            if i == no_answer:
+                best[""] = no_answer
             else:
                 best.setdefault(self._text(context, spans.first[i], spans.last[i]), i)
         if null is not None:
-            best.setdefault("", -1)
+            best.setdefault("", no_answer)
         pairs = [*zip(spans.start_logit.tolist(), spans.end_logit.tolist(), strict=True), null or (0.0, 0.0)]
-        logits = [pairs[i] for i in best.values()]  # -1 is the last
-        offsets = [self._characters(spans.first[i], spans.last[i]) if i >= 0 else (0, 0) for i in best.values()]
+        logits = [pairs[i] for i in best.values()]
+        offsets = [(0, 0) if i == no_answer else self._characters(spans.first[i], spans.last[i]) for i in best.values()]
         each = zip(best, offsets, softmax([sum(pair) for pair in logits]), logits, strict=True)
         answers = [Answer(text, *offset, probability, *pair) for text, offset, probability, pair in each]
         if null is None:

@@ -1,4 +1,4 @@
-"""The training settings of every recipe, the progress of a run, and the objectives of pre-training by name.
+"""The training settings of every recipe (paper, A.2), the objectives of pre-training by name, a run's progress.
 
 Importing this file loads no torch.
 """
@@ -15,26 +15,39 @@ T = TypeVar("T", bound=Any)  # a recipe, with a `loop`
 MAX_BATCH_SIZE = 1 << 20  # all rows of an update are drawn at once
 
 
-@dataclass
-class TrainerState:
-    """The progress of a run. `phase`, `group` and `offset` are the position of the next training instance."""
+@dataclass(frozen=True)
+class OptimConfig:
+    """Optimizer and learning rate."""
 
-    step: int = 0  # updates tried
-    updates: int = 0  # updates made: fewer than steps if some were skipped as not finite
-    phase: int = 0
-    group: int = 0  # number of the block group, counted over all epochs
-    offset: int = 0
-    tokens: int = 0  # tokens read, without padding
-    instances: int = 0
-    seconds: float = 0.0  # of training, over all run segments
-    skipped: int = 0  # updates skipped in a row
-    best: float | None = None  # best score so far, where a run keeps its best weights
-    since_best: int = 0  # evaluations since then
-    # loss and predictions of each term since the last record of the log; the losses are those of this process
-    loss_sums: dict[str, float] = field(default_factory=dict)
-    loss_counts: dict[str, float] = field(default_factory=dict)
-    lr: float = 0.0  # of the last update
-    kernels: str = ""  # name of the compiled kernels that the last update used; empty: none
+    lr: float = 1e-4  # peak learning rate
+    # optimizer. bert_adam: the original code's, AdamW without bias correction; adamw: with it; albert_lamb: LAMB, also
+    # without it; muon: Muon for the layers' matrices except query and key, AdamW for the rest
+    rule: Literal["bert_adam", "adamw", "albert_lamb", "muon"] = "bert_adam"
+    betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
+    eps: float = 1e-6  # Adam's epsilon, added to the denominator
+    weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
+    max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
+    warmup: float = 0.01  # warm-up as a fraction of the run (the paper: 10,000 of 1,000,000 steps)
+    # learning rate after the warm-up. google: the original code's linear decay, counted from step 0; hf: linear decay
+    # from the end of the warm-up, as Hugging Face; trapezoid: constant, then linear decay; constant: no decay
+    schedule: Literal["google", "hf", "trapezoid", "constant"] = "google"
+    layer_decay: float | None = None  # factor of the learning rate from each layer to the one below it; none: 1
+    muon_lr: float = 2e-3  # peak learning rate of the matrices that Muon updates
+    warmup_updates: int = 0  # minimum number of updates in the warm-up
+    decay: float = 0.4  # trapezoid: fraction of the run, at its end, in which the learning rate decays
+    # with model.start = position-heads: number of first updates in which query and key have a tenth of the learning
+    # rate, and word embeddings no gradient in the position subspace (docs/plateau.md)
+    protected_updates: int = 0
+
+    def __post_init__(self) -> None:
+        if self.lr <= 0 or self.muon_lr <= 0 or not 0 <= self.warmup < 1:
+            found = f"lr = {self.lr}, muon_lr = {self.muon_lr}, warmup = {self.warmup}"
+            raise ValueError(f"{found}; expected learning rates above 0, and 0 <= warmup < 1")
+        for name in ("decay", "layer_decay"):
+            if (value := getattr(self, name)) is not None and not 0 < value <= 1:
+                raise ValueError(f"{name} = {value}; expected above 0 and at most 1")
+        numbers = ("eps", "weight_decay", "max_grad_norm", "warmup_updates", "protected_updates")
+        check_least(self, numbers, 0, of="optim")
 
 
 @dataclass(frozen=True)
@@ -50,10 +63,10 @@ class LoopConfig:
     seed: int = 12345  # random seed of initial weights, order of the data, masks and dropout; 0 to 2^63 - 1
     # number type of matrix products in training; weights and evaluation are always float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    # code that computes the layers; auto: C kernels on a CPU (Linux, gcc), graph on a GPU; packed: the same without
-    # padding, on a GPU torch.compile; static: torch.compile on a GPU, and pre-training pads all batches of a phase to
-    # one shape; graph: as static, and a CUDA graph repeats each pass; eager: plain PyTorch; reference: model/bert.py as
-    # it is written (docs/heart.md)
+    # code that computes the layers; auto: packed on a CPU, graph on a GPU; packed: without padding, by C kernels on a
+    # CPU (Linux, gcc), by torch.compile on a GPU; static: pre-training pads all batches of a phase to one shape, by
+    # torch.compile on a GPU; graph: as static, and a CUDA graph repeats each pass; eager: plain PyTorch; reference:
+    # model/bert.py as it is written (docs/heart.md)
     compute: Literal["auto", "packed", "static", "graph", "eager", "reference"] = "auto"
     log_every: int = 50  # write a record to log.jsonl every so many steps; 0: only at the end
     # evaluate every so many steps; 0: at the end, in fine-tuning after each epoch
@@ -77,7 +90,7 @@ class LoopConfig:
         limits = [f"{amount} {unit}" for unit, amount in amounts.items() if getattr(self, unit)]
         return " or ".join(limits) + ", whichever comes first" * (len(limits) > 1)
 
-    def budget_used(self, progress: TrainerState) -> float:
+    def budget_used(self, progress: "TrainerState") -> float:
         """The fraction of the budget that is used, 0 to 1."""
         used = (progress.step, self.steps), (progress.tokens, self.tokens), (progress.seconds, 3600 * self.hours)
         return min(1.0, max(amount / budget if budget else 0.0 for amount, budget in used))
@@ -94,42 +107,6 @@ def without_budget(recipe: T, given: Collection[str]) -> T:
     """The recipe, without its budget if one of the `given` flags sets steps, tokens or hours, which replace it."""
     is_replaced = {"--loop.steps", "--loop.tokens", "--loop.hours"} & {*given}
     return replace(recipe, loop=replace(recipe.loop, steps=0, tokens=0, hours=0.0)) if is_replaced else recipe
-
-
-@dataclass(frozen=True)
-class OptimConfig:
-    """Optimizer and learning rate."""
-
-    lr: float = 1e-4  # peak learning rate
-    # optimizer. bert_adam: the paper's, AdamW without bias correction; adamw: with it; albert_lamb: LAMB without it;
-    # muon: Muon for the layers' matrices except query and key, AdamW for the rest
-    rule: Literal["bert_adam", "adamw", "albert_lamb", "muon"] = "bert_adam"
-    betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
-    eps: float = 1e-6  # Adam's epsilon, added to the denominator
-    weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
-    max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
-    warmup: float = 0.01  # warm-up as a fraction of the run (the paper: 10,000 of 1,000,000 steps)
-    # learning rate after the warm-up. google: the paper's linear decay, counted from step 0; hf: linear decay from the
-    # end of the warm-up, as Hugging Face; trapezoid: constant, then linear decay; constant: no decay
-    schedule: Literal["google", "hf", "trapezoid", "constant"] = "google"
-    layer_decay: float | None = None  # factor of the learning rate from each layer to the one below it; none: 1
-    muon_lr: float = 2e-3  # peak learning rate of the matrices that Muon updates
-    warmup_updates: int = 0  # minimum number of updates in the warm-up
-    decay: float = 0.4  # trapezoid: fraction of the run, at its end, in which the learning rate decays
-    # with model.start = position-heads: number of first updates in which query and key have a tenth of the learning
-    # rate, and word embeddings no gradient in the position subspace (docs/plateau.md)
-    protected_updates: int = 0
-
-    def __post_init__(self) -> None:
-        if self.lr <= 0 or self.muon_lr <= 0 or not 0 <= self.warmup < 1:
-            found = f"lr = {self.lr}, muon_lr = {self.muon_lr}, warmup = {self.warmup}"
-            raise ValueError(f"{found}; expected learning rates above 0, and 0 <= warmup < 1")
-        if not 0 < self.decay <= 1:
-            raise ValueError(f"decay = {self.decay}; expected above 0 and at most 1")
-        numbers = ("eps", "weight_decay", "max_grad_norm", "warmup_updates", "protected_updates")
-        check_least(self, numbers, 0, of="optim")
-        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
-            raise ValueError(f"layer_decay = {self.layer_decay}; expected above 0 and at most 1")
 
 
 # ---- objectives of pre-training by name; objectives.py computes the losses
@@ -156,3 +133,31 @@ OBJECTIVES: dict[ObjectiveName, ObjectiveSpec] = {
     "ltr": ObjectiveSpec(("mlm",), ("ltr",), direction="left", masked=False),
     "rtl": ObjectiveSpec(("mlm",), ("rtl",), direction="right", masked=False),
 }
+
+
+# ---- progress
+
+
+@dataclass
+class TrainerState:
+    """The progress of a run. `phase`, `group` and `offset` are the position of the next training instance.
+
+    Where the next step begins another phase, that begins at its own position 0 (pretraining/run.py).
+    """
+
+    step: int = 0  # updates tried
+    updates: int = 0  # updates made: fewer than steps if some were skipped as not finite
+    phase: int = 0
+    group: int = 0  # number of the block group, counted over all epochs
+    offset: int = 0
+    tokens: int = 0  # tokens read, without padding
+    instances: int = 0
+    seconds: float = 0.0  # of training, over all run segments
+    skipped: int = 0  # updates skipped in a row
+    best: float | None = None  # best score so far, where a run keeps its best weights
+    since_best: int = 0  # evaluations since then
+    # loss and predictions of each term since the last record of the log; the losses are those of this process
+    loss_sums: dict[str, float] = field(default_factory=dict)
+    loss_counts: dict[str, float] = field(default_factory=dict)
+    lr: float = 0.0  # of the last update
+    kernels: str = ""  # name of the compiled kernels that the last update used; empty: none

@@ -38,7 +38,7 @@ class World:
     device: torch.device
 
     @property
-    def main(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes files and prints."""
         return self.rank == 0
 
@@ -69,7 +69,7 @@ class World:
         if self.size == 1:
             return function()
         answer: list[Any] = [None]
-        if self.main:
+        if self.is_main:
             try:
                 answer = [function()]
             except (InputError, OSError) as error:

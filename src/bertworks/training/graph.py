@@ -28,7 +28,7 @@ from ..model.heads import Model
 from ..model.layout import PACKED_POSITIONS
 from .distributed import World
 from .objectives import Objective, PretrainingObjective
-from .trainer import Differentiate, Trainer
+from .trainer import BackwardPass, Trainer
 from .vocabulary_loss import FILL
 
 WARM_UP = 3  # passes of a shape before it is recorded: torch compiles, libraries choose kernels and reserve memory
@@ -57,7 +57,7 @@ def use_static_passes(trainer: Trainer) -> None:
         assert isinstance(objective, PretrainingObjective)
         trainer.objective = StaticObjective(objective.pair)
     if kind == "graph":
-        trainer.differentiate = RecordedPass(trainer.differentiate, model.parameters(), CudaRecorder())
+        trainer.backward_pass = RecordedPass(trainer.backward_pass, model.parameters(), CudaRecorder())
 
 
 # ---- one shape
@@ -118,13 +118,13 @@ class CudaRecorder:
 
 
 class RecordedPass:
-    """`Trainer.differentiate`, recorded after a few passes of one shape and repeated from then on.
+    """`Trainer.backward_pass`, recorded after a few passes of one shape and repeated from then on.
 
     The gradients stay in the memory that the first pass gave them. The optimizer takes them off the parameters after
     an update; the next pass sets them to 0 and puts them back.
     """
 
-    def __init__(self, function: Differentiate, parameters: Iterable[Parameter], recorder: CudaRecorder):
+    def __init__(self, function: BackwardPass, parameters: Iterable[Parameter], recorder: CudaRecorder):
         self.function, self.parameters, self.recorder = function, [*parameters], recorder
         self.gradients: dict[Parameter, Tensor] = {}
         self.passes = Counter[Any]()  # by shape
@@ -142,18 +142,18 @@ class RecordedPass:
     def _compute(self, inputs: Batch, names: list[str]) -> Losses:
         """The losses of one pass, by the graph of its shape once there is one."""
 
-        def differentiate(inputs: Batch) -> Losses:
+        def backward_pass(inputs: Batch) -> Losses:
             return self.function(inputs, None, dict(zip(names, inputs[FACTORS].unbind(), strict=True)))
 
         shape = tuple((name, value.shape) for name, value in inputs.items())
         self.passes[shape] += 1
         if self.passes[shape] <= WARM_UP:
-            losses = differentiate(inputs)
+            losses = backward_pass(inputs)
             self.gradients = self.gradients or {p: p.grad for p in self.parameters if p.grad is not None}
             return losses
         if shape not in self.recorded:
             buffers = {name: value.clone() for name, value in inputs.items()}
-            self.recorded[shape] = (buffers, *self.recorder.record(lambda: differentiate(buffers)))
+            self.recorded[shape] = (buffers, *self.recorder.record(lambda: backward_pass(buffers)))
         buffers, repeat, losses = self.recorded[shape]
         for name, value in inputs.items():
             buffers[name].copy_(value)

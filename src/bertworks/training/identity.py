@@ -77,5 +77,5 @@ class Run:
 
     def say(self, text: str) -> None:
         """Print a line to stderr, once for all processes."""
-        if not self.quiet and self.world.main:
+        if not self.quiet and self.world.is_main:
             print(text, file=sys.stderr)

@@ -20,7 +20,7 @@ class Log:
     def __init__(self, trainer: Trainer, run: Run, is_over: bool):
         """is_over: only the final evaluation is left."""
         self.trainer, self.on_record = trainer, run.on_record
-        self.reporter = Reporter(run.out, trainer.progress.step, run.quiet, run.world.main, is_over)
+        self.reporter = Reporter(run.out, trainer.progress.step, run.quiet, run.world.is_main, is_over)
         self.callback_stops, self.trimmed = False, time.perf_counter()
         self.tokens, self.seconds = trainer.timed_tokens, trainer.progress.seconds  # at the last record
 
@@ -28,7 +28,7 @@ class Log:
         """Move the bar on the terminal."""
         self.reporter.progress(budget_used, f"step {self.trainer.progress.step:,}")
 
-    def train(self) -> None:
+    def record_training(self) -> None:
         """Record the means of the losses since the last such record; NaN if no update was made."""
         trainer = self.trainer
         trainer.gather_losses()
@@ -48,7 +48,7 @@ class Log:
         self.tokens, self.seconds = trainer.timed_tokens, progress.seconds
         self._record("train", record)
 
-    def eval(self, metrics: Mapping[str, float]) -> None:
+    def record_evaluation(self, metrics: Mapping[str, float]) -> None:
         """Record the metrics of an evaluation, whose time does not count as training."""
         progress = self.trainer.progress
         self._record("eval", {"step": progress.step, **metrics, "seconds": progress.seconds})
@@ -57,7 +57,7 @@ class Log:
         if kind == "eval" or time.perf_counter() - self.trimmed >= TRIM_SECONDS:
             self.trimmed = time.perf_counter()
             return_free_memory()
-        if self.trainer.world.main:
+        if self.trainer.world.is_main:
             self.reporter.record(kind, record)
             self.callback_stops |= self.on_record is not None and self.on_record({"kind": kind, **record}) is True
 

@@ -19,7 +19,7 @@ from ..batch import Batch, to_device
 from .config import TrainerState
 from .distributed import World
 from .objectives import Objective
-from .state import STATE_FOLDER, load_weights, read_tensors, snapshot, write_state
+from .state import STATE_FOLDER, copy_of_state, load_weights, read_tensors, write_state
 from .trainer import Trainer
 
 if TYPE_CHECKING:  # what the run folder brings with it (run.py)
@@ -65,7 +65,7 @@ class BestWeights:
         progress.since_best = 0 if self.are_current else progress.since_best + 1
         if self.are_current:
             progress.best = metrics[self.metric]
-            if self.trainer.world.main:
+            if self.trainer.world.is_main:
                 weights = {name: value.cpu() for name, value in self.trainer.model.state_dict().items()}
                 write_state(self.path.parent, (weights, {}), BEST)
 
@@ -75,7 +75,7 @@ class BestWeights:
         return math.isfinite(score) and (best is None or sign * score > sign * best)
 
     def restore(self) -> bool:
-        """Put the best weights into the model, in all processes; returns whether they are not those of now.
+        """Put the best weights into the model, in all processes; returns True if this changed the model's weights.
 
         Raises InputError if their file is missing or damaged.
         """
@@ -88,7 +88,7 @@ class BestWeights:
 
 
 class Checkpoints:
-    """The saving of states: training waits for a copy in memory only; a thread writes it to disk."""
+    """Saves states: training waits for a copy in memory only; a thread writes it to disk."""
 
     def __init__(self, trainer: Trainer, run: "Run", thread: ThreadPoolExecutor):
         self.trainer, self.run, self.thread = trainer, run, thread
@@ -108,9 +108,9 @@ class Checkpoints:
         """
         trainer = self.trainer
         trainer.gather_losses()
-        if trainer.world.main:
+        if trainer.world.is_main:
             self.check(wait=True)  # memory never holds two copies
-            state = snapshot(trainer.model, trainer.optimizer, trainer.progress, self.run.identity.hash)
+            state = copy_of_state(trainer.model, trainer.optimizer, trainer.progress, self.run.identity.hash)
             self.writing = self.thread.submit(write_state, self.run.out / STATE_FOLDER, state)
         self.saved_at = trainer.progress.seconds
         if wait:
@@ -130,7 +130,7 @@ class TrainingLoop:
 
     trainer: Trainer
     run: "Run"
-    evaluate: Callable[[TrainerState], dict[str, float]] | None = None  # metrics on held-out data
+    compute_metrics: Callable[[TrainerState], dict[str, float]] | None = None  # on held-out data, now
     after_step: Callable[[int], None] | None = None  # called with the number of each finished step
     patience: int = 0  # the run ends after so many evaluations in a row that bring no new best; 0: it does not
     metrics: dict[str, float] = field(init=False, default_factory=dict)  # of the final weights, when the run has ended
@@ -159,11 +159,12 @@ class TrainingLoop:
                 log.show_progress(step.budget_used)
                 # with patience this may be the last step, which is not known before the evaluation
                 if step.logs or step.is_last or (step.evaluates and self.patience):
-                    log.train()
+                    log.record_training()
                 if step.evaluates and not step.is_last:
-                    self.metrics = self._evaluate(log, best)
+                    self.metrics = self._evaluate_and_log(log, best)
                 is_over = step.is_last or self.stopped_early
-                stops = step.stop_requested or ((step.logs or step.evaluates) and not is_over and log.stop_requested())
+                callback_stops = (step.logs or step.evaluates) and not is_over and log.stop_requested()
+                stops = step.stop_requested or callback_stops
                 checkpoints.check()
                 if is_over or stops or step.saves or checkpoints.are_due:
                     checkpoints.save(wait=is_over or stops)
@@ -173,18 +174,18 @@ class TrainingLoop:
                     break
         stop.at_once()  # all is saved: a signal need not wait for the last evaluation
         if not (self.stopped_early and self.metrics):  # after an early stop they have been evaluated just before
-            self.metrics = self._evaluate(log, best)
-        if best.restore() and self.evaluate:
-            self.metrics = self.evaluate(self.progress)
+            self.metrics = self._evaluate_and_log(log, best)
+        if best.restore() and self.compute_metrics:
+            self.metrics = self.compute_metrics(self.progress)
         return True
 
-    def _evaluate(self, log: "Log", best: BestWeights) -> dict[str, float]:
+    def _evaluate_and_log(self, log: "Log", best: BestWeights) -> dict[str, float]:
         """Evaluate in float32, whatever training uses, so that the scores are those of the model that is kept."""
-        if not self.evaluate:
+        if not self.compute_metrics:
             return {}
-        metrics = self.evaluate(self.progress)
+        metrics = self.compute_metrics(self.progress)
         self.trainer.model.train()
-        log.eval(metrics)
+        log.record_evaluation(metrics)
         self.trainer.config.check([*metrics])
         best.update(metrics)
         return metrics

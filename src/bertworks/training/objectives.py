@@ -45,29 +45,8 @@ class Objective(Protocol):
         return self.terms(model, self.prepare(batch), dropout)
 
 
-def with_slots(batch: Batch) -> Batch:
-    """The batch with the slots of `masked_labels` that are used."""
-    return batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
-
-
-def _with_output_positions(batch: Batch) -> Batch:
-    """The batch with the positions that the heads read: those to predict and each sequence's first token.
-
-    Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
-    """
-    ids, layout = batch["input_ids"], Layout.of_batch(batch)
-    read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
-    read[batch["masked_positions"][batch["masked_slots"]]] = True
-    read[layout.end_positions(ids.device, last=False)] = True
-    computed = torch.ones_like(read)
-    if layout.index is not None:  # padding may have no row of its own; its gradient would be that of another token
-        computed = batch["attention_mask"].bool().flatten()
-    positions, others = ((computed & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
-    return batch | {"output_positions": torch.cat([positions, others[: -len(positions) % FILL]])}
-
-
-def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
-    """The loss of the words at `masked_positions`."""
+def _masked_lm_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
+    """Cross entropy of the tokens at `masked_positions`: masked ones, or those that a language model predicts."""
     hidden = out.packed.index_select(0, out.layout.rows(batch["masked_positions"]))  # (M, D), of unused slots too
     layer = OutputLayer.of(model, hidden)
     return linear_cross_entropy(layer, batch["masked_labels"], batch["masked_slots"], model.kernels)
@@ -75,7 +54,9 @@ def _token_loss(model: Model, out: EncoderOutput, batch: Batch) -> Term:
 
 @dataclass(frozen=True)
 class PretrainingObjective(Objective):
-    """Masked LM and next-sentence prediction (section 3.1, A.2; both weigh 1), or masked LM alone.
+    """Masked LM and next-sentence prediction (section 3.1, A.2), or masked LM alone. The trainer minimizes
+
+        L = sum of -log p(token) / number of masked tokens + sum of -log p(IsNext or NotNext) / number of pairs
 
     ALBERT has sentence-order prediction instead (its section 3.1): a pair in order or swapped.
     """
@@ -83,7 +64,7 @@ class PretrainingObjective(Objective):
     pair: PairName | None = "nsp"
 
     def prepare(self, batch: Batch) -> Batch:
-        return _with_output_positions(with_slots(super().prepare(batch)))
+        return _with_output_positions(with_used_slots(super().prepare(batch)))
 
     def counts(self, batch: Batch) -> dict[str, int]:
         counts = {"mlm": int((batch["masked_labels"] != IGNORED).sum())}
@@ -95,7 +76,7 @@ class PretrainingObjective(Objective):
         # output_positions has [CLS] of each sequence; with a left context the pooler reads the last token
         positions = batch["output_positions"] if model.config.direction != "left" else None
         out = model.encode(batch, dropout, positions)
-        terms = {"mlm": _token_loss(model, out, batch)}
+        terms = {"mlm": _masked_lm_loss(model, out, batch)}
         if self.pair:
             terms[self.pair] = cross_entropy(model.heads[self.pair](out.pooled, dropout), batch["pair_labels"])
         return terms
@@ -104,9 +85,7 @@ class PretrainingObjective(Objective):
 def _neighbours(batch: Batch) -> Tensor:
     """(B, L): tokens that have a token at their right."""
     mask = batch["attention_mask"].bool()
-    both = mask & mask.roll(-1, 1)
-    both[:, -1] = False
-    return both
+    return torch.nn.functional.pad(mask[:, :-1] & mask[:, 1:], (0, 1))  # the last column has none
 
 
 @dataclass(frozen=True)
@@ -126,13 +105,13 @@ class LanguageModelObjective(Objective):
         left = _neighbours(batch).flatten().nonzero().squeeze(1)  # positions whose right neighbour is a token too
         seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
         labels = batch["input_ids"].flatten()[predicted]
-        return with_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})
+        return with_used_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})
 
     def counts(self, batch: Batch) -> dict[str, int]:
         return {self.name: int(_neighbours(batch).sum())}
 
     def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
-        return {self.name: _token_loss(model, model.encode(batch, dropout), batch)}
+        return {self.name: _masked_lm_loss(model, model.encode(batch, dropout), batch)}
 
 
 PRETRAINING: dict[ObjectiveName, Objective] = {  # by the name in the recipe
@@ -142,3 +121,26 @@ PRETRAINING: dict[ObjectiveName, Objective] = {  # by the name in the recipe
     "ltr": LanguageModelObjective("left"),
     "rtl": LanguageModelObjective("right"),
 }
+
+
+# ---- what heads read of a batch
+
+
+def with_used_slots(batch: Batch) -> Batch:
+    """The batch with the slots of `masked_labels` that are used."""
+    return batch | {"masked_slots": used_slots(batch["masked_labels"] != IGNORED)}
+
+
+def _with_output_positions(batch: Batch) -> Batch:
+    """The batch with the positions that the heads read: those to predict and each sequence's first token.
+
+    Other tokens pad their number to a multiple of FILL, to limit the number of distinct shapes.
+    """
+    ids, layout = batch["input_ids"], Layout.of_batch(batch)
+    read = torch.zeros(ids.numel(), dtype=torch.bool, device=ids.device)
+    read[batch["masked_positions"][batch["masked_slots"]]] = True
+    read[layout.end_positions(ids.device, last=False)] = True
+    # padding may have no row of its own; its gradient would be that of another token
+    has_row = torch.ones_like(read) if layout.index is None else batch["attention_mask"].bool().flatten()
+    positions, fillers = ((has_row & chosen).nonzero().squeeze(1) for chosen in (read, ~read))
+    return batch | {"output_positions": torch.cat([positions, fillers[: -len(positions) % FILL]])}

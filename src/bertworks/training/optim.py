@@ -1,16 +1,16 @@
 """Optimizer and learning rate (paper A.2; optimization.py of the original code).
 
-The paper's rule, `bert_adam`, is Adam with weight decay and without bias correction: with the gradient g of weights w
+The paper has Adam with weight decay, warm-up and linear decay of the learning rate. Its program, and so the rule
+`bert_adam`, has no bias correction and decays the weights themselves (AdamW): with the gradient g of weights w
 
     m = beta1 * m + (1 - beta1) * g
     v = beta2 * v + (1 - beta2) * g^2
-    w = w - lr * (m / (sqrt(v) + eps) + decay * w)
+    w = w - lr * (m / (sqrt(v) + eps) + weight_decay * w)
 
-torch's fused AdamW computes it (`without_bias_correction`); the rule `adamw` is AdamW itself. Two rules are not in the
-paper; their classes are at the end of the file. `albert_lamb` is LAMB (You et al. 2020, algorithm 2) for large batches
-as it trained ALBERT: without bias correction (its lamb_optimizer.py). `muon` is Muon (Jordan et al. 2024) for the
-matrices of the layers and AdamW for the rest. Query and key are part of the rest: updates of Muon's size would undo
-position heads.
+Epsilon (1e-6) and clipping of the gradients to norm 1 are the program's too. torch's fused AdamW computes the rule
+(`without_bias_correction`); the rule `adamw` is AdamW itself. The second half of the file is beyond the paper.
+`albert_lamb` is LAMB (You et al. 2020, algorithm 2) for large batches as it trained ALBERT: without bias correction
+(its lamb_optimizer.py). `muon` is Muon (Jordan et al. 2024) for the matrices of the layers and AdamW for the rest.
 """
 
 import math
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..model.acceleration import Kernels
 
 Settings = tuple[float, float, float]  # learning rate, eps and weight decay
-SLOWER = 0.1  # factor of the learning rate of query and key while position heads are protected
+QUERY_OR_KEY = re.compile(r"\.(query|key)\.")  # in the name of a parameter
 
 
 def learning_rate(config: OptimConfig, budget_used: float, update: int | None = None) -> float:
@@ -38,55 +38,51 @@ def learning_rate(config: OptimConfig, budget_used: float, update: int | None = 
 
     google, in step t of T, the first w of them warm-up: lr * t / w, then lr * (1 - t / T): the line starts at step 0,
     so the rate drops by w / T when warm-up ends. hf: the line starts where warm-up ends. trapezoid: it starts where
-    `decay` of the run is left.
+    the fraction `decay` of the run remains.
     update: the number of this update, from 0, for `warmup_updates`.
     """
-    started = budget_used / config.warmup if config.warmup else 1.0
+    warmup_progress = budget_used / config.warmup if config.warmup else 1.0
     if update is not None and config.warmup_updates > 0:
-        started = min(started, update / config.warmup_updates)
+        warmup_progress = min(warmup_progress, update / config.warmup_updates)
     if config.schedule == "constant":
-        return config.lr * min(1.0, started)
-    left = max(0.0, 1.0 - budget_used)
+        return config.lr * min(1.0, warmup_progress)
+    remaining = max(0.0, 1.0 - budget_used)
     if config.schedule == "google":
-        return config.lr * (started if started < 1 else left)
-    length = 1 - config.warmup if config.schedule == "hf" else config.decay  # of the decay, as a fraction of the run
-    return config.lr * min(1.0, started, left / length)
+        return config.lr * (warmup_progress if warmup_progress < 1 else remaining)
+    decay_fraction = 1 - config.warmup if config.schedule == "hf" else config.decay  # of the run
+    return config.lr * min(1.0, warmup_progress, remaining / decay_fraction)
 
 
-def without_bias_correction(lr: float, eps: float, decay: float, betas: tuple[float, ...], update: int) -> Settings:
+def without_bias_correction(settings: Settings, betas: tuple[float, ...], update: int) -> Settings:
     """The settings with which update number `update` (from 0) of AdamW is that of `bert_adam`.
 
     AdamW, with t = update + 1, c = 1 - beta1^t and root = sqrt(1 - beta2^t), is
 
-        w = w - lr' * (m / c / (sqrt(v) / root + eps') + decay' * w)
+        w = w - lr' * (m / c / (sqrt(v) / root + eps') + weight_decay' * w)
 
-    which is bert_adam's formula if lr' = lr * c / root, eps' = eps / root and decay' = decay * root / c.
+    which is bert_adam's formula if lr' = lr * c / root, eps' = eps / root and weight_decay' = weight_decay * root / c.
     """
+    lr, eps, weight_decay = settings
     root = math.sqrt(1 - betas[1] ** (update + 1))
     scale = root / (1 - betas[0] ** (update + 1))
-    return lr / scale, eps / root, decay * scale
+    return lr / scale, eps / root, weight_decay * scale
 
 
 class Optimizer:
-    """The update rule over all parameters. Matrices are decayed (and adapted); vectors (biases, LayerNorm) are not.
+    """The update rule over all parameters. Matrices have weight decay; vectors (biases, LayerNorm) have none.
 
-    With `layer_decay` every layer has its own learning rate (Howard and Ruder 2018; Zhang et al. 2021).
+    With the paper's settings `main` alone, torch's AdamW, updates all of them. `muon`, `protection` and learning rates
+    by layer (`layer_decay`) are beyond the paper.
     """
 
     def __init__(self, model: nn.Module, config: OptimConfig):
         self.config = config
         self.kernels: Kernels | None = getattr(model, "kernels", None)  # for the norm of the gradients on a CPU
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        attention = {name for name in self.parameters if ".query." in name or ".key." in name}
-        self.protected = attention if config.protected_updates else set()
-        matrices = {name for name, p in self.parameters.items() if p.ndim == 2 and ".layers." in name} - attention
-        self.by_muon = matrices if config.rule == "muon" else set()
-        self.words, self.subspace = None, slice(0)
-        if config.protected_updates:
-            encoder: Any = model.encoder
-            if encoder.config.start != "position-heads":
-                raise InputError("optim.protected_updates needs a model with start = 'position-heads'; leave it out")
-            self.words, self.subspace = encoder.embeddings.word.weight, encoder.config.position_subspace
+        self.protection = PositionHeadProtection(model, config.protected_updates)
+        # not query and key: updates of Muon's size would undo position heads
+        matrices = {n for n, p in self.parameters.items() if p.ndim == 2 and ".layers." in n}
+        self.by_muon = {n for n in matrices if not QUERY_OR_KEY.search(n)} if config.rule == "muon" else set()
         groups, muon_groups = self._groups(self.parameters.keys() - self.by_muon), self._groups(self.by_muon)
         beta1, beta2 = config.betas
         self.main: torch.optim.Optimizer  # of all parameters that Muon does not update
@@ -97,27 +93,27 @@ class Optimizer:
         self.muon = Muon(muon_groups, {"lr": config.muon_lr, "weight_decay": 0.0}) if muon_groups else None
 
     def _groups(self, names: Collection[str]) -> list[dict[str, Any]]:
-        """Parameters with equal settings, in torch's form."""
+        """Parameters with equal settings, in torch's form; `step` computes `weight_decay` from `base_weight_decay`."""
         below, ratio = layers_from_top(self.parameters), self.config.layer_decay or 1.0
         groups: dict[tuple[bool, float, bool], list[nn.Parameter]] = {}
         for name, p in self.parameters.items():
             if name in names:
-                groups.setdefault((p.ndim > 1, ratio ** below[name], name in self.protected), []).append(p)
-        decay = self.config.weight_decay
+                slowed = self.protection.updates > 0 and bool(QUERY_OR_KEY.search(name))
+                groups.setdefault((p.ndim > 1, ratio ** below[name], slowed), []).append(p)
+        base = self.config.weight_decay
         return [
-            {"params": params, "decay": decay * matrix, "lr_scale": scale, "adapted": matrix, "protected": protected}
-            for (matrix, scale, protected), params in groups.items()
+            {"params": p, "base_weight_decay": base * matrix, "lr_scale": scale, "adapted": matrix, "slowed": slowed}
+            for (matrix, scale, slowed), p in groups.items()
         ]
 
     def clip(self) -> Tensor:
-        """The norm of all gradients; if it is above `max_grad_norm`, they are scaled down to that norm.
+        """The norm of all gradients; if it is above `max_grad_norm`, `step` will scale them down to that norm.
 
-        AdamW scales them in the pass of its next step, which divides by `grad_scale`; those of LAMB and Muon are
-        scaled here.
+        Fused AdamW divides them by `grad_scale` while it updates; those of LAMB and Muon are scaled here.
         """
         limit = self.config.max_grad_norm
         for p in self.parameters.values():
-            if p.grad is not None and p.grad.is_sparse:  # of word embeddings whose head had nothing to predict
+            if p.grad is not None and p.grad.is_sparse:  # of word embeddings that no head read (model/fast/cpu.py)
                 p.grad = p.grad.to_dense()
         gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
         if self.kernels is not None and all(one.is_contiguous() and one.dtype is torch.float32 for one in gradients):
@@ -135,18 +131,16 @@ class Optimizer:
     def step(self, update: int, budget_used: float, norm: Tensor | None = None) -> float:
         """Make update number `update` (from 0) and remove the gradients; returns the learning rate (of the top layer).
 
-        norm: of the gradients; if it is not finite, nothing is updated. AdamW does not read it: a GPU would be waited
-        for.
+        norm: of the gradients; if it is not finite, nothing is updated: fused AdamW reads `found_inf` on the device, so
+        a GPU is not waited for.
         """
         lr = learning_rate(self.config, budget_used, update)
-        protects = update < self.config.protected_updates
-        if protects and self.words is not None and self.words.grad is not None:
-            self.words.grad[:, self.subspace] = 0.0
+        query_key_factor = self.protection.apply(update)  # 1 in the paper
         for group in self.main.param_groups:
-            group_lr = lr * group["lr_scale"] * (SLOWER if protects and group["protected"] else 1.0)
-            settings = group_lr, self.config.eps, group["decay"]
+            group_lr = lr * group["lr_scale"] * (query_key_factor if group["slowed"] else 1.0)
+            settings = group_lr, self.config.eps, group["base_weight_decay"]
             if self.config.rule == "bert_adam":
-                settings = without_bias_correction(*settings, self.config.betas, update)
+                settings = without_bias_correction(settings, self.config.betas, update)
             group["lr"], group["eps"], group["weight_decay"] = settings
         found_inf = None if norm is None else (~torch.isfinite(norm)).float()
         self.main.found_inf = found_inf  # type: ignore[attr-defined]
@@ -156,7 +150,7 @@ class Optimizer:
             self.muon.found_inf = found_inf
             for group in self.muon.param_groups:
                 group["lr"] = lr / self.config.lr * self.config.muon_lr * group["lr_scale"]
-                group["weight_decay"] = group["decay"]
+                group["weight_decay"] = group["base_weight_decay"]
             self.muon.step()
         for p in self.parameters.values():
             p.grad = None
@@ -178,15 +172,36 @@ class Optimizer:
         return self.muon.state if self.muon is not None and name in self.by_muon else self.main.state
 
 
-# ---- beyond the paper: learning rates by layer, LAMB, Muon
+# ---- beyond the paper: protected position heads, learning rates by layer, LAMB, Muon
+
+
+class PositionHeadProtection:
+    """Preserves position heads (model/initialization.py) during the first `updates` of training (docs/plateau.md).
+
+    Query and key have a tenth of the learning rate, and word embeddings no gradient in the position subspace.
+    """
+
+    def __init__(self, model: nn.Module, updates: int):
+        self.updates, self.encoder = updates, getattr(model, "encoder", None)
+        if updates and self.encoder.config.start != "position-heads":
+            raise InputError("optim.protected_updates needs a model with start = 'position-heads'; leave it out")
+
+    def apply(self, update: int) -> float:
+        """Remove the gradients in the subspace; returns the factor of the learning rate of query and key."""
+        if update >= self.updates:
+            return 1.0
+        words, subspace = self.encoder.embeddings.word.weight, self.encoder.config.position_subspace
+        if words.grad is not None:
+            words.grad[:, subspace] = 0.0
+        return 0.1
 
 
 def layers_from_top(names: Iterable[str]) -> dict[str, int]:
     """The depth of each parameter, in layers below the top one: heads, pooler and top layer 0, embeddings lowest."""
-    words = {name: re.sub(r"^encoder\.(left|right)\.", "encoder.", name).split(".") for name in names}
-    layer = {name: int(w[2]) for name, w in words.items() if w[:2] == ["encoder", "layers"]}
+    parts = {name: re.sub(r"^encoder\.(left|right)\.", "encoder.", name).split(".") for name in names}
+    layer = {name: int(part[2]) for name, part in parts.items() if part[:2] == ["encoder", "layers"]}
     layers = max(layer.values(), default=-1) + 1
-    below = {name: layers if w[:2] == ["encoder", "embeddings"] else 0 for name, w in words.items()}
+    below = {name: layers if part[:2] == ["encoder", "embeddings"] else 0 for name, part in parts.items()}
     return below | {name: layers - 1 - number for name, number in layer.items()}
 
 
@@ -214,7 +229,7 @@ class TensorByTensor(torch.optim.Optimizer, ABC):
 
 
 class Lamb(TensorByTensor):
-    """LAMB: Adam, plus decay, brought to the norm of what it updates, tensor by tensor.
+    """LAMB: Adam, plus weight decay, brought to the norm of what it updates, tensor by tensor.
 
     update = lr * |w| / |u| * u with u = m / (sqrt(v) + eps) + weight_decay * w; the ratio is 1 where either norm is 0.
     In a group with `adapted` False it is 1 too, as for biases and LayerNorm in the original code.
@@ -231,8 +246,8 @@ class Lamb(TensorByTensor):
         second = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         update = (first / second.sqrt().add_(group["eps"])).add_(p, alpha=group["weight_decay"])
         if group["adapted"]:
-            norm, length = p.norm(), update.norm()
-            update *= torch.where((norm > 0) & (length > 0), norm / length, 1.0)
+            norm, update_norm = p.norm(), update.norm()
+            update *= torch.where((norm > 0) & (update_norm > 0), norm / update_norm, 1.0)
         p.add_(update, alpha=-group["lr"])
 
 

@@ -58,7 +58,7 @@ def open_run(run: Run, keep_state: bool = True) -> Iterator[dict[str, Any] | Non
         if results is not None:
             run.say(f"{out} is finished; see {out / RESULTS}")
         yield results
-        if world.main and not keep_state and is_finished(out):
+        if world.is_main and not keep_state and is_finished(out):
             shutil.rmtree(out / STATE_FOLDER, ignore_errors=True)
 
 
@@ -76,7 +76,7 @@ def resume_run(loop: TrainingLoop) -> None:
     if progress.step and progress.kernels != name:
         run.say("compiled kernels differ from those of the steps so far: the run rounds differently from here on")
     progress.kernels = name
-    if run.world.main:
+    if run.world.is_main:
         state.mkdir(exist_ok=True)
         write_text(run.out / RECIPE, to_toml(run.identity.recipe))
 
@@ -150,7 +150,7 @@ def finished(out: Path, identity: RunIdentity) -> dict[str, Any] | None:
 def write_results(out: Path, results: dict[str, Any], world: World) -> dict[str, Any]:
     """Write results.json, which marks the run as finished, and return its content. The other processes wait."""
     results = {"format": FORMAT, **results}
-    if world.main:
+    if world.is_main:
         write_json(out / RESULTS, results)
     world.barrier()
     return results

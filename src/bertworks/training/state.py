@@ -27,23 +27,22 @@ if TYPE_CHECKING:
 
 STATE_FOLDER, STATE = "state", "state.safetensors"  # below the run folder
 
-Snapshot = tuple[dict[str, Tensor], dict[str, str]]
+StateCopy = tuple[dict[str, Tensor], dict[str, str]]
 """A copy of the tensors and the metadata of a state file, in the memory of the machine: training does not change it."""
 
 
-def snapshot(model: nn.Module, optimizer: Optimizer, progress: TrainerState, recipe: str) -> Snapshot:
-    """A copy of the state of now; `recipe` is the run's hash (identity.py)."""
+def copy_of_state(model: nn.Module, optimizer: Optimizer, progress: TrainerState, recipe_hash: str) -> StateCopy:
+    """A copy of the state of now. recipe_hash: of the run (identity.py)."""
     tensors = {f"model.{name}": value for name, value in model.state_dict().items()} | optimizer.state()
-    copies = {}
+    copies = {n: torch.empty(t.shape, dtype=t.dtype, pin_memory=t.is_cuda) for n, t in tensors.items()}
     for name, value in tensors.items():
-        copies[name] = torch.empty(value.shape, dtype=value.dtype, pin_memory=value.is_cuda)
         copies[name].copy_(value.detach(), non_blocking=True)  # from a GPU all copies are under way at once
     if any(value.is_cuda for value in tensors.values()):
         torch.cuda.synchronize()
-    return copies, {"progress": json.dumps(asdict(progress)), "recipe": recipe, "bertworks": __version__}
+    return copies, {"progress": json.dumps(asdict(progress)), "recipe": recipe_hash, "bertworks": __version__}
 
 
-def write_state(folder: Path, state: Snapshot, name: str = STATE) -> None:
+def write_state(folder: Path, state: StateCopy, name: str = STATE) -> None:
     """Write tensors and metadata atomically. Raises NotWritten if the disk is full or may not be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -137,7 +136,7 @@ def resume(folder: Path, model: nn.Module, optimizer: Optimizer, identity: "RunI
     progress = world.from_rank0(lambda: load_state(folder, model, optimizer, identity))
     if progress is None:
         return TrainerState()
-    if progress.updates and not world.main:
+    if progress.updates and not world.is_main:
         optimizer.load(None, progress.updates)
     world.broadcast([*model.state_dict().values(), *optimizer.state().values()])
     return progress

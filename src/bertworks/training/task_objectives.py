@@ -13,7 +13,7 @@ from ..batch import IGNORED, Batch
 from ..model.dropout import DropoutKey
 from ..model.forward import EncoderOutput
 from ..model.heads import Model
-from .objectives import Objective, with_slots
+from .objectives import Objective, with_used_slots
 from .vocabulary_loss import ROWS, ChunkedLoss, LossAndGrad, OutputLayer, Term, cross_entropy, linear_cross_entropy
 
 EMBEDDING_SCALE = 20.0  # of cosines before a softmax: as they are they differ too little
@@ -34,7 +34,7 @@ class DistillationObjective(Objective):
 
     def prepare(self, batch: Batch) -> Batch:
         tokens = batch["attention_mask"].flatten().nonzero().squeeze(1)
-        return with_slots(super().prepare(batch)) | {"token_positions": tokens}
+        return with_used_slots(super().prepare(batch)) | {"token_positions": tokens}
 
     def counts(self, batch: Batch) -> dict[str, int]:
         masked, tokens = int((batch["masked_labels"] != IGNORED).sum()), int(batch["attention_mask"].sum())
@@ -151,8 +151,8 @@ class EmbeddingObjective(Objective):
 
     def terms(self, model: Model, batch: Batch, dropout: DropoutKey | None = None) -> dict[str, Term]:
         out, labels = model.encode(batch, dropout), batch["labels"]
-        vectors = F.normalize(out.layout.mean(out.packed.float()), dim=-1).view(len(labels), 2, -1)
-        first, second = vectors[:, 0], vectors[:, 1]  # (B, D) each
+        vectors = F.normalize(out.layout.mean(out.packed.float()), dim=-1)
+        first, second = vectors.view(len(labels), 2, -1).unbind(1)  # (B, D) each
         if labels.is_floating_point():
             return {"task": Term(F.mse_loss((first * second).sum(-1), labels, reduction="sum"), None)}
         own = torch.arange(len(labels), device=labels.device)

@@ -41,12 +41,12 @@ class AccumulationBatch:
     """What one update reads: this process's micro-batches, each with its first row in the global batch."""
 
     micro_batches: list[tuple[Batch, int]]
-    next_position: tuple[int, int, int]  # phase, group of blocks, offset of the next instance
+    next_position: tuple[int, int, int]  # phase, block group, offset of the next instance
 
 
 Feed = Callable[[TrainerState, float], AccumulationBatch]
 """Gives the batch that comes next at this progress, and at this fraction of the budget."""
-Differentiate = Callable[[Batch, DropoutKey | None, Mapping[str, Any]], dict[str, Tensor]]
+BackwardPass = Callable[[Batch, DropoutKey | None, Mapping[str, Any]], dict[str, Tensor]]
 """Adds the gradients of a micro-batch's losses, each times its factor, and returns the losses."""
 
 
@@ -88,27 +88,6 @@ class Losses(nn.Module):
         return {name: term.loss for name, term in self.objective.terms(self.model, batch, key).items()}  # type: ignore[arg-type]
 
 
-def graphs_made() -> int:
-    """How many graphs torch.compile has made in this process."""
-    dynamo = sys.modules.get("torch._dynamo.utils")  # its import takes seconds
-    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
-
-
-def read_async(values: Tensor) -> Callable[[], list[float]]:
-    """A function that returns these numbers. On a GPU it waits for them alone, not for later operations."""
-    if values.device.type == "cpu":
-        return values.tolist
-    copy, copied = torch.empty_like(values, device="cpu", pin_memory=True), torch.cuda.Event()
-    copy.copy_(values, non_blocking=True)
-    copied.record()
-
-    def read() -> list[float]:
-        copied.synchronize()
-        return copy.tolist()  # type: ignore[no-any-return]
-
-    return read
-
-
 @dataclass
 class Trainer:
     """`for step in trainer.steps(stop)` makes one update after another until the budget is used."""
@@ -119,9 +98,9 @@ class Trainer:
     optimizer: Optimizer
     world: World
     config: LoopConfig
-    weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
+    loss_weights: Mapping[str, float] = field(default_factory=dict)  # of the terms in the loss; 1 for those not named
     dtype: torch.dtype = field(init=False)  # of matrix products
-    differentiate: Differentiate = field(init=False)  # graph.py may record it
+    backward_pass: BackwardPass = field(init=False)  # `_eager_backward`, or as graph.py records it
     progress: TrainerState = field(init=False)
     grad_norm: float = field(init=False, default=0.0)  # of the last update
     timed_tokens: int = field(init=False, default=0)  # tokens of the steps that `progress.seconds` has
@@ -130,13 +109,13 @@ class Trainer:
     def __post_init__(self) -> None:
         self.config.check()
         self.dtype = compute_dtype(self.config.precision, self.world.device)
-        self.differentiate = self._differentiate
+        self.backward_pass = self._eager_backward
         self.start_at(TrainerState())
 
     def start_at(self, progress: TrainerState) -> None:
         """Continue from this progress, to which model and optimizer belong; its losses are those of all processes."""
         self.progress = progress
-        if not self.world.main:
+        if not self.world.is_main:
             progress.loss_sums = dict.fromkeys(progress.loss_sums, 0.0)
 
     @property
@@ -161,7 +140,7 @@ class Trainer:
             if logs or evaluates or saves or stop_requested:
                 self.finish_update()  # now, so that waiting for the device counts as training
             # compiling is not training: in a budget of minutes it would be the whole warm-up, which BERT needs to learn
-            if seconds := self._seconds_since(start, counts=graphs_made() == graphs):
+            if seconds := self._seconds_since(start, is_training_time=graphs_made() == graphs):
                 progress.seconds += seconds
                 self.timed_tokens += progress.tokens - tokens
             yield Step(self.budget_used, logs, evaluates, saves, stop_requested)
@@ -218,7 +197,7 @@ class Trainer:
         self.finish_update()
         progress, world = self.progress, self.world
         sums = world.sum_numbers([*progress.loss_sums.values()])
-        progress.loss_sums = dict(zip(progress.loss_sums, sums if world.main else [0.0] * len(sums), strict=True))
+        progress.loss_sums = dict(zip(progress.loss_sums, sums if world.is_main else [0.0] * len(sums), strict=True))
 
     def _count(self, batch: AccumulationBatch, stop: bool) -> tuple[dict[str, float], int, int, bool]:
         """Predictions of each term, tokens and instances over all processes, and whether any process is to `stop`."""
@@ -227,6 +206,7 @@ class Trainer:
             counts.update(self.objective.counts(micro))
             tokens += int(micro["attention_mask"].sum())
             instances += len(micro["input_ids"])
+        # the stop request travels with the counts: one sum over the processes in each step
         sums = self.world.sum_numbers([*counts.values(), tokens, instances, stop])
         return dict(zip(counts, sums[:-3], strict=True)), int(sums[-3]), int(sums[-2]), sums[-1] > 0
 
@@ -235,14 +215,17 @@ class Trainer:
         batch = to_device(self.objective.prepare(batch), self.world.device)
         # L = L_MLM + L_NSP, each a mean over all micro-batches and processes (paper, A.2); processes average their
         # gradients, so each gives `size` times its part of the sum
-        size, weights = self.world.size, self.weights
+        size, weights = self.world.size, self.loss_weights
         factors = {name: weights.get(name, 1.0) * size / (count or 1.0) for name, count in counts.items()}
         local = contextlib.nullcontext() if is_last or size == 1 else self._losses.no_sync()  # type: ignore[operator]
         with local:
-            return self.differentiate(batch, self._dropout_key(row), factors)
+            return self.backward_pass(batch, self._dropout_key(row), factors)
 
-    def _differentiate(self, batch: Batch, key: DropoutKey | None, factors: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Add the gradients of the losses, each times its factor, of a prepared micro-batch; returns the losses."""
+    def _eager_backward(self, batch: Batch, key: DropoutKey | None, factors: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Add the gradients of the losses, each times its factor, of a prepared micro-batch; returns the losses.
+
+        graph.py may put a recorded pass in its place.
+        """
         with torch.autocast(self.world.device.type, self.dtype, enabled=self.dtype is not torch.float32):
             losses: dict[str, Tensor] = self._losses(batch, key)
             loss = sum(one * factors[name] for name, one in losses.items())
@@ -265,11 +248,33 @@ class Trainer:
         torch.cuda.manual_seed(((seed * 1_000_003 + step) * 65_537 + row) % 2**63)
         return None
 
-    def _seconds_since(self, start: float, counts: bool) -> float:
+    def _seconds_since(self, start: float, is_training_time: bool) -> float:
         """The first process's time, for all: a budget in hours must mean one last step and one rate everywhere.
 
-        counts: whether this process's step counts. If that of any process does not, the others have waited for it.
+        is_training_time: False if this process has compiled in this step; then the others have waited for it, and none
+        counts the step.
         """
-        spent = time.perf_counter() - start if self.world.main else 0.0
-        seconds, left_out = self.world.sum_numbers([spent, float(not counts)])
+        spent = time.perf_counter() - start if self.world.is_main else 0.0
+        seconds, left_out = self.world.sum_numbers([spent, float(not is_training_time)])
         return 0.0 if left_out else seconds
+
+
+def graphs_made() -> int:
+    """How many graphs torch.compile has made in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")  # its import takes seconds
+    return 0 if dynamo is None else int(dynamo.counters["stats"]["unique_graphs"])
+
+
+def read_async(values: Tensor) -> Callable[[], list[float]]:
+    """A function that returns these numbers. On a GPU it waits for them alone, not for later operations."""
+    if values.device.type == "cpu":
+        return values.tolist
+    copy, copied = torch.empty_like(values, device="cpu", pin_memory=True), torch.cuda.Event()
+    copy.copy_(values, non_blocking=True)
+    copied.record()
+
+    def read() -> list[float]:
+        copied.synchronize()
+        return copy.tolist()  # type: ignore[no-any-return]
+
+    return read

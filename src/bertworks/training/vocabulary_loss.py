@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ..batch import IGNORED
-from ..model.forward import Reference
+from ..model.forward import ReferenceBackend
 from ..model.heads import MaskedLMHead, Model
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ROWS = 1024  # predictions of a chunk: 60 MB of bfloat16 scores with a vocabular
 SCORES_OF_GPU = 160_000_000  # scores (c V) of a chunk on a GPU, where small products take less time than their launch
 ALIGNED = 32  # rows of scores begin at multiples of so many numbers, which products write faster
 PADDING_LOGIT = -1e30  # score of a column that belongs to no word, at any temperature
-SURE = 1e30  # score of a prediction that counts for nothing: its probability is then 1, its loss and gradient 0
+CERTAIN_LOGIT = 1e30  # score of the label of an unused slot: its probability is then 1, its loss and gradient 0
 FILL = 64  # the number of used slots is rounded up to a multiple of this, for the reason given in model/layout.py
 
 
@@ -41,14 +41,14 @@ def _is_on_gpu(x: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Term:
-    """One part of a loss: sums over its predictions of the loss and, where it was counted, of the hits."""
+    """One part of a loss, summed over its predictions: the loss and, where they were counted, the correct ones."""
 
     loss: Tensor
     correct: Tensor | None
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Term:
-    """Summed cross entropy in float32 and number of hits; labels -100 are left out."""
+    """Summed cross entropy in float32 and number of correct predictions; labels -100 are left out."""
     logits = logits.float()
     loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
     return Term(loss, (logits.argmax(-1) == labels).sum().detach())
@@ -68,7 +68,7 @@ class OutputLayer(NamedTuple):
     hidden: Tensor
     weight: Tensor
     bias: Tensor
-    product: Callable[[Tensor, Tensor, Tensor], Tensor] = Reference().product  # of the three
+    product: Callable[[Tensor, Tensor, Tensor], Tensor] = ReferenceBackend().product  # or that of the model's backend
 
     @classmethod
     def of(cls, model: Model, x: Tensor) -> "OutputLayer":
@@ -114,28 +114,28 @@ def linear_cross_entropy(
     """`cross_entropy(F.linear(hidden, weight, bias), labels)` without holding all (M, V) scores.
 
     labels (M,), -100 for unused slots. slots: `used_slots` of the labels, if they are known. kernels: for training in
-    bfloat16 on a CPU. Hits are counted only where no gradient is needed (evaluation): the search for the largest
-    score costs as much as a matrix product.
+    bfloat16 on a CPU. Correct predictions are counted only where no gradient is needed (evaluation): the search for the
+    largest score costs as much as a matrix product.
     """
     slots = used_slots(labels != IGNORED) if slots is None else slots
     layer, labels = layer.at(slots), labels[slots]
     with torch.autocast(layer.hidden.device.type, enabled=False):  # it would copy probabilities to float32 and back
         if torch.is_grad_enabled():
             usable = kernels if layer.hidden.dtype is torch.bfloat16 else None
-            loss_and_grad = _cross_entropy(labels) if usable is None else _kernel_cross_entropy(labels, usable)
+            loss_and_grad = _chunk_cross_entropy(labels) if usable is None else _kernel_cross_entropy(labels, usable)
             return Term(ChunkedLoss.apply(*layer, loss_and_grad), None)
         return _without_gradient(layer, labels)
 
 
 def _without_gradient(layer: OutputLayer, labels: Tensor) -> Term:
-    """Loss and hits of the used slots, for evaluation."""
-    loss, hits = layer.hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
+    """Loss and correct predictions of the used slots, for evaluation."""
+    loss, correct = layer.hidden.new_zeros((), dtype=torch.float32), labels.new_zeros(())
     weight, bias = layer.weight.to(layer.hidden.dtype), layer.bias.to(layer.hidden.dtype)
     for chunk in layer.chunks():
         term = cross_entropy(F.linear(layer.hidden[chunk], weight, bias), labels[chunk])
         loss += term.loss
-        hits += term.correct  # type: ignore[operator,arg-type]
-    return Term(loss, hits)
+        correct += term.correct  # type: ignore[operator,arg-type]
+    return Term(loss, correct)
 
 
 class ChunkedLoss(torch.autograd.Function):
@@ -151,12 +151,12 @@ class ChunkedLoss(torch.autograd.Function):
         loss, d_hidden = hidden.new_zeros((), dtype=torch.float32), torch.empty_like(hidden)
         d_weight = d_bias = None
         for chunk in layer.chunks():
-            chunk_loss, d_scores, chunk_bias = loss_and_grad(layer, chunk)
+            chunk_loss, d_scores, d_chunk_bias = loss_and_grad(layer, chunk)
             loss += chunk_loss
             torch.mm(d_scores, layer.weight, out=d_hidden[chunk])
-            chunk_weight = d_scores.T @ hidden[chunk]
-            d_weight = chunk_weight if d_weight is None else d_weight + chunk_weight
-            d_bias = chunk_bias if d_bias is None else d_bias + chunk_bias
+            d_chunk_weight = d_scores.T @ hidden[chunk]
+            d_weight = d_chunk_weight if d_weight is None else d_weight + d_chunk_weight
+            d_bias = d_chunk_bias if d_bias is None else d_bias + d_chunk_bias
         if d_weight is None:  # no prediction in this batch
             d_weight, d_bias = torch.zeros_like(layer.weight), torch.zeros_like(layer.bias)
         ctx.save_for_backward(d_hidden, d_weight[:V], d_bias[:V])  # type: ignore[index]
@@ -169,14 +169,14 @@ class ChunkedLoss(torch.autograd.Function):
         return d_hidden * scale, *(grad.to(dtype, copy=True).mul_(scale) for grad, dtype in grads), None, None
 
 
-def _cross_entropy(labels: Tensor) -> LossAndGrad:
+def _chunk_cross_entropy(labels: Tensor) -> LossAndGrad:
     """Cross entropy with labels (m,); those of -100 count for nothing."""
 
     def loss_and_grad(layer: OutputLayer, chunk: slice) -> tuple[Tensor, Tensor, Tensor]:
         scores, y = layer.scores(chunk), labels[chunk]
         used = y != IGNORED
         index = torch.arange(len(y), device=y.device), y.clamp(min=0)  # the score of each label
-        scores[index] = scores[index].masked_fill(~used, SURE)
+        scores[index] = scores[index].masked_fill(~used, CERTAIN_LOGIT)
         grad = torch.softmax(scores, -1)  # the probabilities, which become the gradient in place
         loss = -(_log_probabilities(scores, grad, index) * used).sum()
         grad[index] -= 1  # softmax minus one-hot
@@ -196,7 +196,7 @@ def _log_probabilities(scores: Tensor, probabilities: Tensor, index: tuple[Tenso
 
 
 def _kernel_cross_entropy(labels: Tensor, kernels: "Kernels") -> LossAndGrad:
-    """`_cross_entropy` in one pass over the scores."""
+    """`_chunk_cross_entropy` in one pass over the scores."""
 
     def loss_and_grad(layer: OutputLayer, chunk: slice) -> tuple[Tensor, Tensor, Tensor]:
         hidden, V = layer.hidden[chunk], len(layer.weight)

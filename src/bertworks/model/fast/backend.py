@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from ..attention import Attention, TorchAttention, global_and_local
 from ..bert import Encoder, encoders_in
-from ..forward import ForwardOptions, ForwardPlan, Reference, build_plan, run_layer
+from ..forward import ForwardOptions, ForwardPlan, ReferenceBackend, build_plan, run_layer
 from ..initialization import Network
 from ..layout import Layout
 from .attention import Blocks, KeyedAttention, in_blocks, is_flash_possible, with_indices, without_padding
@@ -73,7 +73,7 @@ def choose(facts: Facts) -> str:
 class Backend:
     """Chooses for one encoder, and has what was made for it."""
 
-    requested = False  # see Reference
+    requested = False  # see ReferenceBackend
 
     def __init__(self) -> None:
         self.kernels: Kernels | None = None  # for training in bfloat16 on a CPU (use_kernels)
@@ -126,8 +126,8 @@ class Backend:
         return replace(plan, run_layer=self.compiled) if compiled else plan
 
     def product(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """As `Reference.product`, which is slower on a CPU."""
-        return product(x, weight, bias) if is_supported(x) else Reference().product(x, weight, bias)
+        """As `ReferenceBackend.product`, which is slower on a CPU."""
+        return product(x, weight, bias) if is_supported(x) else ReferenceBackend().product(x, weight, bias)
 
 
 def is_unpadded_cheaper(encoder: Encoder, layout: Layout) -> bool:
@@ -145,9 +145,9 @@ def accelerated(model: Network) -> Network:
 
 
 def reference(model: Network) -> Network:
-    """The same parameters in the modules of bert.py alone, computed by `Reference`: the inverse of `accelerated`."""
+    """The same parameters in modules of bert.py alone, computed by `ReferenceBackend`: the inverse of `accelerated`."""
     separate = {joined: separate for separate, joined in JOINED.items()}
-    return _with_backends(with_classes(model, separate), lambda: Reference(requested=True))
+    return _with_backends(with_classes(model, separate), lambda: ReferenceBackend(requested=True))
 
 
 def _with_backends(model: Network, make: Callable[[], Any]) -> Network:

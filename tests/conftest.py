@@ -32,6 +32,21 @@ def no_flush():
         yield
 
 
+@pytest.fixture
+def refused(capsys):
+    """Returns a function that runs a command, which must end with status 1, and returns its standard error."""
+
+    def run(*words) -> str:
+        from bertworks.cli import main
+
+        with pytest.raises(SystemExit) as end:
+            main([*map(str, words)])
+        assert end.value.code == 1
+        return capsys.readouterr().err
+
+    return run
+
+
 TEXT = """
 river mountain letter window garden morning teacher bridge music winter orange captain village machine paper silver
 walks reads opens finds carries follows builds paints remembers crosses watches answers measures hides repairs sings

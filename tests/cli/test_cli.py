@@ -1,7 +1,5 @@
 """The command line: its commands, and what a failure looks like from outside."""
 
-import errno
-import os
 import re
 import shlex
 import signal
@@ -79,8 +77,7 @@ def test_a_wrong_command_line_is_explained(line, message, capsys):
     ("line", "message"),
     [
         ("finetune m --train a.csv --train b.csv --dev c.csv --out o", "--train is given twice; expected once"),
-        ("finetune m --train=a.csv --dev c.csv --optim.lr 1 --train a.csv", "--train is given twice"),
-        ("finetune m --batch_size 1 --batch-size 2 --out o", "--batch-size is given twice"),
+        ("finetune m --batch_size 1 --batch-size=2 --out o", "--batch-size is given twice"),
         ("tokenizer train a --out o --cased --uncased", "--lowercase is given twice"),
         ("corpus build a --tokenizer t --out o --encoding a --input.encoding b", "--input.encoding is given twice"),
         ("doctor d --task mrpc --label a", "task cannot be combined with label"),
@@ -88,9 +85,8 @@ def test_a_wrong_command_line_is_explained(line, message, capsys):
         ("pretrain --corpus c --out o cpu", "found the recipe cpu behind flags; give it first, or with --recipe"),
     ],
 )
-def test_nothing_on_a_command_line_is_silently_ignored(line, message, capsys):
-    assert status(line.split()) == 1
-    assert message in capsys.readouterr().err
+def test_nothing_on_a_command_line_is_silently_ignored(line, message, refused):
+    assert message in refused(*line.split())
 
 
 @pytest.mark.parametrize(
@@ -155,23 +151,12 @@ def test_output_that_cannot_be_written_is_one_message(line):
     assert (done.returncode, done.stderr) == (1, "bertworks: standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (InputError("a.txt: no such file"), "bertworks: a.txt: no such file\n"),
-        (
-            OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.parquet"),
-            "bertworks: out.parquet: No space left on device\n",
-        ),
-    ],
-)
-def test_failures_are_one_line(error, said, capsys, monkeypatch):
+def test_failures_are_one_line(refused, monkeypatch):
     def failing(_):
-        raise error
+        raise InputError("a.txt: no such file")
 
     monkeypatch.setattr(cli, "function_of", lambda _: failing)
-    assert status(["features", "folder"]) == 1
-    assert capsys.readouterr().err == said
+    assert refused("features", "folder") == "bertworks: a.txt: no such file\n"
 
 
 @pytest.mark.parametrize("argv", [["recipes"], ["--help"]])
@@ -190,22 +175,20 @@ def test_closed_streams_are_no_failure():
         assert subprocess.run([*closed, sys.executable, "-m", "bertworks", *argv]).returncode == expected
 
 
-def test_another_tokenizer_is_not_replaced(tmp_path, capsys):
+def test_another_tokenizer_is_not_replaced(tmp_path, refused):
     """The same again ends in the same bytes, as after a kill."""
     (tmp_path / "a.txt").write_text("One two three four " * 20)
     train = ["tokenizer", "train", str(tmp_path / "a.txt"), "--out", str(tmp_path / "tok"), "--vocab-size", "100"]
     main(train)
     first = (tmp_path / "tok" / "tokenizer.json").read_bytes()
     main(train)
-    assert status([*train, "--cased"]) == 1 and "tok holds another tokenizer; give" in capsys.readouterr().err
+    assert "tok holds another tokenizer; give" in refused(*train, "--cased")
     assert (tmp_path / "tok" / "tokenizer.json").read_bytes() == first
     main([*train, "--cased", "--overwrite"])
     assert (tmp_path / "tok" / "tokenizer.json").read_bytes() != first
-    assert status([*train, "--cased", "--uncased"]) == 1
-    assert "--lowercase is given twice" in capsys.readouterr().err
 
 
-def test_recipes_are_listed_and_printed(capsys, tmp_path, monkeypatch):
+def test_recipes_are_listed_and_printed(capsys, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(["recipes"])
     lines = capsys.readouterr().out.splitlines()
@@ -215,21 +198,18 @@ def test_recipes_are_listed_and_printed(capsys, tmp_path, monkeypatch):
     assert "base = " in capsys.readouterr().out
     main(["recipes", "distilbert"])  # only one kind has it
     assert "DistilBERT" in capsys.readouterr().out
-    assert status(["recipes", "cpu"]) == 1
-    assert "distill/cpu, pretrain/cpu" in capsys.readouterr().err
+    assert "distill/cpu, pretrain/cpu" in refused("recipes", "cpu")
 
 
 @pytest.mark.parametrize("verb", ["pretrain", "distill", "study run"])
-def test_a_recipe_is_given_by_name(verb, capsys, tmp_path, monkeypatch):
+def test_a_recipe_is_given_by_name(verb, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = {"study run": "masking"}.get(verb, "cpu")
     rest = ["--corpus", "nowhere", "--out", "out", *(["--teacher", "nobody"] if verb == "distill" else [])]
-    assert status([*verb.split(), name, *rest]) == 1
-    said = capsys.readouterr().err
-    assert "no recipe" not in said and any(word in said for word in ("nowhere", "nobody", "--data is missing"))
-    assert status([*verb.split(), f"{name}x", *rest]) == 1
-    said = capsys.readouterr().err
-    assert f"{name}x: found no file and no recipe" in said and f"{name}," in said
+    message = refused(*verb.split(), name, *rest)
+    assert "no recipe" not in message and any(word in message for word in ("nowhere", "nobody", "--data is missing"))
+    message = refused(*verb.split(), f"{name}x", *rest)
+    assert f"{name}x: found no file and no recipe" in message and f"{name}," in message
 
 
 def test_a_budget_replaces_that_of_the_recipe(tmp_path):
@@ -237,7 +217,7 @@ def test_a_budget_replaces_that_of_the_recipe(tmp_path):
     recipe.write_text("[loop]\nsteps = 5\ntokens = 7_000\n", encoding="utf-8")
     for given, budget in (
         ("--loop.log-every=3", "5 steps or 7,000 tokens, whichever comes first"),
-        ("--loop.hours=3", "3.0 hours"),
+        ("--loop.hours=3", "3 hours"),
     ):
         words = [str(recipe), "--corpus", "store", "--out", "out", given]
         assert parse_recipe(Pretraining, PretrainConfig, words, "pretrain").config.loop.budget == budget

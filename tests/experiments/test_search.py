@@ -1,8 +1,8 @@
 """Searches: they choose on development data, keep the best models, resume, and continue after a failure."""
 
-import csv
 import dataclasses
 import json
+import shutil
 import statistics
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from bertworks.finetuning.run import finetune
 from bertworks.inference.evaluation import evaluate
 from bertworks.tasks.selection import DividedRows
 from bertworks.training.config import LoopConfig
+from support.studies import write_task_files
 from support.tiny_task import tiny_place, tiny_rows
 
 CONFIG = FinetuneConfig(loop=LoopConfig(seed=1, precision="float32"), max_seq_length=16, seeds=(1, 2), epochs=4.0)
@@ -228,27 +229,13 @@ def test_a_sweep_on_the_command_line(place, tmp_path, capsys):
 # ---- all tasks of the paper
 
 
-def write_tsv(path: Path, header: list[str], rows: list[list[str]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join("\t".join(cells) + "\n" for cells in [*([header] if header else []), *rows]))
-
-
 @pytest.fixture(scope="module")
 def data(place) -> Path:
     """CoLA, MRPC and MNLI in small; SST-2 is cut off, QQP has no dev."""
     folder = place / "data"
-    with open(place / "train.csv", newline="") as file:
-        rows = [(row["text"], "01"[row["label"] == "good"]) for row in csv.DictReader(file)]
-    for name, some in (("train", rows[:60]), ("dev", rows[60:])):
-        write_tsv(folder / f"glue/CoLA/{name}.tsv", [], [["x", label, "", text] for text, label in some])
-        write_tsv(folder / f"glue/MRPC/{name}.tsv", ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
-                  [[label, "1", "2", text, "a film"] for text, label in some])  # fmt: skip
-        write_tsv(folder / f"glue/SST-2/{name}.tsv", ["sentence", "label"], [[text, label] for text, label in some])
-    write_tsv(folder / "glue/QQP/train.tsv", ["question1", "question2", "is_duplicate"], [["a", "b", "0"]])
-    names = ["contradiction", "entailment", "neutral"]
-    for name in ("train", "dev_matched", "dev_mismatched"):
-        cells = [[text, "a film", names[int(label) + i % 2]] for i, (text, label) in enumerate(rows[:40])]
-        write_tsv(folder / f"glue/MNLI/{name}.tsv", ["sentence1", "sentence2", "gold_label"], cells)
+    write_task_files(folder, [f"glue/{name}" for name in ("CoLA", "MRPC", "MNLI", "SST-2", "QQP")])
+    shutil.copy(folder / "glue/MNLI/train.tsv", folder / "glue/MNLI/dev_mismatched.tsv")
+    (folder / "glue/QQP/dev.tsv").unlink()
     with open(folder / "glue/SST-2/train.tsv", "a") as file:
         file.write("half a")
     return folder
@@ -295,14 +282,14 @@ def test_columns_of_one_task_with_other_rows_are_searched_by_themselves(data, pl
     variants = [{"name": str(lr), "model": model, "finetune": {"optim": {"lr": lr}}} for lr in (1e-9, 3e-3)]
     columns = [
         {"name": str(rows), "task": "cola", "data": "glue/CoLA", "train_rows": rows, "metric": metric, **table}
-        for rows, metric in ((60, ""), (8, ""))
+        for rows, metric in ((40, ""), (8, ""))
     ]
     settings = {"title": "Two", "base": "", "finetune": "", "seeds": [1], "search": True}
     recipe.write_text(tomli_w.dumps({**settings, "variants": variants, "columns": columns}))
     plan = make_plan(StudyInputs(recipe, data=data))
     results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
     runs = {row.name: {name: cells[0].name for name, cells in row.tuned.items()} for row in plan.rows}
-    for column in ("60", "8"):
+    for column in ("40", "8"):
         found = [read_json(tmp_path / "cells" / one[column] / "results.json") for one in runs.values()]
         assert [one["examples"]["train"] for one in found] == [int(column)] * 2
         means = {e["row"]: e["mean"] for e in results["measured"] if e["column"] == column}

@@ -29,7 +29,7 @@ from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.model.config import ModelConfig
 from bertworks.pretraining.recipe import PretrainConfig
 from bertworks.training.identity import reproducible_settings
-from conftest import WORDS
+from support.studies import PRETRAIN, entry_of, words, write_task_files
 
 STUDIES = RECIPES / "study"
 BASE = """
@@ -61,23 +61,6 @@ column = "SST-2"
 expect = "lower"
 finding = "random weights are worse"
 """
-PRETRAIN = """
-snapshots = [2, 4]
-eval_batches = 1
-[model]
-vocab_size = 100
-hidden_size = 16
-num_hidden_layers = 2
-num_attention_heads = 2
-intermediate_size = 32
-max_position_embeddings = 32
-[loop]
-steps = 5
-eval_every = 0
-[[phases]]
-length = 24
-batch_size = 8
-"""
 FINETUNE = "max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\noptim.lr = 1e-3\n"
 
 
@@ -95,46 +78,14 @@ def write_study(folder: Path, text: str = BASE) -> Path:
     return folder / "tiny.toml"
 
 
-def words(rng, n=5) -> str:
-    return " ".join(rng.choices(WORDS, k=n))
-
-
-BINARY, THREE = ("0", "1"), ("contradiction", "entailment", "neutral")
-CHOICES = "\t".join(f"choice{i}" for i in range(1, 5))
-TABLES = {  # folder: names of the training and the development file, header, and the fields of row number i
-    "glue/SST-2": ("train.tsv dev.tsv", "sentence\tlabel", lambda r, i: (words(r), BINARY[i % 2])),
-    "glue/QNLI": ("train.tsv dev.tsv", "index\tquestion\tsentence\tlabel",
-                  lambda r, i: (str(i), words(r), words(r), ("entailment", "not_entailment")[i % 2])),
-    "glue/MRPC": ("train.tsv dev.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
-                  lambda r, i: (BINARY[i % 2], "1", "2", words(r), words(r))),
-    "glue/RTE": ("train.tsv dev.tsv", "index\tsentence1\tsentence2\tlabel",
-                 lambda r, i: (str(i), words(r), words(r), ("entailment", "not_entailment")[i % 2])),
-    "glue/STS-B": ("train.tsv dev.tsv", "index\tsentence1\tsentence2\tscore",
-                   lambda r, i: (str(i), words(r), words(r), str(float(i % 6)))),
-    "glue/CoLA": ("train.tsv dev.tsv", "source\t1\t\twords", lambda r, i: ("source", BINARY[i % 2], "", words(r))),
-    "glue/QQP": ("train.tsv dev.tsv", "question1\tquestion2\tis_duplicate",
-                 lambda r, i: (words(r), words(r), BINARY[i % 2])),
-    "glue/MNLI": ("train.tsv dev_matched.tsv", "sentence1\tsentence2\tgold_label",
-                  lambda r, i: (words(r), words(r), THREE[i % 3])),
-    "korean/kobest-hellaswag": ("train.tsv dev.tsv", f"context\t{CHOICES}\tlabel",
-                                lambda r, i: (*(words(r) for _ in range(5)), str(i % 4))),
-    "korean/nsmc": ("ratings_train.txt ratings_test.txt", "id\tdocument\tlabel",
-                    lambda r, i: (str(i), words(r), BINARY[i % 2])),
-    "korean/korsts": ("sts-train.tsv sts-dev.tsv", "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2",
-                      lambda r, i: ("g", "f", "y", str(i), str(float(i % 6)), words(r), words(r))),
-}  # fmt: skip
 SQUAD = {"train-v1.1-13pct": 12, "train-v1.1": 12, "dev-v1.1": 6, "train-v2.0": 12, "dev-v2.0": 6}
 
 
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory) -> Path:
     """Folders of the tasks that the recipes name, with texts of the tiny store's words."""
-    folder, rng = tmp_path_factory.mktemp("study_data"), random.Random(1)
-    for name, (files, header, row) in TABLES.items():
-        (folder / name).mkdir(parents=True)
-        for file, count in zip(files.split(), (40, 16), strict=True):
-            lines = [header, *("\t".join(row(rng, i)) for i in range(count))]
-            (folder / name / file).write_text("\n".join(lines) + "\n")
+    folder, rng = tmp_path_factory.mktemp("study_data"), random.Random(2)
+    write_task_files(folder)
     for name in ("squad", "conll2003", "korean/klue-ner", "korean/korquad"):
         (folder / name).mkdir()
     for name, rows in SQUAD.items():
@@ -196,10 +147,6 @@ def copy_runs(finished, plan, folder, without):
     assert {*without} < {row.name for row in plan.rows} and len(names) < len(plan.runs)
 
 
-def entry(results, row, column):
-    return next(e for e in results["measured"] if (e["row"], e["column"]) == (row, column))
-
-
 def test_what_a_study_leaves(finished):
     _, out = finished
     results = read_json(out / "results.json")
@@ -224,22 +171,23 @@ def test_the_numbers_are_those_of_the_cells(finished, tiny_store, tiny_data):
         tuned = [folder.results(run) for run in row.tuned["SST-2"]]
         assert [r["seed"] for r in tuned] == [1, 2] and all(r["examples"] == {"train": 24, "dev": 16} for r in tuned)
         values = [r["metrics"]["accuracy"] for r in tuned]
-        measured = entry(results, row.name, "SST-2")
+        measured = entry_of(results, row.name, "SST-2")
         assert list(measured["values"].values()) == values and measured["mean"] == statistics.fmean(values)
         assert measured["sd"] == pytest.approx(statistics.stdev(values))
-        assert entry(results, row.name, "again")["values"] == measured["values"]
+        assert entry_of(results, row.name, "again")["values"] == measured["values"]
         seconds = sum(r["seconds"] for r in tuned)
         assert rows[row.name]["finetune_seconds"] == pytest.approx(seconds)  # once, although two columns read these
     pretrained = folder.results(plan.base.trained[0])
-    assert entry(results, "both", "perplexity")["mean"] == math.exp(pretrained["metrics"]["mlm_loss"])
-    assert entry(results, "left", "perplexity")["mean"] is None  # it has no masked LM
+    assert entry_of(results, "both", "perplexity")["mean"] == math.exp(pretrained["metrics"]["mlm_loss"])
+    assert entry_of(results, "left", "perplexity")["mean"] is None  # it has no masked LM
     assert rows["both, step 2"]["tokens"] == pytest.approx(pretrained["tokens"] * 2 / 5)
     assert rows["side by side"]["tokens"] == rows["left"]["tokens"] + rows["right"]["tokens"]
     assert rows["side by side"]["parameters"] > rows["left"]["parameters"] > 100 * 16
-    assert entry(results, "left", "SST-2")["paper_difference"] == pytest.approx(-0.6)
+    assert entry_of(results, "left", "SST-2")["paper_difference"] == pytest.approx(-0.6)
     # random weights take their shape from the pre-training of "both" and nothing else
     assert (rows["random"]["tokens"], rows["random"]["pretrain_seconds"]) == (0, 0)
-    assert entry(results, "random", "perplexity")["values"] == {} and rows["frozen"]["tokens"] == rows["both"]["tokens"]
+    assert entry_of(results, "random", "perplexity")["values"] == {}
+    assert rows["frozen"]["tokens"] == rows["both"]["tokens"]
 
 
 def test_a_snapshot_is_compared_with_the_bases_of_the_same_step(tiny_store, tiny_data, tmp_path):
@@ -323,7 +271,7 @@ def test_a_diverged_run_is_marked_and_the_others_continue(
 
     monkeypatch.setattr(running, "finetune", diverging)
     results = run_study(plan, tmp_path / "out", tmp_path / "out" / "cells", Options(quiet=True))
-    measured = entry(results, "frozen", "SST-2")
+    measured = entry_of(results, "frozen", "SST-2")
     assert measured["n"] == 1 and measured["failed"][0]["outcome"] == "diverged" and results["left"] == []
     assert measured["difference"]["n"] == 1 and measured["difference"]["interval"] is None
     table = {row[0]: row[2] for row in tables(results)[1].rows}
@@ -334,7 +282,7 @@ def test_a_diverged_run_is_marked_and_the_others_continue(
     assert end.value.code == 1 and "frozen: SST-2, seed 2 diverged" in capsys.readouterr().out
     next((tmp_path / "out" / "cells").glob("*/failed.json")).unlink()
     main(line(recipe, tiny_store, tiny_data, tmp_path / "out"))
-    assert entry(read_json(tmp_path / "out" / "results.json"), "frozen", "SST-2")["n"] == 2
+    assert entry_of(read_json(tmp_path / "out" / "results.json"), "frozen", "SST-2")["n"] == 2
 
 
 @pytest.mark.parametrize("error", [InputError("no memory"), NotWritten("no space left")])
@@ -360,7 +308,7 @@ def test_a_base_that_fails_leaves_figures_without_differences(
         return
     results = run_study(plan, tmp_path / "out", tmp_path / "cells", Options(quiet=True))
     assert all(one["difference"] is None for one in results["measured"])
-    assert entry(results, "left", "SST-2")["n"] == 2 and entry(results, "both", "SST-2")["n"] == 0
+    assert entry_of(results, "left", "SST-2")["n"] == 2 and entry_of(results, "both", "SST-2")["n"] == 0
     text = (tmp_path / "out" / "study.md").read_text()
     assert "both: pre-training failed: no memory" in text
     assert "study.png" not in text and not (tmp_path / "out" / "study.png").exists()

@@ -2,7 +2,6 @@
 
 import functools
 import math
-import random
 import shutil
 from dataclasses import replace
 
@@ -20,24 +19,8 @@ from bertworks.experiments.tables import tables
 from bertworks.files import InputError, read_json, write_json
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.tasks.base import Data, Example
-from conftest import WORDS
+from support.studies import PRETRAIN, entry_of, write_task_files
 
-PRETRAIN = """
-eval_batches = 1
-[model]
-vocab_size = 100
-hidden_size = 16
-num_hidden_layers = 1
-num_attention_heads = 2
-intermediate_size = 32
-max_position_embeddings = 32
-[loop]
-steps = 3
-eval_every = 0
-[[phases]]
-length = 24
-batch_size = 8
-"""
 HEAD = """
 title = "Tiny"
 base = "both"
@@ -53,8 +36,8 @@ variants = [
     {{ name = "word2vec", static = {{ width = 8, epochs = 1, min_count = 1 }} }},
 ]
 columns = [
-    {{ name = "8", task = "sst2", data = "SST-2", train_rows = 8, draw = true, panel = "SST-2", x = 8 }},
-    {{ name = "24", task = "sst2", data = "SST-2", train_rows = 24, draw = true, panel = "SST-2", x = 24 }},
+    {{ name = "8", task = "sst2", data = "glue/SST-2", train_rows = 8, draw = true, panel = "SST-2", x = 8 }},
+    {{ name = "24", task = "sst2", data = "glue/SST-2", train_rows = 24, draw = true, panel = "SST-2", x = 24 }},
 ]
 """
 SEEDS = f"""{HEAD}
@@ -67,7 +50,7 @@ variants = [
 columns = [
     {{ name = "perplexity", pretrain = "mlm_perplexity" }},
     {{ name = "on pairs", pretrain = "mlm_perplexity", evaluate = {{ objective = "mlm" }} }},
-    {{ name = "SST-2", task = "sst2", data = "SST-2", train_rows = 8 }},
+    {{ name = "SST-2", task = "sst2", data = "glue/SST-2", train_rows = 8 }},
 ]
 """
 
@@ -76,11 +59,7 @@ def write_files(place):
     """The recipes and the data of the studies, in `place`."""
     (place / "pretrain.toml").write_text(PRETRAIN)
     (place / "finetune.toml").write_text("max_seq_length = 24\nbatch_size = 8\nepochs = 1.0\n")
-    folder, rng = place / "data" / "SST-2", random.Random(1)
-    folder.mkdir(parents=True)
-    for name, count in (("train.tsv", 60), ("dev.tsv", 16)):
-        lines = [f"{' '.join(rng.choices(WORDS, k=5))}\t{i % 2}" for i in range(count)]
-        (folder / name).write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    write_task_files(place / "data", ["glue/SST-2"])
 
 
 def plan_in(place, text: str, store) -> Plan:
@@ -115,10 +94,6 @@ def copy_runs(finished, root, *left):
     shutil.copytree(finished(EXAMPLES)[2] / "cells", root, ignore=lambda _, files: names & {*files})
 
 
-def values(results, row, column):
-    return next(e for e in results["measured"] if (e["row"], e["column"]) == (row, column))
-
-
 def test_a_study_of_examples_runs_with_all_its_rows(finished):
     plan, results, out = finished(EXAMPLES)
     assert results is not None and not results["left"] and not results["failed"]
@@ -126,8 +101,8 @@ def test_a_study_of_examples_runs_with_all_its_rows(finished):
     kinds = [name.split("-")[0] for name in results["cells"]]
     # two columns: two candidates and two seeds of `both`, two seeds of the others
     assert [kinds.count(kind) for kind in ("pretrain", "static", "baseline", "finetune")] == [1, 1, 4, 2 * (2 + 2 + 2)]
-    assert {values(results, "both", c)["chosen"] for c in ("8", "24")} <= {"optim.lr = 0.001", "optim.lr = 0.0001"}
-    assert "chosen" not in values(results, "words", "8")
+    assert {entry_of(results, "both", c)["chosen"] for c in ("8", "24")} <= {"optim.lr = 0.001", "optim.lr = 0.0001"}
+    assert "chosen" not in entry_of(results, "words", "8")
     shown = {sheet.title: sheet for sheet in tables(results)}
     assert [row[0] for row in shown["Chosen settings"].rows] == ["both"]
     costs = {row[0]: row for row in shown["Costs"].rows}
@@ -184,7 +159,7 @@ def test_a_candidate_that_diverges_loses_and_the_study_goes_on(planned, finished
     copy_runs(finished, folder.root, *final.spec.candidates, *plan.rows[0].tuned["8"], *plan.rows[1].tuned["8"])
     folder.fail(fast_one, "its loss was not finite", "diverged")
     results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
-    entry = values(results, "both", "8")
+    entry = entry_of(results, "both", "8")
     assert (entry["n"], entry["failed"], entry["chosen"]) == (2, [], "optim.lr = 0.0001")
     assert [one["what"] for one in results["failed"]] == [fast_one.title]  # and it is reported
 
@@ -219,12 +194,12 @@ def test_the_table_has_the_setting_of_the_run_and_not_what_is_best_now(planned, 
     for run, accuracy in zip(final.spec.candidates, (0.9, 0.1), strict=True):
         finish(folder, run, accuracy)
     results = run_study(plan, out / "study", out / "cells", Options(quiet=True))
-    assert values(results, "both", "8")["chosen"] == "optim.lr = 0.001"
+    assert entry_of(results, "both", "8")["chosen"] == "optim.lr = 0.001"
     assert "lr = 0.001\n" in read_json(folder.path(final) / "cell.json")["recipe"]
     shutil.rmtree(folder.path(final.spec.candidates[0]))
     finish(folder, final.spec.candidates[0], 0.0)
     assert best_setting(final.spec, folder)[0] == "optim.lr = 0.0001"
-    assert values(measure(plan, folder), "both", "8")["chosen"] == "optim.lr = 0.001"
+    assert entry_of(measure(plan, folder), "both", "8")["chosen"] == "optim.lr = 0.001"
 
 
 def test_a_started_run_keeps_its_setting(planned, monkeypatch):
@@ -250,14 +225,14 @@ def test_variants_in_some_columns_and_columns_with_fewer_seeds(planned):
     counts = {row.name: {column: len(runs) for column, runs in row.tuned.items()} for row in plan.rows}
     assert counts == {"both": {"8": 1, "24": 2}, "words": {"24": 2}, "word2vec": {"8": 1, "24": 2}}
     assert plan.rows[1].tuned["24"][1].spec.config == BaselineConfig(2, "overlap")
-    assert values(measure(plan, RunFolder(out)), "words", "8")["n"] == 0
+    assert entry_of(measure(plan, RunFolder(out)), "words", "8")["n"] == 0
     with pytest.raises(InputError, match="columns: '42' is no row or column of the study; expected one of '8', '24'"):
         make(text.replace('["24"]', '["42"]'))
     assert [variant.name for variant in plan.study.without(["24"]).variants] == ["both", "word2vec"]
     plan, folder = make(SEEDS.replace("train_rows = 8", "train_rows = 8, seeds = 1")), RunFolder(out / "cells")
     for row in plan.base.replicates:
         finish(folder, *row.tuned["SST-2"], 0.5)
-    assert values(measure(plan, folder), "both", "SST-2")["values"] == {"1": 0.5, "2": 0.5}
+    assert entry_of(measure(plan, folder), "both", "SST-2")["values"] == {"1": 0.5, "2": 0.5}
 
 
 def test_pre_training_seeds_are_the_unit(finished):
@@ -270,10 +245,10 @@ def test_pre_training_seeds_are_the_unit(finished):
     assert [run.spec.config.loop.seed for run in tuned["both"]] == [1, 2, 3, 4]  # none is used twice
     starts = [{run.spec.models[0].path for run in runs} for runs in tuned.values()]
     assert [len(some) for some in starts] == [2, 2, 1]  # random weights need a shape alone
-    entry, folder = values(results, "both", "SST-2"), RunFolder(out / "cells")
+    entry, folder = entry_of(results, "both", "SST-2"), RunFolder(out / "cells")
     scores = [folder.results(run)["metrics"]["accuracy"] for run in tuned["both"]]
     assert entry["values"] == {"1": sum(scores[:2]) / 2, "2": sum(scores[2:]) / 2} and entry["n"] == 2
-    assert values(results, "both", "perplexity")["values"].keys() == {"1", "2"}
+    assert entry_of(results, "both", "perplexity")["values"].keys() == {"1", "2"}
     note = next(sheet for sheet in tables(results) if sheet.title == "Tiny").notes[0]
     assert "2 seeds of pre-training" in note and "pre-trained once" not in note
 
@@ -324,7 +299,7 @@ def test_results_name_the_weights_of_each_row_and_what_is_drawn(planned):
 def test_all_models_are_evaluated_on_one_held_out_set(finished):
     """Its metrics equal the pre-training's own where the recipe makes the same set."""
     results = finished(SEEDS)[1]
-    same, own = (values(results, "no pairs", column)["values"] for column in ("on pairs", "perplexity"))
+    same, own = (entry_of(results, "no pairs", column)["values"] for column in ("on pairs", "perplexity"))
     assert {*same} == {"1", "2"} and all(math.isclose(same[seed], own[seed], rel_tol=0.02) for seed in same)
-    assert values(results, "both", "on pairs")["n"] == 2
-    assert not values(results, "random", "on pairs")["values"]
+    assert entry_of(results, "both", "on pairs")["n"] == 2
+    assert not entry_of(results, "random", "on pairs")["values"]

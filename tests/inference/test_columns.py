@@ -5,18 +5,15 @@ from pathlib import Path
 
 import pandas
 import pytest
-import torch
 
 import bertworks
-from bertworks.checkpoint.folder import save_folder
 from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.evaluation import Evaluation
 from bertworks.inference.model import LoadedModel
-from bertworks.model.build import build_model
 from bertworks.tasks.selection import DevRows
 from bertworks.tasks.tags import chunks
-from support.tiny_task import TINY, tiny_folder
+from support.tiny_task import headed_folder, tiny_folder
 
 LABELS = ["art", "law"]
 ROWS = [("a b", "law"), ("c d e", "art"), ("bad film", "law"), ("good", "art")]
@@ -30,9 +27,7 @@ def pretrained(tmp_path_factory) -> Path:
 def classifier(pretrained: Path, folder: Path, *text: str) -> Path:
     """A classifier that was fine-tuned on these columns of a table."""
     task = {"kind": "single", "name": "table", "text": [*text], "choices": [], "label": "label"}
-    model = build_model(TINY, ("classifier",), labels=2, seed=3)
-    save_folder(folder, model, pretrained, labels=LABELS, max_length=16, task=task)
-    return folder
+    return headed_folder(folder, pretrained, "classifier", LABELS, max_length=16, task=task)
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +35,7 @@ def of_text(pretrained) -> Path:
     return classifier(pretrained, pretrained.parent / "of-text", "text")
 
 
-def refused(capsys, *words) -> str:
-    """The message of a command that fails."""
-    with pytest.raises(SystemExit) as end:
-        main([*map(str, words)])
-    assert end.value.code == 1
-    return capsys.readouterr().err
-
-
-def test_a_column_with_a_comma_in_its_name_is_remembered(pretrained, tmp_path, capsys):
+def test_a_column_with_a_comma_in_its_name_is_remembered(pretrained, tmp_path, capsys, refused):
     """Beside a column of the default name, by which `evaluate` would judge other texts."""
     folder = classifier(pretrained, tmp_path / "m", "text, raw")
     rows = [{"text": "x", "text, raw": text, "label": label} for text, label in ROWS]
@@ -59,14 +46,13 @@ def test_a_column_with_a_comma_in_its_name_is_remembered(pretrained, tmp_path, c
     pandas.DataFrame(rows).to_csv(tmp_path / "a.csv", index=False)
     main(["evaluate", str(folder), "--dev", str(tmp_path / "a.csv")])
     assert json.loads(capsys.readouterr().out)["metrics"] == expected
-    message = refused(capsys, "predict", folder, tmp_path / "a.csv", "--text", "text, raw")
-    assert "no column ' raw'" in message
+    assert "no column ' raw'" in refused("predict", folder, tmp_path / "a.csv", "--text", "text, raw")
 
 
-def test_several_answers_of_a_model_that_answers_nothing_are_refused(of_text, tmp_path, capsys):
+def test_several_answers_of_a_model_that_answers_nothing_are_refused(of_text, tmp_path, refused):
     with pytest.raises(InputError, match="n_best = 3: the model is of the kind single; several answers need"):
         bertworks.predict(of_text, ["a b"], n_best=3)
-    message = refused(capsys, "predict", of_text, "--string", "a b", "--n-best", "3", "--out", tmp_path / "a.jsonl")
+    message = refused("predict", of_text, "--string", "a b", "--n-best", "3", "--out", tmp_path / "a.jsonl")
     assert "leave it out" in message and not (tmp_path / "a.jsonl").exists()
 
 
@@ -124,15 +110,17 @@ def test_parts_of_one_file_are_predicted(of_text, tmp_path, capsys, name):
 # ---- words of a tagger
 
 
-@pytest.mark.parametrize("characters", [False, True])
-def test_a_tagger_reads_the_words_of_fine_tuning(pretrained, tmp_path, capsys, characters):
-    """Its units are these words, whatever marks they have; a column of texts is divided by the tokenizer."""
-    column, tags = ("character" if characters else "words"), ("O", "B-X", "I-X", "B-Y", "I-Y")
-    folder, network = tmp_path / "m", build_model(TINY, ("tagger",), labels=5, seed=3)
-    with torch.no_grad():
-        network.heads["tagger"].weight.mul_(40)
+def tagger_of(pretrained: Path, folder: Path, column: str, characters: bool = False) -> Path:
+    """A tagger that was fine-tuned on this column of words."""
     task = {"kind": "tagging", "name": "table", "words": [column], "label": "tags", "characters": characters}
-    save_folder(folder, network, pretrained, labels=[*tags], max_length=24, task=task)
+    return headed_folder(folder, pretrained, "tagger", ["O", "B-X", "I-X", "B-Y", "I-Y"], task=task)
+
+
+@pytest.mark.parametrize("characters", [False, True])
+def test_a_tagger_reads_the_words_of_fine_tuning(pretrained, tmp_path, capsys, refused, characters):
+    """Its units are these words, whatever marks they have; a column of texts is divided by the tokenizer."""
+    column = "character" if characters else "words"
+    folder = tagger_of(pretrained, tmp_path / "m", column, characters)
     words = [list("a, b"), list("cd")] if characters else [["a,b", "c", "d.", "(e"], ["good", "film,"]]
     between = "" if characters else " "
     rows = [{column: between.join(one), "tags": " ".join(["O"] * len(one))} for one in words]
@@ -159,7 +147,7 @@ def test_a_tagger_reads_the_words_of_fine_tuning(pretrained, tmp_path, capsys, c
     raw = [row[column] for row in rows]
     assert bertworks.predict(folder, [{"text": text} for text in raw]) == bertworks.predict(folder, raw)
     (tmp_path / "b.csv").write_text("a,b\nc,d\n")
-    assert f"no column '{column}'" in refused(capsys, "predict", folder, tmp_path / "b.csv")
+    assert f"no column '{column}'" in refused("predict", folder, tmp_path / "b.csv")
 
 
 NER = "#\tnews\n1\ta\tB-X\tO\n2\tb\tO\tO\n\n1\tc\tB-Y\tB-Y\n2\td\tI-Y\tO\n"
@@ -180,11 +168,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def tagger(pretrained) -> Path:
-    folder, tags = pretrained.parent / "tagger", ["O", "B-X", "I-X", "B-Y", "I-Y"]
-    network = build_model(TINY, ("tagger",), labels=5, seed=3)
-    task = {"kind": "tagging", "name": "table", "words": ["words"], "label": "tags", "characters": False}
-    save_folder(folder, network, pretrained, labels=tags, max_length=24, task=task)
-    return folder
+    return tagger_of(pretrained, pretrained.parent / "tagger", "words")
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -199,11 +183,11 @@ def test_a_tagger_predicts_for_every_form_of_labelled_files(tagger, tmp_path, ca
     assert [row["input"] for row in shown] == ["a b", "c d"]
 
 
-def test_columns_of_words_are_chosen_and_texts_stay_texts(tagger, of_text, tmp_path, capsys):
+def test_columns_of_words_are_chosen_and_texts_stay_texts(tagger, of_text, tmp_path, refused):
     (tmp_path / "a.conll").write_text("1 x a\n2 x b\n")
     [found], [expected] = bertworks.predict(tagger, tmp_path / "a.conll", text="3"), bertworks.predict(tagger, ["a b"])
     assert found["entities"] == expected["entities"]
-    message = refused(capsys, "predict", tagger, tmp_path / "a.conll", "--text", "lemma")
+    message = refused("predict", tagger, tmp_path / "a.conll", "--text", "lemma")
     assert "no column 'lemma'; expected its number, 1 to 3" in message
     assert len(bertworks.predict(of_text, tmp_path / "a.conll")) == 1  # a sentence, for a classifier too
     assert len(bertworks.features(of_text, tmp_path / "a.conll", pool="mean")) == 1

@@ -8,15 +8,13 @@ import torch
 
 import bertworks.inference.engines as engines
 import bertworks.inference.model as inference_model
-from bertworks.checkpoint.folder import save_folder
 from bertworks.cli.__main__ import main
 from bertworks.files import InputError
 from bertworks.inference.engines import supported_precision
 from bertworks.inference.predictor import Predictor
-from bertworks.model.build import build_model
 from bertworks.tasks.inputs import Inputs
 from support.processes import predicts_when_forked
-from support.tiny_task import TINY, tiny_folder
+from support.tiny_task import TINY, headed_folder, tiny_folder
 
 TEXTS = ["a b c", "good film , bad film", "d", "good a b c " * 5]
 HEADS = {  # head: (its kind of task, what a predictor answers)
@@ -38,11 +36,8 @@ def folders(tmp_path_factory):
         if head in ("", "mlm"):
             return pretrained
         if not (root / head).exists():
-            model = build_model(TINY, (head,), labels=3, seed=4)
-            with torch.no_grad():
-                model.heads[head].weight.mul_(20)
-            labels = ["O", "B-X", "I-X"] if head in ("classifier", "tagger") else None
-            save_folder(root / head, model, pretrained, labels=labels, max_length=24, task={"kind": HEADS[head][0]})
+            labels = ["O", "B-X", "I-X"] if head in ("classifier", "tagger") else ()
+            headed_folder(root / head, pretrained, head, labels, 20, 4, task={"kind": HEADS[head][0]})
         return root / head
 
     return folder

@@ -283,7 +283,7 @@ def test_arrays_in_files(folder, tmp_path, capsys, monkeypatch):
     assert "segments" not in found and [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
-def test_columns_are_those_of_the_models_own_table(folder, tmp_path, capsys):
+def test_columns_are_those_of_the_models_own_table(folder, tmp_path, refused):
     own = tmp_path / "own"
     shutil.copytree(folder, own)
     settings = json.loads((own / "config.json").read_text())
@@ -300,9 +300,8 @@ def test_columns_are_those_of_the_models_own_table(folder, tmp_path, capsys):
             np.testing.assert_array_equal(vectors, expected.vectors)
     assert len(bertworks.features(own, (row for row in rows))) == 1  # read once
     table.write_text("text\nbad\n")
-    with pytest.raises(SystemExit):  # as predict
-        main(["features", str(own), str(table), "--out", str(out)])
-    assert "no column 'a'; found 'text'; name the text column, or two" in capsys.readouterr().err
+    message = refused("features", own, table, "--out", out)  # as predict
+    assert "no column 'a'; found 'text'; name the text column, or two" in message
 
 
 def test_pairs_in_memory_have_the_segments_of_a_table(folder, tmp_path):
@@ -320,14 +319,12 @@ def test_no_input_gives_an_empty_file(folder, tmp_path, monkeypatch):
     assert found["vectors"].shape == (0, 32) and found["edges"].tolist() == [0]
 
 
-def test_a_failure_leaves_the_old_file(folder, tmp_path, monkeypatch, capsys):
+def test_a_failure_leaves_the_old_file(folder, tmp_path, monkeypatch, refused):
     monkeypatch.setattr(features, "TEXTS", 2)
     source, out = tmp_path / "in.txt", tmp_path / "out.safetensors"
     source.write_bytes(b"good\n" * 9 + b"\xff\n")
     out.write_text("old")
-    with pytest.raises(SystemExit):
-        main(["features", str(folder), str(source), "--out", str(out)])
-    assert "line 10: byte 0xFF is not UTF-8" in capsys.readouterr().err
+    assert "line 10: byte 0xFF is not UTF-8" in refused("features", folder, source, "--out", out)
     assert out.read_text() == "old" and {p.name for p in tmp_path.iterdir()} == {"in.txt", out.name}
 
 
@@ -357,12 +354,10 @@ def test_a_full_disk_names_the_output(folder, tmp_path, monkeypatch):
         (["--out", "x.safetensors", "--max-length", "33"], "max_length = 33; expected 8 to 32"),
     ],
 )
-def test_refusals(folder, tmp_path, monkeypatch, capsys, arguments, says):
+def test_refusals(folder, tmp_path, monkeypatch, refused, arguments, says):
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("good\n")
-    with pytest.raises(SystemExit) as error:
-        main(["features", str(folder), "in.txt", *arguments])
-    assert error.value.code == 1 and says in capsys.readouterr().err
+    assert says in refused("features", folder, "in.txt", *arguments)
     assert [p.name for p in tmp_path.iterdir()] == ["in.txt"]
 
 

@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from bertworks.checkpoint.folder import save_folder
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
-from bertworks.model.build import build_model
-from support.tiny_task import TINY, tiny_folder
+from support.tiny_task import headed_folder, tiny_folder
 
 LONG = "good a b c bad film " * 12
 TAGS = ["O", "B-X", "I-X", "B-Y", "I-Y"]
@@ -44,12 +42,7 @@ def pretrained(tmp_path_factory):
 
 
 def predictor_of(pretrained, folder, head, labels, task) -> Predictor:
-    model = build_model(TINY, (head,), labels=len(labels), seed=4)
-    with torch.no_grad():
-        for name, weight in model.heads.named_parameters():
-            weight.mul_(30 if name.endswith("weight") else 1)
-    save_folder(folder, model, pretrained, labels=labels or None, max_length=24, task=task)
-    return Predictor(folder, device="cpu")
+    return Predictor(headed_folder(folder, pretrained, head, labels, 30, 4, task=task), device="cpu")
 
 
 def decoded(predictor, prepared, scores):
@@ -99,15 +92,6 @@ def test_requests_in_one_pass_get_the_answers_of_each_alone(pretrained, tmp_path
         assert str(decoded(predictor, again, alone)) == str(expected)
 
 
-def test_raw_scores_are_those_before_the_softmax(pretrained, tmp_path):
-    predictor = predictor_of(pretrained, tmp_path / "m", "classifier", ["one", "two", "three"], {"kind": "single"})
-    probabilities = predictor.classify("a b", all_scores=True)["scores"]
-    raw = predictor.classify("a b", all_scores=True, raw=True)["scores"]
-    softmax = torch.tensor(list(raw.values())).softmax(0)
-    np.testing.assert_allclose(softmax, list(probabilities.values()), atol=1e-6)
-    assert min(raw.values()) < 0
-
-
 def test_words_with_the_probabilities_of_all_tags(pretrained, tmp_path):
     predictor = predictor_of(pretrained, tmp_path / "m", "tagger", TAGS, {"kind": "tagging"})
     text = "Good  film , abc"
@@ -117,21 +101,6 @@ def test_words_with_the_probabilities_of_all_tags(pretrained, tmp_path):
         assert text[word["start"] : word["end"]] == word["text"] and list(word["scores"]) == TAGS
         assert sum(word["scores"].values()) == pytest.approx(1, abs=1e-5)
         assert word["score"] == word["scores"][word["tag"]] == max(word["scores"].values())
-
-
-def test_masks_are_filled_in_batches(pretrained):
-    predictor = Predictor(pretrained)
-    texts = [f"{'a b ' * (i % 7)}[MASK] film {'c [MASK]' * (i % 2)}" for i in range(40)]
-    passes = []
-    encoder = predictor.loaded.network.encoder
-    hook = encoder.register_forward_pre_hook(lambda module, arguments: passes.append(len(arguments[0])))
-    together = predictor.fill_mask(texts, top_k=3)
-    hook.remove()
-    assert sum(passes) == 40 and len(passes) < 5
-    for text, found in zip(texts, together, strict=True):
-        assert_close(found, predictor.fill_mask(text, top_k=3))
-    vocabulary = predictor.tokenizer.vocab
-    assert all(one["token"] == vocabulary[one["id"]] for found in together for mask in found for one in mask)
 
 
 def test_targets_restrict_the_candidates(pretrained):

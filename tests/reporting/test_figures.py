@@ -15,22 +15,22 @@ from bertworks.reporting.figures import new_figure, plot_runs, read_curves, save
 from bertworks.reporting.run_files import runs_in
 
 
+def write_log(folder, records, end=""):
+    folder.mkdir(parents=True)
+    (folder / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records) + end)
+    return folder
+
+
 def fake_run(folder, start=7.0, results=True):
     """A pre-training run of 1,000 steps."""
-    folder.mkdir(parents=True)
     records = []
     for step in range(50, 1001, 50):
-        loss = start - 3 * step / (step + 300)
-        records.append(
-            {"kind": "train", "step": step, "mlm_loss": loss + 0.1, "nsp_loss": 0.6, "lr": 1e-3, "grad_norm": 1.0}
-            | {"tokens": 2000 * step, "tokens_per_second": 9e3, "memory": 1, "seconds": step / 5, "left": 0.0}
-        )
+        loss, place = start - 3 * step / (step + 300), {"step": step, "seconds": step / 5}
+        records.append({"kind": "train", "mlm_loss": loss + 0.1, "nsp_loss": 0.6, "tokens": 2000 * step, **place})
         if step % 250 == 0:
-            records.append(
-                {"kind": "eval", "step": step, "mlm_loss": loss, "mlm_accuracy": 0.1 + step / 4000, "nsp_loss": 0.6}
-                | {"nsp_accuracy": 0.5 + step / 5000, "seconds": step / 5}
-            )
-    (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records) + '{"kind": "tr')  # a cut line
+            accuracies = {"mlm_accuracy": 0.1 + step / 4000, "nsp_accuracy": 0.5 + step / 5000}
+            records.append({"kind": "eval", "mlm_loss": loss, "nsp_loss": 0.6, **accuracies, **place})
+    write_log(folder, records, '{"kind": "tr')  # a cut line
     if results:
         (folder / "results.json").write_text(json.dumps({"metrics": {"unigram_entropy": 6.5}}))
     return folder
@@ -89,25 +89,21 @@ def test_curves_of_several_runs(tmp_path, x, label):
 
 
 def test_a_fine_tuning_run(tmp_path):
-    folder = tmp_path / "seed-1"
-    folder.mkdir()
     records = [
         {"kind": "train", "step": 10, "task_loss": 0.7, "tokens": 100, "seconds": 1.0},
         {"kind": "eval", "step": 10, "loss": 0.6, "accuracy": 0.7, "seconds": 1.0},
     ]
-    (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    folder = write_log(tmp_path / "seed-1", records)
     (folder / "results.json").write_text(json.dumps({"metrics": {"accuracy": 0.7}, "majority": 0.55}))
     assert "majority class" in words(plot_runs([folder], tmp_path / "f.svg")[0])
     assert read_curves(folder).held_out[0]["task_loss"] == 0.6
 
 
 def a_log(folder, steps, metric="mlm_loss", **last):
-    folder.mkdir(parents=True)
     records = [{"kind": "train", "step": s, metric: 3.0, "tokens": 10 * s, "seconds": s / 10} for s in steps]
     records[-1] |= last
     records.append({"kind": "eval", "step": steps[-1], metric: 2.5, metric.replace("loss", "accuracy"): 0.3})
-    (folder / "log.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    return folder
+    return write_log(folder, records)
 
 
 def curves(monkeypatch, runs, x="step"):

@@ -18,6 +18,7 @@ from bertworks.tokenizer import SPECIAL_TOKENS
 from conftest import WORDS, tiny_texts
 
 from .original import write_original
+from .studies import words, write_task_files
 
 KEPT = Path(__file__).parents[1] / "data_of_0_1"  # small finished runs
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 16 --model.num-attention-heads 2 --model.intermediate-size 32"
@@ -53,10 +54,6 @@ def shortened(line: str, more: str) -> str:
         if not dropped:
             kept.append(word)
     return f"{shlex.join(kept)} {more}"
-
-
-def words(rng, n=5) -> str:
-    return " ".join(rng.choices(WORDS, k=n))
 
 
 def write(path: Path, rows: list[str]) -> None:
@@ -111,15 +108,9 @@ def write_data(folder: Path) -> None:
     write(folder / "test.csv", ["text,label", *(f"{words(rng)},{i % 2}" for i in range(20))])
     for name in ("texts.txt", "reviews.txt"):
         write(folder / name, [words(rng), "", words(rng)])
+    write_task_files(folder, ["glue/SST-2", "glue/MRPC"])
+    write_task_files(folder / "data", ["glue/MNLI"])
     for name, rows in (("train", 32), ("dev", 12)):
-        films = [f"{words(rng)}\t{i % 2}" for i in range(rows)]
-        write(folder / "glue/SST-2" / f"{name}.tsv", ["sentence\tlabel", *films])
-        pairs = [f"{i % 2}\t1\t2\t{words(rng)}\t{words(rng)}" for i in range(rows)]
-        write(folder / "glue/MRPC" / f"{name}.tsv", ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", *pairs])
-        named = ("contradiction", "entailment", "neutral")
-        file = {"train": "train.tsv", "dev": "dev_matched.tsv"}[name]
-        entailed = [f"{words(rng)}\t{words(rng)}\t{named[i % 3]}" for i in range(rows)]
-        write(folder / "data/glue/MNLI" / file, ["sentence1\tsentence2\tgold_label", *entailed])
         tagged = [{"words": words(rng).split(), "tags": ["B-PER", "I-PER", "O", "O", "B-LOC"]} for _ in range(rows)]
         write(folder / {"train": "a.jsonl", "dev": "b.jsonl"}[name], list(map(json.dumps, tagged)))
     for name in ("eng.train", "eng.testa", "eng.testb"):

@@ -24,26 +24,18 @@ HEADS = {  # name of the model: (head, labels, task); `mlm` has both pre-trainin
     "value": ("classifier", ["score"], {"kind": "regression", "text": ["text"]}),
     "several": ("classifier", ["red", "green", "blue"], {"kind": "multilabel"}),
     "tags": ("tagger", TAGS, None),
-    "span": ("span", None, None),
-    "choice": ("choice", None, None),
+    "span": ("span", (), None),
+    "choice": ("choice", (), None),
 }
 
 
 def heads_of(folder: Path) -> dict[str, Path]:
     """A folder for each of HEADS, and `mlm`; all have random weights."""
-    import torch
-
-    from bertworks.checkpoint.folder import save_folder
-    from bertworks.model.build import build_model
-
-    from .tiny_task import TINY, tiny_folder
+    from .tiny_task import headed_folder, tiny_folder
 
     base = tiny_folder(folder / "mlm")
     for name, (head, labels, task) in HEADS.items():
-        model = build_model(TINY, (head,), labels=len(labels or "xx"), seed=3)
-        with torch.no_grad():
-            model.heads[head].weight.mul_(40)  # probabilities far from uniform
-        save_folder(folder / name, model, base, labels=labels, max_length=24, task=task)
+        headed_folder(folder / name, base, head, labels, task=task)
     return {name: folder / name for name in ("mlm", *HEADS)}
 
 

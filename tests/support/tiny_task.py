@@ -4,6 +4,8 @@ import csv
 import random
 from pathlib import Path
 
+import torch
+
 from bertworks.checkpoint.folder import save_folder
 from bertworks.finetuning.recipe import FinetuneConfig
 from bertworks.model.build import build_model
@@ -39,6 +41,19 @@ def tiny_folder(folder: Path, seed: int = 1) -> Path:
     vocab = folder.parent / "vocab.txt"
     vocab.write_text("\n".join(VOCAB) + "\n")
     save_folder(folder, build_model(TINY, seed=seed), Tokenizer.load(vocab, lowercase=True))
+    return folder
+
+
+def headed_folder(folder: Path, base: Path, head, labels=(), scale=40, seed=3, config=TINY, **settings) -> Path:
+    """A random model with this head, whose answers differ from text to text, and the tokenizer of `base`.
+
+    settings: those of save_folder; an input has at most 24 tokens if they do not say.
+    """
+    model = build_model(config, (head,), labels=len(labels), seed=seed)
+    with torch.no_grad():
+        for name, weight in model.heads.named_parameters():
+            weight.mul_(scale if name.endswith("weight") else 1)
+    save_folder(folder, model, base, labels=list(labels) or None, **{"max_length": 24, **settings})
     return folder
 
 

@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import Future
 
 import pytest
+from test_local import Folder, fail, number_of
 
 from bertworks.files import InputError
 from bertworks.workers import cluster
@@ -16,30 +17,13 @@ from bertworks.workers.local import WorkersLost
 heavy = pytest.mark.heavy
 
 
-class Made:
-    """What every process makes once: it leaves a file for itself."""
-
-    def __init__(self, path, fault=""):
-        if fault:
-            raise InputError(fault)
-        (path / f"process-{os.getpid()}").touch(exist_ok=False)
-
-
-def number_of(made, number):
-    return number
-
-
-def fail(made, message):
-    raise ValueError(message)
-
-
-def end(made):
+def end(folder):
     os._exit(1)
 
 
 @heavy
 def test_every_worker_makes_its_object_once(tmp_path):
-    with Cluster("local", 2, Made, tmp_path) as pool:
+    with Cluster("local", 2, Folder, tmp_path) as pool:
         assert pool.count == 2
         assert sorted(pool.run(number_of, ((number,) for number in range(50)))) == [*range(50)]
         with pytest.raises(ValueError, match="this one"):
@@ -58,7 +42,7 @@ def test_what_every_task_kills_ends_with_a_message():
 def test_other_versions_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "_versions", lambda: {"bertworks": "9.8.7"})
     with (
-        Cluster("local", 1, Made, tmp_path) as pool,
+        Cluster("local", 1, Folder, tmp_path) as pool,
         pytest.raises(InputError, match=r"has bertworks .*; expected 9\.8\.7"),
     ):
         [*pool.run(number_of, [(1,)])]

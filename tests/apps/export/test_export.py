@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.tasks.base import Example, Task
-from support.export_folders import LONG, ONE, TEXTS, folder_of
+from support.export_folders import LONG, TEXTS, folder_of
 from support.tiny_task import VOCAB
 
 ort = pytest.importorskip("onnxruntime")
@@ -282,12 +281,6 @@ def test_a_failed_export_leaves_nothing(source, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"differ by up to .* nothing was written"):
         export(other, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
-
-
-def test_recurrent_layers_are_refused(tmp_path):
-    config = replace(ONE, layer_type="lstm", hidden_size=16)
-    with pytest.raises(InputError, match="recurrent layers"):
-        export(folder_of(tmp_path / "m" / "model", config, ("mlm",)), tmp_path / "out")
 
 
 def test_the_limit_of_float32_grows_with_the_scores():

@@ -12,19 +12,13 @@ from bertworks.inference.exported import STATES
 from bertworks.model.build import build_model
 from bertworks.model.config import TopConfig
 from bertworks.model.heads import TOKEN_HEADS
-from support.encoder_options import TINY
+from support.encoder_options import OPTIONS, TINY
 
 LONG = dataclasses.replace(TINY, max_position_embeddings=640, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-MODERN = {"position_embedding_type": "rotary", "norm": "pre", "feed_forward": "geglu", "type_vocab_size": 0}
-MODERN |= {"attention_window": 2, "global_every": 2, "local_rope_theta": 100.0, "bias": False}
 SHAPES = {
     "bert": {},
-    "roberta": {"family": "roberta", "position_offset": 2, "pad_token_id": 1, "type_vocab_size": 1},
-    "albert": {"family": "albert", "embedding_size": 10, "shared_layers": "all"},
-    "distilbert": {"family": "distilbert", "type_vocab_size": 0},
-    "modernbert": {"family": "modernbert", **MODERN},
-    "modernbert-mean": {"family": "modernbert", "classifier_pooling": "mean", **MODERN},
-    "rotary": {"position_embedding_type": "rotary"},
+    **{name: OPTIONS[name] for name in ("roberta", "albert", "distilbert", "modernbert", "rotary")},
+    "modernbert-mean": OPTIONS["modernbert"] | OPTIONS["mean"],
     "factorised": {"embedding_size": 10, "tie_word_embeddings": False},
     "shared": {"shared_layers": "all", "norm": "pre"},
     "left": {"direction": "left", "attention_window": 3},

@@ -18,6 +18,7 @@ from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.exported import OnnxFile
 from bertworks.inference.predictor import Predictor
+from support.encoder_options import ALBERT, OPTIONS
 from support.export_folders import LONG, ONE, TEXTS, folder_of
 
 ort = pytest.importorskip("onnxruntime")
@@ -26,24 +27,11 @@ pytest.importorskip("onnxscript")
 FAMILIES = {
     "bert": ONE,
     "roberta": replace(ONE, family="roberta", position_offset=1, type_vocab_size=1, max_position_embeddings=33),
-    "albert": replace(ONE, family="albert", embedding_size=8, shared_layers="all", hidden_act="gelu_new"),
-    "distilbert": replace(ONE, family="distilbert", type_vocab_size=0),
-    "rotary": replace(ONE, position_embedding_type="rotary"),
+    "albert": replace(ONE, **ALBERT, hidden_act="gelu_new"),
+    "distilbert": replace(ONE, **OPTIONS["distilbert"]),
+    "rotary": replace(ONE, **OPTIONS["rotary"]),
     "left": replace(ONE, direction="left"),
-    "modernbert": replace(
-        ONE,
-        num_hidden_layers=2,
-        family="modernbert",
-        norm="pre",
-        feed_forward="geglu",
-        bias=False,
-        position_embedding_type="rotary",
-        attention_window=2,
-        global_every=2,
-        local_rope_theta=100.0,
-        type_vocab_size=0,
-        classifier_pooling="mean",
-    ),
+    "modernbert": replace(ONE, num_hidden_layers=2, classifier_pooling="mean", **OPTIONS["modernbert"]),
 }
 CASES = [
     ("bert", ("mlm", "nsp"), None),

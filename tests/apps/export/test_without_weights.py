@@ -7,7 +7,6 @@ import pytest
 
 from bertworks.apps.export.certificate import file_sums
 from bertworks.checkpoint.folder import load_model, parts_in
-from bertworks.cli import main
 from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from support.export_folders import folder_of
@@ -54,14 +53,6 @@ def test_an_exported_classifier_is_served(classifier, capsys):
     assert "float32, onnx" in capsys.readouterr().out
 
 
-def test_a_server_refuses_what_contradicts_an_export(classifier, capsys):
-    pytest.importorskip("fastapi")
-    with pytest.raises(SystemExit) as end:
-        main(["serve", str(classifier), "--port", "0", "--precision", "bfloat16"])
-    said = capsys.readouterr().err
-    assert end.value.code == 1 and f"{classifier} is an export, which has a precision of its own" in said
-
-
 VERBS = [
     "features EXPORT SENTENCES --out OUT.safetensors",
     "probe explain EXPORT film --out OUT.html",
@@ -79,16 +70,14 @@ VERBS = [
 
 
 @pytest.mark.parametrize("line", VERBS)
-def test_verbs_that_need_weights_refuse_an_export(classifier, tmp_path, line, capsys):
+def test_verbs_that_need_weights_refuse_an_export(classifier, tmp_path, line, refused):
     (tmp_path / "sentences.txt").write_text("good film\nbad film\n")
     named = {"EXPORT": classifier, "SOURCE": classifier.with_name("model"), "ROWS": classifier.parent / "rows.csv"}
     outs = {f"OUT{ending}": tmp_path / f"out{ending}" for ending in ("", ".safetensors", ".html")}
     named |= {"SENTENCES": tmp_path / "sentences.txt"} | outs
-    with pytest.raises(SystemExit) as end:
-        main([str(named.get(word, word)) for word in line.split()])
-    said = capsys.readouterr().err
-    assert end.value.code == 1 and "is an export, which has no weights; use the model folder" in said, said
-    assert "tokenizing" not in said and not (tmp_path / "out").exists()
+    message = refused(*(named.get(word, word) for word in line.split()))
+    assert "is an export, which has no weights; use the model folder" in message
+    assert "tokenizing" not in message and not (tmp_path / "out").exists()
 
 
 def test_an_export_keeps_its_precision(classifier):

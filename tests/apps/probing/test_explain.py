@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import html.parser
 import json
 import re
 
@@ -185,21 +184,10 @@ def test_long_texts_are_cut_and_bad_input_is_refused(pretrained):
 # ---- the page
 
 
-class Elements(html.parser.HTMLParser):
-    def __init__(self, text):
-        super().__init__()
-        self.names, self.attributes = [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.names.append(tag)
-        self.attributes += attrs
-
-
 def test_no_text_becomes_markup(pretrained):
     data = explain(pretrained, A, B)
     plain, evil = explain_page(data), explain_page(explain(pretrained, EVIL, EVIL))
-    assert Elements(evil).names == Elements(plain).names
+    assert re.findall(r"<[/\w]+", evil) == re.findall(r"<[/\w]+", plain)
     assert evil.count("<script") == evil.count("</script>") == 2 and "<img" not in evil
     hostile = {**data, "model": EVIL, "tokens": [{**token, "text": EVIL} for token in data["tokens"]]}
     [stored] = re.findall(r'<script type="application/json" id="data">(.*?)</script>', explain_page(hostile), re.S)

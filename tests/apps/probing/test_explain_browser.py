@@ -2,15 +2,13 @@
 
 import pytest
 import torch
+from test_explain import predictor_of
 
 from bertworks.apps.probing.explanation import explain
 from bertworks.apps.probing.explanation_page import explain_page
-from bertworks.checkpoint.folder import save_folder
-from bertworks.inference.predictor import Predictor
-from bertworks.model.build import build_model
 from bertworks.tokenizer import Tokenizer
 from support.browser import CONTRAST
-from support.tiny_task import TINY, tiny_folder
+from support.tiny_task import tiny_folder
 
 pytestmark = pytest.mark.browser
 
@@ -19,12 +17,7 @@ pytestmark = pytest.mark.browser
 def predictor(tmp_path_factory):
     """A model with uneven weights."""
     folder = tiny_folder(tmp_path_factory.mktemp("page") / "model")
-    model = build_model(TINY, ("mlm", "nsp"), seed=3)
-    with torch.no_grad():
-        for weight in (p for p in model.parameters() if p.ndim == 2):
-            weight.mul_(6)
-    save_folder(folder, model, Tokenizer.load(folder))
-    return Predictor(folder, device="cpu")
+    return predictor_of(folder, Tokenizer.load(folder), ("mlm", "nsp"), num_hidden_layers=2)
 
 
 def opened(chromium, data, tmp_path, width=1280, theme="light", locale="en-US"):

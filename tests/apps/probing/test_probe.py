@@ -212,13 +212,10 @@ def test_neighbours_are_the_nearest_of_all(inside, tmp_path):
 @torch.no_grad()
 def test_weights_are_those_of_the_encoder(inside):
     attention = attend(inside, "good film , a b", "bad c")
-    encoding, encoder = inside.tokenizer.encode("good film , a b", "bad c"), inside.encoder
+    encoding = inside.tokenizer.encode("good film , a b", "bad c")
     ids, types = torch.tensor([encoding.ids]), torch.tensor([encoding.type_ids])
-    embeddings = encoder.embeddings
-    position = embeddings.position.weight[: ids.shape[1]]
-    x = embeddings.norm(embeddings.word(ids) + position + embeddings.token_type(types))
-    layer = encoder.layers[0]
-    q, k = (project(x).view(1, -1, 2, 16).transpose(1, 2) for project in (layer.attention.query, layer.attention.key))
+    x, layer = inside.encoder(ids, None, types).hidden_states[0], inside.encoder.layers[0].attention
+    q, k = (project(x).view(1, -1, 2, 16).transpose(1, 2) for project in (layer.query, layer.key))
     np.testing.assert_allclose(attention.weights[0], (q @ k.transpose(2, 3) / 4).softmax(-1)[0], atol=1e-6)
     assert attention.weights.shape == (2, 2, 10, 10) and attention.tokens == encoding.tokens and attention.cut == 0
 
@@ -318,21 +315,15 @@ def test_what_is_planted_in_a_layer_is_found_there(inside, tmp_path, monkeypatch
     assert "selectivity" in layer_sheet(found).header
 
 
-CONLL = """-DOCSTART- -X- O O
-
-{}
-"""
-
-
-def conll(path, sentences, seed, lengths=(8,)):
+def conll(path, sentences, seed):
     """Words whose part of speech depends on the word before: nothing about the word itself says it."""
     rng = random.Random(seed)
     blocks = []
-    for i in range(sentences):
-        words = rng.choices("abcdef", k=lengths[i % len(lengths)])
+    for _ in range(sentences):
+        words = rng.choices("abcdef", k=8)
         tags = ["X", *("AFTER-A" if before in "abc" else "OTHER" for before in words)]
         blocks.append("\n".join(f"{word} {tag} I-NP O" for word, tag in zip(words, tags, strict=False)))
-    path.write_text(CONLL.format("\n\n".join(blocks)))
+    path.write_text("\n\n".join(["-DOCSTART- -X- O O", *blocks]) + "\n")
     return path
 
 

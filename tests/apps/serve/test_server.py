@@ -16,7 +16,6 @@ from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.models import load_models
 from bertworks.apps.serve.server import KEY, bind, read_keys
 from bertworks.apps.serve.service import Service
-from bertworks.cli import main
 from bertworks.files import InputError
 from support.served import wait_for
 
@@ -24,15 +23,13 @@ from support.served import wait_for
 
 
 @pytest.mark.parametrize("listens", [True, False])
-def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, capsys, monkeypatch, listens):
+def test_a_port_in_use_is_named_before_anything_is_loaded(head_folders, refused, monkeypatch, listens):
     """By another program, or by a server that is still loading and does not listen yet."""
     monkeypatch.setattr("bertworks.apps.serve.models.load_models", lambda *_: pytest.fail("models are loaded"))
     with socket.create_server(("127.0.0.1", 0)) if listens else bind(ServeConfig(port=0)) as other:
         port = other.getsockname()[1]
-        with pytest.raises(SystemExit) as end:
-            main(["serve", str(head_folders["mlm"]), "--port", str(port)])
-    assert end.value.code == 1
-    assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in capsys.readouterr().err
+        message = refused("serve", head_folders["mlm"], "--port", port)
+    assert f"127.0.0.1:{port}: cannot listen (Address already in use)" in message
     bind(ServeConfig(port=port)).close()  # free again
 
 

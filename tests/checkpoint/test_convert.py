@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 
 from bertworks.checkpoint.convert import conversion as module
@@ -57,10 +56,6 @@ def theirs(name: str, **changes):
     transformers = pytest.importorskip("transformers")
     kind = getattr(transformers, name)
     shape = dict(SHAPE, pad_token_id=0)
-    if name.startswith("DistilBert"):
-        keys = {"hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"}
-        shape = {keys.get(key, key): value for key, value in shape.items()}
-        shape["hidden_dim"] = shape.pop("intermediate_size")
     if name.startswith("Albert"):
         shape |= {"embedding_size": 8}
     return filled(kind(kind.config_class(**shape | changes)))
@@ -83,30 +78,6 @@ def refusal(source, out, **options) -> str:
 
 
 # ---- sources
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "BertForPreTraining",
-        "RobertaForSequenceClassification",
-        "AlbertForPreTraining",
-        "DistilBertForMaskedLM",
-        "DistilBertForMultipleChoice",
-    ],
-)
-def test_folders_of_every_family(name, tmp_path):
-    model = theirs(name)
-    model.save_pretrained(tmp_path / "src")
-    done = convert(tmp_path / "src", tmp_path / "out")
-    assert any("no tokenizer is written" in note for note in done.notes)
-    held = safetensors.torch.load_file(tmp_path / "src" / "model.safetensors")
-    assert {row.source_name for row in done.mapping} | done.ignored.keys() == held.keys()
-    back = type(model).from_pretrained(tmp_path / "out")
-    if "MultipleChoice" not in name:
-        same_outputs(model, back)
-    for key, tensor in model.state_dict().items():
-        assert torch.equal(tensor, back.state_dict()[key]), key
 
 
 def old_pickle(tmp_path):
@@ -263,6 +234,7 @@ def test_a_decoders_own_bias_is_the_one_that_is_read(tmp_path):
     done = convert(tmp_path / "src", tmp_path / "out")
     assert ("cls.predictions.decoder.bias", "heads.mlm.bias") in {row[:2] for row in done.mapping}
     assert done.ignored == {"cls.predictions.bias": "not read beside a decoder's own bias"}
+    assert any("no tokenizer is written" in note for note in done.notes)
 
 
 @needs_shared("oracle/model")

@@ -20,6 +20,8 @@ def modules(*paths):
     ("file", "content", "message"),
     [
         (MODULES, [{"type": LONG, "path": ""}], "its modules are xxx"),
+        (MODULES, [*modules("", "1"), {"type": "sentence_transformers.models.Dense", "path": "2"}], "models.Dense"),
+        (MODULES, [{"type": "my_code.Transformer", "path": ""}, modules("", "1")[1]], "my_code.Transformer"),
         (MODULES, [{"type": "Transformer", "path": "../other"}, {"type": "Pooling", "path": "1"}], "path '../other'"),
         (MODULES, [{"type": "Transformer", "path": ""}, {"type": "Pooling", "path": ".."}], "path '..'"),
         ("1_Pooling/config.json", {"pooling_mode": ["mean"] * 10_000}, "pooling = ['mean', "),
@@ -30,6 +32,7 @@ def modules(*paths):
             "pooling = ['mean",
         ),
         ("1_Pooling/config.json", {"pooling_mode_lasttoken": True}, "pooling = ['pooling_mode_lasttoken']"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "q"}, "no field prompts"),
         ("1_Pooling/config.json", {f"pooling_mode_{LONG}": True}, "pooling = ['pooling_mode_xxx"),
         ("sentence_bert_config.json", {"max_seq_length": LONG}, "max_seq_length = 'xxx"),
         ("config_sentence_transformers.json", {"default_prompt_name": "a", "prompts": "abc"}, "prompts = 'abc'"),

@@ -40,32 +40,37 @@ def same(one, other):
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_batch_is_cls_a_sep_b_sep_with_its_masks_laid_over(tiny_store):
-    data = tiny_store.data(length=32)
-    count = 100
+@pytest.mark.parametrize(("name", "separators"), [("tiny_store", 1), ("byte_store", 2)])
+def test_a_batch_is_cls_a_sep_b_sep_with_its_masks_laid_over(request, name, separators):
+    """Byte-level BPE has RoBERTa's layout: two separators and no segments."""
+    data, count, longest = request.getfixturevalue(name).data(length=48), 100, 0
     (batch, _), (taken, _) = data.take(StreamPosition(), count), data.stream.take(StreamPosition(), count)
     plan = np.concatenate([data.stream.group(group)[0][rows] for group, rows in taken])
     ids, vocabulary = unmasked(batch), data.vocabulary
     types = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in batch.items()}
-    slots, cells = (torch.int64, (count * data.max_predictions,)), (torch.int64, (count, 32))
+    slots, cells = (torch.int64, (count * data.max_predictions,)), (torch.int64, (count, 48))
     assert types == {
-        "input_ids": cells, "token_type_ids": cells, "attention_mask": (torch.bool, (count, 32)),
+        "input_ids": cells, "token_type_ids": cells, "attention_mask": (torch.bool, (count, 48)),
         "masked_positions": slots, "masked_labels": slots, "pair_labels": (torch.int64, (count,)),
     }  # fmt: skip
     for i, (shard, a, a_stop, b, b_stop, is_random) in enumerate(plan.tolist()):
         tokens = data.shards[shard].tokens
         one, two = tokens[a:a_stop].tolist(), tokens[b:b_stop].tolist()
-        expected = [vocabulary.cls_id, *one, vocabulary.sep_id, *two, vocabulary.sep_id]
-        n = len(expected)
-        assert ids[i].tolist() == expected + [vocabulary.pad_id] * (32 - n)
-        assert batch["attention_mask"][i].tolist() == [True] * n + [False] * (32 - n)
-        assert batch["token_type_ids"][i].tolist() == [0] * (len(one) + 2) + [1] * (len(two) + 1) + [0] * (32 - n)
+        first = [vocabulary.cls_id, *one, *[vocabulary.sep_id] * separators]
+        expected = [*first, *two, vocabulary.sep_id]
+        n, second = len(expected), int(separators == 1)
+        longest = max(longest, n)
+        assert ids[i].tolist() == expected + [vocabulary.pad_id] * (48 - n)
+        assert batch["attention_mask"][i].tolist() == [True] * n + [False] * (48 - n)
+        assert batch["token_type_ids"][i].tolist() == [0] * len(first) + [second] * (len(two) + 1) + [0] * (48 - n)
         assert batch["pair_labels"][i] == is_random
         used = batch["masked_labels"].view(count, -1)[i] >= 0
         positions = batch["masked_positions"].view(count, -1)[i]
         assert used.sum() == min(data.max_predictions, max(1, round(n * 0.15)))
-        assert not positions[~used].any() and (positions[used] // 32 == i).all()
-        assert (ids[i][positions[used] % 32] >= 5).all()  # never [CLS], [SEP] or padding
+        assert not positions[~used].any() and (positions[used] // 48 == i).all()
+        special = {vocabulary.cls_id, vocabulary.sep_id, vocabulary.pad_id}
+        assert not special & {*ids[i][positions[used] % 48].tolist()}
+    assert longest == 48
 
 
 def test_rows_of_a_batch_are_rows_of_the_whole_batch(tiny_store):
@@ -153,24 +158,6 @@ def test_a_document_is_tokenized_as_if_at_once(byte_store):
         first, last = shard.sentences[shard.documents[document : document + 2]]
         ids = shard.tokens[first:last].tolist()
         assert tokenizer.ids_of([tokenizer.decode(ids)]) == [ids]
-
-
-def test_a_pair_has_two_separators_and_no_segments(byte_store):
-    data = byte_store.data(length=48)
-    count, v = 60, data.vocabulary
-    (batch, _), (taken, _) = data.take(StreamPosition(), count), data.stream.take(StreamPosition(), count)
-    plan = np.concatenate([data.stream.group(group)[0][rows] for group, rows in taken])
-    ids = unmasked(batch)
-    assert not batch["token_type_ids"].any()
-    longest = 0
-    for i, (shard, a, a_stop, b, b_stop, _) in enumerate(plan.tolist()):
-        tokens = data.shards[shard].tokens
-        one, two = tokens[a:a_stop].tolist(), tokens[b:b_stop].tolist()
-        expected = [v.cls_id, *one, v.sep_id, v.sep_id, *two, v.sep_id]
-        longest = max(longest, len(expected))
-        assert ids[i].tolist() == expected + [v.pad_id] * (48 - len(expected))
-        assert batch["attention_mask"][i].sum() == len(expected)
-    assert longest == 48
 
 
 @pytest.mark.parametrize("input_format", ["segment-pair", "full-sentences"])

@@ -264,18 +264,6 @@ def test_a_frozen_encoder_is_left_as_it_is():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("direction", "kind"), [("left", "attention"), ("right", "attention"), ("left", "lstm"), ("both", "gru")]
-)
-def test_folders_of_comparators(tmp_path, direction, kind):
-    model = shaken(build_model(shape(direction, kind), ("mlm",), seed=1)).eval()
-    save_folder(tmp_path / "model", model, None)
-    again = load_model(tmp_path / "model")
-    assert again.config == model.config
-    for name, tensor in model.state_dict().items():
-        assert torch.equal(again.state_dict()[name], tensor)
-
-
 @pytest.mark.parametrize("direction", ["both", "pair"])
 def test_layers_that_a_top_does_not_read_are_left(direction):
     """They get no gradient, so they must be no part of the optimizer, its state, or what processes exchange."""

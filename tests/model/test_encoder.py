@@ -1,7 +1,6 @@
 """The encoder's own promises: configuration, layout, sizes, positions, bad input. Parity has a folder of its own."""
 
 import dataclasses
-import math
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from bertworks.model import layout as layout_module
 from bertworks.model.bert import Encoder
 from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
-from bertworks.model.fast.attention import SequenceAttention
 from bertworks.model.initialization import initialize, sinusoids
 from bertworks.model.layout import Layout
 
@@ -63,36 +61,6 @@ def test_packing_and_back(monkeypatch, step):
 def encode(encoder: Encoder, *arguments, **more):
     with torch.no_grad():
         return encoder.eval()(*arguments, **more)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {},
-        {"direction": "left"},
-        {"position_embedding_type": "rotary", "norm": "pre"},
-        {"position_embedding_type": "rotary", "attention_window": 2, "global_every": 2},
-    ],
-)
-def test_attention_by_sequence_equals_the_rectangle(monkeypatch, change):
-    monkeypatch.setattr(layout_module, "ROW_MULTIPLE", 4)
-    encoder = build_model(dataclasses.replace(TINY, max_position_embeddings=16, **change)).encoder
-    initialize(encoder, 0.5, torch.Generator().manual_seed(0))  # so large that attention is far from uniform
-    ids = torch.randint(40, (3, 16), generator=torch.Generator().manual_seed(1))
-    mask = torch.arange(16) < torch.tensor([16, 3, 16])[:, None]
-    mask[2] = torch.arange(16) % 2 == 1  # padding before the tokens and among them
-    out, calls, context = {}, {True: 0, False: 0}, SequenceAttention.context
-    for alone in (True, False):
-
-        def counted(*given, alone=alone, **more):
-            calls[alone] += 1
-            return context(*given, **more)
-
-        monkeypatch.setattr(SequenceAttention, "context", counted)
-        monkeypatch.setattr("bertworks.model.fast.backend.CALL_COST", -math.inf if alone else math.inf)
-        out[alone] = encode(encoder, ids, mask).last_hidden_state
-    torch.testing.assert_close(out[True], out[False], rtol=1e-5, atol=1e-5)
-    assert calls == {True: 1 if "attention_window" in change else 2, False: 0}  # layers that see everything
 
 
 def test_a_sequence_without_a_token_is_refused():

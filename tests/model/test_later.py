@@ -75,9 +75,12 @@ def test_keyed_dropout_follows_the_row_and_the_key_alone(option):
     assert not torch.allclose(encoder(ids, mask, dropout=DropoutKey(9, 4)).pooled, whole.pooled)
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+COMPARATORS = {"right": {"direction": "right"}, "lstm": {"layer_type": "lstm"}, "gru": {"layer_type": "gru"}}
+
+
+@pytest.mark.parametrize("option", [*OPTIONS, *COMPARATORS])
 def test_folders_and_states_keep_them(option, tmp_path):
-    config = dataclasses.replace(TINY, **OPTIONS[option])
+    config = dataclasses.replace(TINY, **(OPTIONS | COMPARATORS)[option])
     model = build_model(config, ("mlm", "sop"), seed=1)
     save_folder(tmp_path, model, None)
     back, settings = load_model(tmp_path), read_config(tmp_path)[1]

@@ -12,7 +12,6 @@ from bertworks.checkpoint.start import initial_model
 from bertworks.files import InputError
 from bertworks.model.dropout import DropoutKey
 from bertworks.model.heads import TOKEN_HEADS
-from bertworks.tokenizer import Tokenizer
 from support.parity import BERT_KEYS, TOLERANCE, B, L, V, batches, head_of, same_scores, shaken
 
 transformers = pytest.importorskip("transformers")
@@ -86,7 +85,7 @@ def variants(cls: str) -> list[dict]:
 @pytest.mark.parametrize(("cls", "more"), [(cls, more) for cls in CLASSES for more in variants(cls)])
 @torch.no_grad()
 def test_outputs_and_folders_both_ways(cls, more, tmp_path):
-    """Theirs, ours, theirs, ours: equal outputs, and equal tensors in all four folders."""
+    """Theirs, ours, theirs, ours, and theirs converted: equal outputs, and equal tensors in all five folders."""
     theirs = peer(cls, **more)
     theirs.save_pretrained(tmp_path / "1")
     ours = load_model(tmp_path / "1")
@@ -100,8 +99,11 @@ def test_outputs_and_folders_both_ways(cls, more, tmp_path):
     assert again.config == ours.config and list(again.heads) == list(ours.heads)
     same_scores(again, back.eval())
     save_folder(tmp_path / "4", again, None, labels=labels)
-    files = [tensors(tmp_path / name) for name in "1234"]
-    assert files[0] == files[1] == files[2] == files[3]
+    done = convert(tmp_path / "1", tmp_path / "5")
+    files = [tensors(tmp_path / name) for name in "12345"]
+    used = {row.source_name for row in done.mapping} | done.ignored.keys()
+    assert used == files[0].keys() or family_of(cls) == "modernbert"  # of which some tensors are divided
+    assert all(file == files[0] for file in files)
     by_us = [(tmp_path / name / "model.safetensors").read_bytes() for name in "24"]  # with a checksum
     assert by_us[0] == by_us[1]
     if labels:
@@ -140,30 +142,6 @@ def test_robertas_of_another_name(cls, tmp_path):
     back, info = getattr(transformers, name).from_pretrained(tmp_path / "2", output_loading_info=True)
     assert not any(info.values()), info
     same_scores(ours, back.eval())
-
-
-def test_the_tokenizer_of_camembert(tmp_path):
-    pieces = [("▁bon", -1.0), ("▁film", -1.5), ("▁", -2.0), ("été", -2.5), ("s", -3.0)]
-    special = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
-    theirs = transformers.CamembertTokenizer(vocab=[*special, *pieces, ("<mask>", 0.0)])
-    theirs.save_pretrained(tmp_path)
-    ours = Tokenizer.load(tmp_path)
-    for text in ("bon films", "été", " bon  été", "sétés"):
-        assert ours.encode(text).ids == theirs(text)["input_ids"], text
-        assert ours.encode(text, "bon").ids == theirs(text, "bon")["input_ids"], text
-
-
-def test_the_tokenizer_of_xlm_r(tmp_path):
-    """Its tokenizer.json: pieces behind four special tokens, pairs with two separators between."""
-    pieces = [("▁good", -1.0), ("▁film", -1.5), ("▁", -2.0), ("영화", -2.5), ("s", -3.0)]
-    special = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
-    theirs = transformers.XLMRobertaTokenizer(vocab=[*special, *pieces, ("<mask>", 0.0)])
-    theirs.save_pretrained(tmp_path)
-    ours = Tokenizer.load(tmp_path)
-    assert ours.encode("good films", "영화").ids == [0, 4, 5, 8, 2, 2, 6, 7, 2]
-    for text in ("good films", "영화", " 영화  good", "s영화s", "unknown ẽ"):
-        assert ours.encode(text).ids == theirs(text)["input_ids"], text
-        assert ours.encode(text, "good").ids == theirs(text, "good")["input_ids"], text
 
 
 def test_the_shapes_of_the_families_are_in_the_names_of_the_paper(tmp_path):

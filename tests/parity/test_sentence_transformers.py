@@ -11,7 +11,6 @@ from bertworks.checkpoint.convert.conversion import convert
 from bertworks.checkpoint.convert.options import ConvertOptions
 from bertworks.checkpoint.folder import save_folder
 from bertworks.checkpoint.pooling import MODES, Pooling, read_pooling, write_pooling
-from bertworks.files import InputError
 from bertworks.inference.predictor import Predictor
 from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
@@ -114,22 +113,3 @@ def test_a_converted_folder_keeps_its_pooling(copied, tmp_path):
     np.testing.assert_allclose(found, theirs(tmp_path / "out").encode(TEXTS), rtol=0, atol=1e-5)
     convert(tmp_path / "out", tmp_path / "short", ConvertOptions(positions=20))
     assert read_pooling(tmp_path / "short")[1] == Pooling("max", normalize=True, max_length=20)
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "message"),
-    [
-        ("modules.json", lambda m: [*m, {"type": "sentence_transformers.models.Dense", "path": "2"}], "models.Dense"),
-        ("modules.json", lambda m: [{**m[0], "type": "my_code.Transformer"}, m[1]], "my_code.Transformer"),
-        ("1_Pooling/config.json", lambda c: {**c, "pooling_mode": "best"}, "pooling = 'best'"),
-        ("1_Pooling/config.json", lambda c: {**c, "pooling_mode_best_token": True}, "pooling_mode_best_token"),
-        ("config_sentence_transformers.json", lambda c: {"default_prompt_name": "q"}, "no field prompts"),
-    ],
-)
-def test_what_is_not_computed_is_refused_by_name(copied, file, change, message):
-    write_pooling(copied, Pooling(), width=16)
-    settings = json.loads((copied / file).read_text())
-    (copied / file).write_text(json.dumps(change(settings)))
-    with pytest.raises(InputError, match=message) as caught:
-        Predictor(copied)
-    assert str(copied) in str(caught.value)

@@ -58,15 +58,10 @@ def teacher(tiny_store, tmp_path_factory):
     return folder
 
 
-def write_recipe(folder, text=RECIPE):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "recipe.toml").write_text(text)
-    return folder / "recipe.toml"
-
-
-def line(folder, tiny_store, teacher, *more):
-    recipe = folder / "recipe.toml" if (folder / "recipe.toml").exists() else write_recipe(folder)
-    argv = ["distill", recipe, "--teacher", teacher, "--corpus", tiny_store.path, "--out", folder / "run", *more]
+def line(folder, tiny_store, teacher):
+    recipe = folder / "recipe.toml"
+    recipe.write_text(RECIPE)
+    argv = ["distill", recipe, "--teacher", teacher, "--corpus", tiny_store.path, "--out", folder / "run"]
     return [str(word) for word in argv]
 
 

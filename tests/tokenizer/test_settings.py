@@ -14,10 +14,9 @@ import tokenizers
 from tokenizers import AddedToken, models, pre_tokenizers, processors
 
 from bertworks.apps.doctor.folders import differing_vocab
-from bertworks.checkpoint.folder import load_tokenizer, save_folder
+from bertworks.checkpoint.folder import check_size
 from bertworks.checkpoint.metadata import input_length
 from bertworks.files import InputError
-from bertworks.model.build import build_model
 from bertworks.model.config import ModelConfig
 from bertworks.tasks.contexts import tokenize_contexts
 from bertworks.tokenizer import Tokenizer, settings
@@ -91,7 +90,8 @@ MERGES = [("i", "n"), ("\u0120", "in")]
 PIECES = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581", -2.0)]
 PIECES += [(letter, -5.0 - i / 10) for i, letter in enumerate([*LETTERS, *"CILMOZ[]"]) if letter not in "[]" or i > 46]
 PIECES += [("\u2581in", -3.0), ("\u2581Kim", -3.0), ("<mask>", 0.0)]
-
+CAMEMBERT = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
+CAMEMBERT += [("\u00ef", -3.0), *PIECES[4:]]
 ALBERT = [(name, 0.0) for name in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]")] + PIECES[4:-1]
 
 
@@ -130,7 +130,7 @@ FOLDERS: dict[str, Write] = {
     "roberta": saved(lambda f: roberta(), "roberta"),
     "roberta, prefix": saved(lambda f: roberta(add_prefix_space=True, trim_offsets=False), "roberta"),
     "xlm-roberta": saved(lambda f: unigram("XLMRobertaTokenizer"), "xlm-roberta"),
-    "camembert": saved(lambda f: unigram("CamembertTokenizer"), "camembert"),
+    "camembert": saved(lambda f: T.CamembertTokenizer(vocab=list(CAMEMBERT)), "camembert"),
     "albert": saved(lambda f: T.AlbertTokenizer(vocab=list(ALBERT)), "albert"),
     "modernbert": fast(byte_level(template=True), "modernbert", **ROLES),
     "gpt2 class": lambda f: (
@@ -177,10 +177,6 @@ FOREIGN: dict[str, tuple[Write, str]] = {
         by_hand(tokenizer_config={**OLD, "bos_token": {"content": "[E1]"}}),
         "token '\\[E1\\]' is not",
     ),
-    "no frame": (
-        fast(byte_level(), "modernbert", **ROLES),  # its post_processor is taken out below
-        "post_processor",
-    ),
 }
 
 
@@ -217,10 +213,6 @@ def test_ids_are_those_of_transformers(name: str, tmp_path: Path) -> None:
 def test_rules_of_other_software_are_refused_by_name(name: str, tmp_path: Path) -> None:
     make, message = FOREIGN[name]
     make(tmp_path)
-    if name == "no frame":
-        pipeline = json.loads((tmp_path / "tokenizer.json").read_text())
-        write(tmp_path, tokenizer=pipeline | {"post_processor": {"type": "ByteLevel", "add_prefix_space": False,
-              "trim_offsets": True, "use_regex": True}})  # fmt: skip
     with pytest.raises(InputError, match=message):
         Tokenizer.load(tmp_path)
 
@@ -419,24 +411,8 @@ def test_added_tokens_elsewhere(tmp_path: Path) -> None:
     assert "new york" not in [spaced.vocab[i] for i in tokenize_contexts(spaced, ["new york"]).ids]
 
 
-# ---- the other files of a model folder
-
-SHAPE = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
-
-
-def model_of(folder: Path, rows: int) -> None:
-    """A model folder in `folder`/model, with the tokenizer of `folder`."""
-    shape = ModelConfig(vocab_size=rows, max_position_embeddings=32, **SHAPE)  # type: ignore[arg-type]
-    save_folder(folder / "model", build_model(shape, seed=1), None)
-    for file in folder.glob("*.json"):
-        if file.name != "config.json":
-            (folder / "model" / file.name).write_bytes(file.read_bytes())
-
-
 def test_added_tokens_without_rows_are_named(tmp_path: Path) -> None:
     FOLDERS["bert, added"](tmp_path)
-    model_of(tmp_path, len(WORDPIECE) + 1)
-    with pytest.raises(
-        InputError, match=rf"has {len(WORDPIECE) + 1} rows, and none for the added tokens \[E1\], \[/E1\]"
-    ):
-        load_tokenizer(tmp_path / "model")
+    rows = len(WORDPIECE) + 1
+    with pytest.raises(InputError, match=rf"has {rows} rows, and none for the added tokens \[E1\], \[/E1\]"):
+        check_size(Tokenizer.load(tmp_path), ModelConfig(rows), "")

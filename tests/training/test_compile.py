@@ -87,31 +87,24 @@ def test_every_recipe_stays_within_the_budget(graphs, path):
 
 
 @pytest.mark.heavy
-def test_fine_tuning_on_batches_of_many_lengths_stays_within_the_budget(graphs):
-    model = build_model(
-        small(load_recipe(RECIPES / "pretrain" / "base.toml", PretrainConfig).model), ("classifier",), 2, seed=1
-    )
-    compile_layers(model.encoder)
-    for L in range(16, 144, 16):
-        model.train()
-        for longest in (L, L - 8):
-            batch = batch_of([longest - row % 4 for row in range(16)], L) | {"labels": torch.arange(16) % 2}
-            ClassificationObjective()(model, batch)["task"].loss.backward()
-    assert 0 < len(graphs) <= BUDGET
-
-
-@pytest.mark.heavy
-def test_fine_tuning_of_local_attention_stays_within_torchs_limit(graphs):
+@pytest.mark.parametrize(
+    ("recipe", "rows", "lengths", "least", "most"),
+    [
+        ("base", 16, range(16, 144, 16), 1, BUDGET),
+        ("modern", 8, (16, 24, 64, 128, 136, 256, 448, 512), 9, GRAPHS),
+    ],
+)
+def test_fine_tuning_on_batches_of_many_lengths_stays_within_its_limit(graphs, recipe, rows, lengths, least, most):
     """Local layers have masks in long batches, none in short ones, and blocks in very long ones."""
-    config = small(load_recipe(RECIPES / "pretrain" / "modern.toml", PretrainConfig).model)
+    config = small(load_recipe(RECIPES / "pretrain" / f"{recipe}.toml", PretrainConfig).model)
     model = build_model(config, ("classifier",), 2, seed=1)
     compile_layers(model.encoder)
-    for L in (16, 24, 64, 128, 136, 256, 448, 512):
+    for L in lengths:
         model.train()
         for longest in (L, L - 8):
-            batch = batch_of([longest - row % 4 for row in range(8)], L) | {"labels": torch.arange(8) % 2}
+            batch = batch_of([longest - row % 4 for row in range(rows)], L) | {"labels": torch.arange(rows) % 2}
             ClassificationObjective()(model, batch)["task"].loss.backward()
-    assert 8 < len(graphs) <= GRAPHS
+    assert least <= len(graphs) <= most
 
 
 @pytest.mark.heavy

@@ -112,21 +112,24 @@ def full(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_disk_that_was_full_is_said_at_the_next_step(tiny_store, tmp_path, monkeypatch, checkpoints):
+def test_a_full_disk_is_said_at_the_next_step_and_harms_nothing(tiny_store, tmp_path, monkeypatch, checkpoints):
     """Not at the next save, which may be far away."""
     loop, steps = loop_of(model_of(), batches(tiny_store), tmp_path, steps=50, save_every=2), []
 
     def after(step):
         steps.append(step)
-        if step == 2:
-            monkeypatch.setattr(state, "atomic_write", full)
-        if step == 3:
+        if step == 4:
+            checkpoints[0].check(wait=True)
+            monkeypatch.setattr(os, "fsync", full)
+        if step == 5:
             checkpoints[0].writing.exception()  # when the thread has found out
 
     loop.after_step = after
     with pytest.raises(NotWritten, match=r"state\.safetensors: could not be written \(No space left on device\)"):
         loop.train()
-    assert steps == [1, 2, 3]
+    assert steps == [1, 2, 3, 4, 5]
+    assert [p.name for p in (tmp_path / "state").iterdir()] == ["state.safetensors"]
+    assert load_state(tmp_path / "state", loop.trainer.model, loop.trainer.optimizer, IDENTITY).step == 2
 
 
 def test_a_run_that_diverges_leaves_the_state_that_was_being_written(tiny_store, tmp_path, slow_disk):

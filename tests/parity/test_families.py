@@ -248,9 +248,7 @@ def change(folder, **settings) -> None:
         ("AlbertModel", {"num_hidden_groups": 3}, "albert_layer_groups.1.albert_layers.0.attention.query.weight: miss"),
         ("DistilBertForMaskedLM", {"n_layers": 6}, "distilbert.transformer.layer.3.attention.q_lin.weight: missing"),
         ("DistilBertForMaskedLM", {"n_layers": 2}, "distilbert.transformer.layer.2.attention.k_lin.bias: left over"),
-        ("RobertaModel", {"model_type": "xlm"}, "model_type = 'xlm'; expected one of bert, roberta, albert, distilb"),
         ("RobertaModel", {"is_decoder": True}, "is_decoder is set, and there is a pooler"),
-        ("RobertaForMaskedLM", {"add_cross_attention": True}, "add_cross_attention = True; expected false"),
     ],
 )
 def test_what_is_refused(cls, settings, message, tmp_path):

@@ -42,9 +42,6 @@ def test_doctor_examines_a_data_set(capsys):
     main(["doctor", "hub:org/reviews#train", "--dev", "hub:org/reviews#validation", "--json"])
     report = json.loads(capsys.readouterr().out)
     assert report["kind"] == "8 training and 4 development examples" and report["target"] == "hub:org/reviews#train"
-    with pytest.raises(SystemExit):
-        main(["doctor", "hub:org/reviews"])
-    assert "several splits; expected one of hub:org/reviews#train" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_only_split_needs_no_name(place):

@@ -120,15 +120,15 @@ def test_a_record_is_the_mean_since_the_last(tiny_store, tmp_path):
 
 
 class Sick(PretrainingObjective):
-    """Not finite at some steps."""
+    """Losses that are not finite at some steps; the gradient is finite if the value is added."""
 
-    def __init__(self, when, value=math.nan):
-        self.when, self.value, self.calls = when, value, -1
+    def __init__(self, when, value=math.nan, change=torch.mul):
+        self.when, self.value, self.change, self.calls = when, value, change, -1
 
     def terms(self, model, batch, dropout=None):
         self.calls += 1
-        terms = super().terms(model, batch, dropout)
-        return {n: Term(t.loss * self.value if self.calls in self.when else t.loss, None) for n, t in terms.items()}
+        terms, sick = super().terms(model, batch, dropout), self.calls in self.when
+        return {n: Term(self.change(t.loss, self.value) if sick else t.loss, None) for n, t in terms.items()}
 
 
 def test_a_step_whose_backward_pass_fails_is_not_counted(tiny_store, tmp_path):
@@ -311,21 +311,10 @@ def test_free_memory_between_blocks_is_returned():
     assert int(done.stdout) > 150
 
 
-class Shift(PretrainingObjective):
-    """The loss is infinite at some steps, its gradient is not."""
-
-    def __init__(self, when):
-        self.when, self.calls = when, -1
-
-    def terms(self, model, batch, dropout=None):
-        self.calls += 1
-        terms, far = super().terms(model, batch, dropout), math.inf if self.calls in self.when else 0.0
-        return {name: Term(term.loss + far, None) for name, term in terms.items()}
-
-
 def test_an_infinite_loss_with_a_finite_gradient_is_no_update(tiny_store, tmp_path):
     groups = batches(tiny_store)
-    loop = loop_of(model_of(), groups, tmp_path / "run", objective=Shift({1, 2}), steps=6, log_every=3)
+    infinite = Sick({1, 2}, math.inf, torch.add)
+    loop = loop_of(model_of(), groups, tmp_path / "run", objective=infinite, steps=6, log_every=3)
     assert loop.train() and (loop.progress.step, loop.progress.updates) == (6, 4)
     text = (tmp_path / "run" / "log.jsonl").read_text()
     assert "Infinity" not in text and "NaN" not in text

@@ -143,7 +143,7 @@ def parity() -> Lines:
 
 
 def optimizers() -> Lines:
-    """Scores of all-MiniLM-L6-v2 with both optimizers; in brackets the number of seeds, where it is not that of the row."""
+    """Scores of all-MiniLM-L6-v2 with both optimizers, in brackets the number of seeds."""
     found = result("benchmarks/finetuning_scores")["tasks"]
     corrected = []
     for task, metric in (("mrpc", "f1"), ("rte", "accuracy"), ("conll2003", "f1")):
@@ -244,15 +244,6 @@ def embedders() -> Lines:
         rows.append((task, percent(found["before"]), *shown, gap_text, str(len(sides[0]))))
     header = ("Spearman on dev", "before", "ours", "sentence-transformers", "difference (95 %)", "seeds per system")
     return table(header, rows)
-
-
-def korean_held_out() -> Lines:
-    sides = {"position heads, 40 % masked": "position-heads", "normal initialization, 15 % masked": "usual-start"}
-    found = [result(f"korean/pretrain-{side}/results")["metrics"] for side in sides.values()]
-    rows = [("masked-LM loss (nats)", *(f"{one['mlm_loss']:.2f}" for one in found))]
-    for name, metric in (("masked-LM accuracy (%)", "mlm_accuracy"), ("next-sentence accuracy (%)", "nsp_accuracy")):
-        rows.append((name, *(percent(one[metric]) for one in found)))
-    return table(("held-out documents, 20 M tokens", *sides), rows)
 
 
 def korean_sentences() -> Lines:

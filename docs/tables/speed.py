@@ -67,7 +67,7 @@ def _span(ratios: list[float]) -> str:
 
 def speed() -> Lines:
     """Rates of both sides, and how many times as fast ours is."""
-    header = ("workload", "compared with", "ours", "theirs", "times as fast", "each round", "file, version of bertworks")
+    header = ("workload", "compared with", "ours", "theirs", "times as fast", "each round", "file, version")
     return table(header, [*_corpus(), *_features()], words=2)
 
 
@@ -124,20 +124,6 @@ def _counts(found: dict[str, Any], *keys: str) -> list[str]:
     return [f"{found[key]:,.0f}" for key in keys]
 
 
-def memory() -> Lines:
-    """Memory of both sides at its peak."""
-    found = result("benchmarks/pretraining")
-    rows: list[Row] = [
-        ("pre-training, dropout 0.1", *(f"{found[side]['memory'] / 1e9:.2f}" for side in ("ours", "peer")))
-    ]
-    for file, language in (("corpus", "English"), ("corpus-ko", "Korean")):
-        one = result(f"benchmarks/{file}")
-        size = f"{one['megabytes']:.0f} MB of {language} to a store"
-        rows.append((size, *(f"{one[side]['peak_mb'] / 1e3:.2f}" for side in ("ours", "peer"))))
-        rows.append(("three times that text", f"{one['ours_on_3x_the_text']['peak_mb'] / 1e3:.2f}", "-"))
-    return table(("memory at its peak", "ours (GB)", "theirs (GB)"), rows)
-
-
 def fine_tuning() -> Lines:
     """Times of training beside transformers."""
     rows = []
@@ -152,25 +138,6 @@ def fine_tuning() -> Lines:
             rows.append((f"{name}, {machine}{code}", f"{one['times_as_fast_as_dynamic_padding']:.2f}", rounds, shown))
     header = ("times as fast, training only", "than dynamic padding", "each round", "than padding to 128")
     return table(header, rows)
-
-
-def corpus_growth() -> Lines:
-    """Time and memory of building a store as the text grows."""
-    rows = []
-    names = {
-        "pool": "two processes",
-        "scheduler": "dask, two workers",
-        "near-duplicates": "two processes, `--near-duplicates 0.8`",
-    }
-    for file, kind in (("corpus-growth", "EPYC"), ("corpus-growth-20gb-amx", "AMX")):
-        sizes = result(f"benchmarks/{file}")["sizes"]
-        for side, name in names.items():
-            for one in (size for size in sizes if side in size):
-                cost = one[side]
-                rate = f"{1000 * one['gigabytes'] / cost['seconds']:.1f}"
-                memory = (f"{cost[key] / 1000:.2f}" for key in ("parent_mb", "worker_mb"))
-                rows.append((f"{name}, {kind}", f"{one['gigabytes']:g}", f"{cost['seconds']:,.0f}", rate, *memory))
-    return table(("built by", "GB of text", "seconds", "MB/s", "GB, the command", "GB, one worker"), rows)
 
 
 def machines() -> Lines:

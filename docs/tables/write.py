@@ -72,7 +72,6 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "korean-sentences": runs.korean_sentences,
     "ko-tasks": korean_tables.tasks,
     "ko-embedder": korean_tables.embedder,
-    "plateau": runs.plateau,
     "race": starts.race,
     "long": starts.long,
     "relatives": runs.relatives,

@@ -82,8 +82,6 @@ def fine_tuned() -> Lines:
     asked = [
         ("SST-2, accuracy", "2e-4, 1", "sst2", "accuracy"),
         ("MRPC, accuracy", "5e-5, 3", "mrpc5", "accuracy"),
-        ("MRPC, F1", "5e-5, 3", "mrpc5", "f1"),
-        ("MRPC, accuracy", "2e-4, 3", "mrpc", "accuracy"),
         ("CoNLL-2003, F1", "2e-4, 3", "ner", "f1"),
         ("CoNLL-2003, F1 on eng.testb", "2e-4, 3", "ner", "f1_test"),
     ]

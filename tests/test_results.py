@@ -151,10 +151,9 @@ def test_the_tables_of_a_study_are_written_from_its_results(folder):
     assert (folder / "study.md").read_text("utf-8") == tables_text(load_results(folder), folder)
 
 
-def test_the_demo_in_readme_is_the_recorded_one():
+@pytest.mark.parametrize("page", ["README.md", "docs/demo.md"])
+def test_the_demo_on_pages_is_the_recorded_one(page):
     results = json.loads((ROOT / "docs/results/demo/results.json").read_text(encoding="utf-8"))
-    lines = {
-        " ".join(line.strip("┃│ ").replace("│", " ").split()) for line in (ROOT / "README.md").open(encoding="utf-8")
-    }
+    lines = {" ".join(line.strip("┃│ ").replace("│", " ").split()) for line in (ROOT / page).open(encoding="utf-8")}
     assert {f"{name} {100 * mean:.1f}" for name, mean, _ in score_rows(results)} <= lines
     assert f"{duration(results['seconds'])}; report: runs/demo/report.html" in lines

@@ -90,7 +90,8 @@ def _servers(file: str) -> Iterator[tuple[str, ...]]:
         rounds = f"{min(last['p99_ms']):.0f} to {max(last['p99_ms']):.0f} at {rate}/s"
         clients = (f"{probes[name, setting][many][0]:.0f}" for many in ("1", "4", "16"))
         shown = "default" if setting == "as it comes" else setting
-        yield name, shown, f"{found['requests_per_second'][name]:.0f}", rounds, *clients, f"`{file}.json`"
+        build = ", an earlier build" if file == "serving-before" else ""
+        yield name, shown, f"{found['requests_per_second'][name]:.0f}", rounds, *clients, f"`{file}.json`{build}"
 
 
 def load() -> Lines:

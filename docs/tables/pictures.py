@@ -104,9 +104,7 @@ def forest(found: list[Judged]) -> Figure:
         interval(axes, y, line)
     for text, x in COLUMNS.items():
         place(x, 0, text, color=GREY)
-    place(
-        COLUMNS["points (95 %)"], len(lines) + 0.5, "● shown   ○ not shown, or direction only   ◇ the paper", color=GREY
-    )
+    place(COLUMNS["points (95 %)"], len(lines) + 0.5, "● shown   ○ not shown   ◇ the paper", color=GREY)
     place(
         COLUMNS["points (95 %)"], len(lines) + 1.4, "* claim named before its runs, judged by p uncorrected", color=GREY
     )

@@ -8,35 +8,83 @@ from sources import Lines, result, table
 Row = tuple[str, ...]
 # ends of files of training, and the machine
 MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "slower EPYC"}
+# runs of pre-training: the end of the file, the machine, whether the kernels were used, and what was otherwise
+RUNS = (
+    ("", "EPYC", "no", ""),
+    ("-amx-without-kernels", "AMX", "no", ""),
+    ("-half-peak-before", "slower EPYC", "no", ""),
+    ("-amx", "AMX", "yes", ""),
+    ("-amx-slow-peer", "AMX", "yes", ", transformers slowed down"),
+    ("-half-peak", "slower EPYC", "yes", ""),
+    ("-half-peak-first", "slower EPYC", "yes", ""),
+    ("-half-peak-onednn", "slower EPYC", "yes", ""),
+    ("-half-peak-uneven", "slower EPYC", "yes", ""),
+    ("-half-peak-noisy", "slower EPYC", "yes", ", other programs"),
+)
+
+
+def summary() -> Lines:
+    """The ratios of each workload, over machines or runs."""
+    tuned = [result(f"benchmarks/finetuning{kind}")[key] for kind in MACHINES for key in ("mrpc", "sst2")]
+    corpora = [f"{result(f'benchmarks/{file}')['ratio']:.1f}" for file in ("corpus", "corpus-ko")]
+    vectors = result("benchmarks/features")["last"]["times_as_fast"]
+    unsorted, by_length = (vectors[f"ours, bfloat16 / transformers{kind}, bfloat16"] for kind in ("", ", sorted"))
+    served = [
+        f"{rates['bertworks'] / rates['FastAPI + sentence-transformers']:.1f}"
+        for rates in (
+            result(f"benchmarks/serving{run}")["requests_per_second"] for run in ("", "-two-at-a-time", "-before")
+        )
+    ]
+    rows = [
+        (
+            "pre-training, 4 layers of width 256",
+            "transformers, bfloat16",
+            _span([result(f"benchmarks/pretraining{kind}")["ratio"] for kind in MACHINES]) + " on three machines",
+        ),
+        (
+            "fine-tuning all-MiniLM-L6-v2",
+            "transformers with dynamic padding, bfloat16",
+            _span([one["times_as_fast_as_dynamic_padding"] for one in tuned]) + " on three machines",
+        ),
+        ("building a corpus store", "datasets", "{} (English), {} (Korean)".format(*corpora)),
+        (
+            "vectors of sentences",
+            "transformers, bfloat16",
+            f"{unsorted:.1f}; {by_length:.1f} if it gets the sentences sorted by length",
+        ),
+        (
+            "requests/s at a p99 of 100 ms",
+            "FastAPI with sentence-transformers",
+            "{} and {}; {} for an earlier build on a busier machine".format(*served),
+        ),
+    ]
+    return table(("workload, two CPU cores", "compared with", "times as fast"), rows, words=3)
+
+
+def _span(ratios: list[float]) -> str:
+    return f"{min(ratios):.1f} to {max(ratios):.1f}"
 
 
 def speed() -> Lines:
     """Rates of both sides, and how many times as fast ours is."""
-    header = ("workload", "unit", "compared with", "ours", "theirs", "times as fast", "each round", "file")
-    return table(header, [*_pretraining(), *_corpus(), *_features()], words=3)
+    header = ("workload", "compared with", "ours", "theirs", "times as fast", "each round", "file, version")
+    return table(header, [*_corpus(), *_features()], words=2)
 
 
 def _rounds(ratios: Iterable[float]) -> str:
     return ", ".join(f"{ratio:.1f}" for ratio in ratios)
 
 
-def _pretraining() -> list[Row]:
-    rows: list[Row] = []
-    for kind, machine in MACHINES.items():
-        file = f"pretraining{kind}"
-        found, unit = result(f"benchmarks/{file}"), "tokens/s"
-        plain = found["without_dropout"]
-        name = f"pre-training, L4 H256, length 128, batch 32, bfloat16, {machine}, dropout 0.1"
+def pretraining() -> Lines:
+    """Pre-training beside transformers, with dropout 0.1: every run that the page names."""
+    rows = []
+    for kind, machine, kernels, note in RUNS:
+        found = result(f"benchmarks/pretraining{kind}")
         sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
-        ratio, rounds = f"{found['ratio']:.1f}", _rounds(found["ratio_by_round"])
-        rows.append((name, unit, "transformers", *sides, ratio, rounds, f"`{file}.json`"))
-        sides, ratio = _counts(plain, "ours", "peer"), f"{plain['ratio']:.1f}"
-        rows.append(("the same, dropout 0", unit, "the same", *sides, ratio, "-", "same"))
-        if kernels := found.get("kernels"):  # results from before the kernels have none
-            rates = _counts(found["ours"] | kernels, "tokens_per_second", "tokens_per_second_without")
-            ratio, rounds = f"{kernels['ratio']:.1f}", _rounds(kernels["ratio_by_round"])
-            rows.append(("the same, dropout 0.1", unit, "ours without kernels", *rates, ratio, rounds, "same"))
-    return rows
+        ratios = f"{found['ratio']:.1f}", _rounds(found["ratio_by_round"]), f"{found['without_dropout']['ratio']:.1f}"
+        rows.append((machine + note, kernels, *sides, *ratios, f"`pretraining{kind}.json`"))
+    header = ("machine", "kernels", "ours, tokens/s", "transformers, tokens/s", "times as fast", "each round")
+    return table((*header, "times, dropout 0", "file"), rows, words=2)
 
 
 def _corpus() -> list[Row]:
@@ -45,9 +93,9 @@ def _corpus() -> list[Row]:
         found = result(f"benchmarks/{file}")
         sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
         ratios = (b / a for a, b in zip(found["ours"]["seconds"], found["peer"]["seconds"], strict=True))
-        name = f"{found['megabytes']:.0f} MB of {what} to a store, two processes, EPYC"
+        name = f"tokens/s, {found['megabytes']:.0f} MB of {what} to a store, two processes, EPYC"
         peer = "datasets, fast tokenizer, group_texts"
-        rows.append((name, "tokens/s", peer, *sides, f"{found['ratio']:.1f}", _rounds(ratios), f"`{file}.json`"))
+        rows.append((name, peer, *sides, f"{found['ratio']:.1f}", _rounds(ratios), _file(file)))
     return rows
 
 
@@ -62,27 +110,18 @@ def _features() -> list[Row]:
     ):
         rates = _counts(found["sentences_a_second"], ours, peer)
         ratio, rounds = (found[key][f"{ours} / {peer}"] for key in ("times_as_fast", "by_round"))
-        name = "vectors of 10,000 sentences, all-MiniLM-L6-v2, AMX"
-        rows.append((name, "sentences/s", compared, *rates, f"{ratio:.1f}", _rounds(rounds), "`features.json`"))
+        name = "sentences/s, vectors of 10,000 sentences, all-MiniLM-L6-v2, AMX"
+        rows.append((name, compared, *rates, f"{ratio:.1f}", _rounds(rounds), _file("features")))
     return rows
+
+
+def _file(name: str) -> str:
+    """A file of results, and the version that it is of."""
+    return f"`{name}.json`, {result(f'benchmarks/{name}')['machine']['bertworks']}"
 
 
 def _counts(found: dict[str, Any], *keys: str) -> list[str]:
     return [f"{found[key]:,.0f}" for key in keys]
-
-
-def memory() -> Lines:
-    """Memory of both sides at its peak."""
-    found = result("benchmarks/pretraining")
-    rows: list[Row] = [
-        ("pre-training, dropout 0.1", *(f"{found[side]['memory'] / 1e9:.2f}" for side in ("ours", "peer")))
-    ]
-    for file, language in (("corpus", "English"), ("corpus-ko", "Korean")):
-        one = result(f"benchmarks/{file}")
-        size = f"{one['megabytes']:.0f} MB of {language} to a store"
-        rows.append((size, *(f"{one[side]['peak_mb'] / 1e3:.2f}" for side in ("ours", "peer"))))
-        rows.append(("three times that text", f"{one['ours_on_3x_the_text']['peak_mb'] / 1e3:.2f}", "-"))
-    return table(("memory at its peak", "ours (GB)", "theirs (GB)"), rows)
 
 
 def fine_tuning() -> Lines:
@@ -95,69 +134,9 @@ def fine_tuning() -> Lines:
             rounds = ", ".join(f"{ratio:.2f}" for ratio in one["by_round"])
             padded = one["times_as_fast_as_padded_to_128"]
             shown = "-" if padded is None else f"{padded:.1f}"
-            rows.append((f"{name}, {machine}", f"{one['times_as_fast_as_dynamic_padding']:.2f}", rounds, shown))
+            code = "" if kind else ", without kernels"  # measured before they existed
+            rows.append((f"{name}, {machine}{code}", f"{one['times_as_fast_as_dynamic_padding']:.2f}", rounds, shown))
     header = ("times as fast, training only", "than dynamic padding", "each round", "than padding to 128")
-    return table(header, rows)
-
-
-def feeding() -> Lines:
-    """How fast batches are made, by the training process alone and ahead of it."""
-    found = result("benchmarks/feeding")
-    cases = {(c["length"], c["whole_word"], c["workers"]): c for c in found["cases"]}
-    rows = []
-    for length, whole in dict.fromkeys((length, whole) for length, whole, _ in cases):
-        each = [cases[length, whole, workers] for workers in (0, 1, 2)]
-        rates = (f"{one['tokens_per_second'] / 1e6:.1f}" for one in each)
-        name = f"length {length}, {'whole words' if whole else 'single tokens'}"
-        rows.append((name, *rates, f"{each[2]['consumer']:.0%}"))
-    header = ("million tokens/s, updates of 256 instances", "no worker", "one", "two", "of the training process, two")
-    return table(header, rows)
-
-
-def saving() -> Lines:
-    """What saving a state costs training."""
-    found = result("benchmarks/saving")
-    cases = (("the loop waits for the copy", "stall"), ("training loses altogether", "lost"))
-    rows = []
-    for name, key in cases:
-        low, high = min(found[key]), max(found[key])
-        rows.append((name, f"{found[f'median_{key}']:.2f}", f"{low:.2f} to {high:.2f}", f"{found['share'][key]:.2%}"))
-    header = (f"a state of {found['state_gb']:.1f} GB", "seconds per save, median", "range", "of ten minutes")
-    return table(header, rows)
-
-
-def corpus_growth() -> Lines:
-    """Time and memory of building a store as the text grows."""
-    rows = []
-    names = {
-        "pool": "two processes",
-        "scheduler": "dask, two workers",
-        "near-duplicates": "two processes, `--near-duplicates 0.8`",
-    }
-    for file, kind in (("corpus-growth", "EPYC"), ("corpus-growth-20gb-amx", "AMX")):
-        sizes = result(f"benchmarks/{file}")["sizes"]
-        for side, name in names.items():
-            for one in (size for size in sizes if side in size):
-                cost = one[side]
-                rate = f"{1000 * one['gigabytes'] / cost['seconds']:.1f}"
-                memory = (f"{cost[key] / 1000:.2f}" for key in ("parent_mb", "worker_mb"))
-                rows.append((f"{name}, {kind}", f"{one['gigabytes']:g}", f"{cost['seconds']:,.0f}", rate, *memory))
-    return table(("built by", "GB of text", "seconds", "MB/s", "GB, the command", "GB, one worker"), rows)
-
-
-def busy() -> Lines:
-    """Idle and busy cores: the default setting of OpenMP's threads, PyTorch's own and the best of all tried."""
-    rows = []
-    for file in ("busy-serving", "busy-serving-idle", "busy-training"):
-        for found in result(f"benchmarks/{file}")["rows"]:
-            if (
-                file == "busy-serving" and not found["neighbours"]
-            ):  # busy-serving-idle has these with nothing else running
-                continue
-            times = [f"{1000 * found['seconds'][name]:,.0f}" for name in ("default", "fixed")]
-            ratios = [f"{found[name]:.2f}" for name in ("default_to_fixed", "default_to_best")]
-            rows.append((found["part"], str(found["neighbours"]), *times, *ratios, f"`{file}.json`"))
-    header = ("workload", "busy processes", "default, ms", "fixed, ms", "default / fixed", "default / best", "file")
     return table(header, rows)
 
 
@@ -166,5 +145,7 @@ def machines() -> Lines:
     rows = []
     for kind, name in MACHINES.items():
         found = result(f"benchmarks/pretraining{kind}")
-        rows.append((name, found["machine"]["cpu"], f"{found['matmul_peak'] / 1e12:.2f}"))
-    return table(("name here", "processor, two cores", "products in bfloat16 (TFLOP/s)"), rows, words=2)
+        machine = found["machine"]
+        rows.append((name, machine["cpu"], machine["kind"], f"{found['matmul_peak'] / 1e12:.2f}"))
+    header = ("name here", "processor, two cores", "instruction set", "matrix products in bfloat16 (TFLOP/s)")
+    return table(header, rows, words=3)

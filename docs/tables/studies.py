@@ -80,6 +80,18 @@ def named_entities() -> Lines:
     return table(("encoder", "fine-tuning", "study", "pre-trained", "random weights"), rows, words=3)
 
 
+def mini() -> Lines:
+    """The figures of the study of `mini` that have been run."""
+    found = result("encoders/mini/study/results")
+    values = {(e["row"], e["column"]): e for e in found["measured"] if e["n"] > 1}
+    names = [column["name"] for column in found["columns"] if ("mini", column["name"]) in values]
+    rows = []
+    for row in ("mini", "linear model", "word2vec + BiLSTM"):
+        entries = [values.get((row, name)) for name in names]
+        rows.append((row, *("-" if e is None else f"{spread(e['mean'], e['sd'])} (n {e['n']})" for e in entries)))
+    return table(("system", *names), rows)
+
+
 def steps() -> Lines:
     found = study("steps")
     values = {(e["row"], e["column"]): e for e in found["measured"]}

@@ -17,7 +17,6 @@ UNIT = "fine-tuning seeds of one encoder"  # what n counts, unless results name 
 UNITS = "pre-training seeds"  # what n counts where a study names several
 DRAWS = "draws of training rows, each with its fine-tuning seed, for one encoder"  # what n counts in a column with draw
 NO_ENCODER = ("random", "none")  # weights of rows whose fine-tuning starts from random weights, or without a model
-PRINTED = 0.0005  # below half of the last digit that tables print, 0.1 points, a difference has no direction
 
 
 def verdict(observed: Difference | None, expect: str, margin: float = 0.0, p: float | None = None) -> str:
@@ -34,10 +33,9 @@ def verdict(observed: Difference | None, expect: str, margin: float = 0.0, p: fl
             return "the opposite is shown" if p is None or p <= LEVEL else "not shown"
         return "shown" if -margin <= low and high <= margin else "not shown"
     p = observed.p if p is None else p
-    expected, significant = (observed.mean > 0) == (expect == "higher"), p is not None and p <= LEVEL
-    if expected and (significant or abs(observed.mean) >= PRINTED):
-        return "shown" if significant else "direction only"
-    return "the opposite is shown" if significant else "not shown"
+    if p is None or p > LEVEL:
+        return "not shown"
+    return "shown" if (observed.mean > 0) == (expect == "higher") else "the opposite is shown"
 
 
 def claim_results(claim: Claim, base: str, named_before: bool) -> dict[str, Any]:

@@ -45,8 +45,8 @@ OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and k
     # of the original code and of transformers, up to their first underscore
     "coming-from.md": "bert do dupe init input max num num-train-epochs output vocab",
     "pretraining.md": "logdir",
-    "scale.md": "cpus-per-task gpus-per-node image master-addr master-port mem-per-cpu nnodes node-rank nodes nthreads "
-    "ntasks-per-node nworkers port rdzv-backend rdzv-endpoint scheduler-file",
+    "cluster.md": "cpus-per-task gpus-per-node image master-addr master-port mem-per-cpu nnodes node-rank nodes "
+    "nthreads ntasks-per-node nworkers port rdzv-backend rdzv-endpoint scheduler-file",
     "production.md": "env file index-url now publish name network read-only retry tag tmpfs volume",
 }
 SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits
@@ -67,6 +67,7 @@ ELSEWHERE = {  # commands that take long or need a cluster; tests/demo, data, ex
     "student.md": ("bertworks demo",),
     "deploy.md": ("bertworks export runs/served --compare", "bertworks serve"),
     "scale.md": ("bertworks", "torchrun"),
+    "cluster.md": ("bertworks", "torchrun"),
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks export runs/sst2 --compare"),
     # of a published folder; tests/pretraining continues models
     "own-text.md": ("bertworks corpus build texts/ --tokenizer FOLDER", "bertworks pretrain cpu --init FOLDER"),

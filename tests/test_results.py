@@ -52,15 +52,21 @@ def test_figures_of_the_gpu_are_those_of_its_files():
     def read(name):
         return json.loads((ROOT / f"benchmarks/results/gpu/{name}.json").read_text(encoding="utf-8"))
 
-    page = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
+    page, log = ((ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in ("scale", "log"))
     section = page.split("## Measured on an H200")[1].split("\n## ")[0]
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("|")]
     steps, traces = read("steps-rectangle")["cells"], read("traces")["cells"]
     labels = {"base-128-0.1": "BASE, 128, 0.1", "base-128-0": "BASE, 128, 0", "base-512-0.1": "BASE, 512, 0.1"}
     for name, label in (labels | {"large-128-0.1": "LARGE, 128, 0.1"}).items():
         step = steps[f"{name}-compiled"]
-        shares = [f"{100 * step[f'share_of_{peak}']:.1f} %" for peak in ("data_sheet", "peak")]
-        assert [label, f"{step['tokens_per_second']:,}", *shares, f"{step['memory'] / 1e9:.1f} GB"] in lines
+        numbers = (f"{step['tokens_per_second']:,}", f"{1e3 * step['step_seconds']:.0f} ms")
+        assert [
+            *(label, *numbers, f"{100 * step['share_of_data_sheet']:.1f} %", f"{step['memory'] / 1e9:.1f} GB")
+        ] in lines
+        seconds = step["seconds_of_each_step"][4:]  # the others were not measured
+        tokens = step["tokens_per_second"] * sum(seconds) / len(seconds) / (256 * int(label.split(", ")[1]))
+        assert f"{tokens:.1f}" == ("0.8" if "512" in label else "0.9")
+    assert "90 % of the positions at length 128 and 80 % at 512 were tokens" in section
     for name, label in (("base-128", "BASE, 128"), ("base-512", "BASE, 512"), ("large-128", "LARGE, 128")):
         trace = traces[f"{name}-0.1-compiled"]
         assert [label, *(f"{1e3 * trace[key]:.0f} ms" for key in ("step_seconds", "busy_seconds"))] in lines
@@ -68,18 +74,38 @@ def test_figures_of_the_gpu_are_those_of_its_files():
     assert tests["counts"] == {"passed": len(tests["tests"])}
     assert f"All {len(tests['tests'])} tests for GPUs of that commit pass" in section
     squares = (ceilings[f"square, torch.{kind}"]["flops_per_second"] / 1e12 for kind in ("bfloat16", "float32"))
-    assert (
-        "runs at {:.0f} TFLOP/s in bfloat16, 74 % of the data\n  sheet, and at {:.0f} in float32".format(*squares)
-        in section
-    )
+    assert "matrices {:.0f} TFLOP/s in bfloat16 and {:.0f} in float32".format(*squares) in log
     pairs = []
     for name in ("base, 128", "base, 512", "large, 128", "large, 512"):
         ways = (f"{way}, dropout 0.1" for way in ("rectangle with mask", "varlen, aten"))
         pairs += [f"{1e3 * ceilings[f'attention, {name}'][way]['both_seconds']:.2f}" for way in ways]
-    said = section.split("**Attention.**")[1].split("\n- ")[0].split("\n\n")[0]
-    assert re.findall(r"\d\.\d\d", said) == pairs
+    assert re.findall(r"\d\.\d\d", log.split("- Attention of a layer, ")[1].split("\n- ")[0]) == pairs
     metrics = run["results"]["metrics"]
     assert f"ended at {metrics['mlm_loss']:.2f} nats" in section and f"{metrics['unigram_entropy']:.2f}" in section
+
+
+def test_the_page_of_kills_and_hostile_files_has_the_present_commands(monkeypatch):
+    """Every command and reader of the two programs is in the tables and no other; the text has their sums."""
+    for folder in ("docs/tables", "benchmarks"):
+        monkeypatch.syspath_prepend(str(ROOT / folder))
+    import attacks
+
+    import hostile_inputs
+    import kills_commands
+
+    kills, hostile = (attacks.result(f"benchmarks/{name}") for name in ("kills", "hostile"))
+    assert {*kills["commands"]} - attacks.REMOVED == {*kills_commands.COMMANDS}
+    readers = {reader.name for reader in hostile_inputs.READERS}
+    assert {*hostile["readers"]} - attacks.NO_LONGER_ATTACKED == readers
+    page = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
+    *_, forms, runs, killed, findings = attacks.kills()[-1].strip("| ").split(" | ")
+    *_, number, cases, _, _, faults, _ = attacks.hostile()[-1].strip("| ").split(" | ")
+    assert int(forms) == len(kills_commands.COMMANDS) and int(number) == len(readers) and findings == faults == "0"
+    assert f"| {killed} kills in {runs} runs of {len(attacks.kills()) - 3} commands" in page
+    assert f"| {int(cases):,} commands: all" in page
+    left_out = hostile["cases"] - int(cases), len(attacks.NO_LONGER_ATTACKED)
+    assert "{} cases on {} readers".format(*left_out) in page
+    assert f"{kills['kills'] - int(killed)} kills of `track`" in page
 
 
 def test_verdicts_of_the_page_say_no_more_than_was_found():

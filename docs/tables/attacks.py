@@ -4,37 +4,65 @@ from typing import Any
 
 from sources import Lines, result, table
 
-Found = dict[str, dict[str, Any]]  # by name
+ATTACKED = {  # what is damaged, by the beginnings of its readers' names: the commands that read it
+    "tensorflow": ("TensorFlow checkpoints", "`convert`"),
+    "vocab.txt tokenizer.json merges.txt": ("files of tokenizers", "`tokenizer check`"),
+    "model": ("model folders", "`convert`, `features`, `predict fill-mask`, `finetune`"),
+    "finetuned": ("fine-tuned model folders", "`predict`"),
+    "table evaluate": ("tables of every kind of task: CSV, TSV, JSON lines", "`finetune`, `evaluate`"),
+    "task": ("official files of GLUE, SQuAD, CoNLL-2003, SWAG", "`finetune`"),
+    "corpus": ("text, WikiExtractor, JSON lines, Parquet, archives", "`corpus build`, `tokenizer train`"),
+    "store": ("corpus stores, with matching checksums", "`corpus show`, `pretrain`"),
+    "recipe study": ("recipes, studies", "`pretrain`, `finetune`, `study run`"),
+    "run": ("run folders: log, results, recipe, state", "`study plot`, `study report`, `compare`, `pretrain`"),
+    "predict": ("texts and tables to predict", "`predict`, `features`, `probe neighbours`"),
+    "doctor": ("runs, stores, tables", "`doctor`"),
+    "export": ("exported folders", "`predict`, `export --verify`"),
+}
+NO_LONGER_ATTACKED = {  # readers of hostile.json that benchmarks/hostile.py has no longer
+    *("sentencepiece", "table-parquet", "corpus-markdown", "vectors", "words", "frames", "export-verified", "xlsx"),
+    *("explain", "explain-pair", "grids", "class-weights", "encodings", "ensemble", "thresholds", "card", "track"),
+    *("doctor-fix", "doctor-fix-table", "doctor-study", "doctor-export", "features-pooling"),
+}
+REMOVED = {"doctor, run", "doctor, table", "track"}  # commands of kills.json: `doctor --fix` and `track`
+RENAMED = {  # commands of kills.json whose name is another one now
+    "sweep": "study sweep",
+    "study": "study run",
+    "explain": "probe explain",
+    "finetune in Python": "bertworks.finetune",
+}
 
 
 def hostile() -> Lines:
     """Readers of each kind: how their cases ended, and the most memory beyond the start."""
+    readers: dict[str, Any] = result("benchmarks/hostile")["readers"]
+    present = {name: one for name, one in readers.items() if name not in NO_LONGER_ATTACKED}
     rows = []
-    for kind, some in _kinds(result("benchmarks/hostile")["readers"], "-").items():
-        found = [*some.values()]
+    for kinds, titles in {**ATTACKED, " ".join(ATTACKED): ("all", "")}.items():
+        found = [one for name, one in present.items() if name.partition("-")[0] in kinds.split()]
         cases = sum(one["cases"] for one in found)
         taken, refused = (sum(one["ends"].get(end, 0) for one in found) for end in ("ok", "refused"))
         numbers = (len(found), cases, taken, refused, cases - taken - refused)
-        rows.append(
-            (kind or ", ".join(some), *map(str, numbers), f"{max(one['most_memory'] for one in found) / 1e6:.0f}")
-        )
-    return table(("kind", "readers", "cases", "accepted", "refused", "findings", "peak memory, MB"), rows)
+        rows.append((*titles, *map(str, numbers), f"{max(one['most_memory'] for one in found) / 1e6:.0f}"))
+    header = ("damaged", "read by", "readers", "cases", "accepted", "refused", "findings", "peak memory, MB")
+    return table(header, rows, words=2)
 
 
 def kills() -> Lines:
-    """Commands with all their forms: runs, kills, and what the kills left."""
-    counted = ("runs", "kills", "mismatches", "leftovers", "half", "changed", "refused")
-    rows = []
-    for kind, some in _kinds(result("benchmarks/kills")["commands"], ",").items():
-        name = ", ".join(f"`{one}`" for one in ([kind] if kind else some))
-        rows.append((name, str(len(some)), *(str(sum(one[key] for one in some.values())) for key in counted)))
-    return table(("command", "forms", *counted[:4], "incomplete", "input changed", "refused"), rows)
+    """Commands with all their forms: runs, kills, and how many runs differed in any way."""
+    commands: dict[str, dict[str, list[Any]]] = {}
+    for name, one in result("benchmarks/kills")["commands"].items():
+        if name not in REMOVED:
+            command, _, form = name.partition(", ")
+            if command == "pretrain korean":
+                command, form = "pretrain", f"korean {form}"
+            commands.setdefault(RENAMED.get(command, command), {})[form or "plain"] = one
+    rows = [(f"`{command}`", ", ".join(forms), *_counts([*forms.values()])) for command, forms in commands.items()]
+    rows.append(("all", "", *_counts([one for forms in commands.values() for one in forms.values()])))
+    return table(("command", "forms", "number of forms", "runs", "kills", "findings"), rows, words=2)
 
 
-def _kinds(found: Found, separator: str) -> dict[str, Found]:
-    """Entries by the beginning of their names, up to a separator; those whose beginning no other has are under ""."""
-    kinds: dict[str, Found] = {}
-    for name, one in found.items():
-        kinds.setdefault(name.partition(separator)[0], {})[name] = one
-    single = {name: one for some in kinds.values() if len(some) == 1 for name, one in some.items()}
-    return {kind: some for kind, some in kinds.items() if len(some) > 1} | {"": single}
+def _counts(forms: list[Any]) -> tuple[str, ...]:
+    runs, killed = (sum(one[key] for one in forms) for key in ("runs", "kills"))
+    findings = sum(one[key] for one in forms for key in ("mismatches", "leftovers", "half", "changed", "refused"))
+    return tuple(map(str, (len(forms), runs, killed, findings)))

@@ -2,8 +2,8 @@
 
 torch's own float32 products go through MKL, which on processors that are not Intel's leaves half of the vector unit
 unused; oneDNN, which torch also carries, uses all of it. There the same products in the same precision take less than
-half the time (docs/log.md, "Inference on CPUs"). oneDNN's operator has no gradient. It also applies an activation to a
-product that is still in the cache.
+half the time (docs/log.md, "Speed of inference on a CPU"). oneDNN's operator has no gradient. It also applies an
+activation to a product that is still in the cache.
 """
 
 import torch

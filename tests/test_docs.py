@@ -78,9 +78,6 @@ SERVED = ("serving.md",)  # pages whose Python needs a server; it runs in tests/
 BEFORE = {  # what the snippets of a page take as given
     "features.md": "import bertworks\ntexts, pairs = ['one text', 'another'], [('one text', 'its pair')]\n"
     "encoder, tokenizer = bertworks.load_encoder('runs/base'), bertworks.Tokenizer.load('tok')\n",
-    "python.md": "import pandas\nrows = [{'question': f'who {i}', 'topic': 'ab'[i % 2]} for i in range(32)]\n"
-    "train, dev = pandas.DataFrame(rows), pandas.DataFrame(rows[:8])\n"
-    "shape = {'num_hidden_layers': 1, 'hidden_size': 16, 'num_attention_heads': 2, 'intermediate_size': 32}\n",
     "models.md": "import torch\ninput_ids = torch.ones(2, 8, dtype=torch.int64)\n"
     "attention_mask, token_type_ids = input_ids == 1, 0 * input_ids\n",
 }

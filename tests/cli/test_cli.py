@@ -296,6 +296,13 @@ def test_the_docs_name_the_flags_of_each_verb(capsys, monkeypatch):
         assert named <= shown, verb
 
 
+def test_the_docs_describe_each_command_as_its_help_does():
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
+    assert dict(re.findall(r"^\| `([a-z][a-z -]*)` \| \[(.*?)\]\(", page, re.M)) == {
+        verb: line.removesuffix(".") for verb, line in COMMANDS.items()
+    }
+
+
 def test_a_text_may_begin_with_dashes(monkeypatch):
     assert parsed("predict m --string=--no --n-best 2", monkeypatch)["string"] == ("--no",)
     assert parsed("predict fill-mask m -- --top-k --top-k", monkeypatch)["texts"] == ("--top-k", "--top-k")

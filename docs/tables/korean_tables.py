@@ -7,7 +7,7 @@ from sources import Lines, percent, result, spread, study, table
 from bertworks.experiments.statistics import difference, difference_text
 
 TASKS = {
-    "KLUE-NER": "KLUE-NER(dev의 5분의 1로 평가), F1",
+    "KLUE-NER": "KLUE-NER(검증 데이터의 5분의 1로 평가), F1",
     "NSMC 1,000": "NSMC 리뷰 1,000건, 정확도",
     "KorSTS": "KorSTS(문장 쌍 회귀), 스피어만 상관계수",
     "HellaSwag": "KoBEST HellaSwag, 정확도(무작위로 고르면 25.0)",
@@ -25,8 +25,8 @@ def tasks() -> Lines:
         means = [spread(one["mean"], one["sd"]) for one in (ours, usual, random)]
         gain = difference_text(difference(random["values"], ours["values"])).replace(" to ", "~")
         rows.append((shown, *means, gain))
-    header = ("과제", "이 인코더(%)", "일반 초기화(%)", "무작위 가중치(%)", "무작위와의 차이(%p, 95% 신뢰구간)")
-    return table(header, rows)
+    head = ("과제", "이 인코더(%)", "일반 초기화로 사전학습(%)", "사전학습 없음(%)", "사전학습 효과(%p, 95% 신뢰구간)")
+    return table(head, rows)
 
 
 def embedder() -> Lines:
@@ -41,4 +41,4 @@ def embedder() -> Lines:
         ("sentence-transformers로 학습", trained["sentence-transformers"]),
         ("문장 쌍을 함께 읽는 회귀 모델(`korsts`)", spread(pair["mean"], pair["sd"])),
     ]
-    return table(("같은 인코더로", "KorSTS dev, 스피어만 상관계수(%)"), rows)
+    return table(("방법(인코더는 모두 같음)", "KorSTS 검증 데이터(dev), 스피어만 상관계수(%)"), rows)

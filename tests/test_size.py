@@ -39,7 +39,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 719,
     "export": 621,
     "estimators": 145,
-    "tests": 30_276,
+    "tests": 30_234,
     "benchmarks": 5_997,
     "documentation": 9_839,
 }

@@ -159,21 +159,6 @@ def test_pre_training_does_without_a_graph_that_could_not_be_recorded(gpu, tmp_p
     assert gpu.compute_of(gpu.Part(options, "pretrain")) == {"loop.compute": "static"}  # the same run goes on
 
 
-def test_a_run_that_has_not_learned_in_time_is_stopped(common, capsys):
-    watch_of = importlib.import_module("gpu_training").Watch
-    watch = watch_of(math.inf, 120.0, 5.0)
-
-    def record(seconds, loss):
-        speed = {"tokens": 1e6, "tokens_per_second": 1e6, "left": 99.0}
-        return {"kind": "train", "seconds": seconds, "mlm_loss": loss, **speed}
-
-    assert [watch(record(seconds, None)) for seconds in (0.0, 61.0, 119.0, 120.0)] == [False] * 3 + [True]
-    assert capsys.readouterr().out == "1,000,000 tokens per second: 100 million tokens in the whole run\n"
-    watch = watch_of(math.inf, 120.0, 5.0)
-    assert not any(watch(record(seconds, loss)) for seconds, loss in ((60.0, 4.9), (120.0, 5.6), (900.0, 5.6)))
-    assert watch_of(time.monotonic() - 1, 120.0, 5.0)(record(1.0, 9.0))
-
-
 RECIPE = """
 phases = [{ length = 16, batch_size = 4 }]
 eval_batches = 1

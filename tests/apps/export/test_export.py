@@ -193,13 +193,6 @@ def test_without_onnxruntime_the_extra_is_named(kept, source, tmp_path, monkeypa
         export(source, tmp_path / "out")
 
 
-def test_an_export_is_no_model_folder(kept):
-    with pytest.raises(InputError, match="no weights"):
-        load_model(kept)
-    with pytest.raises(InputError, match="for CPUs"):
-        Predictor(kept, device="cuda")
-
-
 @pytest.mark.parametrize("linked", [False, True])
 def test_only_an_earlier_export_is_replaced(source, kept, tmp_path, monkeypatch, capsys, linked):
     """Through a link its target is replaced."""

@@ -80,7 +80,9 @@ def test_verbs_that_need_weights_refuse_an_export(classifier, tmp_path, line, re
     assert "tokenizing" not in message and not (tmp_path / "out").exists()
 
 
-def test_an_export_keeps_its_precision(classifier):
+def test_an_export_keeps_its_precision_and_its_device(classifier):
     with pytest.raises(InputError, match="which has a precision of its own; leave precision out"):
         Predictor(classifier, precision="bfloat16")
+    with pytest.raises(InputError, match="for CPUs"):
+        Predictor(classifier, device="cuda")
     assert Predictor(classifier, precision="auto").loaded.engine.precision == "float32"

@@ -98,7 +98,7 @@ def test_a_package_imports_only_from_layers_below():
     for name, other in [(one, other) for one in FILES for other in ours(one)]:
         package, imported = package_of(name), package_of(other)
         assert package in LAYER, f"{name}: {package} is not in LAYERS; add it with the packages that it may import"
-        below = LAYER[imported] < LAYER[package] or LAYER[package] == 0 or imported == package
+        below = LAYER[imported] < LAYER[package] or LAYER[imported] == 0 or imported == package
         if other not in FILES or not (below or (package, imported) in APPS_THAT_USE_ANOTHER):
             wrong.append(f"{name} imports {other}")
     assert wrong == []

@@ -24,7 +24,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "tokenizer": 1_244,
     "data": 2_298,
     "model": 2_000,
-    "training": 1_557,
+    "training": 1_558,
     "checkpoint": 2_148,
     "tasks": 3_053,
     "pretraining": 648,

@@ -86,7 +86,7 @@ class LoopConfig:
     @property
     def budget(self) -> str:
         """The limits, in words; empty if there is none."""
-        amounts = {"steps": f"{self.steps:,}", "tokens": f"{self.tokens:,}", "hours": f"{self.hours:.3g}"}
+        amounts = {"steps": f"{self.steps:,}", "tokens": f"{self.tokens:,}", "hours": f"{self.hours:.5g}"}
         limits = [f"{amount} {unit}" for unit, amount in amounts.items() if getattr(self, unit)]
         return " or ".join(limits) + ", whichever comes first" * (len(limits) > 1)
 

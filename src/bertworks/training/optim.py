@@ -181,16 +181,17 @@ class PositionHeadProtection:
     Query and key have a tenth of the learning rate, and word embeddings no gradient in the position subspace.
     """
 
-    def __init__(self, model: nn.Module, updates: int):
-        self.updates, self.encoder = updates, getattr(model, "encoder", None)
-        if updates and self.encoder.config.start != "position-heads":
+    def __init__(self, model: Any, updates: int):
+        self.model, self.updates = model, updates
+        if updates and model.encoder.config.start != "position-heads":
             raise InputError("optim.protected_updates needs a model with start = 'position-heads'; leave it out")
 
     def apply(self, update: int) -> float:
         """Remove the gradients in the subspace; returns the factor of the learning rate of query and key."""
         if update >= self.updates:
             return 1.0
-        words, subspace = self.encoder.embeddings.word.weight, self.encoder.config.position_subspace
+        encoder = self.model.encoder
+        words, subspace = encoder.embeddings.word.weight, encoder.config.position_subspace
         if words.grad is not None:
             words.grad[:, subspace] = 0.0
         return 0.1

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...reporting.log import duration
-from ...reporting.tables import ResultTable, counted
+from ...reporting.tables import ResultTable
 
 _SCORES = {"lr": float, "run": str, "test": [float], "mean": float, "sd": (float, None)}
 FORM = {  # what is shown of results.json
@@ -51,10 +51,10 @@ def describe_scores(results: dict[str, Any]) -> str:
 
 def conditions(results: dict[str, Any]) -> str:
     """Numbers of examples and seeds."""
-    tags = results["tags"]
-    counts = {len(system["test"]) for system in tags["scores"].values()}
-    seeds = counted(min(counts), "seed") + (" or more" if len(counts) > 1 else "")
-    return f"{tags['examples']:,} labelled examples, {tags['tested']:,} for the test; mean of {seeds}"
+    tags, names = results["tags"], {"encoder": results["name"], "own": "the small BERT"}
+    counts = {name: len(tags["scores"][key]["test"]) for key, name in names.items() if key in tags["scores"]}
+    seeds = ", ".join(f"{count} of {name}" for name, count in counts.items())
+    return f"{tags['examples']:,} labelled examples, {tags['tested']:,} for the test; seeds: {seeds}"
 
 
 def held_out_rows(held: dict[str, float]) -> list[tuple[str, str, str]]:

@@ -119,6 +119,9 @@ def main() -> int:
             ).stdout
             with tarfile.open(fileobj=io.BytesIO(archive)) as files:
                 files.extractall(folder / "commit", filter="data")
+            if "budget_fraction" not in (folder / "commit/src/bertworks/pretraining/recipe.py").read_text():
+                for recipe in folder.glob("*.toml"):  # until version 0.2 its name was share
+                    recipe.write_text(recipe.read_text().replace("budget_fraction", "share"))
             other = train(folder / "commit" / "src", folder, "there", options.precision)
     for training, digest in found.items():
         there = other.get(training, "")

@@ -71,7 +71,7 @@ def draw_quality(figure: Figure, colours: Colours) -> None:
         for x, y, name, colour in sorted(ends, key=lambda end: end[1]):
             text, style = f"{name} {y:.1f}", dict[str, Any](va="center", fontsize=10, color=colour)
             if x < columns[-1]["x"]:
-                axes.text(x, y + (high - low) / 14, text, ha="center", **style)
+                axes.text(x * 0.85, y, text.replace(" ", "\n", 1), ha="right", **style | {"va": "bottom"})
                 continue
             label_y = max(y, label_y + (high - low) / 16)  # labels do not overlap
             axes.text(x * 1.25, label_y, text, **style)

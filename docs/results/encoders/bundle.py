@@ -116,7 +116,8 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     place = machine.get("gpu") or f"{machine['threads']} of {machine['cores']} cores of {machine['cpu']}"
     source = f"torch {machine['torch']}, commit {machine.get('commit', 'unknown')}, seed {results['seed']}"
     lines += ["## Training", "", f"{size} on {place} ({source}). Settings that are not the paper's:", ""]
-    changed = differences(PretrainConfig(), load_recipe(run / "recipe.toml", PretrainConfig))
+    recipe = load_recipe(run / "recipe.toml", PretrainConfig)
+    changed = differences(PretrainConfig(), recipe)
     lines += [*table(("setting", "value"), [(f"`{key}`", f"`{new}`") for key, _, new in changed if "every" not in key])]
     held_out = [
         (key.replace("mlm_", "masked-LM ").replace("nsp_", "next-sentence "), f"{value:.3f}")
@@ -126,8 +127,9 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     held_out += [("perplexity of masked tokens", f"{math.exp(metrics['mlm_loss']):.1f}")]
     held_out += [("BLiMP, accuracy", f"{100 * blimp['accuracy']:.1f} %")] if blimp else []
     lines += ["On held-out documents, in sequences of 128 tokens:", "", *table(("metric", "value"), held_out)]
+    trained = "trained on few tokens" if any(phase.length > 128 for phase in recipe.phases) else "not trained"
     lines += [f"In sequences of 512 tokens the masked-LM loss is {longest['mlm_loss']:.2f}: positions above 128 were "]
-    lines[-1] += "trained on few tokens. Use texts of at most 128 tokens.\n"
+    lines[-1] += f"{trained}. Use texts of at most 128 tokens.\n"
     if study:
         lines += [
             "## Scores",

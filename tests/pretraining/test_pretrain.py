@@ -164,6 +164,18 @@ def test_a_run_takes_the_shape_of_the_model_that_it_starts_from(tiny_store, tmp_
     assert "license: mit" in card and "base_model: lab/encoder" in card
 
 
+def test_a_model_reads_as_many_tokens_as_the_longest_phase_or_the_model_before(tiny_store, tmp_path):
+    """The other positions of a fresh model have random embeddings."""
+    config = load_recipe(write_recipe(tmp_path, steps=1), PretrainConfig)
+    config = dataclasses.replace(config, phases=(dataclasses.replace(config.phases[0], budget_fraction=1.0),))
+    assert (config.phases[0].length, config.model.max_length) == (24, 40)
+    pretrain(config, tiny_store.path, tmp_path / "fresh", quiet=True)
+    assert bertworks.Predictor(tmp_path / "fresh").max_length == 24
+    save_folder(tmp_path / "long", load_model(tmp_path / "fresh"), Tokenizer.load(tiny_store.path / "tokenizer"))
+    pretrain(config, tiny_store.path, tmp_path / "continued", init=tmp_path / "long", quiet=True)
+    assert bertworks.Predictor(tmp_path / "continued").max_length == 40
+
+
 def test_batches_that_need_more_memory_than_there_is_are_refused_before_a_model_is_built(
     tiny_store, tmp_path, monkeypatch
 ):

@@ -25,8 +25,9 @@ from bertworks.config import differences, load_recipe
 from bertworks.pretraining.recipe import PretrainConfig
 
 BUNDLED = Path(bertworks.__file__).parent / "pretrained"
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt")
+TOKENIZER = ("tokenizer.json", "vocab.txt")
 RECORD = ("recipe.toml", "results.json", "held-out.json", "log.jsonl", "curves.svg")
+LENGTH = 128  # tokens of an input: later positions were hardly trained
 LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [
@@ -129,7 +130,8 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     lines += ["On held-out documents, in sequences of 128 tokens:", "", *table(("metric", "value"), held_out)]
     trained = "trained on few tokens" if any(phase.length > 128 for phase in recipe.phases) else "not trained"
     lines += [f"In sequences of 512 tokens the masked-LM loss is {longest['mlm_loss']:.2f}: positions above 128 were "]
-    lines[-1] += f"{trained}. Use texts of at most 128 tokens.\n"
+    lines[-1] += f"{trained}. Use texts of at most {LENGTH} tokens; bertworks reads longer ones in windows of that "
+    lines[-1] += "length.\n"
     if study:
         lines += [
             "## Scores",
@@ -157,6 +159,8 @@ def main(name: str, run: str, study: str = "", blimp: str = "") -> None:
     out.mkdir(exist_ok=True)
     for file in TOKENIZER:
         shutil.copyfile(model / file, out / file)
+    settings = read(model / "tokenizer_config.json") | {"model_max_length": LENGTH}
+    (out / "tokenizer_config.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
     config = read(model / "config.json") | {"dtype": "float32"}
     (out / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
     weights = load_file(model / "model.safetensors")

@@ -93,7 +93,7 @@ def distill(
     refuse_export(folder)
     layers = config.layers or every_second(shape.num_hidden_layers)
     student = config.pretraining(student_config(shape, layers, str(folder)))
-    source = open_training(student, corpus, is_finished(out))
+    source = open_training(student, corpus, is_finished(out), folder)
     check_same_tokenizer(folder, source.store)
     weights = checksum(folder / "config.json") + weights_checksum(folder)
     identity = RunIdentity(config, (source.store.fingerprint, weights))

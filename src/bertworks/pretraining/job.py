@@ -14,6 +14,7 @@ import torch
 
 from ..checkpoint.card import origin_in_card
 from ..checkpoint.folder import find_model, is_padded, read_config, save_folder
+from ..checkpoint.metadata import input_length
 from ..checkpoint.start import initial_model
 from ..checkpoint.weights import weights_checksum
 from ..config import with_fields
@@ -55,7 +56,7 @@ def pretrain(
     """
     config.loop.check(config.metrics)
     refuse_other_folder(out)
-    source = open_training(config, corpus, is_finished(out))
+    source = open_training(config, corpus, is_finished(out), init)
     check_vocabulary(source, init)
     origin = {} if init is None else origin_in_card(find_model(init))
     with prepared_process(), joined_world() as world:
@@ -86,10 +87,12 @@ def of_shape(config: PretrainConfig, init: Path, fields: Mapping[str, Any] = {})
     return with_fields(config, {**shape, "output_bias": "zero", "optim.protected_updates": 0, **fields})
 
 
-def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> StoreTraining:
-    """Training on a store whose models are saved with its tokenizer.
+def open_training(config: PretrainConfig, corpus: Path, finished: bool, init: Path | None = None) -> StoreTraining:
+    """Training on a store. Its models are saved with the store's tokenizer and with the number of tokens they can read:
+    those of the longest phase, or of `init`.
 
     finished: the run is, so the store needs no check. The first process of a node checks it for all of them.
+    init: a model folder whose weights to continue from.
 
     Raises InputError for a damaged store, or one without the held-out documents that `keep_best` needs.
     """
@@ -100,8 +103,12 @@ def open_training(config: PretrainConfig, corpus: Path, finished: bool) -> Store
     tokenizer = tokenizer_of(store)
     check_unknown(store, tokenizer)
 
+    longest = max(phase.length for phase in config.phases)  # later positions keep their random embeddings
+    if init is not None:
+        longest = max(longest, input_length(find_model(init), config.model.max_length))
+
     def save_model(folder: Path, model: Model, facts: Mapping[str, Any]) -> None:
-        save_folder(folder, model, tokenizer, dict(facts))
+        save_folder(folder, model, tokenizer, dict(facts), max_length=longest)
 
     return StoreTraining(config, store, Vocabulary.of(tokenizer), save_model, Prefetcher)
 

@@ -24,7 +24,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "tokenizer": 1_244,
     "data": 2_298,
     "model": 2_000,
-    "training": 1_560,
+    "training": 1_565,
     "checkpoint": 2_148,
     "tasks": 3_053,
     "pretraining": 648,
@@ -39,9 +39,9 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 719,
     "export": 621,
     "estimators": 145,
-    "tests": 29_942,
+    "tests": 29_944,
     "benchmarks": 5_997,
-    "documentation": 8_473,
+    "documentation": 8_474,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

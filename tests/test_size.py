@@ -28,7 +28,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "checkpoint": 2_148,
     "tasks": 3_053,
     "pretraining": 648,
-    "finetuning": 621,
+    "finetuning": 617,
     "inference": 1_495,
     "experiments": 1_997,
     "reporting": 950,

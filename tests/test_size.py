@@ -23,7 +23,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "root and api": 698,
     "tokenizer": 1_244,
     "data": 2_298,
-    "model": 2_000,
+    "model": 1_996,
     "training": 1_565,
     "checkpoint": 2_148,
     "tasks": 3_053,

@@ -26,7 +26,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "model": 1_996,
     "training": 1_565,
     "checkpoint": 2_148,
-    "tasks": 3_053,
+    "tasks": 3_037,
     "pretraining": 648,
     "finetuning": 617,
     "inference": 1_495,

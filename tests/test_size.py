@@ -24,7 +24,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "tokenizer": 1_244,
     "data": 2_298,
     "model": 1_996,
-    "training": 1_565,
+    "training": 1_562,
     "checkpoint": 2_148,
     "tasks": 3_037,
     "pretraining": 648,

@@ -48,11 +48,6 @@ class OptimConfig:
         for name in ("decay", "layer_decay"):
             if (value := getattr(self, name)) is not None and not 0 < value <= 1:
                 raise ValueError(f"{name} = {value}; expected above 0 and at most 1")
-        for name, setting, user in (("decay", "schedule", "trapezoid"), ("muon_lr", "rule", "muon")):
-            value, default, other = getattr(self, name), getattr(OptimConfig, name), getattr(self, setting)
-            if value != default and other != user:
-                advice = f"{setting} = {user!r}, or leave {name} out (its default is {default})"
-                raise ValueError(f"{name} = {value} has no effect with {setting} = {other!r}; expected {advice}")
         numbers = ("eps", "weight_decay", "max_grad_norm", "warmup_updates", "protected_updates")
         check_least(self, numbers, 0, of="optim")
 

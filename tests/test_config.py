@@ -106,6 +106,7 @@ def test_a_mistake_is_named(tmp_path, text, message):
 @dataclass(frozen=True)
 class Collections:
     betas: tuple[float, ...] = (0.9,)
+    pairs: list[tuple[float, int]] = field(default_factory=list)
     sums: dict[str, float] = field(default_factory=dict)
     either: int | str = 0
     inner: Inner = field(default_factory=lambda: Inner(size=7))
@@ -120,6 +121,8 @@ class Collections:
         ({"sums": {"a": float("nan")}}, "here: sums.a = nan; expected a finite number"),
         ({"either": 0.5}, "here: either = 0.5; expected an integer or a text"),
         ({"betas": {}}, "here: betas = {}; expected a list"),
+        ({"pairs": [[0.5, 1], [2, 3]]}, Collections(pairs=[(0.5, 1), (2.0, 3)])),
+        ({"pairs": [[0.5, 1], [2]]}, "here: pairs[1] = [2]; expected a list of 2"),
     ],
 )
 def test_collections_are_converted(table, expected):

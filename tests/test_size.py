@@ -20,15 +20,15 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 BUDGET = {  # of checkpoint with pretrained, of reporting with workers
-    "root and api": 697,
+    "root and api": 698,
     "tokenizer": 1_244,
     "data": 2_298,
-    "model": 2_000,
-    "training": 1_558,
+    "model": 1_996,
+    "training": 1_562,
     "checkpoint": 2_148,
-    "tasks": 3_053,
+    "tasks": 3_037,
     "pretraining": 648,
-    "finetuning": 621,
+    "finetuning": 617,
     "inference": 1_495,
     "experiments": 1_997,
     "reporting": 950,
@@ -39,9 +39,9 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 719,
     "export": 621,
     "estimators": 145,
-    "tests": 29_936,
+    "tests": 29_944,
     "benchmarks": 5_997,
-    "documentation": 8_473,
+    "documentation": 8_474,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

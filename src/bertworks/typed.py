@@ -5,7 +5,8 @@ A type is one of:
     int, float, str, bool, Path, Any, None     a plain value; float accepts every finite number
     Literal["a", "b"], range(10)               one of these values; an integer in this range
     X | Y, (X, Y)                              a value of one of these types
-    list[X], [X], tuple[X, ...], [X, Y]        a list, a tuple, or a list of exactly these items
+    list[X], [X], tuple[X, ...]                a list or a tuple of any length
+    [X, Y], tuple[X, Y]                        a list or a tuple of exactly these items
     dict[str, X], {str: X}                     a table with any keys
     {"a": X, "b?": Y}                          a table with these keys; b may be missing, other keys are ignored
     a dataclass                                a table of its fields, without other keys
@@ -72,7 +73,8 @@ def _convert(kind: Any, value: Any, key: str, start: Any = None) -> Any:
     if isinstance(kind, list):
         return _list(kind if len(kind) > 1 else kind * len(_plain(list, value, key)), value, key)
     if origin in (list, tuple):
-        return origin(_list([arguments[0]] * len(_plain(list, value, key)), value, key))
+        any_length = origin is list or arguments[-1] is Ellipsis
+        return origin(_list(arguments[:1] * len(_plain(list, value, key)) if any_length else arguments, value, key))
     return _plain(kind, value, key)
 
 
@@ -110,7 +112,7 @@ def _plain(kind: Any, value: Any, key: str) -> Any:
 
 def _list(kinds: Sequence[Any], value: Any, key: str) -> list[Any]:
     if len(_plain(list, value, key)) != len(kinds):
-        raise _Mismatch(f"{key} has {len(value)} items; expected {len(kinds)}")
+        raise _Mismatch(f"{_describe(value, key)}; expected a list of {len(kinds)}")
     return [_convert(kind, item, f"{key}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True))]
 
 

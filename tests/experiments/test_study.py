@@ -395,6 +395,7 @@ def test_a_name_has_every_setting():
 MISTAKES = {  # message: what is written in the study, and the mistake
     "base: 'bth' is no row or column of the study": ('base = "both"', 'base = "bth"'),
     "paper.both.SST-2 = 'high'; expected a number or a list": ("SST-2 = 92.7", 'SST-2 = "high"'),
+    "paper.both.SST-2 = [[1]]; expected a number or a list of 2": ("SST-2 = 92.7", "SST-2 = [[1]]"),
     "unknown key traned; did you mean trained?": ('trained = "head"', 'traned = "head"'),
     "no task 'sst'; expected one of cola, sst2": ('task = "sst2"', 'task = "sst"'),
     "step 3 is none of the recipe's snapshots [2, 4]": ("snapshots = [2]", "snapshots = [3]"),

@@ -31,7 +31,7 @@ def trained(model, config, steps):
     optimizer, objective = Optimizer(model, config), ClassificationObjective()
     for step in steps:
         objective(model, batch_of(step))["task"].loss.backward()
-        optimizer.step(step, step / 8, optimizer.clip())
+        optimizer.step(step, step / 8, optimizer.clip_grad_norm())
     return optimizer
 
 

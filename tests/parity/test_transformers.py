@@ -185,7 +185,7 @@ def test_a_language_model_and_its_loss(shape, tmp_path):
     batch = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
     labels = ids.masked_fill(~mask, -100)
     expected = theirs(ids, token_type_ids=types, attention_mask=mask.long(), labels=labels)
-    term, objective = LanguageModelObjective("left")(ours, batch)["ltr"], LanguageModelObjective("left")
+    term, objective = LanguageModelObjective("ltr")(ours, batch)["ltr"], LanguageModelObjective("ltr")
     close(term.loss / objective.counts(batch)["ltr"], expected.loss)
     close(ours.masked_lm_logits(ours.encode(batch).last_hidden_state[mask]), expected.logits[mask])
     (term.loss / objective.counts(batch)["ltr"]).backward()

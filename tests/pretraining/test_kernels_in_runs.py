@@ -90,7 +90,7 @@ def test_a_table_that_only_the_words_of_a_batch_change_gets_a_dense_gradient():
     model.encoder(torch.arange(8)[None]).packed.sum().backward()  # no masked LM
     table = model.encoder.embeddings.word.weight
     assert table.grad.is_sparse
-    optimizer.step(0, 0.5, optimizer.clip())
+    optimizer.step(0, 0.5, optimizer.clip_grad_norm())
     assert table.isfinite().all()
 
 
@@ -100,9 +100,9 @@ def test_gradients_are_clipped_by_the_norm_of_the_kernel(monkeypatch):
     monkeypatch.setattr(type(found), "norm", lambda *given: calls.append(1) or norm(*given))
     optimizer = Optimizer(model, OptimConfig(rule="adamw"))
     (100 * model(torch.randn(8, 30)).square().sum()).backward()
-    expected, divided = optimizer.clip(), optimizer.main.grad_scale
+    expected, divided = optimizer.clip_grad_norm(), optimizer.main.grad_scale
     assert divided > 1 and not calls
     optimizer.kernels = found
-    torch.testing.assert_close(optimizer.clip(), expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(optimizer.clip_grad_norm(), expected, rtol=1e-6, atol=0)
     torch.testing.assert_close(optimizer.main.grad_scale, divided, rtol=1e-6, atol=0)
     assert calls

@@ -271,6 +271,8 @@ def test_weights_of_another_vocabulary_of_the_same_size_are_refused(tiny_store, 
     "old, new, said",
     [
         ("warmup = 0.1", "warmpu = 0.1", "unknown key optim.warmpu; did you mean optim.warmup?"),
+        ("warmup = 0.1", "betas = [0.9]", "optim.betas = [0.9]; expected a list of 2"),
+        ("warmup = 0.1", "betas = [0.9, 1.0]", "optim: betas = [0.9, 1.0]; expected numbers from 0 to below 1"),
         ("fraction = 0.6", "fraction = 0.5", "the phases' budget_fraction adds up to 0.9"),
         ("length = 40", "length = 41", "phase of length 41; expected 5 to 40, the longest"),
         ("eval_batches = 2", "snapshots = [5, 99]", "snapshots = [5, 99]; expected steps of the run, from 1 to 40"),

@@ -28,7 +28,7 @@ GOOD = {"kind": "finetune", "metrics": {"f1": 0.5, "loss": 1}, "runs": [{"seed":
         ({"metrics": {"f1": "high"}}, "metrics.f1 = 'high'; expected a number"),
         ({"metrics": {"f1": True}}, "metrics.f1 = True; expected a number"),
         ({"runs": [{"seed": 1}, {}]}, "no field runs[1].seed; expected seed"),
-        ({"pair": [1]}, "pair has 1 items; expected 2"),
+        ({"pair": [1]}, "pair = [1]; expected a list of 2"),
         ({"count": 10}, "count = 10; expected 0 to 9"),
     ],
 )

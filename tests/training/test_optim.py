@@ -85,7 +85,7 @@ def test_thirty_steps_of_the_original(name, tmp_path, monkeypatch):
     np.testing.assert_allclose([e["grad_norm"] for e in log], record["gradient_global_norm"][:total], rtol=5e-5)
     for step in range(total, record["steps_run"]):  # past the end of the schedule the rate is 0, the moments go on
         objective(model, batches[step])["task"].loss.div(len(batches[step]["labels"])).backward()
-        loop.trainer.optimizer.clip()
+        loop.trainer.optimizer.clip_grad_norm()
         assert loop.trainer.optimizer.step(step, step / total) == record["learning_rate"][step] == 0
     for key, parameter in model.named_parameters():
         if key.endswith("key.bias"):  # the true gradient is 0: what Adam makes of rounding
@@ -167,7 +167,7 @@ def test_adamw_is_torchs():
         for model in (ours, theirs):
             model.matrix.grad, model.vector.grad = (g.clone() for g in grads)
         norm = torch.nn.utils.clip_grad_norm_([theirs.matrix, theirs.vector], 0.5)
-        torch.testing.assert_close(optimizer.clip(), norm)
+        torch.testing.assert_close(optimizer.clip_grad_norm(), norm)
         optimizer.step(step, step / 20)
         peer.step()
     torch.testing.assert_close(ours.matrix, theirs.matrix, rtol=1e-6, atol=1e-7)
@@ -302,7 +302,7 @@ def test_no_update_is_made_of_a_gradient_that_is_not_finite(rule, value):
     for p in model.parameters():
         p.grad = torch.full_like(p, value)
     optimizer = Optimizer(model, OptimConfig(rule=rule, warmup=0))
-    optimizer.step(0, 0.5, optimizer.clip())
+    optimizer.step(0, 0.5, optimizer.clip_grad_norm())
     same = [torch.equal(p, before[name]) for name, p in model.named_parameters()]
     assert not any(same) if value == 1.0 else all(same)
 
@@ -351,7 +351,7 @@ def trained(optim, steps=6):
     for step in range(steps):
         for p in model.parameters():
             p.grad = torch.randn(p.shape, generator=generator)
-        optimizer.clip()
+        optimizer.clip_grad_norm()
         assert optimizer.step(step, step / steps) == learning_rate(optim, step / steps)
     return model.state_dict()
 
@@ -390,7 +390,7 @@ def test_a_norm_clips_one_step_alone():
             for p in model.parameters():
                 p.grad = torch.full_like(p, scale)
             if scale == first:
-                optimizer.clip()
+                optimizer.clip_grad_norm()
             optimizer.step(0, 0.0)
         weights.append(model.weight.detach().clone())
     torch.testing.assert_close(*weights, rtol=1e-4, atol=0)

@@ -22,7 +22,7 @@ def trained(steps=3):
     optimizer = Optimizer(model, OptimConfig())
     for step in range(steps):
         model(torch.randn(5, 4)).square().sum().backward()
-        optimizer.clip()
+        optimizer.clip_grad_norm()
         optimizer.step(step, 0.1)
     return model, optimizer
 

@@ -130,7 +130,7 @@ class Study:
     axis: str = ""  # what the rows' x is, if they are points of curves
     paper_axis: str = ""  # the same of the paper's curves
     # {variant: {column: figure}}; curves {line: {column: [[x, figure]]}}
-    paper: dict[str, dict[str, float | list[tuple[float, ...]]]] = field(default_factory=dict)
+    paper: dict[str, dict[str, float | list[tuple[float, float]]]] = field(default_factory=dict)
     claim: Claim | None = None  # none: all differences are exploratory
     notes: tuple[str, ...] = ()  # sentences below the table
     search: bool = False  # the best variant is chosen on development data, and the best model of each task is kept
@@ -181,7 +181,7 @@ class Study:
         figure = self.paper.get(row, {}).get(column)
         return None if isinstance(figure, list) else figure
 
-    def curve(self, line: str, column: str) -> list[tuple[float, ...]]:
+    def curve(self, line: str, column: str) -> list[tuple[float, float]]:
         """The paper's curve, as [x, figure] pairs; [] if it has none."""
         curve = self.paper.get(line, {}).get(column)
         return curve if isinstance(curve, list) else []

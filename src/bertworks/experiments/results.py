@@ -229,7 +229,7 @@ def _machines(plan: Plan, folder: RunFolder) -> list[dict[str, Any]]:
     return [machine for machine in machines.values() if machine]
 
 
-def _curves(plan: Plan) -> dict[str, dict[str, list[tuple[float, ...]]]]:
+def _curves(plan: Plan) -> dict[str, dict[str, list[tuple[float, float]]]]:
     """The paper's curves by column and line, without empty ones."""
     lines, columns = dict.fromkeys(row.line for row in plan.rows if row.line), plan.study.columns
     curves = {column.name: {line: plan.study.curve(line, column.name) for line in lines} for column in columns}

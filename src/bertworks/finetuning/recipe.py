@@ -133,11 +133,7 @@ def idle_fields(config: FinetuneConfig) -> list[Idle]:
     return [
         (config.seeds, {"--loop.seed"}, "seeds has the seeds of all runs; leave one out"),
         (budget, {"--epochs", "--min-steps"}, "loop.steps, loop.tokens or loop.hours is the budget; leave one out"),
-        (
-            not config.teacher,
-            {"--temperature", "--soft-share"},
-            "there is no teacher; give its folder as teacher",
-        ),
+        (not config.teacher, {"--temperature", "--soft-share"}, "there is no teacher; give its folder as teacher"),
     ]
 
 

@@ -62,9 +62,8 @@ class Embeddings(nn.Module):
             single = segments is None or self.token_type.num_embeddings == 1
             x = x + (self.token_type.weight[0] if single else self.token_type(segments))
         x = dropout(self.norm(x))  # (T, E)
-        if self.projection is None:
-            return x
-        return self.projection(x).to(x.dtype)  # autocast gives bfloat16; x stays float32
+        # autocast gives bfloat16; x stays float32
+        return x if self.projection is None else self.projection(x).to(x.dtype)
 
 
 class SelfAttention(nn.Module):
@@ -77,9 +76,8 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(D, D, config.bias)
 
     def forward(self, x: Tensor, attention: Attention, dropout: SiteDropout) -> Tensor:
-        """(T, D) to (T, D). dropout: of the attention weights."""
-        context = attention([self.query(x), self.key(x), self.value(x)], dropout)  # by heads; (T, D)
-        return self.output(context)
+        """(T, D) to (T, D). attention: by heads. dropout: of the attention weights."""
+        return self.output(attention([self.query(x), self.key(x), self.value(x)], dropout))
 
 
 class FeedForward(nn.Module):
@@ -208,8 +206,8 @@ class Encoder(nn.Module):
         for i, attention in enumerate(plan.layer_attentions):
             if hidden_states:
                 states.append(x)
-            layer = self.layers[i % len(self.layers)]  # ALBERT applies one layer n times
-            x = plan.run_layer(layer, x, attention, plan.dropout.layers[i])
+            # ALBERT applies one layer n times
+            x = plan.run_layer(self.layers[i % len(self.layers)], x, attention, plan.dropout.layers[i])
         complete = len(plan.layer_attentions) == self.config.num_hidden_layers
         if complete and self.final_norm is not None:
             x = self.final_norm(x)

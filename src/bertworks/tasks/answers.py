@@ -174,10 +174,8 @@ def final_span(predicted: str, original: str, normal_form: NormalForm) -> tuple[
     left out. So "zurich" in "(Zürich)," is Zürich.
     """
     normal = " ".join(filter(None, [normal_form(word) for word in original.split(" ")]))
-    begin = normal.find(predicted)
-    if begin < 0 or not predicted:
-        return 0, len(original)
-    if len(original) - original.count(" ") != len(normal) - normal.count(" "):
+    begin, is_aligned = normal.find(predicted), len(original.replace(" ", "")) == len(normal.replace(" ", ""))
+    if begin < 0 or not predicted or not is_aligned:
         return 0, len(original)
     first = begin - normal.count(" ", 0, begin)
     last = first + len(predicted) - predicted.count(" ") - 1

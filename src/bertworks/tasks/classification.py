@@ -21,16 +21,7 @@ from ..training.task_objectives import ClassificationObjective
 from .base import EvaluationResult, Example, LengthLimits, Prepared, Task, TaskType
 from .calibration import HALF, expected_calibration_error, probabilities, reliability, thresholds_of
 from .inputs import Inputs, labelled_loss
-from .labels import (
-    SEPARATOR,
-    label_names,
-    label_parts,
-    marked_labels,
-    number,
-    one_label,
-    several_labels,
-    unknown_label,
-)
+from .labels import SEPARATOR, label_names, label_parts, marked_labels, number, one_label, several_labels, unknown_label
 from .metrics import METRICS, all_same, majority_score
 from .records import Source
 from .sequences import Integers, Spans, Windows, cut_pairs, even_windows, frame

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..data.parsers import list_names
-from ..files import InputError, not_found, shorten
+from ..files import InputError, shorten
 from .base import Task
 from .formats import decoded
-from .table import TABLES, TableForm, names_of, suffix_of
+from .table import TABLES, TableForm, check_exists, names_of, suffix_of
 from .tags import is_typed
 
 ENDINGS = (".conll", ".conllu", ".conllx", ".iob", ".iob2", ".bio", ".bioes", ".ner", ".tagged")
@@ -83,8 +83,7 @@ def read_columns(task: Task, path: Path, labelled: bool) -> list[Sentence]:
     Words are in the first column, or in the second one if the first numbers them; tags in the last, unless others are
     given. Raises InputError with file and line if lines differ in columns, a column is missing or must be given.
     """
-    if not path.is_file():
-        raise InputError(f"{path}: {not_found(path)}")
+    check_exists(path)
     blocks = [*_blocks(path, task.form.encoding, task.text == ("character",))]
     if not blocks:
         return []

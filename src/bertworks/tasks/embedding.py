@@ -113,7 +113,6 @@ class PairRows(Prepared):
             is_constant &= not bool((ranks == 1).any())  # pairs of equal texts have one cosine, and differ from others
         rows = zip(self.rows, cosines.tolist(), strict=True)
         files = {PREDICTIONS: [{"line": row.line, "cosine": value} for row, value in rows]}
-        metrics = {name: metrics[name] for name in self.task.metrics}
         return EvaluationResult({"loss": loss, **metrics}, constant_predictions=is_constant, files=files)
 
 

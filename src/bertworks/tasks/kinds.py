@@ -35,8 +35,7 @@ KINDS: dict[str, TaskType] = {
 def kind_of(task: Task) -> TaskType:
     """The task's kind. Raises InputError if it does not know one of the task's metrics."""
     kind = KINDS[task.kind]
-    unknown = [name for name in task.metrics if name not in kind.metrics]
-    if unknown:
+    if unknown := [name for name in task.metrics if name not in kind.metrics]:
         raise InputError(f"{task.name}: metric {unknown[0]!r}; expected some of {', '.join(kind.metrics)}")
     return kind
 

@@ -92,7 +92,7 @@ def objects_of(source: Source, names: Sequence[str], form: TableForm = PLAIN) ->
     """(line, object) of each row of a source that `has_objects`, with at least the existing ones of these columns."""
     if isinstance(source, MemoryTable):
         return source.rows(names)
-    _check_exists(source)
+    check_exists(source)
     if suffix_of(source) == ".parquet":
         return formats.parquet_objects(source, names)
     return formats.json_objects(source, form.encoding) if suffix_of(source) == ".jsonl" else formats.json_list(source)
@@ -135,7 +135,8 @@ def suffix_of(path: Path | str) -> str:
     return part_of(path)[0].suffix.lower()
 
 
-def _check_exists(path: Path) -> None:
+def check_exists(path: Path) -> None:
+    """Raises InputError if there is no such file."""
     if not os.path.isfile(path):
         raise InputError(f"{path}: {not_found(path)}")
 
@@ -160,7 +161,7 @@ def _rows_of_records(
     if suffix_of(path) not in (*TABLES, ".txt"):
         expected = f"expected a file that ends in {', '.join(TABLES)} or .txt"
         raise InputError(f"{path}: {expected}; a file with a word per line needs the kind tagging")
-    _check_exists(path)
+    check_exists(path)
     with open(path, "rb") as file:
         records = _records_of(file, path, len(header), form)
         first, names = (1, header) if header else next(records, (1, []))

@@ -120,11 +120,9 @@ def _gold(rows: Sequence[Tagged], task: Task, scheme: Scheme) -> Integers:
     if scheme.entities:
         numbers = {f"B-{tag[2:]}": i for tag, i in numbers.items() if tag[0] == "I"} | numbers
     for row in rows:
-        unknown = [tag for tag in row.tags or () if tag not in numbers]
-        if unknown:
-            raise InputError(
-                f"line {row.line}: tag {shorten(unknown[0])}; expected one of {listed(task.labels, LABELS)}"
-            )
+        if unknown := [tag for tag in row.tags or () if tag not in numbers]:
+            expected = listed(task.labels, LABELS)
+            raise InputError(f"line {row.line}: tag {shorten(unknown[0])}; expected one of {expected}")
     gold = (map(numbers.__getitem__, row.tags) if row.tags else [IGNORED] * len(row.units) for row in rows)
     return np.fromiter(itertools.chain.from_iterable(gold), np.int64)
 

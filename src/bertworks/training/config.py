@@ -23,7 +23,7 @@ class OptimConfig:
     # optimizer. bert_adam: the original code's, AdamW without bias correction; adamw: with it; albert_lamb: LAMB, also
     # without it; muon: Muon for the layers' matrices except query and key, AdamW for the rest
     rule: Literal["bert_adam", "adamw", "albert_lamb", "muon"] = "bert_adam"
-    betas: tuple[float, ...] = (0.9, 0.999)  # decay rates of Adam's first and second moment
+    betas: tuple[float, float] = (0.9, 0.999)  # decay rates of Adam's first and second moment
     eps: float = 1e-6  # Adam's epsilon, added to the denominator
     weight_decay: float = 0.01  # weight decay of matrices and embeddings; biases and LayerNorm have none
     max_grad_norm: float = 1.0  # gradients are clipped to this global norm; 0: no clipping
@@ -43,6 +43,8 @@ class OptimConfig:
         if self.lr <= 0 or self.muon_lr <= 0 or not 0 <= self.warmup < 1:
             found = f"lr = {self.lr}, muon_lr = {self.muon_lr}, warmup = {self.warmup}"
             raise ValueError(f"{found}; expected learning rates above 0, and 0 <= warmup < 1")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas = {list(self.betas)}; expected numbers from 0 to below 1")
         for name in ("decay", "layer_decay"):
             if (value := getattr(self, name)) is not None and not 0 < value <= 1:
                 raise ValueError(f"{name} = {value}; expected above 0 and at most 1")

@@ -95,15 +95,11 @@ class LanguageModelObjective(Objective):
     The encoder must have the same direction. The head is that of the masked LM, so that nothing else differs.
     """
 
-    direction: Literal["left", "right"]  # the context of a token
-
-    @property
-    def name(self) -> str:
-        return "ltr" if self.direction == "left" else "rtl"
+    name: Literal["ltr", "rtl"]  # of its term
 
     def prepare(self, batch: Batch) -> Batch:
         left = _neighbours(batch).flatten().nonzero().squeeze(1)  # positions whose right neighbour is a token too
-        seen, predicted = (left, left + 1) if self.direction == "left" else (left + 1, left)
+        seen, predicted = (left, left + 1) if self.name == "ltr" else (left + 1, left)
         labels = batch["input_ids"].flatten()[predicted]
         return with_used_slots(super().prepare(batch) | {"masked_positions": seen, "masked_labels": labels})
 
@@ -118,8 +114,8 @@ PRETRAINING: dict[ObjectiveName, Objective] = {  # by the name in the recipe
     "mlm+nsp": PretrainingObjective("nsp"),
     "mlm+sop": PretrainingObjective("sop"),
     "mlm": PretrainingObjective(None),
-    "ltr": LanguageModelObjective("left"),
-    "rtl": LanguageModelObjective("right"),
+    "ltr": LanguageModelObjective("ltr"),
+    "rtl": LanguageModelObjective("rtl"),
 }
 
 

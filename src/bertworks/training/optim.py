@@ -106,10 +106,11 @@ class Optimizer:
             for (matrix, scale, slowed), p in groups.items()
         ]
 
-    def clip(self) -> Tensor:
-        """The norm of all gradients; if it is above `max_grad_norm`, `step` will scale them down to that norm.
+    def clip_grad_norm(self) -> Tensor:
+        """Clip the gradients to the norm `max_grad_norm`, and return their norm before.
 
-        Fused AdamW divides them by `grad_scale` while it updates; those of LAMB and Muon are scaled here.
+        Gradients of LAMB and Muon are scaled here. Fused AdamW divides its own by `grad_scale`, which is set here,
+        in the next `step`. Numbers of predictions or tokens play no part: the losses are divided by them (trainer.py).
         """
         limit = self.config.max_grad_norm
         for p in self.parameters.values():

@@ -154,7 +154,7 @@ class Trainer:
         self.progress.tokens += tokens
         self.progress.instances += instances
         self.finish_update()  # that of the step before
-        norm = self.optimizer.clip()
+        norm = self.optimizer.clip_grad_norm()
         lr = self.optimizer.step(self.progress.updates, budget_used, norm)
         sums = [torch.stack([micro[name].double() for micro in losses]).sum() for name in counts]
         results = read_async(torch.stack([norm.double(), *sums]))

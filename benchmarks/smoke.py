@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-HALVES = (
+GROUPS = (  # of a process each
     ("hostile", "kills", "serving_load", "finetuning_scores"),  # the first two fork, so before any threads start
     ("pretraining", "corpus", "features", "finetuning", "gpu", "inference", "korean_sentences", "serving"),
 )
@@ -21,7 +21,7 @@ def main(names: list[str]) -> int:
     """Run the named scripts one after the other; returns 0. Without names: all, and 1 if one of them fails."""
     if not names:
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        running = [subprocess.Popen([sys.executable, __file__, *half], env=environment) for half in HALVES]
+        running = [subprocess.Popen([sys.executable, __file__, *group], env=environment) for group in GROUPS]
         return int(any([process.wait() for process in running]))
     for name in names:
         begun = time.perf_counter()

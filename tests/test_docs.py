@@ -195,10 +195,10 @@ def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path, monkeypa
     monkeypatch.chdir(folder)
     for line in shorter:
         run_here(line)
-    names, (many, few) = {}, FEWER_STEPS.get(page.name, ("", ""))
-    assert many in "".join(snippets(page))
+    names, (steps, fewer) = {}, FEWER_STEPS.get(page.name, ("", ""))
+    assert steps in "".join(snippets(page))
     for code in [BEFORE.get(page.name, "import bertworks"), *([] if page.name in SERVED else snippets(page))]:
-        exec(code.replace(many, few) if many else code, names)
+        exec(code.replace(steps, fewer) if steps else code, names)
 
 
 def headings(page):

@@ -1,8 +1,11 @@
 """A process that has imported everything and has one thread, and its forked children: for hostile.py and kills.py."""
 
+import ast
 import contextlib
+import functools
 import gc
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -10,6 +13,7 @@ import shlex
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from bertworks.cli import COMMANDS, main
@@ -22,8 +26,10 @@ torch.utils.tensorboard pandas python_calamine datasets
 """  # what commands import inside of functions
 
 
+@functools.cache
 def prepare() -> None:
     """Import all that a command may import, and leave one thread: a fork then costs little and is safe."""
+    vars(inspect)["ast"] = SimpleNamespace(**vars(ast) | {"parse": functools.cache(ast.parse)})  # for parsing arguments
     os.environ |= {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "COLUMNS": "200"}
     import torch
 

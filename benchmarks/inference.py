@@ -44,7 +44,7 @@ from inference_engines import EXACT, EXPORTED, OURS, PEER, SIDES, THEIRS, Embed,
 
 GROUPS = (1, 1, 2, 4, 8)  # sentences of a text
 WARM, SINGLE = 64, 24
-SMOKE = {"rounds": 1, "texts": 8, "singles": 2, "engines": [*OURS[:2], *EXPORTED, THEIRS[0], THEIRS[2]]}
+SMOKE = {"rounds": 1, "texts": 8, "singles": 2, "engines": [*OURS[:2], EXPORTED[0], THEIRS[0], THEIRS[2]]}
 
 
 # ---- texts

@@ -45,7 +45,7 @@ CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
 SETTLE = 1.0  # seconds of a trial that do not count
 RATES = (25, 38, 47, 58, 72, 90, 110, 135, 165, 200, 245)  # requests a second
 HOPELESS = 3 * P99
-SMOKE = {"rounds": 1, "trial": 0.3, "probe": 0.5, "texts": 20, "minutes": 2.0}
+SMOKE = {"rounds": 1, "rates": (25, 90, 245), "trial": 0.3, "probe": 0.5, "texts": 20, "minutes": 2.0}
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,18 @@ class Side:
 
     setting: Setting
     process: Process
-    trials: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: {rate: [] for rate in RATES})  # by rate
+    trials: dict[int, list[dict[str, Any]]] = field(default_factory=dict)  # by rate
 
     @property
     def steps(self) -> list[tuple[int, float, bool]]:
         """Of each rate that was tried: the median p99 in seconds, and whether it was held."""
-        rounds = max(len(tried) for tried in self.trials.values())
+        rounds = max((len(tried) for tried in self.trials.values()), default=0)
         found = []
         for rate, tried in self.trials.items():
-            if tried:
-                p99 = [inf if trial["p99_ms"] is None else trial["p99_ms"] / 1000 for trial in tried]
-                median = statistics.median(p99 + [inf] * (rounds - len(p99)))  # a round that stopped below: too slow
-                held = median <= P99 and all(trial["accepted"] == trial["sent"] for trial in tried)
-                found.append((rate, median, held))
+            p99 = [inf if trial["p99_ms"] is None else trial["p99_ms"] / 1000 for trial in tried]
+            median = statistics.median(p99 + [inf] * (rounds - len(p99)))  # a round that stopped below: too slow
+            held = median <= P99 and all(trial["accepted"] == trial["sent"] for trial in tried)
+            found.append((rate, median, held))
         return found
 
     @property
@@ -94,6 +93,7 @@ class Side:
 
 def main(argv: list[str] | None = None) -> None:
     made = common.parser(__doc__, "serving.json")
+    made.set_defaults(rates=RATES)
     made.add_argument("--rounds", type=int, default=5, help="of all rates and servers")
     made.add_argument("--trial", type=float, default=4.0, help="seconds of a trial")
     made.add_argument("--probe", type=float, default=4.0, help="seconds in which a setting is probed")
@@ -205,7 +205,9 @@ async def measure(options: Any, texts: Sequence[str], folder: Path, running: Exi
     """Choose settings, then all rates in rounds."""
     run = Run(options, texts)
     for name, settings in settings_of(options).items():
-        found = [await probe(setting, texts, folder, options.probe) for setting in settings]
+        found: list[dict[str, Any]] = [{"capacity": 0.0}]  # with --smoke the rival, which starts slowly, is not probed
+        if name == OURS or not options.smoke:
+            found = [await probe(setting, texts, folder, options.probe) for setting in settings]
         run.probes += found
         if "capacity" in found[0] if name == OURS else any("capacity" in one for one in found):
             best = 0 if name == OURS else max(range(len(found)), key=lambda i: found[i].get("capacity", 0.0))
@@ -230,10 +232,10 @@ async def measure(options: Any, texts: Sequence[str], folder: Path, running: Exi
 async def one_round(run: Run, number: int) -> None:
     """All rates, each with every server that has hope."""
     hopeful = list(run.sides)
-    for rate in RATES:
+    for rate in run.options.rates:
         for side in list(hopeful):
             load = await trial(side, run.texts, rate, run.options.trial, number)
-            side.trials[rate].append(load.result)
+            side.trials.setdefault(rate, []).append(load.result)
             shown_p99 = shown(load.result)["p99_ms"]
             print(f"round {number + 1}", side.setting.server, rate, shown_p99, file=sys.stderr, flush=True)
             if not load.latencies or load.quantile(0.99) > HOPELESS or load.statuses[200] < load.sent:

@@ -29,7 +29,7 @@ SHORTEST = 600.0  # seconds of a level whose memory is judged: in a shorter one 
 MOST_GROWTH = 1.0  # MB per hour: the lower bound of the 95 % interval over a level's second half
 MOST_P99 = 15_000.0  # ms; --max-requests bounds the queue
 CLIENTS = 32  # that measure the capacity
-SMOKE = {"seconds": 1.0, "texts": 20}
+SMOKE = {"seconds": 0.4, "texts": 20}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -57,7 +57,7 @@ async def measure(options: Any, folder: Path) -> dict[str, Any]:
     result: dict[str, Any] = {"machine": common.machine_facts(), "model": options.model.name, "texts": len(texts)}
     port = free_port()
     with started(bertworks_command(options.model, port), port, folder / "log") as server:
-        capacity = await measure_capacity(server, texts, 2.0 if options.smoke else 15.0)
+        capacity = await measure_capacity(server, texts, 0.5 if options.smoke else 15.0)
         result["capacity_per_second"] = round(capacity, 2)
         times = (2.0,) if options.hour else LEVELS
         seconds = 3600.0 if options.hour else options.seconds

@@ -15,19 +15,8 @@ from bertworks.model.config import ModelConfig
 from bertworks.tokenizer import SPECIAL_TOKENS, Tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-WORDS = [
-    "river",
-    "mountain",
-    "letter",
-    "window",
-    "garden",
-    "morning",
-    "teacher",
-    "bridge",
-    "music",
-    "winter",
-    "captain",
-]
+TEXT = "river mountain letter window garden morning teacher bridge music winter captain"
+WORDS = TEXT.split()
 VOCAB = [*SPECIAL_TOKENS, *LETTERS, *(f"##{c}" for c in LETTERS), *WORDS[:8], ".", ",", "?"]
 SHAPE = ModelConfig(
     vocab_size=len(VOCAB), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64

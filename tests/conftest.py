@@ -3,11 +3,15 @@
 That this file is here puts tests/ on the import path, so that any test finds the helpers.
 """
 
+import ast
+import functools
 import importlib.util
+import inspect
 import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -22,13 +26,19 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_flush():
+def shortcuts():
     """Leave out flushing files to disk, which takes longer than most tests and shows only after a power cut.
 
     Processes that a test starts flush as always. Tests of flushing put a function of their own in place of `os.fsync`.
+    What a process of a command does once, here hundreds of times, is kept: git's answer for a run's results, and the
+    syntax trees in which the parser of arguments looks for the comments of fields.
     """
+    from bertworks.training import machine
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        patch.setattr(machine, "commit", functools.cache(machine.commit))
+        patch.setattr(inspect, "ast", SimpleNamespace(**vars(ast) | {"parse": functools.cache(ast.parse)}))
         yield
 
 

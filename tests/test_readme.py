@@ -1,8 +1,8 @@
 """README's own lines, typed in an empty folder with bertworks installed from a wheel: what a newcomer does first."""
 
-import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,25 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from support.docs_files import shortened, write_data
+from support.docs_files import TINY, shortened, write_data
 
 ROOT = Path(__file__).parents[1]
-TINY = "--model.num-hidden-layers 4 --model.hidden-size 32 --model.num-attention-heads 2 --model.intermediate-size 64"
 SHORTER = {  # what is appended to a line of README, by its beginning, so that the whole test takes seconds
-    "bertworks pretrain": f"{TINY} --loop.tokens 2000 --loop.eval-every 1000",
+    "bertworks pretrain": f"{TINY} --loop.tokens 2000 --loop.eval-every 1000 --eval-batches 1",
     "bertworks finetune": "--epochs 1 --max-seq-length 16",
 }
-DRIVER = """
-import json, shlex
-from pathlib import Path
-from bertworks.cli import main
-for line in json.loads(Path("lines.json").read_text()):
-    print("$", line, flush=True)
-    main(shlex.split(line)[1:])
-print("$ python", flush=True)
-exec(Path("example.py").read_text())
-print("done", flush=True)
-"""
 
 
 def block(beginning: str) -> str:
@@ -41,16 +29,14 @@ def block(beginning: str) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
-    """The folder of a wheel's contents, built from the files that a checkout has."""
+    """The folder of the contents of a wheel that pip builds from the files that a checkout has."""
     folder = tmp_path_factory.mktemp("wheel")
     shutil.copytree(ROOT / "src", folder / "source/src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder / "source")
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    alone = ["--no-deps", "--no-index"]
-    subprocess.run([*pip, "wheel", *alone, "--no-build-isolation", "-w", "dist", "./source"], cwd=folder, check=True)
-    [wheel] = (folder / "dist").glob("*.whl")
-    subprocess.run([*pip, "install", *alone, "--target", "site", str(wheel)], cwd=folder, check=True)
+    alone = ["--no-deps", "--no-index", "--no-build-isolation", "--no-cache-dir"]
+    subprocess.run([*pip, "install", *alone, "--target", "site", "./source"], cwd=folder, check=True)
     return folder / "site"
 
 
@@ -61,18 +47,15 @@ def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
     assert len(asked) > 5 and all(any(line.startswith(begun) for line in asked) for begun in SHORTER)
     more = [next((more for begun, more in SHORTER.items() if line.startswith(begun)), "") for line in asked]
     bare = [re.sub(r"\s+#\s.*$", "", line) for line in asked]
-    (tmp_path / "lines.json").write_text(json.dumps([*map(shortened, bare, more)]))
-    (tmp_path / "example.py").write_text(block("import bertworks"))
+    lines = [f"main({shlex.split(line)[1:]})" for line in map(shortened, bare, more)]
+    code = "\n".join(["from bertworks.cli import main", *lines, block("import bertworks"), "print('done')"])
     environment = os.environ | {"PYTHONPATH": str(installed), "COLUMNS": "120"}
     command = shutil.which("bertworks", path=installed / "bin")
     where = subprocess.run([command, "recipes", "pretrain/cpu"], cwd=tmp_path, env=environment, capture_output=True)
     assert b"hidden_size = 256" in where.stdout, where.stderr
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-    )
-    typed = [line for line in done.stdout.splitlines() if line.startswith("$ ")]
-    assert done.returncode == 0, f"{typed[-1:]}\n{done.stderr[-2000:]}"
-    assert done.stdout.endswith("done\n") and len(typed) == len(asked) + 1
+    settings = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run([sys.executable, "-c", code], **settings)
+    assert done.returncode == 0 and done.stdout.endswith("done\n"), done.stderr[-2000:]
     made = ("runs/first/curves.png", "runs/reviews/results.json", "runs/mine/model")
     for name in made:
         assert (tmp_path / name).exists(), name

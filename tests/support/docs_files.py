@@ -23,13 +23,14 @@ from .studies import words, write_task_files
 KEPT = Path(__file__).parents[1] / "data_of_0_1"  # small finished runs
 TINY = "--model.num-hidden-layers 4 --model.hidden-size 16 --model.num-attention-heads 2 --model.intermediate-size 32"
 SHALLOW = TINY.replace("layers 4", "layers 1")  # whose graphs compile in a third of the time
+SHORT = "--loop.tokens 1000 --eval-batches 1"
 KOREAN_TOKENS = 4928  # of the vocabulary of `korean_texts`
-KOREAN = f"pretrain korean --texts korean/ --encoding cp949 --language ko {TINY} --loop.tokens 1000"
+KOREAN = f"pretrain korean --texts korean/ --encoding cp949 --language ko {SHALLOW} {SHORT}"
 MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
     "tokenizer train texts/ --out tok --vocab-size 8192 --uncased",
     "corpus build texts/ --tokenizer tok --out store",
-    f"pretrain cpu --corpus store --out runs/base {TINY} --loop.tokens 1000",
-    f"pretrain cpu --corpus store --out runs/shallow {SHALLOW} --loop.tokens 1000",
+    f"pretrain cpu --corpus store --out runs/base {TINY} {SHORT}",
+    f"pretrain cpu --corpus store --out runs/shallow {SHALLOW} {SHORT}",
     "finetune --task sst2 --data glue/SST-2 --model runs/shallow --out runs/sst2 --epochs 1 --max-seq-length 16",
     "finetune --task mrpc --data glue/MRPC --model runs/base --out runs/mrpc --epochs 1 --max-seq-length 16",
     "finetune --task swag --data swag --model runs/base --out runs/swag --epochs 1 --max-seq-length 16",
@@ -179,8 +180,10 @@ def write_sheet(path: Path, rows: list[list[str]]) -> None:
     book.save(path)
 
 
-def write_runs(folder: Path) -> None:
-    """A vocabulary, a store and finished runs, once the other files are there."""
+def write_all(folder: Path) -> None:
+    """These files, a vocabulary, a store and finished runs, and models of other software."""
+    write_data(folder)
+    write_tables(folder)
     with contextlib.chdir(folder):
         for line in MADE_BY:
             main(line.split())
@@ -190,6 +193,7 @@ def write_runs(folder: Path) -> None:
         shutil.copytree(folder / "runs/base", folder / "runs" / name)
     shutil.copytree(folder / "runs/korean/model", folder / "tok-ko")
     shutil.copytree(folder / "runs/base", folder / "runs/demo/pretrain")
+    write_foreign_models(folder)
 
 
 def write_foreign_models(folder: Path) -> None:

@@ -70,7 +70,8 @@ def test_the_packed_numbers(shape):
     assert_equal_to_packed(model, ExportableModel(model)(**batch), batch)
 
 
-EXPORTED = [shape if shape == "bert" else pytest.param(shape, marks=pytest.mark.heavy) for shape in SHAPES]
+OTHERS = ("modernbert-mean", "factorised", "shared", "pair")  # than in test_heads_and_engines.py
+EXPORTED = ["bert", *(pytest.param(shape, marks=pytest.mark.heavy) for shape in OTHERS)]
 
 
 @torch.no_grad()

@@ -39,7 +39,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 719,
     "export": 621,
     "estimators": 145,
-    "tests": 29_936,
+    "tests": 29_933,
     "benchmarks": 5_997,
     "documentation": 8_473,
 }

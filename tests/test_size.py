@@ -39,7 +39,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "demo": 719,
     "export": 621,
     "estimators": 145,
-    "tests": 29_954,
+    "tests": 29_951,
     "benchmarks": 5_989,
     "documentation": 8_475,
 }

@@ -3,10 +3,9 @@
 import dataclasses
 import json
 import math
+import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,6 +29,7 @@ from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import learning_rate
 from support.loops import killed_at
 from support.processes import together
+from support.segments import PROCESSES, sit, weights
 from support.tiny_task import TINY, VOCAB, tiny_folder, tiny_place, tiny_rows, tiny_table
 
 CONFIG = FinetuneConfig(
@@ -61,10 +61,6 @@ def finished(place, table):
 
 def changed(config: FinetuneConfig = CONFIG, **loop) -> FinetuneConfig:
     return dataclasses.replace(config, loop=dataclasses.replace(config.loop, **loop))
-
-
-def weights(run: Path) -> bytes:
-    return (run / "model" / "model.safetensors").read_bytes()
 
 
 def test_unknown_words_are_noted(tmp_path):
@@ -135,25 +131,33 @@ def test_a_stopped_run_resumes_to_the_same_bytes(place, table, tmp_path, at):
     assert losses[0] == losses[1]
 
 
+def run_with_signal(line, said, at, number):
+    """The command, to which the signal comes before update `at`."""
+    give = ExampleFeed.__call__
+
+    def call(self, progress, budget_used):
+        if progress.step == at:
+            os.kill(os.getpid(), number)
+        return give(self, progress, budget_used)
+
+    ExampleFeed.__call__ = call
+    sit(line, said, {})
+
+
 @pytest.mark.heavy
 def test_killed_and_stopped_from_outside(place, tmp_path):
     """SIGKILL and SIGTERM in a process of its own; the same line goes on and ends in the same bytes."""
-    code = (
-        "import os, sys; from bertworks.cli import main; from bertworks.finetuning import job as m\n"
-        "feed, at, number = m.ExampleFeed.__call__, int(sys.argv[1]), int(sys.argv[2])\n"
-        "def call(self, progress, share):\n"
-        "    if progress.step == at: os.kill(os.getpid(), number)\n"
-        "    return feed(self, progress, share)\n"
-        "m.ExampleFeed.__call__ = call; main(sys.argv[3:])\n"
-    )
     line = ["finetune", "--train", place / "train.csv", "--dev", place / "dev.csv", "--model", place / "model"]
-    line += ["--max-seq-length", "16", "--batch-size", "16", "--epochs", "1", "--loop.save-every", "5", "--out"]
-    ends = []
-    for at, number in ((7, signal.SIGKILL), (9, signal.SIGTERM), (-1, 0)):
-        command = [sys.executable, "-c", code, str(at), str(int(number)), *map(str, line), str(tmp_path / "run")]
-        ends.append(subprocess.run(command, capture_output=True, text=True, timeout=120).returncode)
-    assert ends == [-signal.SIGKILL, 3, 0]
-    main([*map(str, line), str(tmp_path / "whole")])
+    line = [*map(str, line), "--max-seq-length", "16", "--batch-size", "16", "--epochs", "1", "--loop.save-every", "5"]
+    for at, number, code in ((7, signal.SIGKILL, -signal.SIGKILL), (9, signal.SIGTERM, 3), (-1, 0, 0)):
+        given = ([*line, "--out", str(tmp_path / "run")], tmp_path / "said.txt", at, number)
+        process = PROCESSES.Process(target=run_with_signal, args=given)
+        process.start()
+        process.join(120)
+        found = process.exitcode
+        process.kill()
+        assert found == code, (tmp_path / "said.txt").read_text()
+    main([*line, "--out", str(tmp_path / "whole")])
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
 
 
@@ -305,6 +309,7 @@ def tune_in_a_process(rank, place, out):
     finetune(changed(steps=6), *tiny_rows(place), place / "model", out, quiet=True)
 
 
+@pytest.mark.heavy
 def test_two_processes_train_the_used_rows_as_one_does(place, tmp_path):
     """Each of them shortens the table of words by itself; the texts have the letters a to f, not the others."""
     tune_in_a_process(0, place, tmp_path / "one")

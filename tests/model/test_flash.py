@@ -154,6 +154,7 @@ def test_the_kernel_is_for_half_precision_on_a_gpu():
     assert not is_flash_possible(torch.zeros(0, dtype=torch.bfloat16), 64)
 
 
+@pytest.mark.heavy
 def test_the_kernel_stays_within_the_budget_of_graphs(monkeypatch):
     """The real operator on tensors without values: one graph has the whole layer, and both phases need six."""
     made = []

@@ -27,13 +27,13 @@ def theirs(folder: Path):
     return library.SentenceTransformer(str(folder), device="cpu")
 
 
-def sentences() -> list[str]:
-    """1,000 sentences: real ones where they are at hand."""
+def sentences(count: int) -> list[str]:
+    """So many sentences: real ones where they are at hand."""
     file = SHARED / "data" / "glue" / "SST-2" / "train.tsv"
     if not file.exists():
-        return [f"{text} {i}" for i in range(9) for text in tiny_texts(112)][:1000]
-    found = [line.split("\t")[0] for line in file.read_text(encoding="utf-8").splitlines()[1:981]]
-    return found + [" ".join(found[i : i + 45]) for i in range(20)]  # the last are longer than 256 tokens
+        return [f"{text} {i}" for i in range(9) for text in tiny_texts(112)][:count]
+    found = [line.split("\t")[0] for line in file.read_text(encoding="utf-8").splitlines()[1 : count + 1]]
+    return found + [" ".join(found[i : i + 45]) for i in range(count // 50)]  # these are longer than 256 tokens
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +52,10 @@ def copied(folder, tmp_path) -> Path:
     return tmp_path / "model"
 
 
-@pytest.mark.heavy
-def test_minilm_on_a_thousand_sentences(minilm):
-    texts = sentences()
-    assert len(texts) == 1000
+@pytest.mark.parametrize("count", [pytest.param(150, marks=pytest.mark.heavy),
+                                   pytest.param(1000, marks=pytest.mark.slow)])  # fmt: skip
+def test_minilm_on_many_sentences(minilm, count):
+    texts = sentences(count)
     predictor = Predictor(minilm, device="cpu")
     assert predictor.pooling == Pooling("mean", normalize=True, max_length=256) and predictor.max_length == 256
     np.testing.assert_allclose(predictor.embed(texts), theirs(minilm).encode(texts), rtol=0, atol=1e-5)

@@ -36,6 +36,12 @@ from support.loops import ALONE
 from support.segments import write_recipe
 
 
+@pytest.fixture(autouse=True)
+def no_curves(monkeypatch):
+    """Curves take longer to draw than a tiny run; `trained`, which is made before, has them."""
+    monkeypatch.setattr("bertworks.cli.pretrain.draw_curves", lambda run: None)
+
+
 def line(recipe, store, out, *more):
     return ["pretrain", str(recipe), "--corpus", str(store), "--out", str(out), *more]
 

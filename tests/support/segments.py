@@ -14,7 +14,9 @@ import safetensors.torch
 import torch
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["bertworks.pretraining.job", "bertworks.cli", "tyro"])
+# all that a run imports; torch loads its compiler where deterministic algorithms are chosen
+MODULES = ["bertworks.api", "bertworks.apps.doctor.examination", "bertworks.cli.pretrain", "torch._inductor", "tyro"]
+PROCESSES.set_forkserver_preload(MODULES)
 RATES = ("tokens_per_second",)
 TIMING = (*RATES, "memory", "seconds", "left", "cores_used_by_others")
 RECIPE = """
@@ -69,9 +71,10 @@ def sit(argv: list[str], said: Path, environment: dict[str, str]) -> None:
     """The command line in this process; what it says goes to a file."""
     os.environ.update(environment)
     torch.set_num_threads(1)
-    from bertworks.cli import main
+    from bertworks.cli import main, pretrain
     from bertworks.training import trainer
 
+    pretrain.draw_curves = lambda run: None  # they take longer than the run
     if environment.get("RANK") == "1":  # the clocks of processes never quite agree; these do not at all
         trainer.time = SimpleNamespace(perf_counter=lambda: 3 * time.perf_counter())
     if seconds := float(environment.get("SLOW_FLUSH", 0)):  # a disk that is slow, so that a kill hits a write
@@ -96,9 +99,9 @@ class Segment:
     slow_flush: seconds that every flush of a file takes longer.
     """
 
-    def __init__(self, recipe: Path, store: Path, out: Path, *more: str, size=1, verb="pretrain", slow_flush=0.0):
+    def __init__(self, recipe: Path, store: Path, out: Path, *more: str, size=1, slow_flush=0.0):
         self.said = out.parent / f"{out.name}.said.txt"
-        argv = [verb, str(recipe), "--corpus", str(store), "--out", str(out), *more]
+        argv = ["pretrain", str(recipe), "--corpus", str(store), "--out", str(out), *more]
         ranks = ranks_of(size) if size > 1 else [{}]
         environments = [{**rank, "SLOW_FLUSH": str(slow_flush)} for rank in ranks]
         self.processes = [PROCESSES.Process(target=sit, args=(argv, self.said, one)) for one in environments]
@@ -115,13 +118,13 @@ class Segment:
                 raise AssertionError("the process hangs")
         return self.processes[0].exitcode
 
-    def wait_for_save(self, state: Path, rng: random.Random) -> None:
-        """Return at a random moment after the next time the state is saved, or when the process has ended."""
+    def wait_for_save(self, state: Path, rng: random.Random | None) -> None:
+        """Return at a random moment (without `rng`: at once) after the next save, or when the process has ended."""
         before, deadline = changed(state), time.monotonic() + 300  # a busy disk can make a flush wait for long
         while changed(state) == before and self.processes[0].is_alive():
             assert time.monotonic() < deadline
             time.sleep(0.002)
-        time.sleep(rng.uniform(0, 0.2))
+        time.sleep(rng.uniform(0, 0.2) if rng else 0)
 
 
 def changed(path: Path) -> int:

@@ -3,6 +3,7 @@ gives up without a word: then a run is as slow as without it. Here it raises, an
 """
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -26,16 +27,21 @@ CELLS = 1024  # of a batch
 BUDGET = 6  # graphs of an encoder in its whole life, far below the limit
 
 
-@pytest.fixture
-def graphs(monkeypatch):
-    """The graphs that are made; one beyond torch's limit raises, and so does a layer that takes more than one."""
-    made, compile = [], torch.compile
+def recording(made, **options):
+    """torch.compile as it is now, which keeps the graphs in `made`, and runs them without a compiler."""
 
     def backend(graph, inputs):
         made.append(graph)
         return graph.forward
 
-    monkeypatch.setattr(torch, "compile", lambda layer: compile(layer, backend=backend, fullgraph=True))
+    return partial(torch.compile, backend=backend, **options)
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """The graphs that are made; one beyond torch's limit raises, and so does a layer that takes more than one."""
+    made = []
+    monkeypatch.setattr(torch, "compile", recording(made, fullgraph=True))
     torch._dynamo.reset()
     with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
         yield made
@@ -123,12 +129,7 @@ def test_evaluation_runs_the_layer_as_it_is_written(graphs):
 def train_compiled(rank, folder):
     """Three updates on two processes of a model whose layer is larger than the first bucket of gradients."""
     made = []
-
-    def backend(graph, inputs):
-        made.append(graph)
-        return graph.forward
-
-    compile, torch.compile = torch.compile, lambda layer: compile(layer, backend=backend)
+    torch.compile = recording(made)
     shape = dataclasses.replace(small(ModelConfig()), hidden_size=256, intermediate_size=1024, num_hidden_layers=2)
     with distributed.joined_world() as world:
         model = build_model(shape, seed=1)

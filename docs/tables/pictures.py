@@ -188,8 +188,12 @@ def losses(race: dict[str, Any]) -> Figure:
         axes.plot(tokens, values, dashes, color=line_colour, marker="o", markersize=4, linewidth=1.8)
         ends.append((values[-1], f"{values[-1]:.2f}  {label}", line_colour))
     label_ends(axes, ends, tokens[-1], 0.085)
-    axes.axhline(race["heads"]["metrics"]["unigram_entropy"], color=GREY, linewidth=1, linestyle=":")
-    axes.annotate("unigram entropy", (tokens[0], 6.99), (0, 3), textcoords="offset points", fontsize=9, color=GREY)
+    entropy = race["heads"]["metrics"]["unigram_entropy"]
+    levels = (("word frequencies", entropy), ("the same, and copying of the kept tokens", 0.9 * entropy))
+    for label, level in levels:  # a tenth of the predicted tokens is kept, as in the paper
+        axes.axhline(level, color=GREY, linewidth=1, linestyle=":")
+        axes.annotate(f"{level:.2f}  {label}", (tokens[-1], level), (0, 3), textcoords="offset points", ha="right",
+                      fontsize=9, color=GREY)  # fmt: skip
     axes.set_ylabel("held-out masked-LM loss (nats)", fontsize=9)
     axes.set_xticks(tokens, [f"{count / 1e6:.1f} M" for count in tokens])
     finish(axes, "training tokens")
@@ -227,8 +231,9 @@ def label_ends(axes: Axes, ends: list[tuple[float, str, str]], x: float, gap: fl
     height = float("-inf")
     for value, label, line_colour in sorted(ends):
         height = max(value, height + gap)
+        leader = {"arrowstyle": "-", "color": line_colour, "linewidth": 0.7, "relpos": (0, 0.5)}
         axes.annotate(label, (x, value), (1.03, height), textcoords=("axes fraction", "data"), va="center", fontsize=9,
-                      color=line_colour, annotation_clip=False)  # fmt: skip
+                      color=line_colour, annotation_clip=False, arrowprops=leader)  # fmt: skip
 
 
 def finish(axes: Axes, x: str) -> None:

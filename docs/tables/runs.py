@@ -12,46 +12,59 @@ from bertworks.files import read_json
 
 
 def what_you_get() -> Lines:
-    """What a recipe costs and what its encoder scores; behind a score the number of labelled examples."""
+    """What a recipe costs and what its encoder scores, and random weights; behind a score the number of examples."""
     tasks, size, examples = (measured(study(name)) for name in ("tasks", "size", "examples"))
     base = next(row for row in study("tasks")["rows"] if row["name"] == "BERT")
     cpu, rotary = (result(f"{run}/results") for run in ("pretrain-cpu-position-heads", "pretrain-cpu-rotary"))
     million = next(row["parameters"] for row in study("examples")["rows"] if row["name"] == "pre-trained") / 1e6
     shape = next(row["parameters"] for row in study("size")["rows"] if row["name"] == "L4 H256 A4") / 1e6
     loss = math.log(size["L2 H256 A4", "perplexity"]["mean"])
+    short = (("NER", 5000), ("SST-2", 5000), ("MRPC", 3668))
+    draws = (("NER 4,000", 4000), ("SST-2 5,000", 5000))
     rows = [
         (
             "`study` (A): 2 layers, 6 M tokens",
             f"{base['parameters'] / 1e6:.1f}",
             minutes(base["pretrain_seconds"]),
             f"{loss:.2f}",
-            *(
-                score(tasks["BERT", column], labels)
-                for column, labels in (("NER", 5000), ("SST-2", 5000), ("MRPC", 3668))
-            ),
+            *(score(tasks["BERT", column], labels) for column, labels in short),
         ),
+        without("A", *(score(tasks["random weights", column], labels) for column, labels in short)),
         (
             "`cpu` of version 0.2 (B): 4 layers, 20 M tokens",
             f"{million:.1f}",
             minutes(cpu["seconds"]),
             f"{cpu['metrics']['mlm_loss']:.2f}",
-            score(examples["pre-trained", "NER 4,000"], 4000),
-            score(examples["pre-trained", "SST-2 5,000"], 5000),
+            *(score(examples["pre-trained", column], labels) for column, labels in draws),
             "-",
         ),
+        without("B", *(score(examples["random weights", column], labels) for column, labels in draws), "-"),
     ]
     full = (("ner", "f1"), ("sst2", "accuracy"), ("mrpc5", "accuracy"))
-    found = [(result(f"finetune-cpu-rotary/{run}_pretrained/results"), metric) for run, metric in full]
-    scores = [f"{percent(one['metrics'][metric])} ({one['examples']['train']:,})" for one, metric in found]
+    scores, random = (
+        [
+            f"{percent(one['metrics'][metric])} ({one['examples']['train']:,})"
+            for one, metric in ((result(f"finetune-cpu-rotary/{run}_{side}/results"), metric) for run, metric in full)
+        ]
+        for side in ("pretrained", "random")
+    )
     name = "`cpu` of version 0.1 (C): rotary positions, 15 % masked"
     rows.append((name, f"{shape:.1f}", minutes(rotary["seconds"]), f"{rotary['metrics']['mlm_loss']:.2f}", *scores))
-    rows += mini()
+    rows += [without("C", *random), *mini()]
+    sst2, mrpc = (result(f"finetune-cpu-rotary/{run}_random/results")["majority"] for run in ("sst2", "mrpc5"))
+    share = mrpc / (2 - mrpc)  # the file has F1, which is 2 a / (1 + a) if the class is predicted everywhere
+    rows.append(("the most frequent class everywhere", "-", "-", "-", "-", percent(sst2), percent(share)))
     published = [tasks["BERT", "SST-2"]["paper"], tasks["BERT", "MRPC"]["paper"]]
     published.insert(0, measured(study("features"))["fine-tuning", "NER dev"]["paper"])
     cells = (f"{value:.1f} ({labels:,})" for value, labels in zip(published, (14041, 67349, 3668), strict=True))
     rows.append(("`base`: published figures, not trained here", "110", "4 days of 16 TPU chips", "-", *cells))
     tasks_shown = ("CoNLL-2003, F1", "SST-2, accuracy", "MRPC, accuracy")
     return table(("encoder and its recipe", "parameters (M)", "minutes", "held-out loss (nats)", *tasks_shown), rows)
+
+
+def without(encoder: str, *scores: str) -> tuple[str, ...]:
+    """The row of an encoder with random weights."""
+    return (f"{encoder} without pre-training", "-", "0", "-", *scores)
 
 
 def mini() -> list[tuple[str, ...]]:

@@ -84,12 +84,11 @@ class Optimizer:
         matrices = {n for n, p in self.parameters.items() if p.ndim == 2 and ".layers." in n}
         self.by_muon = {n for n in matrices if not QUERY_OR_KEY.search(n)} if config.rule == "muon" else set()
         groups, muon_groups = self._groups(self.parameters.keys() - self.by_muon), self._groups(self.by_muon)
-        beta1, beta2 = config.betas
         self.main: torch.optim.Optimizer  # of all parameters that Muon does not update
         if config.rule == "albert_lamb":
-            self.main = Lamb(groups, config.lr, (beta1, beta2), config.eps)
+            self.main = Lamb(groups, config.lr, config.betas, config.eps)
         else:
-            self.main = torch.optim.AdamW(groups, config.lr, (beta1, beta2), config.eps, fused=True)
+            self.main = torch.optim.AdamW(groups, config.lr, config.betas, config.eps, fused=True)
         self.muon = Muon(muon_groups, {"lr": config.muon_lr, "weight_decay": 0.0}) if muon_groups else None
 
     def _groups(self, names: Collection[str]) -> list[dict[str, Any]]:

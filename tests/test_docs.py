@@ -35,8 +35,8 @@ OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and k
     # of the original code and of transformers, up to their first underscore
     "coming-from.md": "bert do dupe init input max num num-train-epochs output vocab",
     "pretraining.md": "logdir",
-    "cluster.md": "cpus-per-task gpus-per-node image master-addr master-port mem-per-cpu nnodes node-rank nodes "
-    "nthreads ntasks-per-node nworkers port rdzv-backend rdzv-endpoint scheduler-file",
+    "cluster.md": "cpus-per-task gpus-per-node master-addr master-port mem-per-cpu nnodes node-rank nodes "
+    "nthreads ntasks-per-node nworkers port rdzv-backend rdzv-endpoint rdzv-id",
     "production.md": "env file index-url now publish name network read-only retry tag tmpfs volume",
 }
 SHORTER = {  # what is appended to a command, by its beginning, so that it takes seconds; the first that fits

@@ -146,11 +146,16 @@ def test_sentence_transformers_takes_the_graph_as_it_is(tmp_path):
 )
 def test_the_simplest_of_the_fastest_engines_is_recommended(speedups, equal, expected):
     def measured(number, speedups, equal=1.0):
-        return Measured(ENGINES[number], {"equal_answers": equal, "answers": 24}, speedups, speedups, [])
+        single = [9.0, 3.0 - number / 10, 0.1]
+        return Measured(ENGINES[number], {"equal_answers": equal, "answers": 24}, speedups, speedups, single)
 
     engines = [measured(0, [1.0]), measured(1, speedups, equal), measured(3, [2.1, 2.4, 2.2])]
     assert Comparison(engines, {}, 24, Path("runs/a")).recommended.engine.name == expected
     assert Comparison([*engines[:1], measured(1, [0.9, 1.2])], {}, 24, Path()).recommended.engine.name == "float32"
+    assert Comparison(engines, {}, 24, Path()).quickest.engine.name == "ONNX int8"
+    engines[2].difference["equal_answers"] = 0.98
+    quickest = Comparison(engines, {}, 24, Path()).quickest.engine.name
+    assert quickest == ("bfloat16" if equal > 0.99 else "float32")
 
 
 @pytest.mark.heavy
@@ -168,6 +173,7 @@ def test_engines_are_compared_within_the_time(tmp_path, capsys, monkeypatch):
     notes = table(found).notes
     assert (
         notes[-1].strip() == f"bertworks serve {source} --precision {found.recommended.engine.precision}"
+        and f"{found.quickest.engine.name} has the shortest time of one text" in notes[-2]
         and "Left out: waits" in notes[0]
     )
     assert "measuring bfloat16" in capsys.readouterr().err

@@ -11,7 +11,8 @@ pytest.importorskip("fastapi")
 
 from bertworks.apps.probing.explanation import explain
 from bertworks.apps.serve import page as page_module
-from bertworks.apps.serve.models import ServedModel
+from bertworks.apps.serve import server
+from bertworks.apps.serve.config import ServeConfig
 from bertworks.apps.serve.page import page
 from bertworks.apps.serve.status import languages_of
 from bertworks.tokenizer import Tokenizer, TokenizerConfig
@@ -63,14 +64,18 @@ def test_every_text_that_the_page_shows_exists_in_both_languages():
     assert {name for pair in used for name in pair if name} <= english.keys()
 
 
-def test_examples_are_read_from_the_folder_that_is_served(tmp_path):
+def test_examples_of_a_run_are_shown_only_if_requested(tmp_path, monkeypatch, capsys):
     tiny_folder(tmp_path / "run" / "model")
     rows = [{"text": "ein Satz", "pair": "noch einer", "label": "a"}, {"question": "q?", "context": "c"}]
     file = tmp_path / "run" / "examples.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for folder, expected in ((tmp_path / "run", rows), (tmp_path / "run" / "model", [])):
-        answer = client_of({"x": ServedModel.load(f"x={folder}")}).get("/models").json()
+    served = []
+    monkeypatch.setattr(server, "serve", lambda app, *_: served.append(app.state.service.models))
+    for requested, folder, expected in ((True, "run", rows), (False, "run", []), (True, "run/model", [])):
+        server.run_server([f"x={tmp_path / folder}"], ServeConfig(port=0, examples=requested))
+        answer = client_of(served[-1]).get("/models").json()
         assert answer["models"][0]["examples"] == expected and answer["key"] is False
+        assert ("its page shows development examples" in capsys.readouterr().out) == bool(expected)
 
 
 def test_models_say_what_they_can_and_in_which_languages(client):

@@ -25,6 +25,7 @@ class ServeConfig:
     # number type of weights and matrix products; exports keep theirs; auto: bfloat16 where the processor multiplies it
     # faster than float32
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    examples: bool = False  # offer development examples of served runs on the page, to everybody who can open it
     auto_truncate: bool = False  # truncate inputs that are too long, also without `truncate` in the request
     # seconds between SIGTERM, from which /health answers 503, and the end of accepting connections
     notice: float = 0.0

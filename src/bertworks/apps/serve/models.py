@@ -104,7 +104,7 @@ EXAMPLE = {"text?": str, "pair?": str, "question?": str, "context?": str, "choic
 class ServedModel:
     """A folder that is served under a name."""
 
-    examples: Sequence[Mapping[str, Any]] = ()  # rows that a run folder has for the page; of a model folder none
+    examples: Sequence[Mapping[str, Any]] = ()  # rows for the page, from a run folder if requested
 
     def __init__(self, name: str, predictor: Predictor, prompts: Mapping[str, str] | None = None):
         """prompts: of a sentence-transformers folder, by name. Raises InputError if its engine cannot compute it."""
@@ -118,10 +118,11 @@ class ServedModel:
                 self.missing[step] = str(error)
 
     @classmethod
-    def load(cls, argument: str, precision: Precision = "auto") -> "ServedModel":
+    def load(cls, argument: str, precision: Precision = "auto", examples: bool = False) -> "ServedModel":
         """The model of `FOLDER` or `NAME=FOLDER`; a model name may be used in place of the folder.
 
-        Raises InputError if the folder is missing or damaged, or the model cannot be computed as asked.
+        examples: whether the page offers the development examples of a run folder. Raises InputError if the folder is
+        missing or damaged, or the model cannot be computed as asked.
         """
         name, equals, folder = argument.partition("=")
         if not equals or Path(argument).exists():
@@ -131,7 +132,7 @@ class ServedModel:
         # a whole path, which is never a word of a message: Service.without_paths replaces it there
         predictor = Predictor(find_model(folder).resolve(), precision=precision)
         model = cls(name, predictor, read_prompts(find_model(folder)))
-        if (path := folder_of(folder) / EXAMPLES).is_file():
+        if examples and (path := folder_of(folder) / EXAMPLES).is_file():
             model.examples = read_json_lines(path, EXAMPLE)
         return model
 
@@ -199,13 +200,15 @@ class ServedModel:
         }
 
 
-def load_models(arguments: Sequence[str], precision: Precision = "auto") -> dict[str, ServedModel]:
+def load_models(
+    arguments: Sequence[str], precision: Precision = "auto", examples: bool = False
+) -> dict[str, ServedModel]:
     """The models of `FOLDER` or `NAME=FOLDER`, by name. Raises InputError if none is given, or two have one name."""
     if not arguments:
         raise InputError("no folder to serve; expected a run or a model folder: bertworks serve runs/sst2")
     models: dict[str, ServedModel] = {}
     for argument in arguments:
-        model = ServedModel.load(argument, precision)
+        model = ServedModel.load(argument, precision, examples)
         if model.name in models:
             raise InputError(f"two folders of the name {model.name!r}; give each a name of its own: NAME=FOLDER")
         models[model.name] = model

@@ -60,7 +60,7 @@ def run_server(folders: Sequence[str], config: ServeConfig) -> None:
         from .app import create_app
         from .models import load_models
 
-        app = in_a_thread(lambda: create_app(load_models(folders, config.precision), config, keys))
+        app = in_a_thread(lambda: create_app(load_models(folders, config.precision, config.examples), config, keys))
         service = app.state.service
         for note in filter(None, (model.predictor.note for model in service.models.values())):
             notify(note)
@@ -162,7 +162,7 @@ def show(service: "Service", address: str, keyed: bool, seconds: float) -> None:
         how = engine.precision if engine.name == "packed" else f"{engine.precision}, {engine.name}"
         print(f"  {model.name}: {', '.join(model.abilities)}; {reads}; {how}")
         if model.examples:
-            print("    its page shows development examples of the run; serve RUN/model to hide them")
+            print("    its page shows development examples of the run (--examples)")
     # a browser of this machine cannot open the address of every network
     page = f"http://localhost:{urlsplit(address).port}" if host.is_unspecified else address
     print(f"page: {page}/ (with examples as curl commands)")

@@ -157,6 +157,7 @@ def write_tables(folder: Path) -> None:
     universal = ["1\t{0}\t_\tVERB" + "\t_" * 6, "2\tKim\t_\tPROPN" + "\t_" * 6 + "\n"]
     write(folder / "de.conllu", [line.format(f"ran{i}") for i in range(20) for line in universal])
     write(folder / "dev.conll", ["Kim B-PER", "ran O\n"])
+    write(folder / "names.conll", [f"Kim B-PER\nran{i} O\n" for i in range(20)])
     write(folder / "conll.txt", ["The DT B-NP O\nbank NN I-NP O\n", "of IN B-PP O\nSeoul NNP B-NP B-LOC\n"])
     paragraph = {"context": "It was written by Kim in 1987.", "qas": [{"id": "1", "question": "Who wrote it?"}]}
     write(folder / "questions.json", [json.dumps({"data": [{"title": "", "paragraphs": [paragraph]}]})])

@@ -41,7 +41,7 @@ BUDGET = {  # of checkpoint with pretrained, of reporting with workers
     "estimators": 145,
     "tests": 29_939,
     "benchmarks": 5_997,
-    "documentation": 8_488,
+    "documentation": 8_513,
 }
 FOLDERS = ("tests", "benchmarks", "documentation")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}

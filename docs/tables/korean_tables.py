@@ -25,7 +25,7 @@ def tasks() -> Lines:
         means = [spread(one["mean"], one["sd"]) for one in (ours, usual, random)]
         gain = difference_text(difference(random["values"], ours["values"])).replace(" to ", "~")
         rows.append((shown, *means, gain))
-    head = ("과제", "이 인코더(%)", "일반 초기화로 사전학습(%)", "사전학습 없음(%)", "사전학습 효과(%p, 95% 신뢰구간)")
+    head = ("과제", "이 인코더(%)", "일반 초기화·15% 마스킹(%)", "사전학습 없음(%)", "사전학습 효과(%p, 95% 신뢰구간)")
     return table(head, rows)
 
 

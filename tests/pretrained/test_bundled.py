@@ -11,7 +11,10 @@ from bertworks.inference.predictor import Predictor
 from bertworks.pretrained import BUNDLED, bundled
 from bertworks.pretraining.recipe import PretrainConfig
 
-SENTENCES = {"mini": ("He studied at the [MASK] of Oxford.", "University")}  # and what fills the mask
+SENTENCES = {  # and what fills the mask
+    "mini": ("He studied at the [MASK] of Oxford.", "University"),
+    "mini-ko": ("배우들의 [MASK]가 정말 좋았다.", "연기"),
+}
 RECIPES = {"mini": "cpu", "mini-ko": "korean"}
 
 

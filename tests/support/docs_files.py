@@ -78,14 +78,16 @@ def write_korean(folder: Path) -> None:
     sentences = [f"{name}은 {place}에 {i}번 갔다." for i, name, place in places]
     tags = ["B-PS", "I-PS", "O", "O", "B-LC", "I-LC", *["O"] * 8]
     write(folder / "names.jsonl", [json.dumps({"character": text, "tags": tags}) for text in sentences])
+    spans = [[0, 2, "PS"], [4, 6, "LC"]]
+    write(folder / "export.jsonl", [json.dumps({"text": text, "label": spans}) for text in sentences])
     alike = [f"main\tx\t1\t{i}\t{i % 6}.0\t{text}\t{sentences[i % 7]}" for i, text in enumerate(sentences)]
     for name in ("train", "dev"):
         header = "genre\tfilename\tyear\tid\tscore\tsentence1\tsentence2"
-        write(folder / "korsts" / f"sts-{name}.tsv", [header, *alike])
+        write(folder / "kor-nlu-datasets/KorSTS" / f"sts-{name}.tsv", [header, *alike])
     write(folder / "faq.csv", ["질문,답변", *(f"{i}번은 어디에 갔나요?,{text}" for i, text in enumerate(sentences))])
     columns = ["\n".join(f"{one}\t{tag}" for one, tag in zip(text, tags, strict=True)) + "\n" for text in sentences]
     for name in ("train", "dev"):
-        write(folder / "klue" / f"klue-ner-v1.1_{name}.tsv", columns)
+        write(folder / "KLUE/klue_benchmark/klue-ner-v1.1" / f"klue-ner-v1.1_{name}.tsv", columns)
 
 
 def write_data(folder: Path) -> None:
@@ -96,6 +98,7 @@ def write_data(folder: Path) -> None:
         sentences = (" ".join(lexicon[j : j + 8]) for j in range(30 * i, 30 * i + 30, 8) for _ in range(3))
         write(folder / "texts" / f"{i}.txt", [text, *(f"{sentence.capitalize()}." for sentence in sentences)])
     for i, lines in enumerate(korean_texts()):
+        write(folder / "texts-ko" / f"{i}.txt", lines)
         write(folder / "korean" / f"{i}.txt", lines)
         path = folder / "korean" / f"{i}.txt"
         path.write_bytes(path.read_text("utf-8").encode("cp949"))

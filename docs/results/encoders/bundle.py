@@ -54,7 +54,7 @@ CARDS: dict[str, dict[str, Any]] = {
     "mini-ko": {
         "title": "mini-ko: a small Korean BERT encoder",
         "language": "ko",
-        "example": "대한민국의 수도는 [MASK]이다.",
+        "example": "배우들의 [MASK]가 정말 좋았다.",
         "texts": [
             ("Korean Wikipedia, a part", WIKIPEDIA),
             ("film reviews, the training texts of NSMC", "CC0"),

@@ -22,8 +22,8 @@ class Arguments:
         bertworks serve sentiment=runs/sst2 names=runs/conll --port 9000
     """
 
-    # model, run or sentence-transformers folders, bundled encoders (mini), or org/name of the Hugging Face Hub; NAME is
-    # the model's name in requests, by default that of the folder (or: --models MODEL ...)
+    # model, run or sentence-transformers folders, bundled encoders (mini, mini-ko), or org/name of the Hugging Face
+    # Hub; NAME is the model's name in requests, by default that of the folder (or: --models MODEL ...)
     models: Annotated[tuple[str, ...], Positional, required("[NAME=]MODEL")]
     config: Flat[ServeConfig] = field(default_factory=ServeConfig)
 

@@ -33,11 +33,11 @@ def shortcuts():
     What a process of a command does once, here hundreds of times, is kept: git's answer for a run's results, and the
     syntax trees in which the parser of arguments looks for the comments of fields.
     """
-    from bertworks.training import machine
+    from bertworks.reporting.run_files import commit
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
-        patch.setattr(machine, "commit", functools.cache(machine.commit))
+        patch.setattr("bertworks.training.machine.commit", functools.cache(commit))
         patch.setattr(inspect, "ast", SimpleNamespace(**vars(ast) | {"parse": functools.cache(ast.parse)}))
         yield
 

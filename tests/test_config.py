@@ -115,7 +115,7 @@ class Collections:
 @pytest.mark.parametrize(
     ("table", "expected"),
     [
-        ({"betas": [1, 0.5], "sums": {"a": 1}}, Collections((1.0, 0.5), {"a": 1.0})),
+        ({"betas": [1, 0.5], "sums": {"a": 1}}, Collections((1.0, 0.5), sums={"a": 1.0})),
         ({"either": "x", "inner": {"rate": 1}}, Collections(either="x", inner=Inner(1.0, 7))),  # the field's default
         ({"betas": [1, "x"]}, "here: betas[1] = 'x'; expected a number"),
         ({"sums": {"a": float("nan")}}, "here: sums.a = nan; expected a finite number"),

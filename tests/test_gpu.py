@@ -81,7 +81,7 @@ def test_micro_batches_have_the_gradient_of_the_whole_batch(tmp_path, compiled, 
 
 def gradient_of(loop) -> torch.Tensor:
     """The gradient of a loop's only update, all parameters in one vector."""
-    clip, gradients = loop.trainer.optimizer.clip, []
+    clip, gradients = loop.trainer.optimizer.clip_grad_norm, []
 
     def noted():
         gradients.extend(
@@ -89,7 +89,7 @@ def gradient_of(loop) -> torch.Tensor:
         )
         return clip()
 
-    loop.trainer.optimizer.clip = noted
+    loop.trainer.optimizer.clip_grad_norm = noted
     assert loop.train()
     return torch.cat(gradients)
 

@@ -159,13 +159,13 @@ def test_repeated_passes_are_those_that_python_computes(tmp_path, like_a_gpu):
     (plain, calls), recorder = recorded_loop(tmp_path / "plain", None, steps=8), TapeRecorder()
     assert plain.train() and len(calls) == 16
     loop, calls = recorded_loop(tmp_path / "recorded", recorder, steps=8)
-    addresses, clip = set(), loop.trainer.optimizer.clip
+    addresses, clip = set(), loop.trainer.optimizer.clip_grad_norm
 
     def noted():
         addresses.add(tuple(p.grad.data_ptr() for p in loop.trainer.model.parameters() if p.grad is not None))
         return clip()
 
-    loop.trainer.optimizer.clip = noted
+    loop.trainer.optimizer.clip_grad_norm = noted
     assert loop.train() and recorder.recorded == 1 and len(calls) == WARM_UP + 1
     assert len(addresses) == 1
     assert (tmp_path / "plain/log.jsonl").read_text().count("mlm_loss") == 8

@@ -60,13 +60,13 @@ def feed(tiny_store, *phases, steps=10):
 def gradient_of(model, groups, folder):
     """The first gradient, before clipping, in one vector."""
     loop, seen = loop_of(model, groups, folder, steps=1), []
-    clip = loop.trainer.optimizer.clip
+    clip = loop.trainer.optimizer.clip_grad_norm
 
     def note():
         seen.append(torch.cat([p.grad.flatten().double() for p in model.parameters()]))
         return clip()
 
-    loop.trainer.optimizer.clip = note
+    loop.trainer.optimizer.clip_grad_norm = note
     loop.train()
     return seen[0], read_log(folder)[0]
 

@@ -31,7 +31,7 @@ LENGTH = 128  # tokens of an input: later positions were hardly trained
 LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [
-    "It has a few million parameters. Larger encoders score far higher.",
+    "It has 7.6 million parameters. Larger encoders score far higher.",
     "It was trained on few texts, and knows the facts of none of them reliably: do not use it as a source of facts.",
     "It repeats the stereotypes of its texts, among them those about sex, origin and religion. Examine a "
     "fine-tuned model on the groups that its decisions concern.",
@@ -53,6 +53,9 @@ CARDS: dict[str, dict[str, Any]] = {
     },
     "mini-ko": {
         "title": "mini-ko: a small Korean BERT encoder",
+        "summary": "작은 한국어 BERT 인코더: 4층, 은닉 크기 256, 대소문자를 구별하는 어휘 16,384개. 128토큰까지의 "
+        "텍스트에 쓰세요. 한국어 위키백과, NSMC 리뷰, KorSTS 문장에서 2,000만 토큰을 레이블 없이 학습했습니다. 가중치의 "
+        "라이선스는 CC BY-SA 4.0입니다.",
         "language": "ko",
         "example": "배우들의 [MASK]가 정말 좋았다.",
         "texts": [
@@ -62,7 +65,7 @@ CARDS: dict[str, dict[str, Any]] = {
         ],
         "limits": [
             "Korean alone. Scores on NSMC and KorSTS are those of an encoder that has read their training texts, "
-            "without labels. Texts of their development and test sets were left out.",
+            "without labels. Texts of their development and test sets, and of KLUE-NER, were left out.",
             "KorQuAD is made from Wikipedia. The articles of its development questions were left out.",
         ],
     },
@@ -110,6 +113,7 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     front = ModelCardData(language=language, license=LICENSE, library_name=library, pipeline_tag=pipeline, tags=TAGS)
     lines = ["---", front.to_yaml(), "---", "", f"# {facts['title']}", ""]
     lines += [f"Trained from scratch with bertworks, which knows it by the name `{name}`. {case}.", ""]
+    lines += [facts["summary"], ""] if "summary" in facts else []
     lines += example(name, facts["example"])
     lines += ["## Data and licence", "", *table(("texts", "licence"), facts["texts"])]
     lines += ["The weights are shared under CC BY-SA 4.0, with attribution to the authors of these texts.", ""]
@@ -130,8 +134,8 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     lines += ["On held-out documents, in sequences of 128 tokens:", "", *table(("metric", "value"), held_out)]
     trained = "trained on few tokens" if any(phase.length > 128 for phase in recipe.phases) else "not trained"
     lines += [f"In sequences of 512 tokens the masked-LM loss is {longest['mlm_loss']:.2f}: positions above 128 were "]
-    lines[-1] += f"{trained}. Use texts of at most {LENGTH} tokens; bertworks reads longer ones in windows of that "
-    lines[-1] += "length.\n"
+    lines[-1] += f"{trained}. Use texts of at most {LENGTH} tokens; `predict` and `features` read longer ones in "
+    lines[-1] += "windows of that length, `finetune` and sentence embeddings truncate them.\n"
     if study:
         lines += [
             "## Scores",

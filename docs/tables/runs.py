@@ -165,7 +165,7 @@ def optimizers() -> Lines:
     rows = [
         ("AdamW with bias correction, as transformers", *corrected),
         ("the same, the seed of [exports](#exports)", "-", "-", "-", percent(exported)),
-        ("Adam without bias correction, the default, as in the original code; one seed", *(percent(suite[k]) for k in keys)),
+        ("Adam without bias correction, the default and the original's; one seed", *(percent(suite[k]) for k in keys)),
     ]
     return table(("optimizer", "MRPC, F1", "RTE", "SST-2, all examples", "CoNLL-2003, F1"), rows)
 

@@ -61,9 +61,7 @@ ELSEWHERE = {  # commands that take long or need processes; tests/apps, experime
     "scale.md": ("bertworks", "torchrun"),
     "cluster.md": ("bertworks", "torchrun"),
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks export runs/sst2 --compare"),
-    # of a published folder; tests/pretraining continues models
     "pretraining.md": ("torchrun",),
-    "own-text.md": ("bertworks corpus build texts/ --tokenizer FOLDER", "bertworks pretrain cpu --init FOLDER"),
     "search.md": ("bertworks serve",),
     "serving.md": ("bertworks serve", "bertworks export runs/nsmc --compare"),
 }
@@ -146,7 +144,7 @@ def test_the_commands_of_a_page_parse(page, monkeypatch, capsys, tmp_path):
 def flags():
     """Every flag that the help of a verb names, or a script in benchmarks/ has."""
     printed = io.StringIO()
-    for verb in COMMANDS:
+    for verb in (*COMMANDS, "pretrain base"):  # a recipe with two phases
         with contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
             main([*verb.split(), "--help"])
     scripts = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py"))

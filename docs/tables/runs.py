@@ -5,14 +5,14 @@ import statistics
 from typing import Any
 
 from scipy.stats import ttest_ind
-from sources import RESULTS, Lines, percent, result, seeds_of, spread, study, table
+from sources import RESULTS, Lines, percent, processor, result, seeds_of, spread, study, table
 
 from bertworks.experiments.statistics import difference, difference_text
 from bertworks.files import read_json
 
 
 def what_you_get() -> Lines:
-    """What a recipe costs and what its encoder scores, and random weights; behind a score the number of examples."""
+    """What encoders cost and score, beside random weights, a linear model and published figures."""
     tasks, size, examples = (measured(study(name)) for name in ("tasks", "size", "examples"))
     base = next(row for row in study("tasks")["rows"] if row["name"] == "BERT")
     cpu, rotary = (result(f"{run}/results") for run in ("pretrain-cpu-position-heads", "pretrain-cpu-rotary"))
@@ -22,23 +22,21 @@ def what_you_get() -> Lines:
     short = (("NER", 5000), ("SST-2", 5000), ("MRPC", 3668))
     draws = (("NER 4,000", 4000), ("SST-2 5,000", 5000))
     rows = [
+        *bundled(),
+        published_encoder(),
         (
-            "`study` (A): 2 layers, 6 M tokens",
-            f"{base['parameters'] / 1e6:.1f}",
-            minutes(base["pretrain_seconds"]),
-            f"{loss:.2f}",
-            *(score(tasks["BERT", column], labels) for column, labels in short),
-        ),
-        without("A", *(score(tasks["random weights", column], labels) for column, labels in short)),
-        (
-            "`cpu` of version 0.2 (B): 4 layers, 20 M tokens",
+            f"`cpu` 0.2: 4 layers, {cpu['tokens'] / 1e6:.0f} M tokens",
             f"{million:.1f}",
+            processor(cpu["machine"]),
             minutes(cpu["seconds"]),
             f"{cpu['metrics']['mlm_loss']:.2f}",
             *(score(examples["pre-trained", column], labels) for column, labels in draws),
             "-",
+            "5",
         ),
-        without("B", *(score(examples["random weights", column], labels) for column, labels in draws), "-"),
+        random_weights(
+            "`cpu` 0.2", *(score(examples["random weights", column], labels) for column, labels in draws), "-", "5"
+        ),
     ]
     full = (("ner", "f1"), ("sst2", "accuracy"), ("mrpc5", "accuracy"))
     scores, random = (
@@ -48,34 +46,65 @@ def what_you_get() -> Lines:
         ]
         for side in ("pretrained", "random")
     )
-    name = "`cpu` of version 0.1 (C): rotary positions, 15 % masked"
-    rows.append((name, f"{shape:.1f}", minutes(rotary["seconds"]), f"{rotary['metrics']['mlm_loss']:.2f}", *scores))
-    rows += [without("C", *random), *mini()]
+    name = f"`cpu` 0.1: 4 layers, {rotary['tokens'] / 1e6:.0f} M tokens, rotary positions"
+    cost = (f"{shape:.1f}", processor(rotary["machine"]), minutes(rotary["seconds"]))
+    rows += [
+        (name, *cost, f"{rotary['metrics']['mlm_loss']:.2f}", *scores, "3"),
+        random_weights("`cpu` 0.1", *random, "3"),
+        (
+            f"`study`: 2 layers, {base['tokens'] / 1e6:.0f} M tokens, rotary positions",
+            f"{base['parameters'] / 1e6:.1f}",
+            processor(study("tasks")["machine"]),
+            minutes(base["pretrain_seconds"]),
+            f"{loss:.2f}",
+            *(score(tasks["BERT", column], labels) for column, labels in short),
+            "3",
+        ),
+        random_weights("`study`", *(score(tasks["random weights", column], labels) for column, labels in short), "3"),
+    ]
     sst2, mrpc = (result(f"finetune-cpu-rotary/{run}_random/results")["majority"] for run in ("sst2", "mrpc5"))
     share = mrpc / (2 - mrpc)  # the file has F1, which is 2 a / (1 + a) if the class is predicted everywhere
-    rows.append(("the most frequent class everywhere", "-", "-", "-", "-", percent(sst2), percent(share)))
+    rows.append(("the most frequent class for every text", "-", "-", "-", "-", "-", percent(sst2), percent(share), "-"))
     published = [tasks["BERT", "SST-2"]["paper"], tasks["BERT", "MRPC"]["paper"]]
     published.insert(0, measured(study("features"))["fine-tuning", "NER dev"]["paper"])
     cells = (f"{value:.1f} ({labels:,})" for value, labels in zip(published, (14041, 67349, 3668), strict=True))
-    rows.append(("`base`: published figures, not trained here", "110", "4 days of 16 TPU chips", "-", *cells))
+    rows.append(("BERT-BASE, the paper's figures", "110", "16 TPU chips", "4 days", "-", *cells, "-"))
     tasks_shown = ("CoNLL-2003, F1", "SST-2, accuracy", "MRPC, accuracy")
-    return table(("encoder and its recipe", "parameters (M)", "minutes", "held-out loss (nats)", *tasks_shown), rows)
+    cost = ("parameters (M)", "CPU", "minutes of pre-training", "held-out loss (nats)")
+    return table(("encoder", *cost, *tasks_shown, "seeds"), rows)
 
 
-def without(encoder: str, *scores: str) -> tuple[str, ...]:
-    """The row of an encoder with random weights."""
-    return (f"{encoder} without pre-training", "-", "0", "-", *scores)
+def random_weights(encoder: str, *scores: str) -> tuple[str, ...]:
+    """The row of an encoder without pre-training."""
+    return (f"random weights in the shape of {encoder}", "-", "as above", "0", "-", *scores)
 
 
-def mini() -> list[tuple[str, ...]]:
-    """The row of the bundled encoder. Its scores are those of `bertworks study run mini`, where that has been run."""
+def bundled() -> list[tuple[str, ...]]:
+    """`mini` and the linear model of its study, `bertworks study run mini`, where that has been run."""
     run, held_out = result("encoders/mini/results"), result("encoders/mini/held-out")
     study_results = RESULTS / "encoders/mini/study/results.json"
-    scores = measured(read_json(study_results)) if study_results.exists() else {}
-    tasks = (("NER 14,041", 14041), ("SST-2", 67349), ("MRPC", 3668))
-    shown = (score(scores["mini", name], labels) if ("mini", name) in scores else "-" for name, labels in tasks)
-    name, million = "`mini`, the bundled encoder (D): 4 layers, 26 M tokens", f"{held_out['parameters'] / 1e6:.1f}"
-    return [(name, million, minutes(run["seconds"]), f"{held_out['128']['mlm_loss']:.2f}", *shown)]
+    found = read_json(study_results) if study_results.exists() else {"measured": []}
+    values, tasks = measured(found), (("NER 14,041", 14041), ("SST-2", 67349), ("MRPC", 3668))
+
+    def scores(row: str) -> tuple[str, ...]:
+        entries = [values.get((row, name), {"n": 0}) for name, _ in tasks]
+        seeds = {str(entry["n"]) for entry in entries if entry["n"]}
+        shown = (score(entry, labels) for entry, (_, labels) in zip(entries, tasks, strict=True))
+        return (*shown, " and ".join(sorted(seeds)) or "-")
+
+    name = f"`mini`, the bundled encoder: 4 layers, {run['tokens'] / 1e6:.0f} M tokens"
+    cost = (f"{held_out['parameters'] / 1e6:.1f}", processor(run["machine"]), minutes(run["seconds"]))
+    linear = ("linear model, no encoder", "-", processor(found["machine"]) if "machine" in found else "-", "0", "-")
+    return [(name, *cost, f"{held_out['128']['mlm_loss']:.2f}", *scores("mini")), (*linear, *scores("linear model"))]
+
+
+def published_encoder() -> tuple[str, ...]:
+    """The row of all-MiniLM-L6-v2, with the defaults of `bertworks finetune`."""
+    tasks = result("minilm/suite/results")["tasks"]
+    asked = (("conll2003", "f1"), ("sst2", "accuracy"), ("mrpc", "accuracy"))
+    scores = (f"{percent(tasks[t]['metrics'][m])} ({tasks[t]['examples']['train']:,})" for t, m in asked)
+    name = "all-MiniLM-L6-v2, published: 6 layers"
+    return (name, "23", processor(tasks["sst2"]["machine"]), "-", "-", *scores, "1")
 
 
 def measured(found: dict[str, Any]) -> dict[tuple[str, str], Any]:
@@ -159,13 +188,11 @@ def optimizers() -> Lines:
         corrected.append(f"{percent(statistics.fmean(values))} ({len(values)} seeds)")
     whole = result("finetune/sst2-whole/results")["metrics"]["accuracy"]
     corrected.insert(2, f"{percent(whole)} (one seed, 2 epochs)")
-    exported = result("benchmarks/export_scores/conll2003-1-bfloat16")["differences"]["f1"]["first"]
     suite = {(row["task"], row["metric"]): row["mean"] for row in result("minilm/suite/results")["rows"]}
     keys = (("mrpc", "f1"), ("rte", "accuracy"), ("sst2", "accuracy"), ("conll2003", "f1"))
     rows = [
-        ("AdamW with bias correction, as transformers", *corrected),
-        ("the same, the seed of [exports](#exports)", "-", "-", "-", percent(exported)),
-        ("Adam without bias correction, the default and the original's; one seed", *(percent(suite[k]) for k in keys)),
+        ("AdamW with bias correction, the default of transformers", *corrected),
+        ("Adam without bias correction, the default (one seed)", *(percent(suite[k]) for k in keys)),
     ]
     return table(("optimizer", "MRPC, F1", "RTE", "SST-2, all examples", "CoNLL-2003, F1"), rows)
 

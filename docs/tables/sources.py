@@ -47,6 +47,13 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) 
     return [f"| {' | '.join(cells)} |" for cells in (header, rule, *(map(cell_text, row) for row in rows))]
 
 
+def processor(machine: dict[str, Any]) -> str:
+    """The processor of a results file and the number of its threads. Version 0.1 did not record the instruction set."""
+    name = {"AMD EPYC": "EPYC", "Intel(R) Xeon(R) Processor": "Xeon"}.get(machine["cpu"], machine["cpu"])
+    kind = f", {machine['kind']}" if machine.get("kind") else ""
+    return f"{name}{kind}, {machine['threads']} thread{'s' if machine['threads'] > 1 else ''}"
+
+
 def percent(value: float, sign: str = "") -> str:
     """A fraction in hundredths, with one digit."""
     return f"{100 * value:{sign}.1f}"

@@ -1,15 +1,19 @@
 """The tables of docs/results/studies.md that show studies."""
 
 import re
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
 from findings import judged
-from sources import Lines, result, spread, study, table, values_in
+from sources import RESULTS, Lines, result, spread, study, table, values_in
 
+import bertworks
 from bertworks.experiments.claims import claim_table
 from bertworks.experiments.statistics import difference, difference_text, holm, p_text
 from bertworks.experiments.tables import differences, tables
 
+RECIPES = Path(bertworks.__file__).parent / "recipes"
 NAMED = {"pretraining-seeds": "interaction"}  # the source of a study's claim among the findings, if another
 
 
@@ -82,15 +86,59 @@ def named_entities() -> Lines:
 
 
 def mini() -> Lines:
-    """The figures of the study of `mini` that have been run."""
-    found = result("encoders/mini/study/results")
+    """The figures of the study of `mini` that have been run with several seeds, the settings, and the differences."""
+    found, others = result("encoders/mini/study/results"), ("linear model", "word2vec + BiLSTM", "random weights")
     values = {(e["row"], e["column"]): e for e in found["measured"] if e["n"] > 1}
-    names = [column["name"] for column in found["columns"] if ("mini", column["name"]) in values]
+    columns = [column for column in found["columns"] if ("mini", column["name"]) in values]
+    effects = {
+        (other, column["name"]): difference(
+            values[other, column["name"]]["values"], values["mini", column["name"]]["values"]
+        )
+        for other in others
+        for column in columns
+        if (other, column["name"]) in values
+    }
+    tested = {key: one.p for key, one in effects.items() if one is not None and one.p is not None}
+    holding = {key for key, p in zip(tested, holm([*tested.values()]), strict=True) if p <= 0.05}
+
+    def cell(row: str, name: str) -> str:
+        entry, n = values.get((row, name)), values["mini", name]["n"]
+        if entry is None:
+            return "-"
+        parts = [spread(entry["mean"], entry["sd"]), f"(n {entry['n']})" if entry["n"] != n else ""]
+        return " ".join([*filter(None, parts), *[f"†{entry['collapsed']}"][: entry["collapsed"]]])
+
+    def effect(other: str, name: str) -> str:
+        return difference_text(effects.get((other, name))) + (" ‡" if (other, name) in holding else "")
+
     rows = []
-    for row in ("mini", "linear model", "word2vec + BiLSTM"):
-        entries = [values.get((row, name)) for name in names]
-        rows.append((row, *("-" if e is None else f"{spread(e['mean'], e['sd'])} (n {e['n']})" for e in entries)))
-    return table(("system", *names), rows)
+    for column in columns:
+        name, first = column["name"], values["mini", column["name"]]
+        panel = f"{column['panel'].split(',')[0]}, {column['x']:,.0f}" if column.get("x") else name
+        scores = [cell(row, name) for row in ("mini", *others)]
+        scores.insert(2, effect(others[0], name))
+        rows.append((panel, settings(name, first.get("chosen")), str(first["n"]), *scores))
+    settings_of = "epochs, batch, learning rate of `mini`"
+    header = ("task, examples", settings_of, "n", "`mini`", others[0], "`mini` minus linear model", *others[1:])
+    notes = [
+        f"- `mini` minus {other}: "
+        + "; ".join(f"{name} {effect(other, name)}" for one, name in effects if one == other)
+        for other in others[1:]
+        if any(one == other for one, _ in effects)
+    ]
+    return [*table(header, rows, words=2), "", *(f"{note}." for note in notes)]
+
+
+def settings(column: str, chosen: str | None) -> str:
+    """Epochs, batch size and learning rate of a column of the study of `mini`."""
+    recipe, default = (
+        tomllib.loads(path.read_text(encoding="utf-8"))
+        for path in (RESULTS / "encoders/mini/study/recipe.toml", RECIPES / "finetune/study.toml")
+    )
+    own = next(one.get("finetune", {}) for one in recipe["columns"] if one["name"] == column)
+    lr = float(match[1]) if (match := re.search(r"optim\.lr = (\S+)", chosen or "")) else default["optim"]["lr"]
+    epochs, batch = (own.get(key, default[key]) for key in ("epochs", "batch_size"))
+    return f"{epochs:g}, {batch}, {f'{lr:.0e}'.replace('e-0', 'e-')}"
 
 
 def steps() -> Lines:

@@ -86,21 +86,21 @@ def main(data: Path, out: Path, *encoders: str) -> None:
     cut = [passages_of(one["context"]) for one in paragraphs]
     passages, owner = [part for parts in cut for part in parts], np.repeat(range(len(cut)), [*map(len, cut)])
 
-    def found(cosines: Any, similar: Any) -> dict[str, float]:
+    def scores(cosines: Any, similar: Any) -> dict[str, float]:
         ranks = ranks_of(similar, owner)
         sts = {} if cosines is None else {"spearman": float(METRICS["spearman"](gold, cosines))}
         return {**sts, "mrr": float((1 / ranks).mean()), "recall_at_1": float((ranks == 1).mean())}
 
     vectors = TfidfVectorizer(sublinear_tf=True, **CHARACTERS).fit([text for row in train for text in row[1:]])
     cosines = np.asarray(vectors.transform(first).multiply(vectors.transform(second)).sum(1)).ravel()
-    methods = {"TF-IDF": found(cosines, tf_idf(questions, passages)), "BM25": found(None, bm25(questions, passages))}
+    methods = {"TF-IDF": scores(cosines, tf_idf(questions, passages)), "BM25": scores(None, bm25(questions, passages))}
     for name in encoders:
         embed = Predictor(name).embed
         one, other, asked, answers = (embed(texts, normalize=True) for texts in (first, second, questions, passages))
-        methods[name] = found((one * other).sum(1), asked @ answers.T)
+        methods[name] = scores((one * other).sum(1), asked @ answers.T)
     counts = {"korsts_pairs": len(rows), "paragraphs": len(cut), "passages": len(passages)}
     write_json(out, {"methods": methods, **counts, "seed": SEED, "machine": facts()})
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]), *sys.argv[3:])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -1,44 +1,46 @@
-"""The tables of the Korean pages: the encoder of the recipe `korean`, and embedders made from it."""
+"""The tables of the Korean pages: the scores of `mini-ko`, and search."""
 
 import statistics
 
-from sources import Lines, percent, result, spread, study, table
+from sources import Lines, percent, result, spread, table
 
-from bertworks.experiments.statistics import difference, difference_text
-
-TASKS = {
+TASKS = {  # columns of the study of mini-ko
     "KLUE-NER": "KLUE-NER(검증 데이터의 5분의 1로 평가), F1",
     "NSMC 1,000": "NSMC 리뷰 1,000건, 정확도",
+    "NSMC": "NSMC 리뷰 4만 건, 정확도",
     "KorSTS": "KorSTS(문장 쌍 회귀), 스피어만 상관계수",
-    "HellaSwag": "KoBEST HellaSwag, 정확도(무작위로 고르면 25.0)",
-    "KorQuAD": "KorQuAD 질문 1,500개, 글자 단위 F1",
+    "KorSTS, embedder": "KorSTS(임베더), 스피어만 상관계수",
+    "KorQuAD": "KorQuAD(검증 데이터의 5분의 1로 평가), 글자 단위 F1",
 }
 
 
-def tasks() -> Lines:
-    """The recipe's encoder beside the usual initialization and random weights."""
-    values = {(e["row"], e["column"]): e for e in study("korean")["measured"]}
-    rows = []
-    for name, shown in TASKS.items():
-        encoders = ("korean", "korean, usual start, 15 % masked", "random weights")
-        ours, usual, random = (values[encoder, name] for encoder in encoders)
-        means = [spread(one["mean"], one["sd"]) for one in (ours, usual, random)]
-        gain = difference_text(difference(random["values"], ours["values"])).replace(" to ", "~")
-        rows.append((shown, *means, gain))
-    head = ("과제", "이 인코더(%)", "일반 초기화·15% 마스킹(%)", "사전학습 없음(%)", "사전학습 효과(%p, 95% 신뢰구간)")
-    return table(head, rows)
+def mini_ko() -> Lines:
+    """The bundled encoder beside a linear model over characters and random weights, where it was measured."""
+    values = {(e["row"], e["column"]): e for e in result("encoders/mini-ko/study/results")["measured"]}
+
+    def cell(row: str, column: str) -> str:
+        one = values.get((row, column), {"n": 0})
+        return f"{spread(one['mean'], one['sd'])} ({one['n']})" if one["n"] else "-"
+
+    systems = ("mini-ko", "linear model over characters", "random weights")
+    rows = [(text, *(cell(one, name) for one in systems)) for name, text in TASKS.items()]
+    head = ("과제", "`mini-ko`(%)", "글자 선형 모델(%)", "사전학습 없음(%)")
+    return table(head, [row for row in rows if row[1] != "-"])
 
 
 def embedder() -> Lines:
-    """KorSTS with one encoder: its mean vectors, embedders trained from it, and a model of pairs."""
-    found = result("benchmarks/embedding-scores-korsts")
-    pair = next(e for e in study("korean")["measured"] if (e["row"], e["column"]) == ("korean", "KorSTS"))
-    scores = {name: [run["spearman"] for run in runs] for name, runs in found["sides"].items()}
-    trained = {name: spread(statistics.fmean(one), statistics.stdev(one)) for name, one in scores.items()}
+    """Search: TF-IDF, BM25 and the bundled encoder without training; embedders trained on KorSTS."""
+    found, searched = result("benchmarks/embedding-scores-korsts"), result("encoders/mini-ko/search")["methods"]
+    scores = [run["spearman"] for run in found["sides"]["ours"]]
+    names = {"TF-IDF": "글자 TF-IDF의 코사인", "BM25": "글자 바이그램 BM25", "mini-ko": "`mini-ko`, 학습하기 전"}
+    metrics = ("spearman", "recall_at_1", "mrr")
+
+    def measured(one: dict[str, float]) -> list[str]:
+        return [percent(one[metric]) if metric in one else "-" for metric in metrics]
+
     rows = [
-        ("학습하기 전: 토큰 벡터의 평균", percent(found["before"])),
-        ("임베더로 학습(`korsts-embedding`)", trained["ours"]),
-        ("sentence-transformers로 학습", trained["sentence-transformers"]),
-        ("문장 쌍을 함께 읽는 회귀 모델(`korsts`)", spread(pair["mean"], pair["sd"])),
+        *((text, *measured(searched[name])) for name, text in names.items()),
+        ("0.2 버전의 인코더, 학습하기 전", percent(found["before"]), "-", "-"),
+        ("같은 인코더를 KorSTS로 학습한 임베더", spread(statistics.fmean(scores), statistics.stdev(scores)), "-", "-"),
     ]
-    return table(("방법(인코더는 모두 같음)", "KorSTS 검증 데이터(dev), 스피어만 상관계수(%)"), rows)
+    return table(("방법", "KorSTS, 스피어만 상관계수", "KorQuAD, recall@1", "KorQuAD, MRR"), rows)

@@ -70,7 +70,7 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "embedders": runs.embedders,
     "korean-tasks": studies.korean_tasks,
     "korean-sentences": runs.korean_sentences,
-    "ko-tasks": korean_tables.tasks,
+    "ko-mini": korean_tables.mini_ko,
     "ko-embedder": korean_tables.embedder,
     "race": starts.race,
     "long": starts.long,

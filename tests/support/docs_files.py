@@ -146,8 +146,8 @@ def write_tables(folder: Path) -> None:
     lines = "".join(",".join(row) + "\n" for row in [["본문", "분류", "작성자"], *reviews])
     (folder / "reviews-cp949.csv").write_bytes(lines.encode("cp949"))
     films = [f"{i}\t{words(rng)}\t{i % 2}" for i in range(24)]
-    for name in ("train", "test"):
-        write(folder / "nsmc" / f"ratings_{name}.txt", ["id\tdocument\tlabel", *films])
+    for part, name in itertools.product(("nsmc", "nsmc-small"), ("train", "test")):
+        write(folder / part / f"ratings_{name}.txt", ["id\tdocument\tlabel", *films])
     sets = [f"{words(rng)},{'|'.join('xyz'[: i % 4])}" for i in range(12)]
     write(folder / "letters.csv", ["text,label", *sets])
     write(folder / "rows.csv", ["question,answer", *(f"{words(rng)},{words(rng)}" for _ in range(4))])

@@ -15,12 +15,16 @@ TASKS = {  # columns of the study of mini-ko
 
 
 def mini_ko() -> Lines:
-    """The bundled encoder beside a linear model over characters and random weights, where it was measured."""
+    """The bundled encoder beside a linear model over characters and random weights, where it was measured.
+
+    †: some of the runs gave one answer everywhere; the page says how many.
+    """
     values = {(e["row"], e["column"]): e for e in result("encoders/mini-ko/study/results")["measured"]}
 
     def cell(row: str, column: str) -> str:
         one = values.get((row, column), {"n": 0})
-        return f"{spread(one['mean'], one['sd'])} ({one['n']})" if one["n"] else "-"
+        mark = " †" if one.get("collapsed") else ""
+        return f"{spread(one['mean'], one['sd'])} ({one['n']}){mark}" if one["n"] else "-"
 
     systems = ("mini-ko", "linear model over characters", "random weights")
     rows = [(text, *(cell(one, name) for one in systems)) for name, text in TASKS.items()]

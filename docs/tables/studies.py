@@ -58,7 +58,6 @@ def named_entities() -> Lines:
     asked = [
         (two, short, "tasks", "NER", "BERT", "random weights"),
         (two, batches, "tasks", "NER", "BERT, batches of 8", ""),
-        (two, batches, "features", "NER dev", "fine-tuning", ""),
         (two, long, "tasks-longer", "NER", "BERT", "random weights"),
         (f"{two}, three pre-trainings", long, "pretraining-seeds", "NER", "BERT", "random weights"),
         (both, short, "tasks", "NER", "BERT, 18 million tokens", "random weights"),

@@ -5,12 +5,12 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from findings import judged
+from findings import claim_text, judged
 from sources import RESULTS, Lines, result, spread, study, table, values_in
 
 import bertworks
 from bertworks.experiments.claims import claim_table
-from bertworks.experiments.statistics import difference, difference_text, holm, p_text
+from bertworks.experiments.statistics import difference, difference_text, holm
 from bertworks.experiments.tables import differences, tables
 
 RECIPES = Path(bertworks.__file__).parent / "recipes"
@@ -35,12 +35,7 @@ def claim(name: str) -> Lines:
     if sheet is None or ours is None:
         return []
     found = {what: said for what, said in sheet.rows}
-    effect = found["effect size, Hedges's g of paired differences"]
-    said = (
-        f"Claim, named before the runs: {found['comparison']}. Here: {found['difference']}, n {found['n']}, "
-        f"p {p_text(ours.p)} (corrected {p_text(ours.corrected)}), Hedges's g {effect}. Verdict: {found['verdict']}."
-    )
-    return [said, ""]
+    return [claim_text(ours, found["comparison"], found["n"]), ""]
 
 
 def with_differences(name: str, column: str, columns: Sequence[str] = ()) -> Lines:
@@ -63,7 +58,6 @@ def named_entities() -> Lines:
     asked = [
         (two, short, "tasks", "NER", "BERT", "random weights"),
         (two, batches, "tasks", "NER", "BERT, batches of 8", ""),
-        (two, batches, "features", "NER dev", "fine-tuning", ""),
         (two, long, "tasks-longer", "NER", "BERT", "random weights"),
         (f"{two}, three pre-trainings", long, "pretraining-seeds", "NER", "BERT", "random weights"),
         (both, short, "tasks", "NER", "BERT, 18 million tokens", "random weights"),
@@ -109,7 +103,10 @@ def mini() -> Lines:
         return " ".join([*filter(None, parts), *[f"†{entry['collapsed']}"][: entry["collapsed"]]])
 
     def effect(other: str, name: str) -> str:
-        return difference_text(effects.get((other, name))) + (" ‡" if (other, name) in holding else "")
+        one = effects.get((other, name))
+        fewer = one is not None and one.n < max(values[row, name]["n"] for row in ("mini", other))
+        common = f", n {one.n}" if one is not None and fewer else ""  # seeds that both have
+        return difference_text(one) + common + (" ‡" if (other, name) in holding else "")
 
     rows = []
     for column in columns:

@@ -44,6 +44,7 @@ SHORTER = {  # what is appended to a command, by its beginning, so that it takes
     "bertworks pretrain korean --init": SHORT,
     "bertworks pretrain korean --corpus": f"{TINY} {SHORT} --model.vocab-size {KOREAN_TOKENS}",
     "bertworks pretrain cpu --init": SHORT,
+    "bertworks pretrain study --init": SHORT,
     "bertworks pretrain": f"{TINY} {SHORT}",
     "bertworks distill": SHORT,
     "bertworks study sweep": "--max-seq-length 16 --seeds 1",

@@ -25,6 +25,7 @@ from bertworks.inference.evaluation import evaluate
 from bertworks.model.build import build_model
 from bertworks.reporting.log import read_log
 from bertworks.tasks.base import Data, Example, Task
+from bertworks.tokenizer import Tokenizer
 from bertworks.training.config import LoopConfig, OptimConfig
 from bertworks.training.optim import learning_rate
 from support.loops import killed_at
@@ -74,6 +75,9 @@ def test_unknown_words_are_noted(tmp_path):
 
     assert notes("good film", "bad film") == ()
     assert notes("good good \u20ac", "bad") == ("33.33% of the tokens of the training rows are [UNK]",)
+    Tokenizer.load(folder).save(folder, model_max_length=3)
+    assert notes("good", "bad") == ()
+    assert "up to 4 tokens; the encoder was trained with at most 3" in notes("good film", "bad film")[0]
 
 
 def test_it_learns_and_reports(finished):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..checkpoint.folder import find_model, load_tokenizer, read_config
+from ..checkpoint.metadata import input_length
 from ..checkpoint.weights import weights_checksum
 from ..files import Diverged, InputError, read_json
 from ..model.comparators import LayerChoice
@@ -83,12 +84,13 @@ class Job:
     @classmethod
     def of(cls, config: FinetuneConfig, task: Task, data: Data, folder: Path, world: World, quiet: bool) -> "Job":
         """Read the tokenizer and featurise. Raises InputError if settings, rows, labels or lengths do not fit."""
-        check_settings(config, task, read_config(folder)[0], world)
+        check_settings(config, task, shape := read_config(folder)[0], world)
         kind, tokenizer = kind_of(task), load_tokenizer(folder)
         task = with_labels(task, data.train)
         train, dev = (kind.prepare(tokenizer, rows, task, config) for rows in (data.train, data.dev))
         more = {name: kind.prepare(tokenizer, rows, task, config) for name, rows in data.more.items()}
         notes = (*train.notes(), *_unknown(train.inputs, tokenizer), *_negatives(config, task, world))
+        notes += () if config.random_init else _untrained(train.inputs, input_length(folder, shape.max_length))
         if not (data.train and data.dev and train.inputs.whole and dev.inputs.whole):
             left_out = f" ({'; '.join(notes)})" if notes else ""
             raise InputError(f"{task.name}: training and development data need rows, and every row a label{left_out}")
@@ -175,6 +177,13 @@ def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
     return (f"{fraction:.2%} of the tokens of the training rows are [UNK]",) if fraction else ()
 
 
+def _untrained(train: Inputs, length: int) -> tuple[str, ...]:
+    """That inputs are longer than those which the encoder was trained with, if they are."""
+    longest = max(train.lengths, default=0)
+    text = f"inputs have up to {longest} tokens; the encoder was trained with at most {length} (model_max_length)"
+    return (text,) if longest > length else ()
+
+
 def _negatives(config: FinetuneConfig, task: Task, world: World) -> tuple[str, ...]:
     """How many negatives a text has, if micro-batches or processes leave it fewer than the batch has."""
     together = rows_of_a_pass(config, world)
@@ -192,10 +201,7 @@ def check_settings(config: FinetuneConfig, task: Task, shape: ModelConfig, world
     layers = shape.num_hidden_layers
     LayerChoice.parse(config.top.layers, layers)
     if config.max_seq_length > shape.max_length:
-        raise InputError(
-            f"max_seq_length = {config.max_seq_length}, but the model has {shape.max_length} positions; "
-            f"give {shape.max_length} or less"
-        )
+        raise InputError(f"max_seq_length = {config.max_seq_length}, but the model has {shape.max_length} positions")
     trained = config.trained_layers(layers)
     if trained > layers:
         raise InputError(f"trained = {trained}, but the model has {layers} layers; give {layers} or less")
@@ -203,14 +209,11 @@ def check_settings(config: FinetuneConfig, task: Task, shape: ModelConfig, world
         raise InputError(f"trained = {trained}, but the layers of the model share their weights; give all or head")
     if task.kind == "embedding":
         _check_embedding(config, task, world)
-    metrics = (*task.metrics, "loss")
-    if config.loop.keep_best and config.loop.keep_best not in metrics:
-        raise InputError(f"loop.keep_best = {config.loop.keep_best!r}; expected one of {', '.join(metrics)}")
-    if config.patience and not config.loop.keep_best:
-        raise InputError(
-            f"patience = {config.patience} without loop.keep_best, whose best value it waits for; give it one of "
-            f"{', '.join(metrics)}"
-        )
+    metrics, kept = ", ".join((*task.metrics, "loss")), config.loop.keep_best
+    if kept and kept not in (*task.metrics, "loss"):
+        raise InputError(f"loop.keep_best = {kept!r}; expected one of {metrics}")
+    if config.patience and not kept:
+        raise InputError(f"patience = {config.patience} without loop.keep_best; give one of {metrics}")
 
 
 def _check_embedding(config: FinetuneConfig, task: Task, world: World) -> None:

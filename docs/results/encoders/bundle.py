@@ -27,7 +27,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 BUNDLED = Path(bertworks.__file__).parent / "pretrained"
 TOKENIZER = ("tokenizer.json", "vocab.txt")
 RECORD = ("recipe.toml", "results.json", "held-out.json", "log.jsonl", "curves.svg")
-LENGTH = 128  # tokens of an input: later positions were not trained
+LENGTH = 128  # tokens of an input: later positions were hardly trained
 LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
 COMMON = [

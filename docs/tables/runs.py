@@ -71,8 +71,8 @@ def what_you_get() -> Lines:
     cells = (f"{value:.1f} ({labels:,})" for value, labels in zip(published, (14041, 67349, 3668), strict=True))
     rows.append(("BERT-BASE, the paper's figures", "110", "16 TPU chips", "4 days", "-", *cells, "-"))
     tasks_shown = ("CoNLL-2003, F1", "SST-2, accuracy", "MRPC, accuracy")
-    cost = ("parameters (M)", "CPU", "minutes of pre-training", "held-out loss (nats)")
-    return table(("encoder", *cost, *tasks_shown, "seeds"), rows)
+    costs = ("parameters (M)", "CPU", "minutes of pre-training", "held-out loss (nats)")
+    return table(("encoder", *costs, *tasks_shown, "seeds"), rows)
 
 
 def random_weights(encoder: str, *scores: str) -> tuple[str, ...]:
@@ -235,8 +235,8 @@ def paper_tasks() -> Lines:
     name = f"average of {len(average['of'])} tasks of GLUE"
     rows.append((name, percent(average["mean"]), "-", f"{average['paper']:.1f} test", ""))
     others = [row for row in suite["rows"] if row["name"] in average["of"] and row["name"] != "QQP"]
-    ours, paper = (statistics.fmean(row[key] for row in others) for key in ("mean", "paper"))
-    rows.append((f"the same without QQP ({len(others)} tasks)", percent(ours), "-", f"{paper:.1f} test", ""))
+    ours, theirs = (statistics.fmean(row[key] for row in others) for key in ("mean", "paper"))
+    rows.append((f"the same without QQP ({len(others)} tasks)", percent(ours), "-", f"{theirs:.1f} test", ""))
     return table(("task, metric", "here", "majority baseline", "BERT-BASE", "train / dev examples"), rows)
 
 

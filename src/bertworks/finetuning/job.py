@@ -179,7 +179,7 @@ def _unknown(train: Inputs, tokenizer: Tokenizer) -> tuple[str, ...]:
 
 def _untrained(train: Inputs, length: int) -> tuple[str, ...]:
     """That inputs are longer than those which the encoder was trained with, if they are."""
-    longest = max(train.lengths, default=0)
+    longest = train.lengths.max(initial=0)
     text = f"inputs have up to {longest} tokens; the encoder was trained with at most {length} (model_max_length)"
     return (text,) if longest > length else ()
 
@@ -198,10 +198,10 @@ def _negatives(config: FinetuneConfig, task: Task, world: World) -> tuple[str, .
 
 def check_settings(config: FinetuneConfig, task: Task, shape: ModelConfig, world: World) -> None:
     """Raises InputError for settings that do not fit the model's shape or the task."""
-    layers = shape.num_hidden_layers
+    layers, limit = shape.num_hidden_layers, shape.max_length
     LayerChoice.parse(config.top.layers, layers)
-    if config.max_seq_length > shape.max_length:
-        raise InputError(f"max_seq_length = {config.max_seq_length}, but the model has {shape.max_length} positions")
+    if config.max_seq_length > limit:
+        raise InputError(f"max_seq_length = {config.max_seq_length}, but the model has {limit} positions; give fewer")
     trained = config.trained_layers(layers)
     if trained > layers:
         raise InputError(f"trained = {trained}, but the model has {layers} layers; give {layers} or less")
@@ -210,7 +210,7 @@ def check_settings(config: FinetuneConfig, task: Task, shape: ModelConfig, world
     if task.kind == "embedding":
         _check_embedding(config, task, world)
     metrics, kept = ", ".join((*task.metrics, "loss")), config.loop.keep_best
-    if kept and kept not in (*task.metrics, "loss"):
+    if kept and kept not in metrics.split(", "):
         raise InputError(f"loop.keep_best = {kept!r}; expected one of {metrics}")
     if config.patience and not kept:
         raise InputError(f"patience = {config.patience} without loop.keep_best; give one of {metrics}")

@@ -1,113 +1,47 @@
 """The tables of docs/results.md and below docs/results/ that show single runs: pre-training, fine-tuning, relatives."""
 
-import math
 import statistics
 from typing import Any
 
 from findings import CONTINUED, claim_text, judged
 from scipy.stats import ttest_ind
-from sources import RESULTS, Lines, percent, processor, result, seeds_of, spread, study, table
+from sources import Lines, percent, result, seeds_of, spread, study, table
 
 from bertworks.experiments.statistics import difference, difference_text
-from bertworks.files import read_json
 
 
 def what_you_get() -> Lines:
-    """What encoders cost and score, beside random weights, a linear model and published figures."""
-    tasks, size, examples = (measured(study(name)) for name in ("tasks", "size", "examples"))
-    base = next(row for row in study("tasks")["rows"] if row["name"] == "BERT")
-    cpu, rotary = (result(f"{run}/results") for run in ("pretrain-cpu-position-heads", "pretrain-cpu-rotary"))
-    million = next(row["parameters"] for row in study("examples")["rows"] if row["name"] == "pre-trained") / 1e6
-    shape = next(row["parameters"] for row in study("size")["rows"] if row["name"] == "L4 H256 A4") / 1e6
-    loss = math.log(size["L2 H256 A4", "perplexity"]["mean"])
-    short = (("NER", 5000), ("SST-2", 5000), ("MRPC", 3668))
-    draws = (("NER 4,000", 4000), ("SST-2 5,000", 5000))
-    rows = [
-        *bundled(),
-        published_encoder(),
-        (
-            f"`cpu` 0.2: 4 layers, {cpu['tokens'] / 1e6:.0f} M tokens, position heads",
+    """Scores with few and with all labels: `mini`, models without an encoder, and published encoders."""
+    columns = ("NER 1,000", "NER 14,041", "SST-2 1,000", "SST-2")
+    found, run = result("encoders/mini/study/results"), result("encoders/mini/results")
+    scores, words = measured(found), next(row for row in found["rows"] if row["name"] == "word2vec + BiLSTM")
+    million = result("encoders/mini/held-out")["parameters"] / 1e6
+    tokens, hours = run["tokens"] / 1e6, run["seconds"] / 3600
+    about = {
+        "mini": (
+            "`mini`, bundled: 4 layers",
             f"{million:.1f}",
-            processor(cpu["machine"]),
-            minutes(cpu["seconds"]),
-            f"{cpu['metrics']['mlm_loss']:.2f}",
-            *(score(examples["pre-trained", column], labels) for column, labels in draws),
-            "-",
-            "5",
+            f"{tokens:.0f} M tokens, {hours:.1f} hours on two CPU cores",
         ),
-        random_weights(
-            "`cpu` 0.2", *(score(examples["random weights", column], labels) for column, labels in draws), "-", "5"
+        "random weights": ("the same without pre-training", f"{million:.1f}", "-"),
+        "word2vec + BiLSTM": (
+            "word2vec + BiLSTM",
+            f"{words['parameters'] / 1e6:.1f}",
+            f"{words['tokens'] / 1e6:.0f} M tokens",
         ),
-    ]
-    full = (("ner", "f1"), ("sst2", "accuracy"), ("mrpc5", "accuracy"))
-    scores, random = (
-        [
-            f"{percent(one['metrics'][metric])} ({one['examples']['train']:,})"
-            for one, metric in ((result(f"finetune-cpu-rotary/{run}_{side}/results"), metric) for run, metric in full)
-        ]
-        for side in ("pretrained", "random")
-    )
-    name = f"`cpu` 0.1: 4 layers, {rotary['tokens'] / 1e6:.0f} M tokens, rotary positions"
-    cost = (f"{shape:.1f}", processor(rotary["machine"]), minutes(rotary["seconds"]))
-    rows += [
-        (name, *cost, f"{rotary['metrics']['mlm_loss']:.2f}", *scores, "3"),
-        random_weights("`cpu` 0.1", *random, "3"),
-        (
-            f"`study`: 2 layers, {base['tokens'] / 1e6:.0f} M tokens, rotary positions",
-            f"{base['parameters'] / 1e6:.1f}",
-            processor(study("tasks")["machine"]),
-            minutes(base["pretrain_seconds"]),
-            f"{loss:.2f}",
-            *(score(tasks["BERT", column], labels) for column, labels in short),
-            "3",
-        ),
-        random_weights("`study`", *(score(tasks["random weights", column], labels) for column, labels in short), "3"),
-    ]
-    sst2, mrpc = (result(f"finetune-cpu-rotary/{run}_random/results")["majority"] for run in ("sst2", "mrpc5"))
-    share = mrpc / (2 - mrpc)  # the file has F1, which is 2 a / (1 + a) if the class is predicted everywhere
-    rows.append(("the most frequent class for every text", "-", "-", "-", "-", "-", percent(sst2), percent(share), "-"))
-    published = [tasks["BERT", "SST-2"]["paper"], tasks["BERT", "MRPC"]["paper"]]
-    published.insert(0, measured(study("features"))["fine-tuning", "NER dev"]["paper"])
-    cells = (f"{value:.1f} ({labels:,})" for value, labels in zip(published, (14041, 67349, 3668), strict=True))
-    rows.append(("BERT-BASE, the paper's figures", "110", "16 TPU chips", "4 days", "-", *cells, "-"))
-    tasks_shown = ("CoNLL-2003, F1", "SST-2, accuracy", "MRPC, accuracy")
-    costs = ("parameters (M)", "CPU", "minutes of pre-training", "held-out loss (nats)")
-    return table(("encoder", *costs, *tasks_shown, "seeds"), rows)
-
-
-def random_weights(encoder: str, *scores: str) -> tuple[str, ...]:
-    """The row of an encoder without pre-training."""
-    return (f"random weights in the shape of {encoder}", "-", "as above", "0", "-", *scores)
-
-
-def bundled() -> list[tuple[str, ...]]:
-    """`mini` and the linear model of its study, `bertworks study run mini`, where that has been run."""
-    run, held_out = result("encoders/mini/results"), result("encoders/mini/held-out")
-    study_results = RESULTS / "encoders/mini/study/results.json"
-    found = read_json(study_results) if study_results.exists() else {"measured": []}
-    values, tasks = measured(found), (("NER 14,041", 14041), ("SST-2", 67349), ("MRPC", 3668))
-
-    def scores(row: str) -> tuple[str, ...]:
-        entries = [values.get((row, name), {"n": 0}) for name, _ in tasks]
-        seeds = {str(entry["n"]) for entry in entries if entry["n"]}
-        shown = (score(entry, labels) for entry, (_, labels) in zip(entries, tasks, strict=True))
-        return (*shown, " and ".join(sorted(seeds)) or "-")
-
-    name = f"`mini`, the bundled encoder: 4 layers, {run['tokens'] / 1e6:.0f} M tokens, position heads"
-    cost = (f"{held_out['parameters'] / 1e6:.1f}", processor(run["machine"]), minutes(run["seconds"]))
-    linear = ("linear model, no encoder", "-", processor(found["machine"]) if "machine" in found else "-", "0", "-")
-    return [(name, *cost, f"{held_out['128']['mlm_loss']:.2f}", *scores("mini")), (*linear, *scores("linear model"))]
-
-
-def published_encoder() -> tuple[str, ...]:
-    """The row of all-MiniLM-L6-v2, with the defaults of `bertworks finetune`; on CoNLL-2003 with AdamW too."""
+        "linear model": ("linear model", "-", "-"),
+    }
+    rows = [(*cells, *(score(scores[row, column]) for column in columns)) for row, cells in about.items()]
     tasks = result("minilm/suite/results")["tasks"]
-    asked = (("conll2003", "f1"), ("sst2", "accuracy"), ("mrpc", "accuracy"))
-    scores = [f"{percent(tasks[t]['metrics'][m])} ({tasks[t]['examples']['train']:,})" for t, m in asked]
-    adamw = result("benchmarks/finetuning_scores")["tasks"]["conll2003"]["metrics"]["f1"]["ours"]["every_seed"]
-    scores[0] += f"; with AdamW {percent(statistics.fmean(adamw))}"
-    name = "all-MiniLM-L6-v2, published: 6 layers"
-    return (name, "23", processor(tasks["sst2"]["machine"]), "-", "-", *scores, f"1; with AdamW {len(adamw)}")
+    minilm = [
+        f"{percent(tasks[task]['metrics'][metric])} (1)" for task, metric in (("conll2003", "f1"), ("sst2", "accuracy"))
+    ]
+    rows.append(("all-MiniLM-L6-v2, published: 6 layers", "23", "not ours", "-", minilm[0], "-", minilm[1]))
+    base = (measured(study("features"))["fine-tuning", "NER dev"], measured(study("tasks"))["BERT", "SST-2"])
+    paper = [f"{entry['paper']:.1f}" for entry in base]
+    rows.append(("BERT-BASE, the paper's figures", "110", "16 TPU chips, 4 days", "-", paper[0], "-", paper[1]))
+    header = ("CoNLL-2003, 1,000 sentences", "CoNLL-2003, 14,041", "SST-2, 1,000 reviews", "SST-2, 67,349")
+    return table(("", "parameters (M)", "pre-training", *header), rows, words=3)
 
 
 def measured(found: dict[str, Any]) -> dict[tuple[str, str], Any]:
@@ -115,12 +49,9 @@ def measured(found: dict[str, Any]) -> dict[tuple[str, str], Any]:
     return {(entry["row"], entry["column"]): entry for entry in found["measured"]}
 
 
-def minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f}"
-
-
-def score(entry: dict[str, Any], labels: int) -> str:
-    return f"{percent(entry['mean'])} ({labels:,})" if entry["n"] else "-"
+def score(entry: dict[str, Any]) -> str:
+    """The mean, and the number of seeds."""
+    return f"{percent(entry['mean'])} ({entry['n']})" if entry["n"] else "-"
 
 
 def fine_tuned() -> Lines:

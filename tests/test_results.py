@@ -113,17 +113,19 @@ def test_verdicts_of_the_page_say_no_more_than_was_found():
     text = (ROOT / "docs/results/studies.md").read_text("utf-8")
     table = text.split("<!-- table: findings -->")[1].split("<!-- end -->")[0].strip().splitlines()[2:]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table]
-    claims = re.findall(r"^Claim, .*p (.*) \(corrected (.*)\), .* Verdict: ([^.]+)\.$", text, re.MULTILINE)
-    planned = [(p.removeprefix("\\"), corrected, said) for title, *_, p, corrected, said in rows if title.endswith("*")]
+    claims = re.findall(r"^Claim, .* Verdict: \*\*(.+)\*\*\. Difference: (.*) points, p (.*), n ", text, re.MULTILINE)
+    planned = [(said, ours, p.removeprefix("\\")) for title, *_, ours, _, p, _, said in rows if title.endswith("*")]
     assert sorted(claims) == sorted(planned) and len(claims) == 6
     reports = [(folder / "study.md").read_text("utf-8") for folder in STUDIES]
     found = [re.search(r"\| verdict \| (.*) \|", one)[1] for one in reports if "named before its rows were run." in one]
-    assert sorted([*found, "not shown", "shown"]) == sorted(said for *_, said in claims)  # continued pre-training
-    for title, _, here, n, p, corrected, said in rows:
+    assert sorted([*found, "not shown", "shown"]) == sorted(said for said, *_ in claims)  # continued pre-training
+    rule = text.split("## How to read the figures")[1]
+    assert all(f"(corrected {corrected})" in rule for title, *_, corrected, _ in rows if title.endswith("*"))
+    for title, _, here, _, n, p, corrected, said in rows:
         if "shown" in said and said != "not shown":
             assert float((p if title.endswith("*") else corrected).removeprefix("\\< ")) <= 0.05
         if said == "shown":  # without "for this encoder": n counts encoders
-            assert n == ("3 × 2 seeds" if "random weights:" in here else "3 pre-trainings")
+            assert n == ("3 × 2 seeds" if "random weights" in here else "3 pre-trainings")
     said = [said.split(",")[0] for *_, said in rows]
     assert (said.count("shown"), said.count("not shown"), len(said)) == (5, 21, 27), "change sentences that count them"
 

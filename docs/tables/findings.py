@@ -217,7 +217,8 @@ def findings() -> Lines:
         (
             f.title + (" *" if f.planned else ""),
             f.one.paper,
-            f"{f.one.here}: {difference_text(f.ours)}",
+            f.one.here,
+            difference_text(f.ours),
             f"{f.ours.n} {f.unit}",
             p_text(f.p),
             p_text(f.corrected),
@@ -225,14 +226,15 @@ def findings() -> Lines:
         )
         for f in judged()
     ]
-    return table(("finding", "paper", "here, points (95 %)", "n", "p", "p, corrected", "verdict"), rows, words=3)
+    header = ("finding", "paper", "compared here", "points (95 %)", "n", "p", "p, corrected", "verdict")
+    return table(header, rows, words=3)
 
 
 def claim_text(f: Judged, comparison: str, n: str) -> str:
-    """A claim that was named before its runs, with its result."""
+    """A claim that was declared before its runs, with its result."""
     return (
-        f"Claim, named before the runs: {comparison}. Here: {difference_text(f.ours)} points, n {n}, p {p_text(f.p)} "
-        f"(corrected {p_text(f.corrected)}), Hedges's g {f.ours.effect:+.1f}. Verdict: {f.verdict}."
+        f"Claim, declared before its runs: {comparison}. Verdict: **{f.verdict}**. Difference: "
+        f"{difference_text(f.ours)} points, p {p_text(f.p)}, n {n}."
     )
 
 

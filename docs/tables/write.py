@@ -62,7 +62,6 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "load": engines.load,
     "fine-tuned": runs.fine_tuned,
     "parity": runs.parity,
-    "optimizers": runs.optimizers,
     "other-tasks": runs.other_tasks,
     "paper-tasks": runs.paper_tasks,
     "mrpc-sweep": runs.mrpc_sweep,

@@ -130,7 +130,7 @@ FINDINGS = [
     ),
     Finding(
         "left-to-right ends below masked LM (figure 5)",
-        "MNLI -2.2",
+        "MNLI -2.2, read off the figure",
         "MNLI, at the end",
         "steps",
         "MNLI",

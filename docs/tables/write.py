@@ -72,7 +72,6 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "ko-mini": korean_tables.mini_ko,
     "ko-embedder": korean_tables.embedder,
     "race": starts.race,
-    "long": starts.long,
     "relatives": runs.relatives,
     "named-entities": studies.named_entities,
     "tasks": lambda: studies.figures("tasks", without=UNFINISHED, missing=1),  # SQuAD with another pre-training seed

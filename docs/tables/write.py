@@ -59,7 +59,6 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "engines": engines.engines,
     "exports": engines.exports,
     "servers": engines.servers,
-    "load": engines.load,
     "fine-tuned": runs.fine_tuned,
     "parity": runs.parity,
     "other-tasks": runs.other_tasks,

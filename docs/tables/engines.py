@@ -78,7 +78,7 @@ def _export(task: str, shown: tuple[str, str, str]) -> tuple[str, ...]:
 def servers() -> Lines:
     """The requests a second that each server answers with a p99 of 100 ms, in its best setting, of each run."""
     header = ("server", "setting", "requests/s at p99 100 ms", "p99 of each round (ms)", "1 client", "4", "16", "file")
-    files = ("serving", "serving-two-at-a-time", "serving-before")
+    files = ("serving", "serving-two-at-a-time")
     return table(header, [row for file in files for row in _servers(file)], words=2)
 
 
@@ -90,21 +90,4 @@ def _servers(file: str) -> Iterator[tuple[str, ...]]:
         rounds = f"{min(last['p99_ms']):.0f} to {max(last['p99_ms']):.0f} at {rate}/s"
         clients = (f"{probes[name, setting][many][0]:.0f}" for many in ("1", "4", "16"))
         shown = "default" if setting == "as it comes" else setting
-        build = ", an earlier build" if file == "serving-before" else ""
-        yield name, shown, f"{found['requests_per_second'][name]:.0f}", rounds, *clients, f"`{file}.json`{build}"
-
-
-def load() -> Lines:
-    """What became of the requests of each level of load, and the server's memory."""
-    header = ("load", "seconds", "sent", "answered", "refused", "lost", "p50 (ms)", "p99 (ms)", "MB at first, at most")
-    levels = [
-        level for file in ("serving-load", "serving-load-hour") for level in result(f"benchmarks/{file}")["levels"]
-    ]
-    return table(header, [_level(level) for level in levels])
-
-
-def _level(found: dict[str, Any]) -> tuple[str, ...]:
-    counts = (f"{found[name]:,}" for name in ("sent", "accepted", "refused", "lost"))
-    times = (f"{found[name]:,.0f}" for name in ("p50_ms", "p99_ms"))
-    memory = ", ".join(f"{found['memory'][key]:.0f}" for key in ("first_mb", "peak_mb"))
-    return (f"{found['times_capacity']:g} times the capacity", f"{found['seconds']:,.0f}", *counts, *times, memory)
+        yield name, shown, f"{found['requests_per_second'][name]:.0f}", rounds, *clients, f"`{file}.json`"

@@ -1,26 +1,18 @@
 """The tables of docs/results/speed.md that show rates and memory beside other software."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sources import Lines, result, table
 
-Row = tuple[str, ...]
 # ends of files of training, and the machine
 MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "slower EPYC"}
-# runs of pre-training: the end of the file, the machine, whether the kernels were used, and what was otherwise
-RUNS = (
-    ("", "EPYC", "no", ""),
-    ("-amx-without-kernels", "AMX", "no", ""),
-    ("-half-peak-before", "slower EPYC", "no", ""),
-    ("-amx", "AMX", "yes", ""),
-    ("-amx-slow-peer", "AMX", "yes", ", transformers slowed down"),
-    ("-half-peak", "slower EPYC", "yes", ""),
-    ("-half-peak-first", "slower EPYC", "yes", ""),
-    ("-half-peak-onednn", "slower EPYC", "yes", ""),
-    ("-half-peak-uneven", "slower EPYC", "yes", ""),
-    ("-half-peak-noisy", "slower EPYC", "yes", ", other programs"),
-)
+# runs of pre-training of each machine: ends of the files, and the code
+RUNS = {
+    "AMX": (("-amx",), "with kernels"),
+    "slower EPYC": (("-half-peak", "-half-peak-first", "-half-peak-onednn", "-half-peak-uneven"), "with kernels"),
+    "EPYC": (("",), "earlier, without kernels"),
+}
 
 
 def summary() -> Lines:
@@ -35,9 +27,10 @@ def summary() -> Lines:
             result(f"benchmarks/serving{run}")["requests_per_second"] for run in ("", "-two-at-a-time", "-before")
         )
     ]
-    usual = [end for end, _, kernels, other in RUNS if kernels == "yes" and not other]
-    kernels = [result(f"benchmarks/pretraining{end}")["ratio"] for end in usual]
-    before = result("benchmarks/pretraining")["ratio"]
+    kernels = [one["ratio"] for machine in ("AMX", "slower EPYC") for one in _pretraining(machine)]
+    [before] = (one["ratio"] for one in _pretraining("EPYC"))
+    rates = result("benchmarks/inference")["engines"]
+    mixed = rates["packed, bfloat16"]["texts_a_second"] / rates["sentence-transformers, bfloat16"]["texts_a_second"]
     rows = [
         (
             "pre-training, 4 layers of width 256",
@@ -50,11 +43,9 @@ def summary() -> Lines:
             _span([one["times_as_fast_as_dynamic_padding"] for one in tuned]) + " on three machines",
         ),
         ("building a corpus store", "datasets", "{} (English), {} (Korean)".format(*corpora)),
-        (
-            "vectors of sentences",
-            "transformers, bfloat16",
-            f"{unsorted:.1f}; {by_length:.1f} if it gets the sentences sorted by length",
-        ),
+        ("vectors of sentences", "sentence-transformers, bfloat16", f"{mixed:.1f}"),
+        ("vectors of sentences", "transformers, bfloat16, in the order of the file", f"{unsorted:.1f}"),
+        ("vectors of sentences", "transformers, bfloat16, sorted by length", f"{by_length:.1f}"),
         (
             "requests/s at a p99 of 100 ms",
             "FastAPI with sentence-transformers",
@@ -68,59 +59,57 @@ def _span(ratios: list[float]) -> str:
     return f"{min(ratios):.1f} to {max(ratios):.1f}"
 
 
-def speed() -> Lines:
-    """Rates of both sides, and how many times as fast ours is."""
-    header = ("workload", "compared with", "ours", "theirs", "times as fast", "each round", "file, version")
-    return table(header, [*_corpus(), *_features()], words=2)
-
-
 def _rounds(ratios: Iterable[float]) -> str:
     return ", ".join(f"{ratio:.1f}" for ratio in ratios)
 
 
+def _pretraining(machine: str) -> list[dict[str, Any]]:
+    return [result(f"benchmarks/pretraining{end}") for end in RUNS[machine][0]]
+
+
+def _range(values: Iterable[float], digits: str) -> str:
+    """The smallest and the largest value, or the only one."""
+    ends = sorted(values)
+    return " to ".join(format(end, digits) for end in dict.fromkeys((ends[0], ends[-1])))
+
+
 def pretraining() -> Lines:
-    """Pre-training beside transformers, with dropout 0.1: every run that the page names."""
+    """Pre-training beside transformers with dropout 0.1: the ranges of the runs of each machine."""
     rows = []
-    for kind, machine, kernels, note in RUNS:
-        found = result(f"benchmarks/pretraining{kind}")
-        sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
-        ratios = f"{found['ratio']:.1f}", _rounds(found["ratio_by_round"]), f"{found['without_dropout']['ratio']:.1f}"
-        rows.append((machine + note, kernels, *sides, *ratios, f"`pretraining{kind}.json`"))
-    header = ("machine", "kernels", "ours, tokens/s", "transformers, tokens/s", "times as fast", "each round")
-    return table((*header, "times, dropout 0", "file"), rows, words=2)
+    for machine, (files, code) in RUNS.items():
+        found = _pretraining(machine)
+        sides = [_range((one[side]["tokens_per_second"] for one in found), ",") for side in ("ours", "peer")]
+        ratios = _range((one["ratio"] for one in found), ".1f")
+        without = _range((one["without_dropout"]["ratio"] for one in found), ".1f")
+        rows.append((machine, code, str(len(files)), *sides, ratios, without))
+    header = ("machine", "our code", "runs", "ours, tokens/s", "transformers, tokens/s", "times as fast")
+    return table((*header, "times, dropout 0"), rows, words=2)
 
 
-def _corpus() -> list[Row]:
-    rows = []
-    for file, what in (("corpus", "English"), ("corpus-ko", "Korean (multilingual vocabulary)")):
+def speed() -> Lines:
+    """Rates of building a corpus store and of vectors of sentences, beside other software."""
+    header = ("workload", "compared with", "ours", "theirs", "times as fast", "each round")
+    return table(header, [*_corpus(), *_features()], words=2)
+
+
+def _corpus() -> Iterator[tuple[str, ...]]:
+    for file, what in (("corpus", "English"), ("corpus-ko", "Korean")):
         found = result(f"benchmarks/{file}")
         sides = [f"{found[side]['tokens_per_second']:,}" for side in ("ours", "peer")]
         ratios = (b / a for a, b in zip(found["ours"]["seconds"], found["peer"]["seconds"], strict=True))
-        name = f"tokens/s, {found['megabytes']:.0f} MB of {what} to a store, two processes, EPYC"
-        peer = "datasets, fast tokenizer, group_texts"
-        rows.append((name, peer, *sides, f"{found['ratio']:.1f}", _rounds(ratios), _file(file)))
-    return rows
+        name = f"{found['megabytes']:.0f} MB of {what} to a store, tokens/s"
+        yield name, "datasets", *sides, f"{found['ratio']:.1f}", _rounds(ratios)
 
 
-def _features() -> list[Row]:
-    found, rows = result("benchmarks/features")["last"], []
-    for ours, peer, compared in (
-        ("ours", "transformers", "transformers, batches of 32, both float32"),
-        ("ours", "transformers, sorted", "the same, sorted by length"),
-        ("ours, bfloat16", "transformers, bfloat16", "transformers, both bfloat16"),
-        ("ours, bfloat16", "transformers, sorted, bfloat16", "the same, sorted by length"),
-        ("ours, bfloat16", "transformers", "transformers in float32, ours in bfloat16"),
-    ):
-        rates = _counts(found["sentences_a_second"], ours, peer)
-        ratio, rounds = (found[key][f"{ours} / {peer}"] for key in ("times_as_fast", "by_round"))
-        name = "sentences/s, vectors of 10,000 sentences, all-MiniLM-L6-v2, AMX"
-        rows.append((name, compared, *rates, f"{ratio:.1f}", _rounds(rounds), _file("features")))
-    return rows
-
-
-def _file(name: str) -> str:
-    """A file of results, and the version that it is of."""
-    return f"`{name}.json`, {result(f'benchmarks/{name}')['machine']['bertworks']}"
+def _features() -> Iterator[tuple[str, ...]]:
+    found = result("benchmarks/features")["last"]
+    for kind in ("float32", "bfloat16"):
+        ours, end = ("ours", "") if kind == "float32" else ("ours, bfloat16", ", bfloat16")
+        for order, peer in (("in the order of the file", "transformers"), ("sorted by length", "transformers, sorted")):
+            rates = _counts(found["sentences_a_second"], ours, peer + end)
+            ratio, rounds = (found[key][f"{ours} / {peer}{end}"] for key in ("times_as_fast", "by_round"))
+            name = f"vectors, both in {kind}, sentences/s"
+            yield name, f"transformers, {order}", *rates, f"{ratio:.1f}", _rounds(rounds)
 
 
 def _counts(found: dict[str, Any], *keys: str) -> list[str]:

@@ -59,7 +59,6 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "engines": engines.engines,
     "exports": engines.exports,
     "servers": engines.servers,
-    "load": engines.load,
     "fine-tuned": runs.fine_tuned,
     "parity": runs.parity,
     "other-tasks": runs.other_tasks,
@@ -72,7 +71,6 @@ TABLES: dict[str, Callable[[], Lines]] = {
     "ko-mini": korean_tables.mini_ko,
     "ko-embedder": korean_tables.embedder,
     "race": starts.race,
-    "long": starts.long,
     "relatives": runs.relatives,
     "named-entities": studies.named_entities,
     "tasks": lambda: studies.figures("tasks", without=UNFINISHED, missing=1),  # SQuAD with another pre-training seed

@@ -64,7 +64,7 @@ ELSEWHERE = {  # commands that take long or need processes; tests/apps, experime
     "export.md": ("bertworks export runs/sst2 --precision", "bertworks export runs/sst2 --compare"),
     "pretraining.md": ("torchrun",),
     "search.md": ("bertworks serve",),
-    "serving.md": ("bertworks serve", "bertworks export runs/nsmc --compare"),
+    "serving.md": ("bertworks serve", "bertworks export runs/nsmc-mini --compare"),
 }
 SERVED = ("serving.md",)  # pages whose Python needs a server; it runs in tests/serve
 BEFORE = {  # what the snippets of a page take as given
@@ -187,7 +187,7 @@ def run_here(line):
 def test_the_commands_and_snippets_of_a_page_run(page, files, tmp_path, monkeypatch):
     folder = shutil.copytree(files, tmp_path / "docs")
     asked = [line for line in commands(page) if not line.startswith(ELSEWHERE.get(page.name, "nowhere"))]
-    for run in ("runs/korean", "runs/mrpc", "runs/nsmc", "runs/swag"):
+    for run in ("runs/korean", "runs/mrpc", "runs/nsmc-mini", "runs/swag"):
         if any(line.endswith(f" --out {run}") for line in asked):
             shutil.rmtree(folder / run)  # the page makes it itself
     more = [next((more for begun, more in SHORTER.items() if line.startswith(begun)), "") for line in asked]

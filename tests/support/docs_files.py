@@ -37,7 +37,7 @@ MADE_BY = (  # a vocabulary, a store and runs, by the names that the docs use
     "finetune --train letters.csv --dev letters.csv --kind multilabel --model runs/base --out runs/letters "
     "--max-seq-length 16",
     f"{KOREAN} --corpus ko --out runs/korean",
-    "finetune --task nsmc --data nsmc --model runs/korean --out runs/nsmc --epochs 1 --max-seq-length 16",
+    "finetune --task nsmc --data nsmc --model runs/korean --out runs/nsmc-mini --epochs 1 --max-seq-length 16",
 )
 
 
@@ -142,7 +142,8 @@ def write_tables(folder: Path) -> None:
     shutil.copytree(folder / "data/conll2003", folder / "conll2003")
     write_korean(folder)
     reviews = [[f"{words(rng)}", ("좋음", "나쁨")[i % 2], f"쓴이 {i // 3}"] for i in range(36)]
-    write_sheet(folder / "reviews-ko.xlsx", [["본문", "분류", "작성자"], *reviews])
+    for name in ("reviews-ko", "reviews-new"):
+        write_sheet(folder / f"{name}.xlsx", [["본문", "분류", "작성자"], *reviews])
     lines = "".join(",".join(row) + "\n" for row in [["본문", "분류", "작성자"], *reviews])
     (folder / "reviews-cp949.csv").write_bytes(lines.encode("cp949"))
     films = [f"{i}\t{words(rng)}\t{i % 2}" for i in range(24)]

@@ -9,7 +9,7 @@ from sources import Lines, result, table
 MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "slower EPYC"}
 # runs of pre-training of each machine: ends of the files, and the code
 RUNS = {
-    "AMX": (("-amx",), "with kernels"),
+    "AMX": (("-amx", "-amx-first"), "with kernels"),
     "slower EPYC": (("-half-peak", "-half-peak-first", "-half-peak-onednn", "-half-peak-uneven"), "with kernels"),
     "EPYC": (("",), "earlier, without kernels"),
 }

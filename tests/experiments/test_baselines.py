@@ -5,11 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from bertworks.cli.study import baseline
 from bertworks.experiments.baselines import STRENGTHS, BaselineConfig, fit_baseline
 from bertworks.files import InputError
 from bertworks.tasks.base import Data, Example, Task
 from bertworks.tasks.catalogue import TASKS
 from bertworks.tasks.sampling import draw_rows, hold_out_rows
+from bertworks.tasks.selection import DividedRows
 from bertworks.tasks.sentences import Tagged
 
 NAMES = Task("names", ("word",), "tag", "tagging", metrics=("f1", "precision", "recall", "accuracy"))
@@ -82,6 +84,16 @@ def test_words_tell_topics_apart():
     assert results["metrics"] == {"accuracy": 1.0, "accuracy_test": 1.0}
     assert results["strength"] in STRENGTHS and not results["collapsed"]
     assert results["examples"] == {"train": 40, "dev": 30}
+
+
+def test_the_command_scores_the_rows_that_finetune_evaluates(tmp_path, capsys):
+    table = tmp_path / "own.csv"
+    table.write_text("text,label\n" + "".join(f"{row.text},{row.label}\n" for row in texts(60, 1)), encoding="utf-8")
+    rows = DividedRows(train=table, dev_share=0.25)
+    baseline(["--train", str(table), "--dev-share", "0.25", "--units", "characters"])
+    printed, counts = capsys.readouterr()
+    assert printed.split()[:2] == ["accuracy", "1.0000"]
+    assert f" {len(rows.read_data()[1].dev)} to evaluate on" in counts
 
 
 def test_neighbours_and_shapes_find_unseen_names():

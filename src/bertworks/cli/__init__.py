@@ -34,6 +34,7 @@ COMMANDS = {
     "compare": "Compare two fine-tuned models on the same examples.",
     "study run": "Train the variants of an experiment, and compare them.",
     "study sweep": "Fine-tune with every setting of a grid.",
+    "study baseline": "Score a linear model on the same examples.",
     "study report": "Print and write the tables of finished studies.",
     "study plot": "Draw the curves of runs.",
     "predict": "Predict labels, tags or answers for a file.",

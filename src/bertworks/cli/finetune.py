@@ -68,7 +68,7 @@ def finetune(argv: list[str]) -> None:
         )
     print_warnings(lambda: of_finetuning(arguments.out))
     if first:
-        _show(results)
+        show(results)
     if results.get("failed"):
         raise SystemExit(FAILED)
 
@@ -83,7 +83,7 @@ def read_arguments(arguments: type[T], argv: list[str], command: str) -> T:
     return parsed
 
 
-def _show(results: dict[str, Any]) -> None:
+def show(results: dict[str, Any]) -> None:
     """Print the metrics; of several runs mean and standard deviation, also without the collapsed ones."""
     width = max(10, *map(len, results["metrics"]))
     for name, value in results["metrics"].items():

@@ -1,5 +1,6 @@
-"""`bertworks study run`, `sweep`, `report` and `plot`: many runs, compared."""
+"""`bertworks study run`, `sweep`, `baseline`, `report` and `plot`: many runs, compared."""
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -8,7 +9,7 @@ from ..config import find_recipe
 from ..finetuning.recipe import FinetuneConfig, refuse_idle
 from .arguments import DividedRows, Flat, Positional, flags_in, parse, required
 from .exit_status import FAILED, run_to_its_end
-from .finetune import read_arguments
+from .finetune import read_arguments, show
 
 if TYPE_CHECKING:
     from ..experiments.specs import Plan
@@ -120,6 +121,34 @@ def sweep(argv: list[str]) -> None:
     refuse_idle([(True, flags, instead)], flags_in(argv))
     plan = make_plan(sweep_study(arguments.config, arguments.rows, arguments.model, arguments.grid))
     _run(plan, arguments.out, arguments.out / "cells", arguments.keep_all, arguments.on)
+
+
+@dataclass(frozen=True)
+class BaselineArguments:
+    """Score a linear model, to compare a fine-tuned encoder with.
+
+    Example:
+        bertworks study baseline --train own.csv --dev-share 0.2
+
+    A logistic regression on TF-IDF; for tagging, on each word and its neighbours.
+    The development rows are those of `bertworks finetune` with the same flags.
+    """
+
+    rows: Flat[DividedRows] = field(default_factory=DividedRows)
+    # what TF-IDF counts: words and pairs of words; characters (one to four in a word), for languages such as Korean; or
+    # overlap: characters, and which of them two texts share
+    units: Literal["words", "characters", "overlap"] = "words"
+
+
+def baseline(argv: list[str]) -> None:
+    """Fit the linear model, and print its metrics."""
+    arguments = parse(BaselineArguments, argv, "study baseline")
+    from ..experiments.baselines import BaselineConfig, fit_baseline
+
+    results = fit_baseline(*arguments.rows.read_data(), BaselineConfig(units=arguments.units))
+    counts = results["examples"]
+    print(f"linear model: {counts['train']:,} rows to train on, {counts['dev']:,} to evaluate on", file=sys.stderr)
+    show(results)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,10 @@ MACHINES = {"": "EPYC", "-amx": "AMX", "-half-peak": "slower EPYC"}
 # runs of pre-training of each machine: ends of the files, and the code
 RUNS = {
     "AMX": (("-amx", "-amx-second", "-amx-slow-peer"), "with kernels"),
-    "slower EPYC": (("-half-peak", "-half-peak-first", "-half-peak-onednn", "-half-peak-uneven", "-half-peak-noisy"), "with kernels"),
+    "slower EPYC": (
+        ("-half-peak", "-half-peak-first", "-half-peak-onednn", "-half-peak-uneven", "-half-peak-noisy"),
+        "with kernels",
+    ),
     "EPYC": (("",), "earlier, without kernels"),
 }
 

@@ -28,10 +28,11 @@ PAGES = [
     ROOT / "README.ko.md",
     *(page for folder in FOLDERS for page in sorted(folder.glob("*.md"))),
 ]
-OTHERS = {  # flags of docker, pip, systemctl, curl, dask, torchrun, Slurm and kubectl, by the page that names them
+OTHERS = {  # flags of docker, pip, hf, systemctl, curl, dask, torchrun, Slurm and kubectl, by the page that names them
     "serving.md": "json",
     "search.md": "json",
     "deploy.md": "json",
+    "commands.md": "local-dir",
     # of the original code and of transformers, up to their first underscore
     "coming-from.md": "bert do dupe init input max num num-train-epochs output vocab",
     "pretraining.md": "logdir",
@@ -70,8 +71,6 @@ SERVED = ("serving.md",)  # pages whose Python needs a server; it runs in tests/
 BEFORE = {  # what the snippets of a page take as given
     "features.md": "import bertworks\ntexts, pairs = ['one text', 'another'], [('one text', 'its pair')]\n"
     "encoder, tokenizer = bertworks.load_encoder('mini'), bertworks.Tokenizer.load('tok')\n",
-    "models.md": "import torch\ninput_ids = torch.ones(2, 8, dtype=torch.int64)\n"
-    "attention_mask, token_type_ids = input_ids == 1, 0 * input_ids\n",
 }
 
 

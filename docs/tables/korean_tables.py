@@ -5,7 +5,7 @@ import statistics
 from sources import Lines, percent, result, spread, table
 
 TASKS = {  # columns of the study of mini-ko
-    "KLUE-NER": "KLUE-NER(검증 데이터의 5분의 1로 평가), F1",
+    "KLUE-NER": "KLUE-NER(검증 데이터의 5분의 4로 학습, 5분의 1로 평가), F1",
     "NSMC 1,000": "NSMC 리뷰 1,000건, 정확도",
     "NSMC": "NSMC 리뷰 4만 건, 정확도",
     "KorSTS": "KorSTS(문장 쌍 회귀), 스피어만 상관계수",
@@ -45,6 +45,6 @@ def embedder() -> Lines:
     rows = [
         *((text, *measured(searched[name])) for name, text in names.items()),
         ("0.2 버전의 인코더, 학습하기 전", percent(found["before"]), "-", "-"),
-        ("같은 인코더를 KorSTS로 학습한 임베더", spread(statistics.fmean(scores), statistics.stdev(scores)), "-", "-"),
+        ("0.2 버전의 인코더, KorSTS로 학습한 뒤", spread(statistics.fmean(scores), statistics.stdev(scores)), "-", "-"),
     ]
     return table(("방법", "KorSTS, 스피어만 상관계수", "KorQuAD, recall@1", "KorQuAD, MRR"), rows)

@@ -15,7 +15,7 @@ from typing import Any
 from sklearn.linear_model import LogisticRegression
 
 import bertworks
-from bertworks.experiments.baselines import STRENGTHS, fit_baseline
+from bertworks.experiments.baselines import STRENGTHS, BaselineConfig, fit_baseline
 from bertworks.files import write_json
 from bertworks.tasks.base import Data
 from bertworks.tasks.sampling import draw_rows, hold_out_rows
@@ -41,11 +41,15 @@ def on_vectors(predictor: bertworks.Predictor, train: Sequence[Any], dev: Sequen
 
 def main(folder: str, data: str) -> None:
     """Score each draw of training rows, and write the file."""
-    predictor = bertworks.Predictor(folder)
+    predictor = bertworks.Predictor(folder, precision="auto")
     task, rows = TrainRows("sst2", Path(data) / "glue/SST-2").read_data()
+
+    def on_words(train: Sequence[Any], seed: int) -> float:
+        return float(fit_baseline(task, Data(train, rows.dev), BaselineConfig(seed))["metrics"]["accuracy"])
+
     ways: dict[str, Callable[[Sequence[Any], int], float]] = {
         "logistic regression on vectors": lambda train, seed: on_vectors(predictor, train, rows.dev, seed),
-        "linear model": lambda train, _: float(fit_baseline(task, Data(train, rows.dev))["metrics"]["accuracy"]),
+        "linear model": on_words,
     }
     found = []
     for name, score in ways.items():

@@ -43,7 +43,7 @@ def installed(tmp_path_factory) -> Path:
 @pytest.mark.heavy
 def test_readmes_lines_run_from_a_wheel_in_an_empty_folder(installed, tmp_path):
     write_data(tmp_path)
-    asked = [line for start in ("study baseline", "tokenizer train") for line in block(f"bertworks {start}").splitlines()]
+    asked = [*block("bertworks study").splitlines(), *block("bertworks tokenizer").splitlines()]
     assert len(asked) > 5 and all(any(line.startswith(begun) for line in asked) for begun in SHORTER)
     more = [next((more for begun, more in SHORTER.items() if line.startswith(begun)), "") for line in asked]
     bare = [re.sub(r"\s+#\s.*$", "", line) for line in asked]

@@ -45,7 +45,9 @@ def what_you_get() -> Lines:
     rows.append(("logistic regression on its vectors", "23", "not ours", *vectors))
     base = (measured(study("features"))["fine-tuning", "NER dev"], measured(study("tasks"))["BERT", "SST-2"])
     paper = [f"{entry['paper']:.1f}" for entry in base]
-    rows.append(("BERT-BASE, the paper's figures", "110", "16 TPU chips, 4 days", "-", paper[0], "-", "-", "-", paper[1]))
+    rows.append(
+        ("BERT-BASE, the paper's figures", "110", "16 TPU chips, 4 days", "-", paper[0], "-", "-", "-", paper[1])
+    )
     header = ("NER, 1,000", "NER, 14,041", "SST-2, 200", "SST-2, 1,000", "SST-2, 10,000", "SST-2, 67,349")
     return table(("", "parameters (M)", "pre-training", *header), rows, words=3)
 

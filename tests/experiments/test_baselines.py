@@ -1,5 +1,6 @@
 """Baselines without an encoder, and the rows that a seed draws."""
 
+import itertools
 import random
 from dataclasses import replace
 
@@ -87,13 +88,15 @@ def test_words_tell_topics_apart():
 
 
 def test_the_command_scores_the_rows_that_finetune_evaluates(tmp_path, capsys):
-    table = tmp_path / "own.csv"
-    table.write_text("text,label\n" + "".join(f"{row.text},{row.label}\n" for row in texts(60, 1)), encoding="utf-8")
-    rows = DividedRows(train=table, dev_share=0.25)
-    baseline(["--train", str(table), "--dev-share", "0.25", "--units", "characters"])
-    printed, counts = capsys.readouterr()
-    assert printed.split()[:2] == ["accuracy", "1.0000"]
-    assert f" {len(rows.read_data()[1].dev)} to evaluate on" in counts
+    """No word occurs twice, so that only characters tell the labels apart."""
+    table, ends = tmp_path / "own.csv", ("heit,noun", "los,adjective")
+    words = [f"{a}{b}{ends[i % 2]}" for i, (a, b) in enumerate(itertools.product("abcdefgh", repeat=2))]
+    table.write_text("\n".join(["text,label", *words]), encoding="utf-8")
+    task, data = DividedRows(train=table, dev_share=0.25, split_seed=3).read_data()
+    for units, expected in (("words", fit_baseline(task, data)["metrics"]["accuracy"]), ("characters", 1.0)):
+        baseline(["--train", str(table), "--dev-share", "0.25", "--split-seed", "3", "--units", units])
+        printed, counts = capsys.readouterr()
+        assert printed.split()[:2] == ["accuracy", f"{expected:.4f}"] and f" {len(data.dev)} to evaluate on" in counts
 
 
 def test_neighbours_and_shapes_find_unseen_names():

@@ -3,7 +3,8 @@
     python docs/results/encoders/bundle.py mini RUN [STUDY] [BLIMP.json]
 
 writes src/bertworks/pretrained/mini, and the record of its run to docs/results/encoders/mini. RUN: folder of the
-pre-training, with held-out.json (held_out.py).
+pre-training, with held-out.json (held_out.py). Where a second run continued a snapshot of the first, log.jsonl has both,
+results.json is that of the second with the first under `before`, and recipe-decay.toml is the second recipe.
 STUDY: folder of `bertworks study run mini`; its scores are in the card. BLIMP.json: what
 `bertworks evaluate RUN --task blimp --out` has written.
 """
@@ -26,7 +27,7 @@ from bertworks.pretraining.recipe import PretrainConfig
 
 BUNDLED = Path(bertworks.__file__).parent / "pretrained"
 TOKENIZER = ("tokenizer.json", "vocab.txt")
-RECORD = ("recipe.toml", "results.json", "held-out.json", "log.jsonl", "curves.svg")
+RECORD = ("recipe.toml", "recipe-decay.toml", "results.json", "held-out.json", "log.jsonl", "curves.svg")
 LENGTH = 128  # tokens of an input: later positions were hardly trained
 LICENSE, TAGS = "cc-by-sa-4.0", ["bert", "bertworks"]
 WIKIPEDIA = "CC BY-SA 3.0; its authors are listed in each article's history"
@@ -103,6 +104,11 @@ def example(name: str, sentence: str) -> list[str]:
     return ["## Example", "", "```python", *code, "```", "", "```text", *printed, "```", ""]
 
 
+def settings(start: PretrainConfig, recipe: PretrainConfig) -> list[str]:
+    changed = [(f"`{key}`", f"`{new}`") for key, _, new in differences(start, recipe) if "every" not in key]
+    return table(("setting", "value"), [row for row in changed if row[0] != "`snapshots`"])
+
+
 def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, Any] | None) -> str:
     """The card as Markdown. The bundled folder has its weights already: the example is computed with them."""
     facts, results = CARDS[name], read(run / "results.json")
@@ -117,13 +123,18 @@ def card(name: str, run: Path, study: dict[str, Any] | None, blimp: dict[str, An
     lines += example(name, facts["example"])
     lines += ["## Data and licence", "", *table(("texts", "licence"), facts["texts"])]
     lines += ["The weights are shared under CC BY-SA 4.0, with attribution to the authors of these texts.", ""]
-    size = f"{results['tokens']:,.0f} tokens in {results['steps']:,} updates, {results['seconds'] / 3600:.1f} hours"
+    before, second = results.get("before", {}), run / "recipe-decay.toml"
+    tokens, steps, seconds = (results[key] + before.get(key, 0) for key in ("tokens", "steps", "seconds"))
+    size = f"{tokens:,.0f} tokens in {steps:,} updates, {seconds / 3600:.1f} hours"
     place = machine.get("gpu") or f"{machine['threads']} of {machine['cores']} cores of {machine['cpu']}"
     source = f"torch {machine['torch']}, commit {machine.get('commit', 'unknown')}, seed {results['seed']}"
     lines += ["## Training", "", f"{size} on {place} ({source}). Settings that are not the paper's:", ""]
     recipe = load_recipe(run / "recipe.toml", PretrainConfig)
-    changed = differences(PretrainConfig(), recipe)
-    lines += [*table(("setting", "value"), [(f"`{key}`", f"`{new}`") for key, _, new in changed if "every" not in key])]
+    lines += settings(PretrainConfig(), recipe)
+    if before:
+        rest = f"a second one continued from it for {results['tokens']:,.0f} tokens. Its settings that differ:"
+        lines += [f"This run was stopped after {before['tokens']:,} tokens, at a constant learning rate; {rest}", ""]
+        lines += settings(recipe, load_recipe(second, PretrainConfig))
     held_out = [
         (key.replace("mlm_", "masked-LM ").replace("nsp_", "next-sentence "), f"{value:.3f}")
         for key, value in metrics.items()
@@ -174,7 +185,8 @@ def main(name: str, run: str, study: str = "", blimp: str = "") -> None:
     record = Path(__file__).parent / name
     record.mkdir(exist_ok=True)
     for file in RECORD:
-        shutil.copyfile(Path(run) / file, record / file)
+        if (Path(run) / file).exists():
+            shutil.copyfile(Path(run) / file, record / file)
 
 
 if __name__ == "__main__":

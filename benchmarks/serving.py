@@ -1,4 +1,4 @@
-"""Requests per second at a p99 of 100 ms: our server beside a plain FastAPI server, in one run.
+"""Requests per second at a p99 of 100 ms: our server beside plain FastAPI servers, in one run.
 
     python benchmarks/serving.py [--rounds 5] [--minutes 12] [--data ../shared/data] [--out FILE] [--smoke]
 
@@ -36,10 +36,21 @@ from typing import Any
 import numpy as np
 
 import common
+from inference_engines import write_graphs
 from open_loop import Client, Load, closed_loop, open_loop, raise_file_limit, shown
 from server_process import Process, bertworks_command, embedding_requests, free_port, mixed_texts, started
 
-OURS, PLAIN = "bertworks", "FastAPI + sentence-transformers"
+OURS = "bertworks"
+RIVALS = {  # engines, requests at a time (40: FastAPI's default), threads; None: as many as cores
+    "FastAPI + sentence-transformers": [
+        ("sentence-transformers, bfloat16", 40, None),
+        ("sentence-transformers, bfloat16", None, 1),
+        ("sentence-transformers, bfloat16", 1, None),
+        ("sentence-transformers, float32", 1, None),
+    ],
+    "FastAPI + ONNX Runtime, float32": [("onnxruntime, float32", None, 1), ("onnxruntime, float32", 1, None)],
+    "FastAPI + ONNX Runtime, int8": [("onnxruntime, int8", None, 1), ("onnxruntime, int8", 1, None)],
+}
 P99 = 0.100  # seconds
 CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
 SETTLE = 1.0  # seconds of a trial that do not count
@@ -112,10 +123,12 @@ def main(argv: list[str] | None = None) -> None:
 # ---- settings
 
 
-def settings_of(options: Any) -> dict[str, list[Setting]]:
-    """Every server's settings."""
-    found = {OURS: ours(options), PLAIN: plain(options)}
-    return {name: some[:1] for name, some in found.items()} if options.smoke else found
+def settings_of(options: Any, graphs: Path) -> dict[str, list[Setting]]:
+    """Every server's settings; with --smoke one of ours and of one rival."""
+    if options.smoke:
+        return {OURS: ours(options)[:1], (name := next(iter(RIVALS))): plain(options, name, graphs)[:1]}
+    write_graphs(options.model, graphs, int8=True)
+    return {OURS: ours(options)} | {name: plain(options, name, graphs) for name in RIVALS}
 
 
 def ours(options: Any) -> list[Setting]:
@@ -125,16 +138,15 @@ def ours(options: Any) -> list[Setting]:
     return [Setting(OURS, " ".join(more) or "as it comes", [*command, *more]) for more in flags]
 
 
-def plain(options: Any) -> list[Setting]:
-    """Both precisions; requests at a time: FastAPI's 40, one for each core, or one on all cores."""
+def plain(options: Any, name: str, graphs: Path) -> list[Setting]:
+    """A rival's settings."""
     command = [sys.executable, "-m", "uvicorn", "serving_plain:app", "--port", "{port}", "--log-level", "warning"]
-    cores = str(os.cpu_count())
     found = []
-    tried = ("bfloat16", "40", cores), ("bfloat16", cores, "1"), ("bfloat16", "1", cores), ("float32", "1", cores)
-    for kind, tokens, threads in tried:
-        environment = {"MODEL": str(options.model), "DTYPE": kind, "TOKENS": tokens, "THREADS": threads}
-        name = f"{kind}, requests at a time: {tokens}, threads of torch: {threads}"
-        found.append(Setting(PLAIN, name, command, environment))
+    for engine, *numbers in RIVALS[name]:
+        tokens, threads = (str(number or os.cpu_count()) for number in numbers)
+        environment = {"MODEL": str(options.model), "ENGINE": engine, "GRAPHS": str(graphs)}
+        shown_as = f"{engine.split(', ')[1]}, requests at a time: {tokens}, threads: {threads}"
+        found.append(Setting(name, shown_as, command, environment | {"TOKENS": tokens, "THREADS": threads}))
     return found
 
 
@@ -204,7 +216,7 @@ def compared(sides: Sequence[Side]) -> dict[str, Any]:
 async def measure(options: Any, texts: Sequence[str], folder: Path, running: ExitStack) -> dict[str, Any]:
     """Choose settings, then all rates in rounds."""
     run = Run(options, texts)
-    for name, settings in settings_of(options).items():
+    for name, settings in settings_of(options, folder).items():
         found: list[dict[str, Any]] = [{"capacity": 0.0}]  # with --smoke the rival, which starts slowly, is not probed
         if name == OURS or not options.smoke:
             found = [await probe(setting, texts, folder, options.probe) for setting in settings]

@@ -1,26 +1,26 @@
-"""A plain embedding server, as a user of FastAPI and sentence-transformers writes it: one of the rivals in serving.py.
+"""A plain embedding server, as a user of FastAPI writes it: the rivals in serving.py.
 
-    MODEL=FOLDER DTYPE=bfloat16 TOKENS=40 THREADS=2 uvicorn serving_plain:app
+    MODEL=FOLDER ENGINE="sentence-transformers, bfloat16" GRAPHS=FOLDER TOKENS=40 THREADS=2 uvicorn serving_plain:app
 
-Routes that are not `async` run in FastAPI's pool of threads, so several requests may be in the model at a time; TOKENS
-limits how many.
+ENGINE is a side of inference.py; those of ONNX Runtime open a file in GRAPHS. Routes that are not `async` run in
+FastAPI's pool of threads, so several requests may be in the model at a time; TOKENS limits how many.
 """
 
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio.to_thread
 import torch
 from fastapi import FastAPI
 from pydantic import BaseModel
-from sentence_transformers import SentenceTransformer
+
+from inference_engines import build
 
 torch.set_num_threads(int(os.environ.get("THREADS", torch.get_num_threads())))
-model = SentenceTransformer(
-    os.environ["MODEL"], device="cpu", model_kwargs={"dtype": getattr(torch, os.environ.get("DTYPE", "float32"))}
-)
+embed = build(*(kind(os.environ[name]) for name, kind in (("ENGINE", str), ("MODEL", Path), ("GRAPHS", Path))))
 
 
 @asynccontextmanager
@@ -50,6 +50,5 @@ def health() -> dict[str, str]:
 def embeddings(body: Body) -> dict[str, Any]:
     """A vector for each text."""
     texts = [body.input] if isinstance(body.input, str) else body.input
-    vectors = model.encode(texts, normalize_embeddings=True)
-    data = [{"object": "embedding", "index": i, "embedding": vector.tolist()} for i, vector in enumerate(vectors)]
+    data = [{"object": "embedding", "index": i, "embedding": vector.tolist()} for i, vector in enumerate(embed(texts))]
     return {"object": "list", "model": body.model, "data": data}

@@ -17,12 +17,12 @@ def what_you_get() -> Lines:
     few = measured(result("encoders/published/few-labels")) | measured(result("encoders/published/results"))
     scores, words = few | measured(found), next(row for row in found["rows"] if row["name"] == "word2vec + BiLSTM")
     million = result("encoders/mini/held-out")["parameters"] / 1e6
-    tokens, hours = run["tokens"] / 1e6, run["seconds"] / 3600
+    tokens, seconds = (run[key] + run["before"][key] for key in ("tokens", "seconds"))  # it has two parts
     about = {
         "mini": (
             "`mini`, bundled: 4 layers",
             f"{million:.1f}",
-            f"{tokens:.0f} M tokens, {hours:.1f} hours on two CPU cores",
+            f"{tokens / 1e6:.0f} M tokens, {seconds / 60:.0f} minutes on two CPU cores",
         ),
         "random weights": ("the same without pre-training", f"{million:.1f}", "-"),
         "word2vec + BiLSTM": (

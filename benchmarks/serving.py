@@ -3,16 +3,16 @@
     python benchmarks/serving.py [--rounds 5] [--minutes 12] [--data ../shared/data] [--out FILE] [--smoke]
 
 The same model (all-MiniLM-L6-v2), the same texts (3 to 180 words), one text a request, the same OpenAI request and JSON
-answer. Every server is tried in several settings (precision, threads, batch) with 1 to 16 clients that ask one after
-the other; `capacity` is the most that it answers with a p99 below 100 ms. Ours stays loaded as it comes, a rival in its
-setting with the largest capacity. Then rounds: at each of RATES every server in its turn gets open-loop load
-(open_loop.py), while the others are paused; a server whose p99 was beyond three times the limit gets no higher rate in
-this round. Latencies count from the intended time of sending, without the first second. A rate is held if every request
-of every round was answered and the median p99 of the rounds is within the limit. `requests_per_second` is where that
-median crosses the limit, between the highest rate held and the next one, in the logarithm of p99; null if no rate was
-held, or none was not. Machines that are shared have bursts, which the median leaves out. --minutes bounds the run: a
-round that would not end in time does not begin. The result is written after every server and every round. Nothing else
-should run.
+answer. Ours has its default settings, with the model folder and with its export in int8. Rivals are tried in several
+settings (precision, threads, requests at a time) with 1 to 16 clients that ask one after the other, and stay loaded in
+that with the largest `capacity`: the most answered with a p99 below 100 ms. Then rounds: at each of RATES every server
+in its turn gets open-loop load (open_loop.py), while the others are paused; a server whose p99 was beyond three times
+the limit gets no higher rate in this round. Latencies count from the intended time of sending, without the first
+second. A rate is held if every request of every round was answered and the median p99 of the rounds is within the
+limit. `requests_per_second` is where that median crosses the limit, between the highest rate held and the next one, in
+the logarithm of p99; null if no rate was held, or none was not. Machines that are shared have bursts, which the median
+leaves out. --minutes bounds the run: a round that would not end in time does not begin. The result is written after
+every server and every round. Nothing else should run.
 
 Client and server share the machine's cores. The result has each server's settings, every trial, and the vectors'
 largest difference from ours.
@@ -36,11 +36,11 @@ from typing import Any
 import numpy as np
 
 import common
-from inference_engines import write_graphs
+from inference_engines import write_exports
 from open_loop import Client, Load, closed_loop, open_loop, raise_file_limit, shown
 from server_process import Process, bertworks_command, embedding_requests, free_port, mixed_texts, started
 
-OURS = "bertworks"
+OURS, OURS_INT8 = "bertworks", "bertworks, int8 export"
 RIVALS = {  # engines, requests at a time (40: FastAPI's default), threads; None: as many as cores
     "FastAPI + sentence-transformers": [
         ("sentence-transformers, bfloat16", 40, None),
@@ -54,7 +54,7 @@ RIVALS = {  # engines, requests at a time (40: FastAPI's default), threads; None
 P99 = 0.100  # seconds
 CLIENTS = (1, 2, 4, 8, 16)  # that ask one after the other, to choose a setting
 SETTLE = 1.0  # seconds of a trial that do not count
-RATES = (25, 38, 47, 58, 72, 90, 110, 135, 165, 200, 245)  # requests a second
+RATES = (47, 58, 72, 90, 110, 135, 165, 200, 245, 300, 365)  # requests a second
 HOPELESS = 3 * P99
 SMOKE = {"rounds": 1, "rates": (25, 90, 245), "trial": 0.3, "probe": 0.5, "texts": 20, "minutes": 2.0}
 
@@ -125,17 +125,17 @@ def main(argv: list[str] | None = None) -> None:
 
 def settings_of(options: Any, graphs: Path) -> dict[str, list[Setting]]:
     """Every server's settings; with --smoke one of ours and of one rival."""
+    found = {OURS: [ours(OURS, options.model)]}
     if options.smoke:
-        return {OURS: ours(options)[:1], (name := next(iter(RIVALS))): plain(options, name, graphs)[:1]}
-    write_graphs(options.model, graphs, int8=True)
-    return {OURS: ours(options)} | {name: plain(options, name, graphs) for name in RIVALS}
+        return found | {(name := next(iter(RIVALS))): plain(options, name, graphs)[:1]}
+    write_exports(options.model, graphs, ("export, int8", "onnxruntime, int8"))
+    found[OURS_INT8] = [ours(OURS_INT8, graphs / "export-int8")]
+    return found | {name: plain(options, name, graphs) for name in RIVALS}
 
 
-def ours(options: Any) -> list[Setting]:
-    """As it comes, two passes at a time, in float32, and in larger batches."""
-    flags = [[], ["--precision", "float32"], ["--batch-tokens", "2048"]]
-    command = [word if word != "0" else "{port}" for word in bertworks_command(options.model, 0)]
-    return [Setting(OURS, " ".join(more) or "as it comes", [*command, *more]) for more in flags]
+def ours(name: str, model: Path) -> Setting:
+    """A model folder with the default settings."""
+    return Setting(name, "default", [word if word != "0" else "{port}" for word in bertworks_command(model, 0)])
 
 
 def plain(options: Any, name: str, graphs: Path) -> list[Setting]:
@@ -207,7 +207,7 @@ def rates_of(side: Side) -> dict[str, Any]:
 def compared(sides: Sequence[Side]) -> dict[str, Any]:
     """Each server's rate, or None; and ours by the best rival's, or None unless all are known."""
     rates = {side.setting.server: side.requests_per_second for side in sides}
-    ours, rivals = rates.get(OURS), [rate for name, rate in rates.items() if name != OURS]
+    ours, rivals = rates.get(OURS), [rate for name, rate in rates.items() if name in RIVALS]
     known = [rate for rate in rivals if rate]
     ratio = round(ours / max(known), 2) if ours and known and len(known) == len(rivals) else None
     return {"requests_per_second": rates, "times_the_best_rival": ratio}
@@ -221,8 +221,8 @@ async def measure(options: Any, texts: Sequence[str], folder: Path, running: Exi
         if name == OURS or not options.smoke:
             found = [await probe(setting, texts, folder, options.probe) for setting in settings]
         run.probes += found
-        if "capacity" in found[0] if name == OURS else any("capacity" in one for one in found):
-            best = 0 if name == OURS else max(range(len(found)), key=lambda i: found[i].get("capacity", 0.0))
+        if any("capacity" in one for one in found):
+            best = max(range(len(found)), key=lambda i: found[i].get("capacity", 0.0))
             run.sides.append(Side(settings[best], running.enter_context(start(settings[best], folder))))
         else:
             print(f"{name} is left out: {found[0]['error']}", file=sys.stderr, flush=True)

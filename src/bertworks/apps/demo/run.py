@@ -36,8 +36,8 @@ from .tuning import Tuning
 
 SETTINGS = "demo.toml"
 ENGLISH = (
-    "The capital of France is [MASK].",
     "She opened the [MASK] and walked into the room.",
+    "The king died, and his [MASK] succeeded him to the throne.",
     "He studied at the [MASK] of Oxford.",
 )
 DOCSTRINGS = (
